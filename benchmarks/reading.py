@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from trackside.capture.run_files import RunFiles
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.run_layout import event_key, index_key
 from trackside.environment import inherited

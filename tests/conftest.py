@@ -122,7 +122,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _forget_what_is_there_already() -> None:
+def _forget_existing_variables() -> None:
     """What lives when a file begins, ten thousand tests and the modules of PyTorch, is out of the collector's sight:
     of every collection's, and of a capture's, which looks for models among all live objects."""
     gc.collect()

@@ -5,9 +5,12 @@
 The callback is used as it comes, with a Fabric on one CPU process. It raises at its first alarm.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -15,7 +18,7 @@ from lightning.fabric import Fabric
 from lightning.fabric.utilities.spike import SpikeDetection, TrainingSpikeException
 
 
-def first_alarm(fabric, losses):
+def first_alarm(fabric: Fabric, losses: Sequence[float]) -> int | None:
     """The step of the first alarm, or None."""
     with tempfile.TemporaryDirectory() as folder:
         detection = SpikeDetection(exclude_batches_path=folder)

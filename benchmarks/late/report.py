@@ -25,7 +25,7 @@ from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Outcome, Severity, State, Verdict
 from trackside.evaluation.evaluator import Evaluator
 from trackside.evaluation.progress import ProgressFile
-from trackside.evaluation.rule_limits import AT_LEISURE
+from trackside.evaluation.rule_limits import NO_LIMITS
 from trackside.rules.catalogue import build_rules, default_request
 from trackside.storage.memory import MemoryStore
 from trackside.storage.open_store import open_store
@@ -64,7 +64,7 @@ def judge(training: Training, root: Path) -> Judged:
         ProgressFile(MemoryStore()),
         run=training.name,
         clock=lambda: 0.0,
-        limits=AT_LEISURE,
+        limits=NO_LIMITS,
     )
     verdicts = evaluator.watch(poll_seconds=0, sleep=lambda _: None, should_stop=lambda: True).verdicts
     issues = [v for v in verdicts if v.outcome is Outcome.ISSUE_FOUND and v.state is State.OPENED]
@@ -137,8 +137,9 @@ def main() -> int:
     lightning: dict[str, int | None] = {}
     if arguments.lightning:
         asked = [arguments.lightning, str(Path(__file__).with_name("lightning_alarm.py")), str(arguments.root)]
-        printed = subprocess.run(asked, check=True, capture_output=True, text=True).stdout
-        lightning = json.loads(printed.splitlines()[-1])
+        lightning = json.loads(
+            subprocess.run(asked, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+        )
     judged = [judge(training, arguments.root) for training in stored]
     lines = [*summary(judged, lightning), "", *table(judged, lightning)]
     print("\n".join(lines))

@@ -84,7 +84,8 @@ class Attention(nn.Module):
         rows, length, _ = x.shape
         q, k, v = self.qkv(x).view(rows, length, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(mixed.transpose(1, 2).reshape(rows, length, WIDTH))
+        out: torch.Tensor = self.out(mixed.transpose(1, 2).reshape(rows, length, WIDTH))
+        return out
 
 
 class Experts(nn.Module):
@@ -122,8 +123,9 @@ class Block(nn.Module):
         self.units: nn.Module = Experts() if has_experts else _dense()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.attention(self.before(x))
-        return x + self.units(self.between(x))
+        attended = x + self.attention(self.before(x))
+        out: torch.Tensor = attended + self.units(self.between(attended))
+        return out
 
 
 class CharacterModel(nn.Module):
@@ -141,6 +143,11 @@ class CharacterModel(nn.Module):
             x = block(x)
         logits: torch.Tensor = self.head(self.norm(x))
         return logits
+
+    def imbalance(self) -> torch.Tensor:
+        """How unequally the experts were used by the last call, of all layers together."""
+        layers = [module.imbalance for module in self.modules() if isinstance(module, Experts)]
+        return torch.stack(layers).sum()
 
 
 @cache
@@ -181,7 +188,7 @@ def train(training: Training) -> Iterator[float]:
         guessed = functional.cross_entropy(logits.flatten(0, 1), following.flatten())
         loss = guessed
         if training.model == "experts":
-            loss = guessed + 0.01 * sum(block.units.imbalance for block in model.blocks)
+            loss = guessed + 0.01 * model.imbalance()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -17,7 +17,7 @@ def read_unjudged(event: Mapping[str, Any]) -> RuleEvaluation:
     fields = detail_of(event)
     environment = Fields(fields.mapping("Environment", {}), where="detail.Environment", problems=fields.problems)
     name, status = fields.text("ProcessingJobName"), fields.text("ProcessingJobStatus")
-    why = fields.text("ExitMessage", "") or fields.text("FailureReason", "") or "It does not say why."
+    why = fields.text("ExitMessage", "") or fields.text("FailureReason", "") or "No reason was given."
     evaluation = RuleEvaluation(
         job=TrainingJob(environment.text("TRAINING_JOB_NAME"), environment.text("TRAINING_JOB_ARN")),
         configuration_name=name,

@@ -39,7 +39,7 @@ def decide(evaluation: RuleEvaluation, settings: NotifyOwnerSettings) -> SendMes
 
 
 def message_of_unjudged(evaluation: RuleEvaluation) -> SendMessage:
-    """Return the message that a job is not watched, or saved nothing that its rules need. No action need ask for it."""
+    """Return the message that a job is not watched, or saved nothing that its rules need. No action must request it."""
     lines = [
         f"The training job {plain(evaluation.job.name)} is not judged.",
         "",
@@ -87,7 +87,7 @@ def _body(evaluation: RuleEvaluation, *, default_actions: tuple[Action, ...]) ->
     if is_wrong_choice(evaluation):
         return wrong_choice_body(evaluation)
     is_to_stop = Action.STOP_TRAINING in evaluation.requested_actions(default_actions)
-    what_follows = "it asks to stop" if is_to_stop else "goes on"
+    what_follows = "it requests to stop" if is_to_stop else "goes on"
     lines = [
         f"The rule {plain(evaluation.configuration_name)} found an issue in the training job",
         f"{plain(evaluation.job.name)}, which {what_follows}.",
@@ -105,7 +105,7 @@ def _body(evaluation: RuleEvaluation, *, default_actions: tuple[Action, ...]) ->
 def _facts(evaluation: RuleEvaluation) -> list[str]:
     evidence = evaluation.evidence
     facts = [
-        ("What", evaluation.details or "The event says no more."),
+        ("What", evaluation.details or "The event holds no more details."),
         ("Severity", evaluation.severity.value),
         ("Where", _where(evidence)),
         ("Since", f"step {evidence.since_step} (judged at step {evidence.step})" if evidence.tensor_name else ""),

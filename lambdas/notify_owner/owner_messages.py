@@ -45,7 +45,7 @@ class OwnerMessages:
             yield self._once(evaluation, partial(self._publish, evaluation, message))
         except NotYet as quiet:
             self._wait_seconds = min(quiet.seconds, self._wait_seconds or quiet.seconds)
-            yield Nothing(f"{evaluation.configuration_name} of {evaluation.job.name} was told of just now: {quiet}")
+            yield Nothing(f"{evaluation.configuration_name} of {evaluation.job.name} was notified just now: {quiet}")
             return
         if self._settings.event_bus:
             yield self._once(evaluation, partial(self._put_event, evaluation, message), part="webhooks")
@@ -69,7 +69,7 @@ class OwnerMessages:
                 evaluation, table=self._settings.idempotency_table, quiet_seconds=quiet_seconds, now=self._now
             )
             if isinstance(claimed, WasCovered):
-                return Nothing(f"{evaluation.finding_id} of {evaluation.job.name} was told with {claimed.by}.")
+                return Nothing(f"{evaluation.finding_id} of {evaluation.job.name} was notified with {claimed.by}.")
             others = claimed.others
         body = and_others(message.body, others)
         attributes = {name: {"DataType": "String", "StringValue": text} for name, text in message.attributes.items()}
@@ -84,7 +84,7 @@ class OwnerMessages:
             MessageStructure="json",
             MessageAttributes=attributes,
         )
-        return Done(f"Told the owner: {message.subject}")
+        return Done(f"Notified the owner: {message.subject}")
 
     def _put_event(self, evaluation: RuleEvaluation, message: SendMessage) -> Done:
         text = f"{message.subject}\n{plain(evaluation.details)}" if evaluation.details else message.subject
@@ -97,4 +97,4 @@ class OwnerMessages:
         answer = client("events").put_events(Entries=[entry])
         if answer.get("FailedEntryCount"):
             raise ConnectionError(f"The bus did not take the notification: {answer['Entries']}")
-        return Done(f"Told webhooks: {message.subject}")
+        return Done(f"Notified webhooks: {message.subject}")

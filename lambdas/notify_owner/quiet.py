@@ -83,7 +83,7 @@ def claim(evaluation: RuleEvaluation, *, table: str, quiet_seconds: float, now: 
             if answer is None:
                 raise NotYet(known.until - now)
             return answer
-    raise TimeoutError(f"What is known of {evaluation.configuration_name} of {evaluation.job.name} kept changing.")
+    raise TimeoutError(f"The quiet time of {evaluation.configuration_name} of {evaluation.job.name} kept changing.")
 
 
 def _read(item: Mapping[str, Any] | None) -> Quiet:

@@ -15,7 +15,7 @@ def is_wrong_choice(evaluation: RuleEvaluation) -> bool:
 def wrong_choice_body(evaluation: RuleEvaluation) -> str:
     """Return the text: the mistake, and the consequence for the job."""
     lines = [
-        f"What the training job {plain(evaluation.job.name)} says of its rules cannot be done:",
+        f"The choice of rules of the training job {plain(evaluation.job.name)} cannot be carried out:",
         f"  {plain(evaluation.details)}",  # tags are anybody's words
         "",
         "The job itself goes on." if evaluation.run_uri else "The job itself goes on, and nothing watches it.",

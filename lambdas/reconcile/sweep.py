@@ -79,14 +79,14 @@ class Sweep:
             self._send(event, self._settings.finish_queue_url)
         # Last, for once it is recorded no sweep asks about the job again: a death in between must not lose its end.
         self._send(event, self._settings.record_queue_url)
-        return Done(f"{name} is {status}, and no event had said so.")
+        return Done(f"{name} is {status}, and no event had reported it.")
 
     def _look_who_it_is(self, job: Listed, now: float) -> Done | Nothing:
         tags = sagemaker.tags_of(job.arn)
         run_uri = tags.get(RUN_TAG, "")
         if not (is_in(self._settings.run_bucket, run_uri) if run_uri else self._settings.sends_untagged):
             self._table.mark_unwatched(job.arn)
-            return Nothing(f"{job.name} did not ask for this deployment of Trackside.")
+            return Nothing(f"{job.name} is not tagged for this deployment of Trackside.")
         description = sagemaker.describe(job.name)
         if description is None or description["TrainingJobStatus"] != "InProgress":
             return Nothing(f"{job.name} ended meanwhile.")
@@ -95,9 +95,9 @@ class Sweep:
         if RUN_TAG not in tags:  # start_evaluation decides, and tags it: then the next sweep knows it
             if job.created_at < now - self._settings.untagged_seconds:
                 self._table.mark_unwatched(job.arn)
-            return Done(f"{job.name} runs without a tag: whether it is watched is asked where starts are told.")
+            return Done(f"{job.name} runs without a tag: its start is sent; start_evaluation decides about it.")
         self._send(event, self._settings.record_queue_url)
-        return Done(f"{job.name} runs, and no event had said so.")
+        return Done(f"{job.name} runs, and no event had reported it.")
 
     def _look_whether_judged(self, record: JobRecord) -> Done | Nothing:
         name = who_judges(record, self._settings)
@@ -109,14 +109,14 @@ class Sweep:
             return Nothing(f"{record.job.name} ended meanwhile.")
         tags = {RUN_TAG: record.run_uri, **sagemaker.tags_of(record.job.arn)}
         self._send(missed_event(description, tags=tags), self._settings.start_queue_url)
-        return Done(f"Nothing judges {record.job.name}: its start is told again.")
+        return Done(f"Nothing judges {record.job.name}: its start is sent again.")
 
     def _look_at_statuses(self, record: JobRecord) -> Done | Nothing:
         description = sagemaker.describe(record.job.name)
         if description is None or not description.get("DebugRuleEvaluationStatuses"):
             return Nothing(f"SageMaker has no statuses of rules for {record.job.name}.")
         self._send(missed_event(description, tags={}), self._settings.record_queue_url)
-        return Nothing(f"The statuses of {record.job.name} are told as SageMaker has them; what is known is not news.")
+        return Nothing(f"The statuses of {record.job.name} are sent as SageMaker has them; known ones are ignored.")
 
     def _look_for_signs(self, record: JobRecord, now: float) -> Iterator[Nothing]:
         """Yield a line about an evaluator that neither gives signs of life nor has done its work.

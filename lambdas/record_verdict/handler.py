@@ -23,7 +23,7 @@ def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | 
     table = RunTable(settings.run_table, retention_days=settings.retention_days)
     content = read(event)
     if content.job and content.job.run_uri and not is_in(settings.run_bucket, content.job.run_uri):
-        yield Nothing(f"{content.job.job.name} asks for {content.job.run_uri}, which is not this deployment's.")
+        yield Nothing(f"{content.job.job.name} is tagged with {content.job.run_uri}, which is not this deployment's.")
     elif content.job:
         yield record_job(content.job, table)
     yield from each(content.history, lambda history: [record_in_time(history, table)])

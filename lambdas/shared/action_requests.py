@@ -19,7 +19,7 @@ def reason_not_to(action: Action, evaluation: RuleEvaluation, *, default_actions
         return Nothing(f"{rule} of {evaluation.job.name} is {evaluation.status.value}.")
     if action not in evaluation.requested_actions(tuple(default_actions)):
         source = _who_decides(evaluation)
-        return Nothing(f"{source} asks for no {action.value} when {rule} finds an issue.")
+        return Nothing(f"{source} requests no {action.value} when {rule} finds an issue.")
     return None
 
 

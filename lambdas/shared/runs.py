@@ -27,7 +27,7 @@ def find_run(
     """
     job, uri = change.job.name, change.tags.get(RUN_TAG, "")
     if not uri:
-        return Nothing(f"{job} carries no tag {RUN_TAG}, so it did not ask for Trackside.")
+        return Nothing(f"{job} carries no tag {RUN_TAG}, so Trackside does not watch it.")
     match = _S3_URI.fullmatch(uri)
     if match is None or not uri.isprintable() or {".", ".."} & set(match["prefix"].split("/")):
         what = f"it must be s3://{bucket}/<prefix>, without blanks, dots as folders, ? and #."

@@ -109,7 +109,7 @@ class RuleChoice:
                 raise
             return Nothing(f"{run.uri} has its rule request by now.")
         names = ", ".join(rule.name for rule in chosen.request.rules)
-        return Done(f"{job.name} is judged by {names}" + (", not as it asked." if chosen.complaint else "."))
+        return Done(f"{job.name} is judged by {names}" + (", not by its own choice." if chosen.complaint else "."))
 
     def complain(self, job: TrainingJob, run: RunLocation | None, reason: str) -> Nothing:
         """Report on the bus that a choice is wrong: it is recorded, shown and mailed."""
@@ -135,7 +135,7 @@ class RuleChoice:
             ]
         )
         if answer["FailedEntryCount"]:
-            raise OSError(f"The bus did not take what is wrong with the choice of {job.name}: {answer['Entries']}.")
+            raise OSError(f"The bus did not take the report of the wrong choice of {job.name}: {answer['Entries']}.")
         return Nothing(reason, surprising=True)
 
     def _read_document(self, address: str) -> bytes:

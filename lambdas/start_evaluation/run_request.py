@@ -27,7 +27,7 @@ def read_request(run: RunLocation) -> RuleRequest | Nothing:
     try:
         return RuleRequest.from_json(answer["Body"].read(MOST_BYTES))
     except ConfigurationError as error:
-        return Nothing(f"{error} The evaluator says so too, and judges nothing.", surprising=True)
+        return Nothing(f"{error} The evaluator reports the same, and judges nothing.", surprising=True)
 
 
 def mistakes_in(request: RuleRequest) -> str:

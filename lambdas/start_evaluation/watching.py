@@ -76,7 +76,7 @@ def who_is_watched(
     if isinstance(choice, Nothing):
         return choice
     if _is_of_another_deployment(choice.run, settings.run_bucket):
-        return Nothing(f"{name} asks for {choice.run}, of another deployment in this account.")
+        return Nothing(f"{name} names {choice.run}, of another deployment in this account.")
     return _placed(change, choice, settings)
 
 
@@ -89,7 +89,7 @@ def _placed(
         return WrongPlace(change, run.reason)
     new_tags = _new_tags(change, run, choice)
     if new_tags and not is_tag_value(run.uri):
-        why = f"{change.job.name} asks for {run.uri!r}, which no tag can hold"
+        why = f"{change.job.name} names {run.uri!r}, which no tag can hold"
         return WrongPlace(change, f"{why}: at most 256 letters, digits, blanks and _.:/=+-@")
     return Watched(known, run, choice, new_tags)
 
@@ -105,12 +105,12 @@ def _of_untagged(
     job_choice = choice_in_environment(environment_of_job()) if settings.watch_by_environment else JobChoice()
     choice = tagged.filled_up(job_choice)
     if choice.watch == UNWATCHED:
-        return Nothing(f"{name} does not want to be watched, as its environment says.")
+        return Nothing(f"{name} is not watched: its environment forbids it.")
     if choice.run:
         return choice
     if _matches(name, settings.watched_jobs):
         return replace(choice, run=settings.untagged_runs)
-    return Nothing(f"{name} carries no tag {RUN_TAG}, so it did not ask for Trackside.")
+    return Nothing(f"{name} carries no tag {RUN_TAG}, so Trackside does not watch it.")
 
 
 def _is_of_another_deployment(uri: str, bucket: str) -> bool:

@@ -178,7 +178,7 @@ def _unconfirmed(evaluation: RuleEvaluation, known: Known, settings: StopTrainin
     )
     least = evaluation.terms.value(Action.STOP_TRAINING, AFTER_FINDINGS, 1)
     if own < least:
-        why = f"{evaluation.configuration_name} asks for a stop after {least} findings of its own; so far {own}."
+        why = f"{evaluation.configuration_name} requests a stop after {least} findings of its own; so far {own}."
         return Answer(StopOutcome.UNCONFIRMED, why)
     findings = len({one.finding_id for one in [evaluation, *others]})
     rules = len({one.configuration_name for one in [evaluation, *others] if _stands(one, known)})
@@ -187,7 +187,7 @@ def _unconfirmed(evaluation: RuleEvaluation, known: Known, settings: StopTrainin
     wanted = f"{settings.after_findings} findings of {settings.after_rules} rules"
     return Answer(
         StopOutcome.UNCONFIRMED,
-        f"{evaluation.job.name} is stopped after {wanted}; so far {findings} of {rules} ask for it.",
+        f"{evaluation.job.name} is stopped after {wanted}; so far {findings} of {rules} request it.",
     )
 
 

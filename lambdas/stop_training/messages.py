@@ -13,7 +13,7 @@ def announcement(evaluation: RuleEvaluation, *, minutes: int) -> tuple[str, str]
     name = plain(evaluation.job.name)
     body = [
         f"The training job {name} will be stopped in {minutes} minutes, for {plain(evaluation.configuration_name)}:",
-        f"  {plain(evaluation.details or 'the event says no more.')}",
+        f"  {plain(evaluation.details or 'the event holds no more details.')}",
         "",
         "To let it go on:",
         f"  trackside aws veto {name} --by YOUR-NAME --reason WHY",
@@ -30,7 +30,7 @@ def over_budget(evaluation: RuleEvaluation, *, most: int) -> tuple[str, str]:
     body = [
         f"The training job {name} should be stopped for {plain(evaluation.configuration_name)}, but goes on:",
         f"this deployment stops at most {most} jobs an hour (stops_per_hour), and did so in this one.",
-        "It is tried again in the next hour. Others may wait, too; only the first of each hour is told of, the rest is",
+        "It is tried again in the next hour. Others may wait, too; only the first of an hour is reported, the rest is",
         "in the table (trackside aws status, trackside aws verdicts JOB). If so many are right to stop,",
         "look for what they have in common; to have them all stopped, raise stops_per_hour.",
         "",

@@ -69,7 +69,7 @@ class StopDecisions:
             self._record(
                 evaluation,
                 StopOutcome.UNCONFIRMED,
-                f"{evaluation.finding_id} of {evaluation.job.name} asks for a stop.",
+                f"{evaluation.finding_id} of {evaluation.job.name} requests a stop.",
             )
         known = read_known(evaluation.job.arn, self._table, dry_run_parameter=self._settings.dry_run_parameter)
         decision = weigh(evaluation, stop, known, self._settings, now=self._clock())
@@ -136,7 +136,7 @@ class StopDecisions:
     def _stop(self, evaluation: RuleEvaluation, stop: StopRun, known: Known) -> Done | Nothing:
         """Stop the job. The request is recorded first, so that after a crash its finding is known."""
         was_tried = was_requested(evaluation, known.decisions)
-        self._record(evaluation, StopOutcome.STOPPING, f"SageMaker is asked to stop {stop.job_name}.")
+        self._record(evaluation, StopOutcome.STOPPING, f"The stop of {stop.job_name} is requested from SageMaker.")
         pace("stop", pause_milliseconds=self._settings.pause_milliseconds, context=self._context)
         try:
             self._sagemaker_of(evaluation).stop_training_job(TrainingJobName=stop.job_name)

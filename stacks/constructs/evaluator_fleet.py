@@ -98,7 +98,7 @@ class EvaluatorFleet(Construct):
         allow(function, "SeeLeases", ["dynamodb:GetItem"], [self.table.table_arn], why=why)
         self._let_open_table(function)
 
-    def metric(self, name: str, statistic: str, *, minutes: int) -> cloudwatch.Metric:
+    def fleet_metric(self, name: str, statistic: str, *, minutes: int) -> cloudwatch.Metric:
         """Return a metric that workers publish about themselves (`trackside.contracts.deployment.metrics`)."""
         return cloudwatch.Metric(
             namespace=FLEET_NAMESPACE,
@@ -246,7 +246,7 @@ class EvaluatorFleet(Construct):
         )
         target.scale_to_track_metric(
             "Load",
-            custom_metric=self.metric(LOAD, cloudwatch.Stats.AVERAGE, minutes=1),
+            custom_metric=self.fleet_metric(LOAD, cloudwatch.Stats.AVERAGE, minutes=1),
             target_value=TARGET_LOAD_PERCENT,
             scale_in_cooldown=Duration.minutes(5),
             scale_out_cooldown=Duration.minutes(1),

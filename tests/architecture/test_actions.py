@@ -28,7 +28,8 @@ def test_every_file_of_the_folder_is_a_registered_action() -> None:
 
 
 def test_every_local_twin_is_of_an_action() -> None:
-    assert modules_of(local) == {action.unit.name for action in Action}
+    names = {action.unit.name for action in Action}
+    assert modules_of(local) == names, "run: python docs/generate.py, or declare it in contracts/actions"
 
 
 @pytest.mark.parametrize("action", Action)

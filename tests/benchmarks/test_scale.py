@@ -241,7 +241,7 @@ def test_more_hours_and_more_rules_cost_more() -> None:
 
 def test_a_chart_is_whole_and_has_both_faces() -> None:
     series = {"a": [(100, 5.0), (1000, 50.0)], "b & c": [(100, 0.0), (1000, 51.0)]}
-    text = chart("Title <1>", x_label="jobs", y_label="seconds", series=series, says="It grows.")
+    text = chart("Title <1>", x_label="jobs", y_label="seconds", series=series, summary="It grows.")
     root = ElementTree.fromstring(text)  # noqa: S314 - our own text
     assert root.get("role") == "img"
     assert "It grows." in text

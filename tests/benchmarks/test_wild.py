@@ -50,6 +50,7 @@ class TestPrograms:
     [
         pytest.param("transformers", TUNE, id="read before the corpus existed"),
         pytest.param("lightning", TUNE, id="read before, odd digest"),
+        pytest.param("torch", TUNE, id="read in these tests"),
         pytest.param("timm", TUNE, id="even digest"),
         pytest.param("trl", REPORT, id="odd digest"),
         pytest.param("ultralytics", REPORT, id="another odd digest"),
@@ -107,7 +108,9 @@ class TestStoredRuns:
 
 def alarm(rule: str = "overfit", severity: Severity = Severity.WARNING, *, is_recovered: bool = False) -> Alarm:
     """Return an alarm at step 10."""
-    return Alarm(rule, severity, 10, 5, "group", "Words.", "loss: mean 1 > 0", ("a cause (2 > 1)",), ("Do.",), is_recovered)
+    return Alarm(
+        rule, severity, 10, 5, "group", "Words.", "loss: mean 1 > 0", ("a cause (2 > 1)",), ("Do.",), is_recovered
+    )
 
 
 def judged(program: str, *alarms: Alarm) -> Judged:

@@ -34,7 +34,7 @@ def estimator(names: Any, session: Any) -> Estimator:
     )
 
 
-def asked(given: Estimator) -> dict[str, Any]:
+def requested(given: Estimator) -> dict[str, Any]:
     """What `fit` would ask for."""
     given._prepare_for_training("digits-1")
     arguments = _TrainingJob._get_train_args(given, None, {})
@@ -52,14 +52,14 @@ def main() -> None:
     for case, names in {"theirs": sagemaker.debugger, "ours": ours}.items():
         given = estimator(names, session)
         notes = ours.watch_estimator(given, f"s3://runs/{case}/@job").notes
-        found[case] = {**asked(given), "notes": notes}
+        found[case] = {**requested(given), "notes": notes}
     try:
-        asked(estimator(ours, session))
+        requested(estimator(ours, session))
     except RuntimeError as error:
         found["refused"] = str(error)
     given = estimator(sagemaker.debugger, session)
     ours.attach_to_estimator(given, ours.plan_attachment("s3://runs/attached/@job"))
-    found["attached"] = asked(given)
+    found["attached"] = requested(given)
     print(json.dumps(found))
 
 

@@ -32,13 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         corpus=corpus,
         most_failures=options.most_failures,
     )
-    failed, cases = play(game, tell=_tell)
+    failed, cases = play(game, tell=_print_case)
     seconds = time.monotonic() - started
     sys.stdout.write(f"{cases} cases, {failed} failed, {seconds:.0f} s, seed {options.seed}\n")
     return 1 if failed else 0
 
 
-def _tell(text: str) -> None:
+def _print_case(text: str) -> None:
     sys.stdout.write(text.encode("utf-8", "backslashreplace").decode())  # a failure may name half a surrogate pair
     sys.stdout.flush()
 
@@ -52,7 +52,7 @@ def _minutes(options: argparse.Namespace) -> float:
 def _play_one(seed: str, number: int, corpus: Path | None, *, keep: Path | None) -> int:
     scratch = keep.resolve() if keep else Path(tempfile.mkdtemp(prefix="trackside-fuzz-"))
     failure = Fuzzer(scratch, seed=seed, corpus=corpus, opened=OpenedFiles()).play(number)
-    _tell(f"{failure or 'all held'}\nThe run as it was read: {scratch / 'run'}\n")
+    _print_case(f"{failure or 'all held'}\nThe run as it was read: {scratch / 'run'}\n")
     return 1 if failure else 0
 
 

@@ -137,7 +137,7 @@ class Fuzzer:
         except Wrong as wrong:
             return str(wrong)
         told = {_key_in_run(error.key) for error in seen.damaged}
-        must = damages[0].must_tell if len(damages) == 1 else ""
+        must = damages[0].must_report if len(damages) == 1 else ""
         # Of a tensor whose step is not complete nothing is read.
         if must and must not in told and must in run.files and has_marker and not touched.all:
             return f"the damage of {must} is not told. Told: {sorted(told)}"

@@ -32,7 +32,7 @@ class Damage:
 
     what: str
     keys: frozenset[str]
-    must_tell: str = ""  # the key, relative to the run, that must stand in `Trial.damaged`
+    must_report: str = ""  # the key, relative to the run, that must stand in `Trial.damaged`
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from tests.fuzz.case import Fuzzer
 from tests.fuzz.watch import MOST_SECONDS, OpenedFiles
 
 _SILENT_SECONDS = 30 + 14 * MOST_SECONDS  # a case has as many readers, each within its own limit
-_TOLD_CASES = 500
+_REPORTED_CASES = 500
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Player:
 
     process: BaseProcess
     newest: int
-    heard_at: float
+    notified_at: float
 
 
 def play(game: Game, *, tell: Callable[[str], None]) -> tuple[int, int]:
@@ -68,11 +68,11 @@ def play(game: Game, *, tell: Callable[[str], None]) -> tuple[int, int]:
                     if player.process.exitcode:
                         failures.add(f"a process ended with {player.process.exitcode} after case {player.newest}")
                     continue
-                player.heard_at = time.monotonic()
+                player.notified_at = time.monotonic()
                 cases += 1
                 if failure:
                     failures.add(failure)
-                if cases % _TOLD_CASES == 0:
+                if cases % _REPORTED_CASES == 0:
                     tell(f"{cases} cases so far, {failures.count} failed\n")
             for player in players.values():
                 if player.process.is_alive() and _hangs(player):
@@ -94,7 +94,7 @@ class _Failures:
 
 
 def _hangs(player: Player) -> bool:
-    return time.monotonic() - player.heard_at > _SILENT_SECONDS
+    return time.monotonic() - player.notified_at > _SILENT_SECONDS
 
 
 def _killed(player: Player) -> str:

@@ -93,7 +93,7 @@ def read_trial(run: Path, random: Random, wrap: Callable[[Store], Store]) -> See
     trial = open_trial(wrap(open_store(str(run))))
     seen = Seen()
     for name in trial.names:
-        for saved in trial.saved_steps(name):
+        for saved in trial.parts.saved.saved(name):
             try:
                 seen.values[name, saved.step, saved.worker] = trial.value(name, step=saved.step, worker=saved.worker)
             except TracksideError as error:
@@ -115,31 +115,31 @@ def read_trial(run: Path, random: Random, wrap: Callable[[Store], Store]) -> See
 def _look_around(run: Path, random: Random, wrap: Callable[[Store], Store]) -> None:
     """The rest of what a `Trial` offers, twice: after a look for news all must answer again."""
     trial = open_trial(wrap(open_store(str(run))))
-    _ask(trial)
+    _read_answer(trial)
     trial.refresh()
-    _ask(trial)
+    _read_answer(trial)
 
 
-def _ask(trial: Trial) -> None:
+def _read_answer(trial: Trial) -> None:
     shown = (repr(trial), trial._repr_html_(), trial.workers, trial.collections, trial.has_ended, trial.uri)
     _printable(shown)
     for mode in (None, "TRAIN", "EVAL", "PREDICT", "GLOBAL"):
         trial.steps(mode)
     steps = trial.steps()
     for step in itertools.chain(steps[:5], steps[-5:]):
-        trial.collections_at(step)
+        trial.parts.steps.collections_at(step)
         trial.mode_of(step)
-        trial.is_damaged(step)
+        trial.parts.steps.is_damaged(step)
         for worker in trial.workers:
-            trial.event_key(step, worker)
+            trial.parts.steps.event_key(step, worker)
     for collection in trial.collections:
         trial.tensors(collection=collection)
     series = trial.tensors(regex=".", steps="0:100:2")
-    trial.heads(trial.tensors())
+    trial.parts.heads(trial.tensors())
     for one in (*series[:3], *trial.tensors(mode="TRAIN")[-2:]):
         _printable((repr(one), one._repr_html_(), one.steps, one.workers))
         one.to_columns()
-        _each_or_told(
+        _each_or_reported(
             (partial(list, one), partial(getattr, one, "values"), one.value, partial(one.statistic, "l2")),
             (TracksideError,),
         )
@@ -173,7 +173,7 @@ def _evaluate(run: Path, random: Random, wrap: Callable[[Store], Store]) -> None
 
 def _findings(run: Path, random: Random, wrap: Callable[[Store], Store]) -> None:
     recorded = read_run(str(run))
-    _printable((recorded.issues, recorded.rules, recorded.steps))
+    _printable((recorded.groups, recorded.rules, recorded.steps))
 
 
 def _command_line(run: Path, random: Random, wrap: Callable[[Store], Store]) -> None:
@@ -212,7 +212,7 @@ def _smdebug_trial(run: Path, random: Random, wrap: Callable[[Store], Store]) ->
         tensor = trial.tensor(name)
         for step in tensor.steps()[:3]:
             for worker in tensor.workers(step):
-                _each_or_told(
+                _each_or_reported(
                     (
                         partial(tensor.value, step, worker=worker),
                         partial(tensor.reduction_values, step, worker=worker),
@@ -231,7 +231,7 @@ def _mean(tensor: Any, step: int, worker: str) -> None:
             raise
 
 
-def _each_or_told(reads: Iterable[Callable[[], Any]], told: tuple[type[Exception], ...]) -> None:
+def _each_or_reported(reads: Iterable[Callable[[], Any]], told: tuple[type[Exception], ...]) -> None:
     for read in reads:
         try:
             read()

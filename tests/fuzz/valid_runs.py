@@ -12,7 +12,7 @@ import numpy as np
 from tests.fuzz.other_readers import CHECKPOINTS
 from trackside.capture.run_files import RunFiles
 from trackside.capture.statistics_log import StatisticsLog
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.run_layout import (
     CLAIM_KEY,

@@ -65,7 +65,7 @@ class OpenedFiles:
             for path in {sys.prefix, sys.base_prefix, *sys.path, "/usr", "/etc/localtime", "/proc", "/sys", "/dev/null"}
             if path
         )
-        sys.addaudithook(self._hear)
+        sys.addaudithook(self._receive)
 
     @contextmanager
     def only_below(self, *folders: Path) -> Iterator[None]:
@@ -77,7 +77,7 @@ class OpenedFiles:
         finally:
             self._allowed = None
 
-    def _hear(self, event: str, arguments: tuple[object, ...]) -> None:
+    def _receive(self, event: str, arguments: tuple[object, ...]) -> None:
         if self._allowed is None or self._is_busy:
             return
         if event in _FORBIDDEN:

@@ -26,10 +26,10 @@ def cloud() -> Iterator[Cloud]:
 
 def test_only_what_was_asked_for_is_done(cloud: Cloud) -> None:
     job, sibling = cloud.train("mnist"), cloud.train("mnist-2")
-    cloud.say_issue(job, Action.NOTIFY)
+    cloud.send_issue(job, Action.NOTIFY)
     assert cloud.eventually(lambda: cloud.mail_about(job), "the owner is told")
     assert cloud.status(job) == "InProgress"
-    cloud.say_issue(job, Action.STOP_TRAINING, rule="exploding-tensor")
+    cloud.send_issue(job, Action.STOP_TRAINING, rule="exploding-tensor")
     assert cloud.eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped")
     assert cloud.status(sibling) == "InProgress", "a job whose name merely begins alike is not touched"
 

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.xdist_group("local-account")
 
-HOPS = [
+EFFECTS = [
     "stacks deployed",
     "training job runs",
     "tensors reach S3",
@@ -42,7 +42,7 @@ def test_the_demo_shows_every_hop() -> None:
         check=False,
     )
     assert result.returncode == 0, result.stdout + result.stderr
-    missing = [hop for hop in HOPS if f"✓ {hop}" not in result.stdout]
+    missing = [hop for hop in EFFECTS if f"✓ {hop}" not in result.stdout]
     assert not missing, result.stdout
     assert max(len(line.rstrip()) for line in result.stdout.splitlines()) <= 80
     shown = re.search(r"findings (\S+)", result.stdout)

@@ -28,7 +28,7 @@ LINKS_STARTS = 1000
 RULES = ("exploding-tensor", "vanishing-gradient", "loss-not-decreasing")
 # In Amazon's sense, of what was saved alone: then no link waits ten seconds for statistics that may still come.
 REQUEST = RuleRequest(tuple(RuleConfiguration(rule, preset="aws-docs") for rule in RULES))
-SAID = ("id", "outcome", "step", "since_step", "message")
+VERDICTS = ("id", "outcome", "step", "since_step", "message")
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ class GrowingRun:
             write_tensors(LocalStore(self.folder / TENSORS), step, values)
         self._upload()
 
-    def said(self) -> list[dict[str, Any]]:
+    def verdicts(self) -> list[dict[str, Any]]:
         body = self.cloud.account.client("s3").get_object(
             Bucket=self.bucket, Key=f"{self.name}/{RULE_OUTPUT}/{VERDICTS_KEY}"
         )["Body"]
@@ -82,7 +82,7 @@ class GrowingRun:
             return -1
         return int(max(rule["judged_through"] for rule in json.loads(body.read())["rules"]))
 
-    def said_undisturbed(self) -> list[dict[str, Any]]:
+    def verdicts_undisturbed(self) -> list[dict[str, Any]]:
         end_run(LocalStore(self.folder / TENSORS))
         assert judge_undisturbed(["--run", str(self.folder), "--poll-seconds", "0.01"]) == 0
         return [json.loads(line) for line in LocalStore(self.folder / RULE_OUTPUT).get(VERDICTS_KEY).splitlines()]
@@ -139,9 +139,9 @@ def test_three_jobs_one_after_another_say_what_one_would(cloud: Cloud, tmp_path:
     # On a busy machine a link may be ended before it hands over, which must make no difference.
     assert not any(_is_done(each) for each in links[:-1])
     assert {each["ProcessingJobStatus"] for each in links[:-1]} <= {"Completed", "Stopped"}
-    said, expected = run.said(), run.said_undisturbed()
-    assert [tuple(each[word] for word in SAID) for each in said] == [
-        tuple(each[word] for word in SAID) for each in expected
+    said, expected = run.verdicts(), run.verdicts_undisturbed()
+    assert [tuple(each[word] for word in VERDICTS) for each in said] == [
+        tuple(each[word] for word in VERDICTS) for each in expected
     ]
     assert any("12 steps judged up to step 11" in each["message"] for each in said), "none twice, none left out"
     assert run.judged_through() == 11

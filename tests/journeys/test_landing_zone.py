@@ -106,7 +106,7 @@ def test_a_hub_judges_and_stops_the_job_of_a_spoke_and_not_its_own_of_the_same_k
     job, own = _train(spoke, "far", run), _train(account, "near", f"s3://{RUN_BUCKET}/near")
     assert job.arn.split(":")[4] == SPOKE_ACCOUNT
     eventually(account, lambda: _evaluators_of(account, job), "the hub judges it")
-    _say_issue(account, staging, job, run)
+    _send_issue(account, staging, job, run)
     eventually(account, lambda: _status(spoke, job) == "Stopped", "the hub stops it, in the spoke")
     assert _status(account, own) == "InProgress"
 
@@ -162,7 +162,7 @@ def _waiting(account: Account, queue_url: str) -> int:
     return sum(map(int, found.values()))
 
 
-def _say_issue(account: Account, outputs: Outputs, job: TrainingJob, run: str) -> None:
+def _send_issue(account: Account, outputs: Outputs, job: TrainingJob, run: str) -> None:
     verdict = Verdict(
         run=job.name,
         rule_id="vanishing-gradient",

@@ -76,7 +76,7 @@ class Cloud:
         jobs = self.account.client("sagemaker").list_processing_jobs()["ProcessingJobSummaries"]
         return processing_job_name(job) in {each["ProcessingJobName"] for each in jobs}
 
-    def told(self) -> list[str]:
+    def messages(self) -> list[str]:
         answer = self.account.client("sqs").receive_message(QueueUrl=self.inbox, MaxNumberOfMessages=10)
         return [json.loads(message["Body"])["Message"] for message in answer.get("Messages", ())]
 
@@ -122,7 +122,7 @@ def test_who_is_watched_and_by_what(cloud: Cloud) -> None:
     assert not any("StopTraining" in actions for _, actions in usual)
     eventually(cloud.account, lambda: "choice-of-rules" in cloud.verdicts(mistaken), "its owner can see what is wrong")
     assert "Did you mean 'overfit'?" in cloud.verdicts(mistaken)["choice-of-rules"]
-    eventually(cloud.account, lambda: any("mistaken" in message for message in cloud.told()), "its owner is told")
+    eventually(cloud.account, lambda: any("mistaken" in message for message in cloud.messages()), "its owner is told")
 
     # Once tagged it is like any other: its end is recorded, and marked in its run.
     cloud.account.client("sagemaker").stop_training_job(TrainingJobName="mistaken")

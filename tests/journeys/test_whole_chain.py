@@ -85,7 +85,7 @@ class Cloud:
         description = self.account.client("sagemaker").describe_training_job(TrainingJobName=job.name)
         return str(description["TrainingJobStatus"])
 
-    def say_issue(self, job: TrainingJob, *actions: Action, rule: str = "vanishing-gradient") -> None:
+    def send_issue(self, job: TrainingJob, *actions: Action, rule: str = "vanishing-gradient") -> None:
         verdict = Verdict(
             run=job.name,
             rule_id=rule,
@@ -122,7 +122,7 @@ class Cloud:
                 bodies.append(message["Body"])
         return bodies
 
-    def heard(self, queue_url: str, words: str) -> bool:
+    def received(self, queue_url: str, words: str) -> bool:
         """True once one of the messages there holds the words; what else alarms tell is of no interest."""
         return any(words in body for body in self.messages(queue_url))
 
@@ -152,13 +152,15 @@ def test_a_handler_that_keeps_crashing_loses_nothing_and_raises_an_alarm(cloud: 
     cloud.subscribe("IssueAlarmTopicArn", incidents)
     cloud.account.client("sns").delete_topic(TopicArn=cloud.outputs["IssueTopicArn"])
     job = cloud.train("unlucky")
-    cloud.say_issue(job, *Action)
+    cloud.send_issue(job, *Action)
 
     assert cloud.eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped all the same")
     assert cloud.eventually(
-        lambda: cloud.heard(alarm_inbox, "notify_owner gave up"), "the owner is told of the dead letter"
+        lambda: cloud.received(alarm_inbox, "notify_owner gave up"), "the owner is told of the dead letter"
     )
-    assert cloud.eventually(lambda: cloud.heard(incidents, "IssuesFound"), "the alarm on issues tells who subscribed")
+    assert cloud.eventually(
+        lambda: cloud.received(incidents, "IssuesFound"), "the alarm on issues tells who subscribed"
+    )
     (dead,) = cloud.eventually(lambda: cloud.messages(cloud.outputs["NotifyDeadLettersUrl"]), "the message is kept")
     event = json.loads(dead)
     assert event["detail"]["TrainingJobName"] == job.name
@@ -176,7 +178,7 @@ def test_duplicates_and_reordering_cause_one_action_of_each_kind(folder: Path) -
         cloud = Cloud(account, folder)
         job = cloud.train("twice")
         for _ in range(3):
-            cloud.say_issue(job, *Action)
+            cloud.send_issue(job, *Action)
         assert cloud.eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped")
         assert cloud.eventually(lambda: cloud.mail_about(job), "the owner is told")
         queues = [cloud.outputs[f"{action.value}QueueUrl"] for action in Action]
@@ -215,7 +217,7 @@ def test_the_owner_is_told_that_a_job_is_no_longer_watched(cloud: Cloud, name: s
         newest = max(rows, key=lambda row: row["CreationTime"])["ProcessingJobName"]
         pid = cloud.eventually(partial(cloud.account.job_pid, newest), "the evaluator runs")
         os.kill(pid, signal.SIGKILL)
-    assert cloud.eventually(lambda: cloud.heard(alarm_inbox, "no longer watched"), "the owner is told")
+    assert cloud.eventually(lambda: cloud.received(alarm_inbox, "no longer watched"), "the owner is told")
     (kept,) = cloud.eventually(lambda: cloud.messages(cloud.outputs["FailedEvaluationsUrl"]), "the event is kept")
     detail = json.loads(kept)["detail"]
     assert detail["Environment"]["TRAINING_JOB_NAME"] == job.name
@@ -294,12 +296,12 @@ def test_a_person_sees_what_is_known_forbids_a_stop_and_learns_of_an_end_that_no
         known = table.known(job.arn).job
         return known.status if known else ""
 
-    cloud.say_issue(job, Action.STOP_TRAINING)
+    cloud.send_issue(job, Action.STOP_TRAINING)
     assert "trackside aws veto known" in cloud.eventually(lambda: cloud.mail_about(job), "the stop is announced")[0]
     cloud.eventually(lambda: table.rules(job.arn), "the verdict is recorded")
     assert "vanishing-gradient  IssuesFound  step 0" in cloud.trackside("aws", "verdicts", job.name)
     cloud.trackside("aws", "veto", job.name, "--by", "ada")
-    cloud.say_issue(job, Action.STOP_TRAINING)
+    cloud.send_issue(job, Action.STOP_TRAINING)
     cloud.eventually(lambda: "Vetoed" in decided(), "the veto is heeded")
     assert decided() == {"Announced", "Vetoed"}
     assert cloud.status(job) == "InProgress"

@@ -110,7 +110,9 @@ class StandardOutput:
 
 
 @pytest.fixture
-def told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[dict[str, Any]]]:
+def log_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], list[dict[str, Any]]]:
     """`told()`: every JSON line that the functions printed since the last look: log lines and embedded metrics."""
     # Both were made when they were imported, of the stream and the variable of that moment.
     monkeypatch.setattr(logger.registered_handler, "stream", StandardOutput())
@@ -119,12 +121,12 @@ def told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture
-def counted(told: Callable[[], list[dict[str, Any]]]) -> Callable[[], dict[str, list[float]]]:
+def counted(log_lines: Callable[[], list[dict[str, Any]]]) -> Callable[[], dict[str, list[float]]]:
     """`counted()`: name of each embedded metric -> its values since the last look, as CloudWatch would read them."""
 
     def read() -> dict[str, list[float]]:
         found: dict[str, list[float]] = {}
-        for line in told():
+        for line in log_lines():
             for directive in line.get("_aws", {}).get("CloudWatchMetrics", ()):
                 assert directive["Namespace"] == "Trackside/Reactions"
                 assert ["service"] in directive["Dimensions"]

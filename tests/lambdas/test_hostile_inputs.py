@@ -21,7 +21,7 @@ import lambdas
 
 Golden = Callable[..., dict[str, Any]]
 Deliver = Callable[..., list[str]]
-Told = Callable[[], list[dict[str, Any]]]
+LogLines = Callable[[], list[dict[str, Any]]]
 
 FUNCTIONS = sorted(
     path.parent.name
@@ -115,11 +115,11 @@ def is_clean(lines: list[dict[str, Any]]) -> bool:
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("name", [each for each in FUNCTIONS if each != "reconcile"])
 def test_no_message_moves_a_function_to_do_anything(
-    *, account: Any, sagemaker: Stubber, deliver: Deliver, told: Told, name: str, body: str
+    *, account: Any, sagemaker: Stubber, deliver: Deliver, log_lines: LogLines, name: str, body: str
 ) -> None:
     """It is refused, and lies among the dead letters, or there is nothing to do; its neighbour is not held back."""
     assert deliver(handler(name), body, body) in ([], ["message-0", "message-1"])
-    lines = told()
+    lines = log_lines()
     assert lines, "nothing was said of it"
     assert is_clean(lines), lines
     assert account.messages() == []
@@ -130,14 +130,14 @@ def test_no_message_moves_a_function_to_do_anything(
 @pytest.mark.parametrize("uri", TAGS)
 @pytest.mark.parametrize("name", ["start_evaluation", "finish_run"])
 def test_no_tag_opens_another_place(
-    *, account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, told: Told, name: str, uri: str
+    *, account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, log_lines: LogLines, name: str, uri: str
 ) -> None:
     boto3.client("events").create_event_bus(Name="trackside")  # where the owner is told what is wrong
     event = golden(
         "training_started" if name == "start_evaluation" else "training_stopped", Tags={"trackside:run": uri}
     )
     assert deliver(handler(name), event) == []
-    lines = [line for line in told() if "Nothing to do" in str(line.get("message"))]
+    lines = [line for line in log_lines() if "Nothing to do" in str(line.get("message"))]
     assert len(lines) == 1
     assert lines[0]["level"] == "WARNING", "its owner wanted something else"
     assert is_clean(lines)
@@ -145,14 +145,14 @@ def test_no_tag_opens_another_place(
 
 @pytest.mark.parametrize("arn", ARNS)
 def test_no_arn_stops_another_job(
-    *, account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, told: Told, arn: str
+    *, account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, log_lines: LogLines, arn: str
 ) -> None:
     """`sagemaker` expects no call at all."""
     event = golden("ours_issues_found", TrainingJobArn=arn)
     event["detail"]["Actions"] = ["StopTraining"]
     assert deliver(handler("stop_training"), event) in ([], ["message-0"])
     assert account.items("decision#") == {}
-    assert is_clean(told())
+    assert is_clean(log_lines())
 
 
 @pytest.mark.parametrize(
@@ -164,12 +164,12 @@ def test_no_arn_stops_another_job(
     ],
 )
 def test_no_name_writes_a_line_into_a_mail_or_a_log(
-    *, account: Any, golden: Golden, deliver: Deliver, told: Told, field: str, value: str
+    *, account: Any, golden: Golden, deliver: Deliver, log_lines: LogLines, field: str, value: str
 ) -> None:
     event = golden("ours_issues_found", **{field: value})
     event["detail"]["Actions"] = ["Notify"]
     assert deliver(handler("notify_owner"), event) in ([], ["message-0"])
-    assert is_clean(told())
+    assert is_clean(log_lines())
     for message in account.messages():
         shown = message["Message"]
         assert not {unicodedata.category(c) for c in shown.replace("\n", "")} & HIDDEN

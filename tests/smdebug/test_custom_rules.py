@@ -268,7 +268,7 @@ def test_a_rule_that_waits_for_later_steps_does_not_hold_up_the_evaluator(tmp_pa
         if step == 0:
             assert rule.lacks(window) == "steps that the run has not reached"
     assert fired == [(3, 2)]
-    shown = rule.asked.shown  # type: ignore[attr-defined]  # of the test's own class
+    shown = rule.candidate.shown  # type: ignore[attr-defined]  # of the test's own class
     assert all(mine == tuple(range(step + 1)) for step, mine in shown), "never half-asked twice"
 
 
@@ -312,7 +312,7 @@ def test_an_outage_within_a_rule_is_no_crash_and_its_state_is_whole_afterwards(
 
 def custom_rules_class(rule: Any) -> Any:
     assert isinstance(rule, EvaluatedRule)
-    return rule.asked
+    return rule.candidate
 
 
 class Killed(BaseException):

@@ -134,7 +134,7 @@ def as_read(trial: Trial) -> list[Any]:
             packed(trial.value(name, step=saved.step, worker=saved.worker)),
         ]
         for name in trial.names
-        for saved in trial.saved_steps(name)
+        for saved in trial.parts.saved.saved(name)
     ]
     return sorted(found, key=repr)
 

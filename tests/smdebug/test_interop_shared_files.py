@@ -11,7 +11,7 @@ import numpy as np
 import smdebug.trials
 
 from trackside.capture.run_files import RunFiles
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.storage.local import LocalStore
 

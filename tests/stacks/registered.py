@@ -13,7 +13,7 @@ REACTIONS = sorted(path.parent.name for path in LAMBDAS.glob("*/handler.py"))
 
 def construct_name(reaction: str) -> str:
     """The name of a reaction's construct: the word of an action, or the name of its folder without underscores."""
-    words = {action.unit.name: action.value for action in Action}
+    words: dict[str, str] = {action.unit.name: action.value for action in Action}
     return words.get(reaction, "".join(part.capitalize() for part in reaction.split("_")))
 
 
@@ -32,7 +32,7 @@ ISSUES_FOUND = {f"{action.value}/IssueFound" for action in Action}
 OFFICIAL_ISSUES_FOUND = {f"{action.value}/OfficialIssueFound" for action in DEFAULT_ACTIONS}
 """Those that take SageMaker Debugger's own to the actions that nobody needs to ask for."""
 
-OFFICIAL_ISSUES_FOUND_AND_ASKED = {
+OFFICIAL_ISSUES_FOUND_WITH_ACTION = {
     f"{action.value}/OfficialIssueFoundAndAsked" for action in Action if action not in DEFAULT_ACTIONS
 }
 """Those that take them to the other actions, of jobs whose tag asks for it."""

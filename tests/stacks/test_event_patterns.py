@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stacks.event_patterns import untagged_training_started
-from tests.stacks.registered import ISSUES_FOUND, OFFICIAL_ISSUES_FOUND, OFFICIAL_ISSUES_FOUND_AND_ASKED
+from tests.stacks.registered import ISSUES_FOUND, OFFICIAL_ISSUES_FOUND, OFFICIAL_ISSUES_FOUND_WITH_ACTION
 from trackside.contracts.action import Action
 from trackside_localaccount.event_pattern import matches
 
@@ -91,17 +91,17 @@ def name_of_role(reference: Any) -> str:
     return name
 
 
-SAID = {"RecordVerdict/RuleStatusChanged"}
+STATUS_CHANGED = {"RecordVerdict/RuleStatusChanged"}
 CHANGED = {"RecordVerdict/TrainingChanged"}
 REPEATED = {"RecordVerdict/OfficialRuleStatusChanged"}
-OURS = {f"{word}/IssueFound" for word in golden("ours_issues_found")["detail"]["Actions"]} | SAID
-TOLD = {"Slack/Told", "Webhook/Told"}
-ASKS = {"TRACKSIDE_ACTIONS": "StopTraining"}
+OURS = {f"{word}/IssueFound" for word in golden("ours_issues_found")["detail"]["Actions"]} | STATUS_CHANGED
+NOTIFIED = {"Slack/Told", "Webhook/Told"}
+ACTION_TAGS = {"TRACKSIDE_ACTIONS": "StopTraining"}
 UNWATCHED = {"EvaluationFailed"}
 OFFICIAL = OFFICIAL_ISSUES_FOUND | REPEATED
 STARTED = {"StartEvaluation/TrainingStarted"} | CHANGED
 UNTAGGED = {"StartEvaluation/UntaggedTrainingStarted"}  # this deployment watches by environment
-ASKED = {"StopTraining/OfficialIssueFoundAndAsked"}
+WITH_ACTION = {"StopTraining/OfficialIssueFoundAndAsked"}
 ENDED = {"FinishRun/TrainingEnded"} | CHANGED
 
 
@@ -109,7 +109,9 @@ ENDED = {"FinishRun/TrainingEnded"} | CHANGED
     ("event", "reached"),
     [
         pytest.param(golden("ours_issues_found"), OURS, id="all three actions"),
-        pytest.param(golden("ours_issues_found", Actions=["Notify"]), {"Notify/IssueFound"} | SAID, id="one action"),
+        pytest.param(
+            golden("ours_issues_found", Actions=["Notify"]), {"Notify/IssueFound"} | STATUS_CHANGED, id="one action"
+        ),
         pytest.param(
             golden("official_issues_found"), OFFICIAL | UNTAGGED, id="official, one rule of two found something"
         ),
@@ -130,7 +132,7 @@ ENDED = {"FinishRun/TrainingEnded"} | CHANGED
             id="a custom rule failed",
         ),
         pytest.param(
-            processing_ended("Failed", role=CUSTOM, **ASKS),
+            processing_ended("Failed", role=CUSTOM, **ACTION_TAGS),
             {"ReportCustomRule/CustomRuleEnded", "Notify/CustomRuleFailed"} | UNWATCHED,
             id="a custom rule that was told its actions failed",
         ),
@@ -146,13 +148,15 @@ ENDED = {"FinishRun/TrainingEnded"} | CHANGED
         ),
         pytest.param(
             {"source": "trackside", "detail-type": "Owner Notification", "detail": {"text": "a"}},
-            TOLD,
+            NOTIFIED,
             id="an owner was told",
         ),
         pytest.param(processing_ended("InProgress"), set(), id="an evaluator is at work"),
         pytest.param(processing_ended("Failed", role="x"), {"EvaluationFailed"}, id="a failure under our name"),
         *[
-            pytest.param(processing_ended(*of_another, role="x", bucket=f"{BUCKET}-staging", **ASKS), set(), id=what)
+            pytest.param(
+                processing_ended(*of_another, role="x", bucket=f"{BUCKET}-staging", **ACTION_TAGS), set(), id=what
+            )
             for of_another, what in (
                 (["Failed"], "a failure of another deployment in this account"),
                 (["Completed"], "an end of another deployment"),
@@ -175,24 +179,26 @@ ENDED = {"FinishRun/TrainingEnded"} | CHANGED
         pytest.param(stored("a/debug-output/events/1/1_w.tfevents"), set(), id="events, before their index"),
         pytest.param(stored("a/rule-output/progress.json"), set(), id="what evaluators themselves write"),
         pytest.param(stored("a/watermarks/x", bucket="another"), set(), id="another bucket"),
-        pytest.param(golden("ours_issues_found", RuleEvaluationStatus="NoIssuesFound"), SAID, id="clean"),
-        pytest.param(golden("ours_issues_found", RuleEvaluationStatus="Error"), SAID, id="could not be judged"),
-        pytest.param(golden("ours_issues_found", Actions=[]), SAID, id="no action asked for"),
+        pytest.param(golden("ours_issues_found", RuleEvaluationStatus="NoIssuesFound"), STATUS_CHANGED, id="clean"),
+        pytest.param(
+            golden("ours_issues_found", RuleEvaluationStatus="Error"), STATUS_CHANGED, id="could not be judged"
+        ),
+        pytest.param(golden("ours_issues_found", Actions=[]), STATUS_CHANGED, id="no action asked for"),
         pytest.param({**golden("ours_issues_found"), "source": "someone"}, set(), id="someone else's event"),
         pytest.param({**golden("ours_issues_found"), "detail-type": "Other"}, set(), id="another kind of ours"),
         pytest.param(
             golden("ours_issues_found", RuleEvaluationStatus="Error", RuleConfigurationName="choice-of-rules"),
-            SAID | {"Notify/WrongChoice"},
+            STATUS_CHANGED | {"Notify/WrongChoice"},
             id="a wrong choice of rules",
         ),
         pytest.param(
             golden("ours_issues_found", RuleEvaluationStatus="NoIssuesFound", RuleConfigurationName="choice-of-rules"),
-            SAID,
+            STATUS_CHANGED,
             id="a right choice of rules",
         ),
         pytest.param(
             golden("official_issues_found", Tags={"trackside:actions": "Notify StopTraining"}),
-            OFFICIAL | ASKED | UNTAGGED,
+            OFFICIAL | WITH_ACTION | UNTAGGED,
             id="official, and the job's tag asks for a stop",
         ),
         pytest.param(
@@ -226,8 +232,8 @@ def test_our_events_are_awaited_on_our_bus_and_amazons_on_the_default_one(
     rules: dict[str, tuple[bool, Any]],
 ) -> None:
     ours = {name for name, (on_our_bus, _) in rules.items() if on_our_bus}
-    assert ours == ISSUES_FOUND | SAID | TOLD | {"Notify/WrongChoice"}
-    assert set(rules) - ours >= OFFICIAL_ISSUES_FOUND | OFFICIAL_ISSUES_FOUND_AND_ASKED
+    assert ours == ISSUES_FOUND | STATUS_CHANGED | NOTIFIED | {"Notify/WrongChoice"}
+    assert set(rules) - ours >= OFFICIAL_ISSUES_FOUND | OFFICIAL_ISSUES_FOUND_WITH_ACTION
 
 
 @pytest.mark.parametrize("action", Action)

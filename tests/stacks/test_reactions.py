@@ -11,7 +11,7 @@ from tests.lambda_settings import settings_class
 from tests.stacks.registered import (
     ISSUES_FOUND,
     OFFICIAL_ISSUES_FOUND,
-    OFFICIAL_ISSUES_FOUND_AND_ASKED,
+    OFFICIAL_ISSUES_FOUND_WITH_ACTION,
     REACTIONS,
     place_of,
 )
@@ -115,7 +115,7 @@ OTHER_RULES = {
 
 def test_every_rule_is_of_an_action_or_named_here(resources: Mapping[str, Any]) -> None:
     rules = [place_of(body) for body in resources.values() if body["Type"] == "AWS::Events::Rule"]
-    of_actions = ISSUES_FOUND | OFFICIAL_ISSUES_FOUND | OFFICIAL_ISSUES_FOUND_AND_ASKED
+    of_actions = ISSUES_FOUND | OFFICIAL_ISSUES_FOUND | OFFICIAL_ISSUES_FOUND_WITH_ACTION
     assert sorted(rules) == sorted(OTHER_RULES | of_actions)
 
 

@@ -9,7 +9,7 @@ from benchmarks.wild.program import Family
 FAMILY = Family(
     "forecasting",
     ("lightning", "pytorch-forecasting", "neuralforecast", "darts", "scikit-learn"),
-    imports=("lightning", "pandas", "sklearn.datasets"),
+    imports=("lightning", "pandas", "sklearn.datasets", "neuralforecast", "pytorch_forecasting", "darts.models"),
 )
 AIR = "the air passengers that neuralforecast ships"
 WINE = "sklearn's wine"
@@ -192,7 +192,9 @@ def _forecasting(model: str, seed: int, *, epochs: int = 2, is_univariate: bool 
     import lightning
     import pytorch_forecasting as forecasting
 
-    known: dict[str, Any] = {} if is_univariate else {"time_varying_known_reals": ["time"], "static_categoricals": ["shop"]}
+    known: dict[str, Any] = (
+        {} if is_univariate else {"time_varying_known_reals": ["time"], "static_categoricals": ["shop"]}
+    )
     data = forecasting.TimeSeriesDataSet(
         _sales(),
         time_idx="time",
@@ -270,9 +272,7 @@ def _darts(model: str, seed: int, *, epochs: int = 4, **settings: Any) -> None:
     from darts.dataprocessing.transformers import Scaler
 
     sales = _sales()
-    series = [
-        TimeSeries.from_dataframe(table, "time", "sold").astype("float32") for _, table in sales.groupby("shop")
-    ]
+    series = [TimeSeries.from_dataframe(table, "time", "sold").astype("float32") for _, table in sales.groupby("shop")]
     chosen = getattr(darts.models, model)(
         input_chunk_length=21,
         output_chunk_length=7,

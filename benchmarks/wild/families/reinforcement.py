@@ -9,7 +9,7 @@ from benchmarks.wild.program import Family
 FAMILY = Family(
     "reinforcement",
     ("stable-baselines3", "sb3-contrib", "gymnasium", "tianshou"),
-    imports=("gymnasium", "stable_baselines3"),
+    imports=("gymnasium", "sb3_contrib"),
 )
 CARTPOLE, PENDULUM = "gymnasium's CartPole", "gymnasium's Pendulum"
 
@@ -68,4 +68,6 @@ def contrib_recurrent_ppo(seed: int) -> None:
     """PPO with an LSTM."""
     import sb3_contrib
 
-    sb3_contrib.RecurrentPPO("MlpLstmPolicy", "CartPole-v1", seed=seed, device="cpu", n_steps=64, batch_size=32).learn(256)
+    sb3_contrib.RecurrentPPO("MlpLstmPolicy", "CartPole-v1", seed=seed, device="cpu", n_steps=64, batch_size=32).learn(
+        256
+    )

@@ -9,7 +9,7 @@ from benchmarks.wild.program import Family
 FAMILY = Family(
     "tabular",
     ("skorch", "pytorch-tabnet", "pytorch-widedeep", "scikit-learn", "pycox", "torchtuples"),
-    imports=("sklearn.datasets", "pandas"),
+    imports=("sklearn.datasets", "pandas", "pytorch_widedeep", "pycox.models", "skorch"),
 )
 DIGITS, CANCER, DIABETES = "sklearn's digits", "sklearn's breast cancer", "sklearn's diabetes"
 
@@ -59,7 +59,12 @@ def tabnet_classifier(seed: int) -> None:
 
     inputs, targets = _scaled("breast_cancer")
     TabNetClassifier(seed=seed, verbose=0, device_name="cpu").fit(
-        inputs[:450], targets[:450], [(inputs[450:], targets[450:])], max_epochs=15, batch_size=64, virtual_batch_size=32
+        inputs[:450],
+        targets[:450],
+        [(inputs[450:], targets[450:])],
+        max_epochs=15,
+        batch_size=64,
+        virtual_batch_size=32,
     )
 
 
@@ -123,7 +128,12 @@ def pycox_cox(seed: int) -> None:
     inputs, times, events = _durations()
     network = torchtuples.practical.MLPVanilla(6, [32, 32], 1, True, 0.1, output_bias=False)
     CoxPH(network, torchtuples.optim.Adam(0.01)).fit(
-        inputs[:600], (times[:600], events[:600]), 64, 15, verbose=False, val_data=(inputs[600:], (times[600:], events[600:]))
+        inputs[:600],
+        (times[:600], events[:600]),
+        64,
+        15,
+        verbose=False,
+        val_data=(inputs[600:], (times[600:], events[600:])),
     )
 
 

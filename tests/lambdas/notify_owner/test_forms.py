@@ -20,7 +20,7 @@ from tests.lambda_settings import made
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.event import RuleEvaluation, RuleEvaluationStatus, TrainingJob
 
-SAID = RuleEvaluation(
+EVALUATION = RuleEvaluation(
     job=TrainingJob("digits-01", "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-01"),
     configuration_name="overfit",
     status=RuleEvaluationStatus.ISSUES_FOUND,
@@ -29,19 +29,19 @@ SAID = RuleEvaluation(
 
 
 def test_a_short_text_says_what_and_where() -> None:
-    assert short_text(SAID) == "Trackside: overfit in digits-01: The gap is 0.4."
+    assert short_text(EVALUATION) == "Trackside: overfit in digits-01: The gap is 0.4."
 
 
 @given(st.text(), st.text(max_size=300), st.text())
 def test_a_short_text_fits_one_sms_whatever_the_names(rule: str, job: str, details: str) -> None:
-    text = short_text(replace(SAID, configuration_name=rule, job=TrainingJob(job, ""), details=details))
+    text = short_text(replace(EVALUATION, configuration_name=rule, job=TrainingJob(job, ""), details=details))
     assert len(text) <= 140
     assert text.isascii()
     assert text.isprintable()
 
 
 def test_people_read_and_machines_parse() -> None:
-    forms = json.loads(message_structure(body="to read", short="sms", document=document_of(SAID, text="subject")))
+    forms = json.loads(message_structure(body="to read", short="sms", document=document_of(EVALUATION, text="subject")))
     assert forms["default"] == forms["email"] == "to read"
     assert forms["sms"] == "sms"
     for protocol in ("sqs", "https", "http", "lambda"):
@@ -52,9 +52,11 @@ def test_people_read_and_machines_parse() -> None:
 @pytest.mark.parametrize(
     ("said", "others"),
     [
-        pytest.param(replace(SAID, details="\U0001f682" * 1024, what_to_do=("\U0001f682" * 500,) * 5), (), id="signs"),
-        pytest.param(replace(SAID, what_to_do=("x" * 50_000,)), (), id="long advice"),
-        pytest.param(SAID, ("\u8eca" * 250 + "@1",) * 200, id="a rule of a long name that flickers"),
+        pytest.param(
+            replace(EVALUATION, details="\U0001f682" * 1024, what_to_do=("\U0001f682" * 500,) * 5), (), id="signs"
+        ),
+        pytest.param(replace(EVALUATION, what_to_do=("x" * 50_000,)), (), id="long advice"),
+        pytest.param(EVALUATION, ("\u8eca" * 250 + "@1",) * 200, id="a rule of a long name that flickers"),
     ],
 )
 def test_a_message_fits_whatever_it_says(said: RuleEvaluation, others: tuple[str, ...]) -> None:

@@ -36,18 +36,18 @@ ISSUE = RuleEvaluation(
 SETTINGS = made(NotifyOwnerSettings, topic_arn="arn:aws:sns:us-east-1:123456789012:issues", idempotency_table="done")
 
 
-def told(evaluation: RuleEvaluation) -> SendMessage:
+def message_about(evaluation: RuleEvaluation) -> SendMessage:
     decision = decide(evaluation, SETTINGS)
     assert isinstance(decision, SendMessage)
     return decision
 
 
 def test_the_message_says_what_where_since_when_and_what_to_do() -> None:
-    message = told(ISSUE)
+    message = message_about(ISSUE)
     assert message.subject == "Trackside: vanishing-gradient in digits-01"
     assert message.body == (
         "The rule vanishing-gradient found an issue in the training job\n"
-        "digits-01, which it asks to stop.\n"
+        "digits-01, which it requests to stop.\n"
         "\n"
         "What:     Gradients of 9 of 10 layers have vanished.\n"
         "Severity: critical\n"
@@ -75,7 +75,7 @@ def test_the_message_says_what_where_since_when_and_what_to_do() -> None:
 
 def test_an_official_event_that_says_little_is_told_without_gaps() -> None:
     bare = RuleEvaluation(job=ISSUE.job, configuration_name="Mine", status=ISSUE.status, details="")
-    message = told(bare)
+    message = message_about(bare)
     assert "goes on" in message.body
     assert "Where" not in message.body
     assert "What to do" not in message.body
@@ -90,7 +90,7 @@ def test_an_official_event_that_says_little_is_told_without_gaps() -> None:
     ],
 )
 def test_every_subject_is_one_that_sns_accepts(job: str, rule: str) -> None:
-    subject = told(replace(ISSUE, job=TrainingJob(job, ISSUE.job.arn), configuration_name=rule)).subject
+    subject = message_about(replace(ISSUE, job=TrainingJob(job, ISSUE.job.arn), configuration_name=rule)).subject
     assert len(subject) < 100
     assert subject.isascii()
     assert subject.isprintable()
@@ -106,8 +106,8 @@ def test_no_name_from_the_training_script_can_pass_for_a_line_of_ours() -> None:
         run_uri=f"s3://runs/{forged}",
         evidence=replace(ISSUE.evidence, tensor_name=forged, worker=forged, comparison=forged),
     )
-    body = told(evaluation).body
-    assert len(body.splitlines()) == len(told(replace(ISSUE, what_to_do=("One.",))).body.splitlines())
+    body = message_about(evaluation).body
+    assert len(body.splitlines()) == len(message_about(replace(ISSUE, what_to_do=("One.",))).body.splitlines())
     assert body.replace("\n", "").isprintable()
 
 

@@ -15,7 +15,7 @@ STOP, NOTIFY, METRIC = Action.STOP_TRAINING, Action.NOTIFY, Action.PUBLISH_METRI
 BY_DEFAULT = (NOTIFY, METRIC)
 
 
-def asked(event: dict[str, Any]) -> list[str]:
+def requested(event: dict[str, Any]) -> list[str]:
     """What is carried out for the issues in the event."""
     return [
         action.value
@@ -48,7 +48,7 @@ def asked(event: dict[str, Any]) -> list[str]:
     ],
 )
 def test_asked(golden: Callable[..., Any], name: str, tags: Any, actions: list[str]) -> None:
-    assert asked(golden(name, Tags=tags)) == actions
+    assert requested(golden(name, Tags=tags)) == actions
 
 
 def test_the_reason_says_who_decided(golden: Callable[..., Any]) -> None:

@@ -11,7 +11,7 @@ from lambdas.shared.decisions import Done
 from lambdas.shared.observability import logger
 from lambdas.shared.reaction import reaction
 
-Told = Callable[[], list[dict[str, Any]]]
+LogLines = Callable[[], list[dict[str, Any]]]
 Deliver = Callable[..., list[str]]
 
 
@@ -39,20 +39,20 @@ def handle(event: Mapping[str, Any], context: Any) -> Iterator[Done]:
     ],
 )
 def test_lines_name_the_run_and_the_event(
-    deliver: Deliver, told: Told, event: dict[str, Any], correlation: str
+    deliver: Deliver, log_lines: LogLines, event: dict[str, Any], correlation: str
 ) -> None:
     assert deliver(handle, event) == []
-    lines = [line for line in told() if "message" in line]
+    lines = [line for line in log_lines() if "message" in line]
     assert [line["message"] for line in lines] == ["at work", "done"]
     assert {(line["correlation_id"], line["event_id"]) for line in lines} == {(correlation, "e1")}
 
 
-def test_no_line_bears_the_name_of_the_message_before(deliver: Deliver, told: Told) -> None:
+def test_no_line_bears_the_name_of_the_message_before(deliver: Deliver, log_lines: LogLines) -> None:
     first = {"id": "e1", "detail": {"TrainingJobName": "digits-01"}}
     broken = {"id": "broken", "detail": {"TrainingJobName": "digits-02"}}
     tick = {"id": "tick", "detail": {}}
     assert deliver(handle, first, "not json", broken, tick) == ["message-1", "message-2"]
-    named = [(line["correlation_id"], line["message"]) for line in told() if "message" in line]
+    named = [(line["correlation_id"], line["message"]) for line in log_lines() if "message" in line]
     assert named == [
         ("digits-01", "at work"),
         ("digits-01", "done"),

@@ -19,7 +19,7 @@ from trackside.contracts.deployment.evaluators import CONTINUED_PREFIX, MOST_LIN
 from trackside.contracts.errors import ConfigurationError
 from trackside.evaluation import exit_codes
 
-TOLD = {
+ENVIRONMENT = {
     "TRACKSIDE_RUN": "s3://runs-bucket/team/digits-01",
     "TRACKSIDE_EVENT_BUS": "trackside",
     "TRAINING_JOB_NAME": "digits-01",
@@ -30,7 +30,7 @@ CONTINUED = EvaluatorEnd(
     name=evaluator_name(STARTED.job),
     status="Completed",
     role_arn=SETTINGS.role_arn,
-    environment=TOLD,
+    environment=ENVIRONMENT,
     exit_message=f"{CONTINUED_PREFIX}judged up to step 7.",
     started_at=5000.0,
     ended_at=5800.0,
@@ -39,15 +39,15 @@ CONTINUED = EvaluatorEnd(
 CRASHED = replace(CONTINUED, status="Failed", exit_message="", failure_reason="AlgorithmError: , exit code: 137")
 
 
-def told(end: EvaluatorEnd, **more: str) -> EvaluatorEnd:
-    return replace(end, environment={**TOLD, **more})
+def with_variables(end: EvaluatorEnd, **more: str) -> EvaluatorEnd:
+    return replace(end, environment={**ENVIRONMENT, **more})
 
 
 @pytest.mark.parametrize(
     ("end", "link", "restarts"),
     [
         pytest.param(CONTINUED, 2, None, id="handed over"),
-        pytest.param(told(CONTINUED, TRACKSIDE_LINK="41"), 42, None, id="a later link"),
+        pytest.param(with_variables(CONTINUED, TRACKSIDE_LINK="41"), 42, None, id="a later link"),
         pytest.param(replace(CRASHED, status="Stopped", ended_at=5995.0), 2, None, id="ended by SageMaker: Stopped"),
         pytest.param(replace(CRASHED, ended_at=6001.0), 2, None, id="ended by SageMaker: Failed"),
         pytest.param(CRASHED, 2, "1", id="killed"),
@@ -59,7 +59,10 @@ def told(end: EvaluatorEnd, **more: str) -> EvaluatorEnd:
             replace(CRASHED, failure_reason="InternalServerError", started_at=0, ended_at=0), 2, "1", id="never began"
         ),
         pytest.param(
-            told(CONTINUED, TRACKSIDE_LINK="2", TRACKSIDE_RESTARTS="1"), 3, None, id="handed over after a restart"
+            with_variables(CONTINUED, TRACKSIDE_LINK="2", TRACKSIDE_RESTARTS="1"),
+            3,
+            None,
+            id="handed over after a restart",
         ),
     ],
 )
@@ -70,8 +73,8 @@ def test_another_goes_on(end: EvaluatorEnd, link: int, restarts: str | None) -> 
     environment = start.request["Environment"]
     assert (environment["TRACKSIDE_LINK"], environment.get("TRACKSIDE_RESTARTS")) == (str(link), restarts)
     assert environment["TRACKSIDE_MAX_RUNTIME_SECONDS"] == str(SETTINGS.max_runtime_seconds)
-    assert {name: environment[name] for name in TOLD if name != "TRACKSIDE_MAX_RUNTIME_SECONDS"} == {
-        name: value for name, value in TOLD.items() if name != "TRACKSIDE_MAX_RUNTIME_SECONDS"
+    assert {name: environment[name] for name in ENVIRONMENT if name != "TRACKSIDE_MAX_RUNTIME_SECONDS"} == {
+        name: value for name, value in ENVIRONMENT.items() if name != "TRACKSIDE_MAX_RUNTIME_SECONDS"
     }
     assert start.request["RoleArn"] == SETTINGS.role_arn
     assert {"Key": "trackside:training-job", "Value": ARN} in start.request["Tags"]
@@ -79,7 +82,7 @@ def test_another_goes_on(end: EvaluatorEnd, link: int, restarts: str | None) -> 
 
 
 def test_a_link_for_one_rule_has_a_successor_for_that_rule() -> None:
-    start = decide_next(told(CONTINUED, TRACKSIDE_RULE_CONFIGURATION="overfit"), SETTINGS)
+    start = decide_next(with_variables(CONTINUED, TRACKSIDE_RULE_CONFIGURATION="overfit"), SETTINGS)
     assert isinstance(start, StartEvaluation)
     assert start.name == evaluator_name(STARTED.job, configuration="overfit", link=2)
     assert start.request["Environment"]["TRACKSIDE_RULE_CONFIGURATION"] == "overfit"
@@ -94,8 +97,8 @@ def test_a_link_for_one_rule_has_a_successor_for_that_rule() -> None:
             )
             for code in sorted(FINAL_EXIT_CODES)
         ],
-        pytest.param(told(CRASHED, TRACKSIDE_LINK="2", TRACKSIDE_RESTARTS="1"), id="crashed twice in a row"),
-        pytest.param(told(CONTINUED, TRACKSIDE_LINK=str(MOST_LINKS)), id="a chain without an end"),
+        pytest.param(with_variables(CRASHED, TRACKSIDE_LINK="2", TRACKSIDE_RESTARTS="1"), id="crashed twice in a row"),
+        pytest.param(with_variables(CONTINUED, TRACKSIDE_LINK=str(MOST_LINKS)), id="a chain without an end"),
     ],
 )
 def test_what_will_repeat_is_told_and_not_tried_again(end: EvaluatorEnd) -> None:
@@ -119,7 +122,7 @@ def test_what_will_repeat_is_told_and_not_tried_again(end: EvaluatorEnd) -> None
         pytest.param(replace(CONTINUED, role_arn="arn:aws:iam::123456789012:role/other"), True, id="another's role"),
         pytest.param(replace(CONTINUED, role_arn=""), True, id="no role"),
         pytest.param(replace(CONTINUED, environment={}), True, id="no run"),
-        pytest.param(told(CONTINUED, TRAINING_JOB_ARN=""), True, id="no training job"),
+        pytest.param(with_variables(CONTINUED, TRAINING_JOB_ARN=""), True, id="no training job"),
     ],
 )
 def test_nothing_follows(end: EvaluatorEnd, surprising: bool) -> None:
@@ -134,11 +137,11 @@ def test_exit_codes_are_those_of_the_evaluator() -> None:
 
 def event(**detail: Any) -> dict[str, Any]:
     """As SageMaker sends it; it writes "" for what is absent."""
-    told = {
+    with_variables = {
         "ProcessingJobName": CONTINUED.name,
         "ProcessingJobStatus": "Completed",
         "RoleArn": SETTINGS.role_arn,
-        "Environment": TOLD,
+        "Environment": ENVIRONMENT,
         "ExitMessage": CONTINUED.exit_message,
         "FailureReason": "",
         "StoppingCondition": {"MaxRuntimeInSeconds": 1000},
@@ -148,7 +151,7 @@ def event(**detail: Any) -> dict[str, Any]:
         "NetworkConfig": "",
     }
     kind = "SageMaker Processing Job State Change"
-    return {"id": "1", "source": "aws.sagemaker", "detail-type": kind, "detail": {**told, **detail}}
+    return {"id": "1", "source": "aws.sagemaker", "detail-type": kind, "detail": {**with_variables, **detail}}
 
 
 def test_reads_what_sagemaker_sends() -> None:
@@ -172,11 +175,11 @@ values = st.none() | st.booleans() | st.integers() | st.text() | st.dictionaries
 
 @given(
     st.dictionaries(st.sampled_from(sorted(event()["detail"])), values),
-    st.dictionaries(st.sampled_from(sorted(TOLD)), st.text()),
+    st.dictionaries(st.sampled_from(sorted(ENVIRONMENT)), st.text()),
 )
 def test_whatever_comes_is_decided_or_refused(detail: Mapping[str, Any], environment: Mapping[str, str]) -> None:
     try:
-        end = read_end(event(**{"Environment": {**TOLD, **environment}, **detail}))
+        end = read_end(event(**{"Environment": {**ENVIRONMENT, **environment}, **detail}))
     except ConfigurationError:
         return
     decision = decide_next(end, SETTINGS)

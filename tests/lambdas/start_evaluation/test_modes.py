@@ -15,7 +15,7 @@ from lambdas.shared.processing_jobs import evaluator_name
 from lambdas.start_evaluation.handler import handle
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from tests.lambda_settings import made
-from tests.lambdas.start_evaluation.test_chain import TOLD, event
+from tests.lambdas.start_evaluation.test_chain import ENVIRONMENT, event
 from tests.lambdas.start_evaluation.test_handler import STARTED
 from trackside.contracts.deployment.evaluators import FLEET, PER_RULE
 from trackside.contracts.deployment.lease import LeaseRecord
@@ -115,7 +115,7 @@ def test_who_is_no_longer_watched_is_told_and_a_sweep_does_not_tell_again(
         ExitMessage="",
         FailureReason="AlgorithmError: , exit code: 137",
         ProcessingEndTime=5_100_000,
-        Environment={**TOLD, "TRACKSIDE_RESTARTS": "1"},
+        Environment={**ENVIRONMENT, "TRACKSIDE_RESTARTS": "1"},
     )
     assert deliver(handle, crashed) == []
     assert messages(urls["failed"]) == messages(urls["notify"]) == [crashed]

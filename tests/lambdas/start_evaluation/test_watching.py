@@ -45,23 +45,23 @@ def of_spoke(**tags: str) -> TrainingJobStateChange:
     return replace(ours, job=TrainingJob(ours.job.name, ours.job.arn.replace("123456789012", SPOKE)))
 
 
-def never_asked() -> Mapping[str, str]:
+def never_read() -> Mapping[str, str]:
     raise AssertionError("nothing asks SageMaker here")
 
 
-def says(**variables: str) -> Any:
+def environment_with(**variables: str) -> Any:
     return lambda: variables
 
 
 @pytest.mark.parametrize(
     ("settings", "job", "environment", "run", "new_tags"),
     [
-        pytest.param(TAGS_ONLY, change(trackside_run=RUN), never_asked, RUN, {}, id="tagged"),
-        pytest.param(BOTH, change(trackside_run=RUN), never_asked, RUN, {}, id="tagged, and nobody is asked"),
+        pytest.param(TAGS_ONLY, change(trackside_run=RUN), never_read, RUN, {}, id="tagged"),
+        pytest.param(BOTH, change(trackside_run=RUN), never_read, RUN, {}, id="tagged, and nobody is asked"),
         pytest.param(
             TAGS_ONLY,
             change(trackside_run=f"{RUN}/@job"),
-            never_asked,
+            never_read,
             f"{RUN}/digits-01",
             {},
             id="one run for each job",
@@ -69,18 +69,23 @@ def says(**variables: str) -> Any:
         pytest.param(
             BOTH,
             change("nightly-test-7", trackside_run=RUN),
-            never_asked,
+            never_read,
             RUN,
             {},
             id="its own tag counts more than the list of those that are not",
         ),
         pytest.param(
-            BY_ENVIRONMENT, change(), says(TRACKSIDE_RUN=RUN), RUN, {"trackside:run": RUN}, id="by its environment"
+            BY_ENVIRONMENT,
+            change(),
+            environment_with(TRACKSIDE_RUN=RUN),
+            RUN,
+            {"trackside:run": RUN},
+            id="by its environment",
         ),
         pytest.param(
             BY_ENVIRONMENT,
             change(),
-            says(TRACKSIDE_RUN=f"{RUN}/@job"),
+            environment_with(TRACKSIDE_RUN=f"{RUN}/@job"),
             f"{RUN}/digits-01",
             {"trackside:run": f"{RUN}/digits-01"},
             id="by the environment of its image",
@@ -88,7 +93,7 @@ def says(**variables: str) -> Any:
         pytest.param(
             BY_NAME,
             change("nightly-7"),
-            never_asked,
+            never_read,
             "s3://runs-bucket/jobs/nightly-7",
             {"trackside:run": "s3://runs-bucket/jobs/nightly-7"},
             id="by its name",
@@ -96,7 +101,7 @@ def says(**variables: str) -> Any:
         pytest.param(
             BOTH,
             change("nightly-7"),
-            says(TRACKSIDE_RUN=RUN),
+            environment_with(TRACKSIDE_RUN=RUN),
             RUN,
             {"trackside:run": RUN},
             id="its environment counts more than its name",
@@ -104,7 +109,7 @@ def says(**variables: str) -> Any:
         pytest.param(
             BY_ENVIRONMENT,
             change(),
-            says(TRACKSIDE_RUN=RUN, TRACKSIDE_WATCH="status"),
+            environment_with(TRACKSIDE_RUN=RUN, TRACKSIDE_WATCH="status"),
             RUN,
             {"trackside:run": RUN, "trackside:watch": "status"},
             id="its states only, by its environment",
@@ -122,42 +127,40 @@ def test_watched(
 @pytest.mark.parametrize(
     ("settings", "job", "environment", "reason"),
     [
-        pytest.param(TAGS_ONLY, change(), never_asked, "carries no tag", id="untagged"),
-        pytest.param(TAGS_ONLY, change(team="vision"), never_asked, "carries no tag", id="tagged with something else"),
+        pytest.param(TAGS_ONLY, change(), never_read, "carries no tag", id="untagged"),
+        pytest.param(TAGS_ONLY, change(team="vision"), never_read, "carries no tag", id="tagged with something else"),
+        pytest.param(TAGS_ONLY, change(trackside_rules="overfit"), never_read, "carries no tag", id="rules and no run"),
+        pytest.param(BOTH, change("nightly-7", trackside_watch="no"), never_read, "watch=no", id="it does not want to"),
         pytest.param(
-            TAGS_ONLY, change(trackside_rules="overfit"), never_asked, "carries no tag", id="rules and no run"
+            BOTH, change(trackside_watch="no", trackside_run=RUN), never_read, "watch=no", id="nor with a run"
         ),
+        pytest.param(BY_NAME, change("weekly-7"), never_read, "carries no tag", id="another name"),
+        pytest.param(BY_NAME, change("digits-011"), never_read, "carries no tag", id="a name that begins alike"),
+        pytest.param(BOTH, change("nightly-test-7"), never_read, "unwatched_jobs", id="excluded by its name"),
         pytest.param(
-            BOTH, change("nightly-7", trackside_watch="no"), never_asked, "watch=no", id="it does not want to"
+            BY_ENVIRONMENT, change(), environment_with(PATH="/bin"), "carries no tag", id="an environment without a run"
         ),
-        pytest.param(
-            BOTH, change(trackside_watch="no", trackside_run=RUN), never_asked, "watch=no", id="nor with a run"
-        ),
-        pytest.param(BY_NAME, change("weekly-7"), never_asked, "carries no tag", id="another name"),
-        pytest.param(BY_NAME, change("digits-011"), never_asked, "carries no tag", id="a name that begins alike"),
-        pytest.param(BOTH, change("nightly-test-7"), never_asked, "unwatched_jobs", id="excluded by its name"),
-        pytest.param(BY_ENVIRONMENT, change(), says(PATH="/bin"), "carries no tag", id="an environment without a run"),
-        pytest.param(BY_ENVIRONMENT, change(), says(), "carries no tag", id="a job that is no more"),
+        pytest.param(BY_ENVIRONMENT, change(), environment_with(), "carries no tag", id="a job that is no more"),
         pytest.param(
             BOTH,
             change("nightly-7"),
-            says(TRACKSIDE_WATCH="no"),
-            "does not want to be watched",
+            environment_with(TRACKSIDE_WATCH="no"),
+            "its environment forbids it",
             id="it does not want to, by its environment",
         ),
-        pytest.param(HUB, of_spoke(), never_asked, "by its tag only", id="a spoke's job: here may run one of its name"),
+        pytest.param(HUB, of_spoke(), never_read, "by its tag only", id="a spoke's job: here may run one of its name"),
         *[
             pytest.param(
                 replace(TAGS_ONLY, run_bucket=bucket),
                 change(trackside_run=f"s3://{OTHERS}/digits"),
-                never_asked,
+                never_read,
                 "another deployment",
                 id=f"a run of another deployment in this account, {what}",
             )
             for bucket, what in ((MADE, "both made their buckets"), ("our-runs", "this one was given its bucket"))
         ],
         *[
-            pytest.param(BOTH, change(status=status, trackside_run=RUN), never_asked, status, id=f"it is {status}")
+            pytest.param(BOTH, change(status=status, trackside_run=RUN), never_read, status, id=f"it is {status}")
             for status in ("Completed", "Failed", "Stopping", "Stopped", "Deleting")
         ],
     ],
@@ -174,18 +177,27 @@ def test_not_watched(
 @pytest.mark.parametrize(
     ("settings", "job", "environment"),
     [
-        pytest.param(TAGS_ONLY, change(trackside_run="s3://other/r"), never_asked, id="another bucket"),
-        pytest.param(HUB, of_spoke(trackside_run=RUN), never_asked, id="a spoke's job, below the hub's own runs"),
+        pytest.param(TAGS_ONLY, change(trackside_run="s3://other/r"), never_read, id="another bucket"),
+        pytest.param(HUB, of_spoke(trackside_run=RUN), never_read, id="a spoke's job, below the hub's own runs"),
         pytest.param(
-            HUB, of_spoke(trackside_run="s3://runs-bucket/333333333333/a"), never_asked, id="a run of another spoke"
+            HUB, of_spoke(trackside_run="s3://runs-bucket/333333333333/a"), never_read, id="a run of another spoke"
         ),
-        pytest.param(BY_ENVIRONMENT, change(), says(TRACKSIDE_RUN=f"{RUN}/it's"), id="a sign that no tag takes"),
-        pytest.param(BY_ENVIRONMENT, change(), says(TRACKSIDE_RUN=RUN + "x" * 256), id="longer than a tag"),
-        pytest.param(TAGS_ONLY, change(trackside_run="s3://runs-bucket"), never_asked, id="no prefix"),
-        pytest.param(TAGS_ONLY, change(trackside_run="runs/digits"), never_asked, id="no place in S3"),
-        pytest.param(TAGS_ONLY, change(trackside_run="s3://runs-bucket/a b"), never_asked, id="a blank"),
-        pytest.param(BY_ENVIRONMENT, change(), says(TRACKSIDE_RUN="/opt/ml/run"), id="a folder in the container"),
-        pytest.param(BY_ENVIRONMENT, change(), says(TRACKSIDE_RUN="s3://other/r"), id="another bucket, by environment"),
+        pytest.param(
+            BY_ENVIRONMENT, change(), environment_with(TRACKSIDE_RUN=f"{RUN}/it's"), id="a sign that no tag takes"
+        ),
+        pytest.param(BY_ENVIRONMENT, change(), environment_with(TRACKSIDE_RUN=RUN + "x" * 256), id="longer than a tag"),
+        pytest.param(TAGS_ONLY, change(trackside_run="s3://runs-bucket"), never_read, id="no prefix"),
+        pytest.param(TAGS_ONLY, change(trackside_run="runs/digits"), never_read, id="no place in S3"),
+        pytest.param(TAGS_ONLY, change(trackside_run="s3://runs-bucket/a b"), never_read, id="a blank"),
+        pytest.param(
+            BY_ENVIRONMENT, change(), environment_with(TRACKSIDE_RUN="/opt/ml/run"), id="a folder in the container"
+        ),
+        pytest.param(
+            BY_ENVIRONMENT,
+            change(),
+            environment_with(TRACKSIDE_RUN="s3://other/r"),
+            id="another bucket, by environment",
+        ),
     ],
 )
 def test_whoever_wants_to_be_watched_and_cannot_is_told_why(
@@ -198,7 +210,7 @@ def test_whoever_wants_to_be_watched_and_cannot_is_told_why(
 
 def test_a_run_in_a_bucket_of_an_earlier_deployment_is_a_mistake_of_its_owner() -> None:
     job = change(trackside_run=f"s3://{OLDER}/digits")
-    found = who_is_watched(job, replace(TAGS_ONLY, run_bucket=MADE), environment_of_job=never_asked)
+    found = who_is_watched(job, replace(TAGS_ONLY, run_bucket=MADE), environment_of_job=never_read)
     assert isinstance(found, WrongPlace)
 
 
@@ -208,7 +220,7 @@ NAMES = st.from_regex(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", fullmatch=True)
 @given(NAMES, st.text(max_size=80))
 def test_whatever_a_tag_says_a_run_lies_in_the_deployments_bucket(name: str, said: str) -> None:
     for value in (said, f"s3://{said}", f"s3://runs-bucket/{said}"):
-        found = who_is_watched(change(name, trackside_run=value), TAGS_ONLY, environment_of_job=never_asked)
+        found = who_is_watched(change(name, trackside_run=value), TAGS_ONLY, environment_of_job=never_read)
         if isinstance(found, Watched):
             assert found.run.uri.startswith("s3://runs-bucket/")
             assert len(found.run.uri) > len("s3://runs-bucket/")

@@ -357,16 +357,18 @@ def test_what_the_container_refused_another_evaluator_judges(tmp_path: Path, mon
 
 
 PLACE = "s3://rules/approved"
-APART = RuleConfiguration("Mine", name="apart", source=f"{PLACE}/mine.py")
+SEPARATE = RuleConfiguration("Mine", name="apart", source=f"{PLACE}/mine.py")
 ELSEWHERE = RuleConfiguration("Mine", name="elsewhere", source="s3://runs/mine.py")
 
 
 @pytest.mark.parametrize(
     ("rules", "ends", "judged"),
     [
-        pytest.param((RuleConfiguration("exploding-tensor"), APART), (0, "No issue found by 1"), 1, id="beside others"),
-        pytest.param((APART,), (0, "No rule is left to this job"), 0, id="alone"),
-        pytest.param((APART, ELSEWHERE), (2, "Not evaluated: elsewhere."), 1, id="one from elsewhere"),
+        pytest.param(
+            (RuleConfiguration("exploding-tensor"), SEPARATE), (0, "No issue found by 1"), 1, id="beside others"
+        ),
+        pytest.param((SEPARATE,), (0, "No rule is left to this job"), 0, id="alone"),
+        pytest.param((SEPARATE, ELSEWHERE), (2, "Not evaluated: elsewhere."), 1, id="one from elsewhere"),
     ],
 )
 def test_rules_from_files_that_have_jobs_of_their_own_are_left_to_them(

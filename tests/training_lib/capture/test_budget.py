@@ -9,7 +9,9 @@ from trackside.capture.budget import (
     EVERY_STEP,
     LONGEST_DEAR_INTERVAL,
     LONGEST_NORMS_INTERVAL,
+    LONGEST_UPDATES_INTERVAL,
     NORMS,
+    UPDATES,
     Costs,
     Intervals,
     OverheadBudget,
@@ -45,6 +47,32 @@ def test_the_smallest_intervals_within_two_percent(
     assert intervals == Intervals(*expected)
     if intervals.dear < LONGEST_DEAR_INTERVAL:
         assert measured.of(intervals) <= max(2.0, measured.every_step) + 2 * 0.25  # the least of each tier
+
+
+@pytest.mark.parametrize(
+    ("updates", "norms", "expected"),
+    [
+        pytest.param(0.5, 0.5, Intervals(1, 1, 1), id="all-fits"),
+        pytest.param(0.5, 1.6, Intervals(2, 1, 1), id="norms-give-way-first"),
+        pytest.param(4.0, 0.0, Intervals(1, 1, 2), id="updates-give-way-when-they-alone-are-too-much"),
+        pytest.param(10**6, 0.0, Intervals(1, 1, LONGEST_UPDATES_INTERVAL), id="updates-give-way-wholly"),
+    ],
+)
+def test_the_size_of_updates_is_thinned_last(updates: float, norms: float, expected: Intervals) -> None:
+    assert affordable(Costs(0.0, norms, 0.0, STEP, updates), 0.02) == expected
+
+
+def test_the_interval_of_updates_follows_their_measured_cost() -> None:
+    now = [0.0]
+    budget = OverheadBudget(0.02, clock=lambda: now[0])
+    for step in range(200):
+        now[0] += STEP
+        started = budget.clock()
+        if step % budget.intervals.updates == 0:
+            now[0] += 7.0
+        budget.spend(UPDATES, started)
+        budget.end_step()
+    assert budget.intervals == Intervals(1, 1, 4)
 
 
 @pytest.mark.parametrize(

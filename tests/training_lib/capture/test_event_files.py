@@ -11,7 +11,7 @@ import pytest
 from trackside.capture import event_files
 from trackside.capture.event_files import MOST_STEP_BYTES, MOST_STEP_TENSORS
 from trackside.capture.run_files import RunFiles
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import StorageUnavailableError
 from trackside.contracts.run_layout import PACKED_INDEX_PREFIX, event_key, index_key

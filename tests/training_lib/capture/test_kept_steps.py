@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackside.capture.kept_steps import KeptSteps, Targets
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 
 BYTES = 80
 

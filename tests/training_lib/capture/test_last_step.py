@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trackside.capture.last_step import LastStep, StepPosition
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 
 
 class Taken:

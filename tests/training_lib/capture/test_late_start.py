@@ -12,7 +12,7 @@ from trackside.capture.restart import added, moved_on, read_state
 from trackside.capture.run_files import RunFiles
 from trackside.capture.statistics_log import StatisticsLog
 from trackside.capture.step_engine import Position
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import StorageUnavailableError
 from trackside.contracts.run_layout import END_MARKER_KEY, INDEX_PREFIX, capture_report_key, parse_index_key, state_key

@@ -9,7 +9,7 @@ import pytest
 
 from trackside.capture import packed_index
 from trackside.capture.packed_index import STORE_EVERY_STEPS, PackedIndexWriter
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.errors import StorageUnavailableError
 from trackside.contracts.run_layout import PACKED_INDEX_PREFIX, index_key, packed_index_key
 from trackside.records import packed_index as records_packed_index

@@ -10,7 +10,7 @@ import pytest
 
 from trackside.capture.run_files import RunFiles
 from trackside.capture.step_engine import Position
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts import run_layout
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import ConfigurationError, StorageError

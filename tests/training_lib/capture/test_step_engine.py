@@ -8,7 +8,7 @@ import pytest
 from trackside.capture.open_step import MOST_LOSSES_A_STEP
 from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.step_engine import Position, StepEngine
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 
 

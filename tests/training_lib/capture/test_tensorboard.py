@@ -7,8 +7,8 @@ import errno
 import numpy as np
 import pytest
 
+from trackside.capture.step_tensors import StepTensors
 from trackside.capture.tensorboard import MOST_BYTES, TensorBoardFiles
-from trackside.capture.writer import StepTensors
 from trackside.contracts.errors import StorageError
 from trackside.storage.memory import MemoryStore
 

@@ -13,7 +13,8 @@ import pytest
 
 from tests.patience import HANGS_SECONDS, ends_early
 from trackside.capture.guard import Guard
-from trackside.capture.writer import StepTensors, Writer, WriterLimits
+from trackside.capture.step_tensors import StepTensors
+from trackside.capture.writer import Writer, WriterLimits
 
 LONG = HANGS_SECONDS  # a limit for tests that hang, never a wait
 

@@ -312,7 +312,7 @@ def test_a_listing_fetches_no_tensor_from_s3(s3: object) -> None:
     assert counter.sent.count("GetObject") == 3 + 1  # an index file for each step, and the collections
     assert len(counter.sent) - 4 <= 5  # listings
     counter.sent.clear()
-    assert len(trial.heads(trial.tensors())) == 2
+    assert len(trial.parts.heads(trial.tensors())) == 2
     assert counter.sent == ["GetObject"]
 
     write_tensors(store, 30, {f"Net_fc{i}.weight": np.zeros((100, 100)) for i in range(3)})
@@ -321,6 +321,6 @@ def test_a_listing_fetches_no_tensor_from_s3(s3: object) -> None:
     counter.sent.clear()
     sizes: list[int] = []
     s3.meta.events.register("after-call.s3", lambda parsed, **_: sizes.append(parsed["ContentLength"]))  # type: ignore[attr-defined]
-    assert len(grown.heads(grown.tensors(regex=r"fc\d"))) == 3
+    assert len(grown.parts.heads(grown.tensors(regex=r"fc\d"))) == 3
     assert counter.sent == ["GetObject"] * 3
     assert max(sizes) <= 2048

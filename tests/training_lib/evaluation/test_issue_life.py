@@ -78,6 +78,25 @@ class OnlyOnce(TooLarge):
 
 
 @dataclass(frozen=True)
+class Worsening(TooLarge):
+    """A gradient is too large, and may become far too large."""
+
+    rule_id = "worsening"
+    escalates = True
+
+    def severity_of(self, findings: Sequence[Finding]) -> Severity:
+        return Severity.CRITICAL if findings[0].observed > 100 else Severity.WARNING
+
+
+@dataclass(frozen=True)
+class Unmoved(Worsening):
+    """The same, said once."""
+
+    rule_id = "unmoved"
+    escalates = False
+
+
+@dataclass(frozen=True)
 class Counts:
     """What `Third` remembers."""
 
@@ -135,10 +154,10 @@ class World:
         self.write(values)
         end_run(self.tensors)
         self.evaluator.poll()
-        return told(self.sent)
+        return history(self.sent)
 
 
-def told(verdicts: Iterable[Verdict]) -> list[tuple[str, int, int]]:
+def history(verdicts: Iterable[Verdict]) -> list[tuple[str, int, int]]:
     """(what, occurrence, step) of each."""
     words = {
         (Outcome.ISSUE_FOUND, State.OPENED): "opened",
@@ -178,12 +197,34 @@ def told(verdicts: Iterable[Verdict]) -> list[tuple[str, int, int]]:
             [("opened", 1, 4), ("recovered", 1, 9)],
             id="as-patient-when-it-comes-again",
         ),
+        pytest.param(Worsening(), [BAD, BAD, 900.0, 900.0], [("opened", 1, 0), ("opened", 2, 2)], id="worse"),
+        pytest.param(
+            Worsening(), [BAD, 900.0, BAD, 900.0], [("opened", 1, 0), ("opened", 2, 1)], id="no-worse-than-it-was"
+        ),
+        pytest.param(
+            Worsening(),
+            [900.0, BAD, *[GOOD] * 3, BAD, 900.0],
+            [("opened", 1, 0), ("recovered", 1, 4), ("opened", 2, 5), ("opened", 3, 6)],
+            id="worse-after-recovery",
+        ),
+        pytest.param(Unmoved(), [BAD, 900.0, 900.0], [("opened", 1, 0)], id="worse-but-said-once"),
         pytest.param(OnlyOnce(), [BAD, *[GOOD] * 4, BAD], [("opened", 1, 0)], id="until-found"),
         pytest.param(TooLarge(), [GOOD] * 5, [("clean", 1, 4)], id="never-an-issue-is-clean-and-never-recovers"),
     ],
 )
 def test_life(rule: Rule, values: Sequence[float], expected: list[tuple[str, int, int]]) -> None:
     assert World(rule).judge(values) == expected
+
+
+def test_an_issue_that_becomes_worse_has_its_new_severity_even_after_a_restart() -> None:
+    world = World(Worsening())
+    world.write([BAD, BAD])
+    world.evaluator.poll()
+    world.evaluator = world.start()
+    world.write([900.0], start=2)
+    end_run(world.tensors)
+    world.evaluator.poll()
+    assert [(v.severity, v.step) for v in world.sent] == [(Severity.WARNING, 0), (Severity.CRITICAL, 2)]
 
 
 def test_what_recovered_says_of_which_issue_and_asks_for_nothing() -> None:
@@ -255,7 +296,7 @@ def test_a_folding_rule_remembers_over_a_restart() -> None:
         write_tensors(world.tensors, step, {G: value})
         world.evaluator.poll()
         world.evaluator = world.start()
-    assert told(world.sent) == [("opened", 1, 4)]
+    assert history(world.sent) == [("opened", 1, 4)]
     state = Third().load(ProgressFile(world.output).load().rules["third"].memory)
     assert state == Counts(3, (0, 1, 2, 3, 4, 5))
 
@@ -363,7 +404,7 @@ def test_of_one_problem_the_owner_is_notified_once(
 def test_what_comes_back_is_the_same_problem_and_is_notified_anew() -> None:
     world = World(TooLarge())
     world.judge([BAD, GOOD, GOOD, GOOD, BAD])
-    assert [(what, step) for what, _, step in told(world.sent)] == [("opened", 0), ("recovered", 3), ("opened", 4)]
+    assert [(what, step) for what, _, step in history(world.sent)] == [("opened", 0), ("recovered", 3), ("opened", 4)]
     first = "digits/too-large/issue-found"
     assert [verdict.group for verdict in world.sent] == [first] * 3
     assert world.sent[0].actions == world.sent[2].actions
@@ -424,7 +465,7 @@ def test_wherever_a_rule_crashes_the_others_go_on(where: str) -> None:
     assert by_name["breaks"].outcome is Outcome.NOT_EVALUATED
     assert "crashed at step 2" in by_name["breaks"].message
     assert "ZeroDivisionError: oh" in by_name["breaks"].message
-    assert told([by_name["too-large"]]) == [("opened", 1, 3 if where == "lacks" else 2)]
+    assert history([by_name["too-large"]]) == [("opened", 1, 3 if where == "lacks" else 2)]
     assert world.evaluator.summary().crashed == ("breaks",)
     assert world.evaluator.is_done
 
@@ -445,7 +486,7 @@ def test_an_outage_while_a_rule_is_asked_loses_nothing(where: str, fails_with: C
     ]
     world.evaluator = world.start()
     world.evaluator.poll()
-    issues = {v.configuration_name: told([v]) for v in world.sent}
+    issues = {v.configuration_name: history([v]) for v in world.sent}
     assert issues["too-large"] == issues["breaks"] == [("opened", 1, first)]
     assert len(world.sent) == len(issues)
     third = Third().load(ProgressFile(world.output).load().rules["third"].memory)

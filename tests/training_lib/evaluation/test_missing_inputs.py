@@ -34,7 +34,7 @@ def facts(activation: str = "tanh") -> ModelFacts:
     )
 
 
-def last_word(
+def final_verdict(
     rules: list[ConfiguredRule], *, of: ModelFacts | None, tensors: dict[str, dict[int, Any]] | None = None
 ) -> Verdict:
     trial = recorded_trial(tensors or TENSORS, facts=of, collections={"labels": ["_input_1$"]})
@@ -78,7 +78,7 @@ def built(rule_id: str, *, preset: str = "", **parameters: str) -> list[Configur
     ],
 )  # fmt: skip
 def test_a_rule_that_does_not_apply(rules: list[ConfiguredRule], of: ModelFacts, message: str) -> None:
-    verdict = last_word(rules, of=of)
+    verdict = final_verdict(rules, of=of)
     assert (verdict.outcome, verdict.message) == (Outcome.CLEAN, message)
     assert verdict.is_not_applicable
 
@@ -95,11 +95,11 @@ def test_a_rule_that_does_not_apply(rules: list[ConfiguredRule], of: ModelFacts,
     ],
 )
 def test_a_rule_that_may_apply(rules: list[ConfiguredRule], of: ModelFacts | None) -> None:
-    assert not last_word(rules, of=of).is_not_applicable
+    assert not final_verdict(rules, of=of).is_not_applicable
 
 
 def test_labels_that_the_user_saved_himself_are_judged() -> None:
-    verdict = last_word(built("class-imbalance"), of=facts(), tensors={**TENSORS, **LABELS})
+    verdict = final_verdict(built("class-imbalance"), of=facts(), tensors={**TENSORS, **LABELS})
     assert not verdict.is_not_applicable
 
 
@@ -114,7 +114,7 @@ def test_labels_that_the_user_saved_himself_are_judged() -> None:
 )
 @pytest.mark.parametrize("rule_id", ["unchanged-tensor", "all-zero", "tensor-variance"])
 def test_a_rule_that_was_told_of_what_is_not_there(rule_id: str, parameters: dict[str, str], fix: str) -> None:
-    verdict = last_word(built(rule_id, **parameters), of=None)
+    verdict = final_verdict(built(rule_id, **parameters), of=None)
     assert verdict.outcome is Outcome.NOT_EVALUATED
     assert verdict.message.startswith("Nothing was judged: no tensor of the run is selected by ")
     assert fix in verdict.message
@@ -133,7 +133,7 @@ def test_a_rule_that_was_told_of_what_is_not_there(rule_id: str, parameters: dic
     ],
 )
 def test_a_rule_that_was_told_of_what_is_there(parameters: dict[str, str]) -> None:
-    assert "Nothing was judged" not in last_word(built("unchanged-tensor", **parameters), of=None).message
+    assert "Nothing was judged" not in final_verdict(built("unchanged-tensor", **parameters), of=None).message
 
 
 NO_LOSS = ModelFacts(parameters=(ParameterFacts(W, "fc", (2,), "float32"),))
@@ -149,7 +149,7 @@ NO_LOSS = ModelFacts(parameters=(ParameterFacts(W, "fc", (2,), "float32"),))
     ],
 )
 def test_a_training_that_shows_no_loss(rule_id: str, tensors: dict[str, dict[int, object]], is_told: bool) -> None:
-    verdict = last_word(built(rule_id), of=NO_LOSS, tensors=tensors)
+    verdict = final_verdict(built(rule_id), of=NO_LOSS, tensors=tensors)
     assert verdict.message.startswith("No loss was seen") is is_told
     assert not is_told or verdict.outcome is Outcome.NOT_EVALUATED
 
@@ -173,5 +173,5 @@ class Unsure(Rule):
 
 
 def test_a_rule_that_raises_there_is_judged_by_what_it_did_before() -> None:
-    verdict = last_word([ConfiguredRule(RuleConfiguration("unsure"), Unsure())], of=facts())
+    verdict = final_verdict([ConfiguredRule(RuleConfiguration("unsure"), Unsure())], of=facts())
     assert (verdict.outcome, verdict.is_not_applicable) == (Outcome.CLEAN, False)

@@ -71,7 +71,7 @@ class LossLargeForLong(LossLarge):
 
 
 @dataclass(frozen=True)
-class Asked:
+class JudgedSteps:
     """The steps that a rule was asked about."""
 
     steps: tuple[int, ...] = ()
@@ -90,11 +90,11 @@ class Remembers(FoldingRule):
     since = "0.1"
     what_to_do = ()
 
-    def start(self) -> Asked:
-        return Asked()
+    def start(self) -> JudgedSteps:
+        return JudgedSteps()
 
-    def fold(self, state: Asked, window: Window) -> tuple[Asked, Iterable[Finding]]:
-        after = Asked((*state.steps, window.step))
+    def fold(self, state: JudgedSteps, window: Window) -> tuple[JudgedSteps, Iterable[Finding]]:
+        after = JudgedSteps((*state.steps, window.step))
         subject = " ".join(map(str, after.steps))
         return after, [found(window, subject, 6.0, 0)] if len(after.steps) == 5 else []
 
@@ -166,7 +166,7 @@ class World:
         end_run(self.tensors)
         return self.poll()
 
-    def asked(self) -> tuple[int, ...]:
+    def judged_steps(self) -> tuple[int, ...]:
         memory = ProgressFile(self.progress).load().rules["remembers"].memory
         return tuple(Remembers().load(memory).steps)
 
@@ -217,9 +217,9 @@ def test_it_is_asked_at_every_tenth_step_and_at_the_last() -> None:
     for start in range(0, 36, 4):
         world.record([1.0] * 4, start=start)
         world.poll(after=0.1)
-    assert world.asked() == (0, 10, 20, 30)
+    assert world.judged_steps() == (0, 10, 20, 30)
     world.end()
-    assert world.asked() == (0, 10, 20, 30, 35)
+    assert world.judged_steps() == (0, 10, 20, 30, 35)
 
 
 def test_a_step_of_a_thinned_run_is_asked_where_its_ten_have_begun() -> None:
@@ -227,7 +227,7 @@ def test_a_step_of_a_thinned_run_is_asked_where_its_ten_have_begun() -> None:
     for step in (0, 7, 13, 18, 19, 41, 44):
         world.record([1.0], start=step)
     world.end()
-    assert world.asked() == (0, 13, 41, 44)
+    assert world.judged_steps() == (0, 13, 41, 44)
 
 
 def test_a_saved_step_waits_for_the_watermark() -> None:
@@ -237,18 +237,18 @@ def test_a_saved_step_waits_for_the_watermark() -> None:
     assert world.poll() == ()
     world.mark(0)
     assert [v.configuration_name for v in world.poll()] == ["saved-gradient-large"]
-    assert world.asked() == (0,)
+    assert world.judged_steps() == (0,)
     world.save([10], value=9.0)
     world.record([1.0] * 10, start=1)
     world.poll()
-    assert world.asked() == (0, 10)
+    assert world.judged_steps() == (0, 10)
     world.save([20], value=9.0)
     world.record([1.0] * 9, start=11)
     world.poll(after=1000.0)
-    assert world.asked() == (0, 10)  # however long it takes
+    assert world.judged_steps() == (0, 10)  # however long it takes
     world.record([1.0], start=20)
     world.poll(after=0.1)
-    assert world.asked() == (0, 10, 20)
+    assert world.judged_steps() == (0, 10, 20)
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ def test_after_the_end_nothing_is_waited_for() -> None:
     world = World(Remembers())
     world.save([0, 10, 20])
     world.end()
-    assert world.asked() == (0, 10, 20)
+    assert world.judged_steps() == (0, 10, 20)
     assert world.evaluator.is_done
 
 

@@ -502,13 +502,13 @@ def test_the_trial_says_what_there_is() -> None:
     assert trial.new_complete_steps(2) == [4]
     assert list(trial.new_saved_steps(-1)) == list(trial.steps()) == [0, 4]
     assert [trial.mode_of(step) for step in (0, 1, 4)] == ["EVAL", "TRAIN", "EVAL"]
-    assert [sorted(trial.collections_at(step)) for step in (0, 1, 3, 4)] == [
+    assert [sorted(trial.parts.steps.collections_at(step)) for step in (0, 1, 3, 4)] == [
         ["gradients", "losses"],
         ["gradients", "losses"],
         [],
         ["losses"],
     ]
-    assert [trial.is_saved(step) for step in (0, 1)] == [True, False]
+    assert [trial.parts.steps.is_saved(step) for step in (0, 1)] == [True, False]
     assert [*trial.follow()] == [0, 4]
 
 

@@ -28,7 +28,7 @@ def fails(progress: RuleProgress) -> Judgement:
     raise StorageUnavailableError("S3 is busy")
 
 
-def ask(thread: RuleThread, step: int, how: Callable[[RuleProgress], Judgement] = counts) -> None:
+def judge(thread: RuleThread, step: int, how: Callable[[RuleProgress], Judgement] = counts) -> None:
     thread.submit(JudgingTask(step, step, how))
 
 
@@ -39,13 +39,13 @@ def thread() -> RuleThread:
 
 def test_each_answer_goes_on_from_the_one_before(thread: RuleThread) -> None:
     for step in range(5, 8):
-        ask(thread, step)
+        judge(thread, step)
     assert thread.queued_through == 7
     assert thread.wait(HANGS_SECONDS)
     judgements, failure = thread.take()
     assert ([judgement.progress.judged for judgement in judgements], failure) == ([11, 12, 13], None)
     assert thread.take() == ([], None)
-    ask(thread, 8)
+    judge(thread, 8)
     assert thread.wait(HANGS_SECONDS)
     assert [judgement.progress.judged for judgement in thread.take()[0]] == [14]
 
@@ -57,11 +57,11 @@ def test_an_idle_one_is_asked_through_what_was_judged_and_stuck_nowhere(thread: 
 
 
 def test_after_a_failure_nothing_is_asked_until_it_starts_over(thread: RuleThread) -> None:
-    ask(thread, 5)
-    ask(thread, 6, fails)
-    ask(thread, 7)
+    judge(thread, 5)
+    judge(thread, 6, fails)
+    judge(thread, 7)
     assert thread.wait(HANGS_SECONDS)
-    ask(thread, 8)
+    judge(thread, 8)
     assert thread.is_idle
     judgements, failure = thread.take()
     assert len(judgements) == 1
@@ -69,16 +69,16 @@ def test_after_a_failure_nothing_is_asked_until_it_starts_over(thread: RuleThrea
     assert (failure.step, str(failure.error)) == (6, "S3 is busy")
     thread.start_over(replace(judgements[0].progress, judged_through=5))
     assert (thread.queued_through, thread.take()) == (5, ([], None))
-    ask(thread, 6)
+    judge(thread, 6)
     assert thread.wait(HANGS_SECONDS)
     assert [judgement.progress.judged for judgement in thread.take()[0]] == [12]
 
 
 def test_after_the_last_word_nothing_is_asked(thread: RuleThread) -> None:
-    ask(thread, 5, concludes)
-    ask(thread, 6)
+    judge(thread, 5, concludes)
+    judge(thread, 6)
     assert thread.wait(HANGS_SECONDS)
-    ask(thread, 7)
+    judge(thread, 7)
     assert thread.is_idle
     assert len(thread.take()[0]) == 1
 
@@ -94,7 +94,7 @@ def test_where_it_hangs_and_for_how_long_reading_left_out(thread: RuleThread) ->
         ends.wait(HANGS_SECONDS)
         return counts(progress)
 
-    ask(thread, 5, reads_then_hangs)
+    judge(thread, 5, reads_then_hangs)
     assert is_reading.wait(HANGS_SECONDS)
     before = thread.stuck
     assert not thread.wait(0.1)
@@ -118,7 +118,7 @@ def test_a_loop_in_the_rules_own_file_is_ended() -> None:
             spins.set()
 
     thread = RuleThread("loops", RuleProgress(), file=__file__)
-    ask(thread, 0, loops)
+    judge(thread, 0, loops)
     assert spins.wait(HANGS_SECONDS)
     wait_until(thread.abandon)
     assert thread.take() == ([], None)
@@ -133,7 +133,7 @@ def test_what_is_not_in_the_rules_own_file_is_left_alone() -> None:
         return counts(progress)
 
     thread = RuleThread("waits", RuleProgress(), file=__file__)
-    ask(thread, 0, waits)
+    judge(thread, 0, waits)
     assert began.wait(HANGS_SECONDS)
     wait_until(lambda: not thread.abandon())
     ends.set()
@@ -145,7 +145,7 @@ def test_a_thread_with_nothing_to_do_ends_and_is_started_again(monkeypatch: pyte
     thread = RuleThread("rests", RuleProgress(judged=10))
     monkeypatch.setattr(rule_thread, "_IDLE_SECONDS", 0.01)
     for step in (5, 6):
-        ask(thread, step)
+        judge(thread, step)
         assert thread.wait(HANGS_SECONDS)
         wait_until(lambda: not any(one.name == "rule rests" for one in threading.enumerate()))
     assert [judgement.progress.judged for judgement in thread.take()[0]] == [11, 12]

@@ -187,11 +187,11 @@ class World:
         assert summary.has_ended
         return summary
 
-    def told(self) -> list[tuple[str, str, int]]:
+    def outcomes(self) -> list[tuple[str, str, int]]:
         return [(v.configuration_name, _what(v), v.step) for v in self.sent]
 
     def of(self, name: str) -> list[tuple[str, int]]:
-        return [(what, step) for said, what, step in self.told() if said == name]
+        return [(what, step) for said, what, step in self.outcomes() if said == name]
 
 
 def _what(verdict: Verdict) -> str:
@@ -229,7 +229,7 @@ def test_others_are_told_on_time_while_a_rule_hangs(world: World) -> None:
         with ends_early():
             evaluator.poll()
         assert len(world.sent) == (0 if step < 30 else 2 if step < 33 else 4)
-    assert {name for name, *_ in world.told()} == {"too-high", "also-too-high"}
+    assert {name for name, *_ in world.outcomes()} == {"too-high", "also-too-high"}
     Hangs.let_go.set()
     sweep_until(evaluator, lambda: bool(world.of("hangs")))
     assert world.of("hangs")[0] == ("issue-found", 30)  # at its own pace, and nothing is lost
@@ -241,7 +241,11 @@ def test_the_others_have_said_their_last_word_when_a_rule_hangs_at_the_end(world
     evaluator = world.evaluator(from_file(Hangs()), *built_in(TooHigh()))
     evaluator.poll()
     assert not evaluator.is_done
-    assert world.told() == [("hangs", "issue-found", 1), ("too-high", "issue-found", 1), ("too-high", "recovered", 4)]
+    assert world.outcomes() == [
+        ("hangs", "issue-found", 1),
+        ("too-high", "issue-found", 1),
+        ("too-high", "recovered", 4),
+    ]
     Hangs.let_go.set()
     sweep_until(evaluator, lambda: evaluator.is_done)
     assert world.of("hangs") == [("issue-found", 1), ("recovered", 4)]
@@ -251,7 +255,7 @@ def test_what_a_rule_said_before_it_hung_does_not_wait(world: World) -> None:
     evaluator = world.evaluator(from_file(Hangs()), limits=RuleLimits(step_seconds=3600, wait_seconds=0))
     world.write(1, 9, 1, 1, *[1] * 50)
     sweep_until(evaluator, lambda: bool(world.sent))
-    assert world.told() == [("hangs", "issue-found", 1)]
+    assert world.outcomes() == [("hangs", "issue-found", 1)]
 
 
 # The same is said, wherever and however slowly a rule is asked
@@ -279,7 +283,7 @@ def test_a_rule_in_a_thread_says_what_it_says_beside_the_others(losses: list[flo
         world.write(*losses)
     before = inline.judge_to_the_end(*built_in(TooHigh()))
     after = threaded.judge_to_the_end(from_file(TooHigh()), limits=limits)
-    assert threaded.told() == inline.told()
+    assert threaded.outcomes() == inline.outcomes()
     assert (after.judged, after.last_step) == (before.judged, before.last_step)
     assert [v.message for v in threaded.sent] == [v.message for v in inline.sent]
 
@@ -295,14 +299,14 @@ def test_a_slow_rule_finds_what_it_finds_inline(monkeypatch: pytest.MonkeyPatch)
     assert threaded.of("slow") == threaded.of("too-high") == inline.of("too-high")
     assert summary.judged["slow"] == 200
     # The other had said all that happened before the slow one was half way.
-    assert [name for name, *_ in threaded.told()][:3] == ["too-high"] * 3
+    assert [name for name, *_ in threaded.outcomes()][:3] == ["too-high"] * 3
 
 
 def test_abreast_of_the_others_it_speaks_in_the_order_of_the_rules(world: World) -> None:
     world.write(1, 9)
     evaluator = world.evaluator(*built_in(TooHigh()), from_file(Raises()), limits=NO_LIMITS)
     evaluator.poll()
-    assert [name for name, *_ in world.told()] == ["too-high", "raises"]
+    assert [name for name, *_ in world.outcomes()] == ["too-high", "raises"]
     assert len({verdict.group for verdict in world.sent}) == 2
 
 
@@ -340,7 +344,7 @@ def test_a_paced_rule_is_asked_about_the_same_steps(steps: int, wait_seconds: fl
     inline.judge_to_the_end(*built_in(LooksBack()))
     threaded.judge_to_the_end(from_file(LooksBack()), limits=RuleLimits(wait_seconds=wait_seconds))
     assert _seen(threaded) == _seen(inline)
-    assert threaded.told() == inline.told()
+    assert threaded.outcomes() == inline.outcomes()
 
 
 @settings(max_examples=15, deadline=None)
@@ -367,7 +371,7 @@ def test_watched_or_judged_afterwards_slow_or_quick_it_says_the_same(
     sweep_until(evaluator, lambda: evaluator.is_done)
     afterwards.write(*itertools.chain.from_iterable(pieces))
     afterwards.judge_to_the_end(*built_in(Slower()))
-    assert watched.told() == afterwards.told()
+    assert watched.outcomes() == afterwards.outcomes()
     assert evaluator.summary().judged == afterwards.evaluator(*built_in(Slower())).summary().judged
 
 
@@ -419,7 +423,7 @@ def test_an_answer_that_comes_after_all_is_not_taken(world: World) -> None:
     end_run(world.tensors)
     for _ in range(5):
         evaluator.poll()
-    assert world.told() == [("hangs", "not-evaluated", HANGS_AT)]
+    assert world.outcomes() == [("hangs", "not-evaluated", HANGS_AT)]
 
 
 def test_after_the_end_a_slow_rule_has_some_time_left(world: World) -> None:
@@ -449,7 +453,11 @@ def test_a_stop_is_not_kept_waiting_by_a_rule_that_hangs(world: World) -> None:
         summary = world.evaluator(from_file(Hangs()), *built_in(TooHigh())).watch(
             poll_seconds=1, sleep=lambda _: None, should_stop=lambda: True
         )
-    assert world.told() == [("hangs", "issue-found", 1), ("too-high", "issue-found", 1), ("too-high", "recovered", 4)]
+    assert world.outcomes() == [
+        ("hangs", "issue-found", 1),
+        ("too-high", "issue-found", 1),
+        ("too-high", "recovered", 4),
+    ]
     assert not summary.has_ended
     assert summary.crashed == ()
     Hangs.let_go.set()

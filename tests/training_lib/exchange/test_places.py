@@ -24,7 +24,7 @@ def here(tmp_path: Path) -> FolderPlace:
 
 
 @pytest.fixture
-def there(tmp_path: Path) -> FolderPlace:
+def existing(tmp_path: Path) -> FolderPlace:
     return FolderPlace(tmp_path / "there")
 
 
@@ -35,44 +35,44 @@ def test_sizes_by_prefix(here: FolderPlace) -> None:
     assert list(here.sizes([""])) == [KEY, "index-2/a", "index/a"]
 
 
-def test_a_link_replaces_what_lay_there(here: FolderPlace, there: FolderPlace) -> None:
-    there.put(KEY, b"older and longer")
-    assert bring(KEY, 5, source=here, target=there) is None
-    assert os.path.samefile(here.path(KEY), there.path(KEY))
+def test_a_link_replaces_what_lay_there(here: FolderPlace, existing: FolderPlace) -> None:
+    existing.put(KEY, b"older and longer")
+    assert bring(KEY, 5, source=here, target=existing) is None
+    assert os.path.samefile(here.path(KEY), existing.path(KEY))
 
 
-def test_a_file_that_is_linked_already_leaves_no_partial_behind(here: FolderPlace, there: FolderPlace) -> None:
+def test_a_file_that_is_linked_already_leaves_no_partial_behind(here: FolderPlace, existing: FolderPlace) -> None:
     for _ in range(2):
-        bring(KEY, 5, source=here, target=there)
-    assert len(os.listdir(os.path.dirname(there.path(KEY)))) == 1
+        bring(KEY, 5, source=here, target=existing)
+    assert len(os.listdir(os.path.dirname(existing.path(KEY)))) == 1
 
 
-def test_a_copy_where_links_are_not_wanted(here: FolderPlace, there: FolderPlace) -> None:
-    assert bring(KEY, 5, source=here, target=there, may_link=False) == 5
-    assert there.get(KEY) == b"bytes"
-    assert not os.path.samefile(here.path(KEY), there.path(KEY))
+def test_a_copy_where_links_are_not_wanted(here: FolderPlace, existing: FolderPlace) -> None:
+    assert bring(KEY, 5, source=here, target=existing, may_link=False) == 5
+    assert existing.get(KEY) == b"bytes"
+    assert not os.path.samefile(here.path(KEY), existing.path(KEY))
 
 
-def test_a_link_within_the_source_is_followed_to_its_file(here: FolderPlace, there: FolderPlace) -> None:
+def test_a_link_within_the_source_is_followed_to_its_file(here: FolderPlace, existing: FolderPlace) -> None:
     os.symlink(here.path(KEY), os.path.join(here.uri, "link"))
-    assert bring("link", 5, source=here, target=there) is None
-    assert os.path.samefile(there.path("link"), here.path(KEY))
-    assert not os.path.islink(os.path.join(there.uri, "link"))
+    assert bring("link", 5, source=here, target=existing) is None
+    assert os.path.samefile(existing.path("link"), here.path(KEY))
+    assert not os.path.islink(os.path.join(existing.uri, "link"))
 
 
-def test_what_cannot_be_read(here: FolderPlace, there: FolderPlace, tmp_path: Path) -> None:
+def test_what_cannot_be_read(here: FolderPlace, existing: FolderPlace, tmp_path: Path) -> None:
     os.symlink("/etc/hostname", os.path.join(here.uri, "out"))
     os.mkfifo(os.path.join(here.uri, "pipe"))
     for key, why in (("out", "leads out"), ("pipe", "no regular file"), ("gone", "No such file")):
         with pytest.raises(UnreadableFileError, match=why):
-            bring(key, 0, source=here, target=there)
-    assert not os.path.exists(there.uri)
+            bring(key, 0, source=here, target=existing)
+    assert not os.path.exists(existing.uri)
 
 
-def test_a_target_that_cannot_be_written_is_an_error_of_its_own(here: FolderPlace, there: FolderPlace) -> None:
-    there.put("events", b"a file where a folder is needed")
+def test_a_target_that_cannot_be_written_is_an_error_of_its_own(here: FolderPlace, existing: FolderPlace) -> None:
+    existing.put("events", b"a file where a folder is needed")
     with pytest.raises(StorageError, match="Cannot write"):
-        bring(KEY, 5, source=here, target=there)
+        bring(KEY, 5, source=here, target=existing)
 
 
 @pytest.fixture
@@ -108,9 +108,9 @@ def test_listing_goes_on_over_pages(client: Any) -> None:
     assert sizes == {f"index/{number:04d}": 2 for number in range(5)}
 
 
-def test_objects_that_have_gone_are_unreadable(client: Any, there: FolderPlace) -> None:
+def test_objects_that_have_gone_are_unreadable(client: Any, existing: FolderPlace) -> None:
     place = BucketPlace("runs", "a", client)
-    for target in (there, BucketPlace("runs", "b", client)):
+    for target in (existing, BucketPlace("runs", "b", client)):
         with pytest.raises(UnreadableFileError, match="has gone"):
             bring(KEY, 5, source=place, target=target)
 

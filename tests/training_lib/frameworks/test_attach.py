@@ -93,7 +93,7 @@ class Done:
         self.stderr = "".join(line for line in lines if BUDGET not in line)
 
     @property
-    def said(self) -> list[str]:
+    def lines(self) -> list[str]:
         """Our lines on stderr."""
         return [line for line in self.stderr.splitlines() if line.startswith("Trackside")]
 
@@ -363,7 +363,7 @@ def test_a_full_disk_is_said_once(tiny_disk: Path, run_script: Run, bare: Done, 
     run = tiny_disk / "run"
     done = run_script(run)
     assert (done.returncode, done.stdout) == (0, bare.stdout)
-    outage, total = done.said
+    outage, total = done.lines
     assert "could not be saved" in outage
     assert "disk is full" in outage
     saved = read_run(tensors(run))  # what is there is whole
@@ -376,7 +376,7 @@ def test_a_location_that_cannot_be_written_is_said_once(tmp_path: Path, run_scri
     file.write_text("in the way")
     done = run_script(file / "run")
     assert (done.returncode, done.stdout) == (0, bare.stdout)
-    assert [f"{STEPS} of {STEPS} steps" in line for line in done.said] == [False, True]
+    assert [f"{STEPS} of {STEPS} steps" in line for line in done.lines] == [False, True]
     assert file.read_text() == "in the way"
 
 
@@ -394,7 +394,7 @@ def test_a_folder_that_is_gone_in_mid_run_and_comes_back(run: Path, run_script: 
     )
     done = run_script(run, middle=script)
     assert done.returncode == 0
-    outage, recovered, total = done.said
+    outage, recovered, total = done.lines
     assert "could not be saved" in outage
     assert "saving works again" in recovered
     saved = read_run(tensors(run))
@@ -500,7 +500,7 @@ def test_an_s3_outage_neither_breaks_nor_holds_up_training(run_script: Run, bare
             trained.touch()
             thread.join()
     assert (done.returncode, done.stdout) == (0, bare.stdout)
-    said = [line for line in done.said if "has not answered for" not in line]  # said where a machine is slow
+    said = [line for line in done.lines if "has not answered for" not in line]  # said where a machine is slow
     assert [f"{STEPS} of {STEPS} steps" in line for line in said] == [False, True]
 
 

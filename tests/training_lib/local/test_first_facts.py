@@ -12,16 +12,16 @@ from trackside.storage.memory import MemoryStore
 from trackside.testing.fake_trial import write_facts
 
 TANH = ModelFacts(modules=(ModuleFacts("act", "Tanh", "activation", "tanh"),))
-ASKED = RuleRequest((RuleConfiguration("dead-relu", "dead"), RuleConfiguration("overfit")))
-SAID = ("dead has nothing to judge: no activation of the model is a ReLU.",)
+REQUEST = RuleRequest((RuleConfiguration("dead-relu", "dead"), RuleConfiguration("overfit")))
+NOTES = ("dead has nothing to judge: no activation of the model is a ReLU.",)
 
 
 def test_it_is_told_once_and_as_soon_as_it_is_known() -> None:
     store = MemoryStore()
-    facts = FirstFacts(store, ASKED)
+    facts = FirstFacts(store, REQUEST)
     assert facts.news() == ()
     write_facts(store, TANH)
-    assert facts.news() == SAID
+    assert facts.news() == NOTES
     assert facts.news() == ()
 
 
@@ -43,14 +43,14 @@ def test_nothing_is_told(request_: RuleRequest) -> None:
 def test_a_damaged_file_is_left_to_the_evaluator() -> None:
     store = MemoryStore()
     store.put(model_facts_key("worker_0"), b"{")
-    facts = FirstFacts(store, ASKED)
+    facts = FirstFacts(store, REQUEST)
     assert facts.news() == ()
     write_facts(store, TANH)
     assert facts.news() == ()
 
 
 def test_a_model_that_tells_of_no_module_is_no_model_without_relu() -> None:
-    assert what_turned_out(ASKED, ModelFacts()) == ()
+    assert what_turned_out(REQUEST, ModelFacts()) == ()
 
 
 WEIGHT = ParameterFacts("Net_fc.weight", "fc", (2, 2), "float32")
@@ -69,4 +69,4 @@ WEIGHT = ParameterFacts("Net_fc.weight", "fc", (2, 2), "float32")
     ],
 )
 def test_whether_a_loss_is_seen(facts: ModelFacts, said: tuple[str, ...]) -> None:
-    assert what_turned_out(ASKED, facts) == said
+    assert what_turned_out(REQUEST, facts) == said

@@ -17,6 +17,7 @@ from tests.training_lib.local.verdicts import issue
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Severity, Verdict
 from trackside.environment import inherited
@@ -57,6 +58,7 @@ class Ear:
 
     notes: list[str] = field(default_factory=list)
     issues: list[Verdict] = field(default_factory=list)
+    groups: list[IssueGroup] = field(default_factory=list)
     on_note: Mapping[str, Callable[[], None]] = field(default_factory=dict)
 
     def note(self, text: str) -> None:
@@ -65,18 +67,19 @@ class Ear:
             if word in text:
                 act()
 
-    def issue(self, verdict: Verdict) -> None:
-        self.issues.append(verdict)
+    def issue(self, group: IssueGroup) -> None:
+        self.groups.append(group)
+        self.issues.append(group.lead)
 
 
 @dataclass(frozen=True)
-class Told:
+class Notes:
     result: LocalRunResult
     ear: Ear
 
 
 @pytest.fixture
-def run_it(tmp_path: Path) -> Callable[..., Told]:
+def run_it(tmp_path: Path) -> Callable[..., Notes]:
     def run(
         code: str,
         *,
@@ -85,10 +88,10 @@ def run_it(tmp_path: Path) -> Callable[..., Told]:
         grace_seconds: float = 10.0,
         ear: Ear | None = None,
         evaluator: str = EVALUATOR,
-    ) -> Told:
+    ) -> Notes:
         folder = tmp_path / "run"
         folder.mkdir()
-        told = ear or Ear()
+        notes = ear or Ear()
         lines = "".join(f"{verdict.to_json()}\n" for verdict in said)
         local_run = LocalRun(
             command=(sys.executable, "-c", STARTED + code),
@@ -98,10 +101,10 @@ def run_it(tmp_path: Path) -> Callable[..., Told]:
             environment=inherited(),
             grace_seconds=grace_seconds,
         )
-        result = run_locally(local_run, observer=told, evaluator=(sys.executable, "-c", evaluator, lines))
+        result = run_locally(local_run, observer=notes, evaluator=(sys.executable, "-c", evaluator, lines))
         assert (folder / "debug-output" / "training_job_end.ts").exists()
         _assert_nothing_is_left(folder)
-        return Told(result, told)
+        return Notes(result, notes)
 
     return run
 
@@ -127,7 +130,7 @@ def _assert_nothing_is_left(folder: Path) -> None:
     ],
 )
 def test_the_code_of_the_command_is_passed_through(
-    run_it: Callable[..., Told], code: str, status: int, exit_code: int
+    run_it: Callable[..., Notes], code: str, status: int, exit_code: int
 ) -> None:
     result = run_it(code).result
     assert result.status == status
@@ -135,14 +138,14 @@ def test_the_code_of_the_command_is_passed_through(
     assert run_state(result.folder) is (RunState.FAILED if status else RunState.FINISHED)
 
 
-def test_a_critical_issue_stops_a_run_that_asked_for_it(run_it: Callable[..., Told]) -> None:
-    told = run_it(FOREVER, said=[issue()], actions=STOP)
-    assert told.result.status == -signal.SIGTERM
-    assert told.result.stopped_for == issue()
-    assert told.ear.issues == [issue()]
-    assert told.result.exit_code(None) == 1
-    assert run_state(told.result.folder) is RunState.STOPPED
-    assert told.result.rules[0].state is RuleState.ISSUE
+def test_a_critical_issue_stops_a_run_that_asked_for_it(run_it: Callable[..., Notes]) -> None:
+    notes = run_it(FOREVER, said=[issue()], actions=STOP)
+    assert notes.result.status == -signal.SIGTERM
+    assert notes.result.stopped_for == issue()
+    assert notes.ear.issues == [issue()]
+    assert notes.result.exit_code(None) == 1
+    assert run_state(notes.result.folder) is RunState.STOPPED
+    assert notes.result.rules[0].state is RuleState.ISSUE
 
 
 @pytest.mark.parametrize(
@@ -155,18 +158,18 @@ def test_a_critical_issue_stops_a_run_that_asked_for_it(run_it: Callable[..., To
     ],
 )
 def test_other_issues_do_not_stop_it(
-    run_it: Callable[..., Told], verdict: Verdict, actions: tuple[Action, ...], cards: int
+    run_it: Callable[..., Notes], verdict: Verdict, actions: tuple[Action, ...], cards: int
 ) -> None:
-    told = run_it(WAIT_FOR_THE_VERDICT, said=[verdict], actions=actions)
-    assert told.result.status == 0
-    assert told.result.stopped_for is None
-    assert len(told.ear.issues) == cards
-    assert told.result.verdicts == (verdict,)
+    notes = run_it(WAIT_FOR_THE_VERDICT, said=[verdict], actions=actions)
+    assert notes.result.status == 0
+    assert notes.result.stopped_for is None
+    assert len(notes.ear.issues) == cards
+    assert notes.result.verdicts == (verdict,)
 
 
-def test_an_issue_is_counted_in_the_metrics_of_a_run_that_asked_for_it(run_it: Callable[..., Told]) -> None:
-    told = run_it(WAIT_FOR_THE_VERDICT, said=[issue()], actions=(Action.PUBLISH_METRIC,))
-    lines = (told.result.folder / "rule-output" / "metrics.jsonl").read_text().splitlines()
+def test_an_issue_is_counted_in_the_metrics_of_a_run_that_asked_for_it(run_it: Callable[..., Notes]) -> None:
+    notes = run_it(WAIT_FOR_THE_VERDICT, said=[issue()], actions=(Action.PUBLISH_METRIC,))
+    lines = (notes.result.folder / "rule-output" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == [
         {
             "version": 1,
@@ -177,21 +180,21 @@ def test_an_issue_is_counted_in_the_metrics_of_a_run_that_asked_for_it(run_it: C
             "dimensions": {"TrainingJobName": "digits", "RuleName": "vanishing-gradient", "Status": "IssuesFound"},
         }
     ]
-    assert told.ear.issues == []
+    assert notes.ear.issues == []
 
 
-def test_an_action_that_fails_holds_up_no_other(run_it: Callable[..., Told]) -> None:
+def test_an_action_that_fails_holds_up_no_other(run_it: Callable[..., Notes]) -> None:
     code = (
         "(pathlib.Path(os.environ['TRACKSIDE_RUN']) / 'rule-output' / 'metrics.jsonl').mkdir(parents=True);" + FOREVER
     )
-    told = run_it(code, said=[issue()], actions=tuple(Action))
-    assert told.result.stopped_for == issue()
-    assert told.ear.issues == [issue()]
-    assert sum("PublishMetric failed (IsADirectoryError" in note for note in told.ear.notes) == 1
+    notes = run_it(code, said=[issue()], actions=tuple(Action))
+    assert notes.result.stopped_for == issue()
+    assert notes.ear.issues == [issue()]
+    assert sum("PublishMetric failed (IsADirectoryError" in note for note in notes.ear.notes) == 1
 
 
 def test_an_action_without_a_local_twin_is_refused_before_the_training_starts(
-    run_it: Callable[..., Told], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run_it: Callable[..., Notes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(Action.NOTIFY, "unit", replace(Action.NOTIFY.unit, name="send_pigeon"))
     with pytest.raises(ConfigurationError, match=r"actions\.Notify: cannot be carried out on one machine"):
@@ -224,23 +227,23 @@ def test_findings_at_the_threshold_exit_with_1(severity: Severity, fail_on: Seve
     assert result.exit_code(fail_on) == exit_code
 
 
-def test_one_that_ignores_sigterm_is_killed_after_the_grace(run_it: Callable[..., Told]) -> None:
+def test_one_that_ignores_sigterm_is_killed_after_the_grace(run_it: Callable[..., Notes]) -> None:
     code = "signal.signal(signal.SIGTERM, signal.SIG_IGN);" + FOREVER
-    told = run_it(code, said=[issue()], actions=STOP, grace_seconds=0.3)
-    assert told.result.status == -signal.SIGKILL
-    assert told.result.exit_code(None) == 1
-    assert any("SIGKILL sent" in note for note in told.ear.notes)
+    notes = run_it(code, said=[issue()], actions=STOP, grace_seconds=0.3)
+    assert notes.result.status == -signal.SIGKILL
+    assert notes.result.exit_code(None) == 1
+    assert any("SIGKILL sent" in note for note in notes.ear.notes)
 
 
-def test_one_that_ends_well_within_the_grace_is_not_killed(run_it: Callable[..., Told]) -> None:
+def test_one_that_ends_well_within_the_grace_is_not_killed(run_it: Callable[..., Notes]) -> None:
     code = "signal.signal(signal.SIGTERM, lambda *a: sys.exit(3));" + FOREVER
-    told = run_it(code, said=[issue()], actions=STOP)
-    assert told.result.status == 3
-    assert told.result.exit_code(None) == 1
-    assert not any("SIGKILL sent" in note for note in told.ear.notes)
+    notes = run_it(code, said=[issue()], actions=STOP)
+    assert notes.result.status == 3
+    assert notes.result.exit_code(None) == 1
+    assert not any("SIGKILL sent" in note for note in notes.ear.notes)
 
 
-def test_workers_in_a_group_of_their_own_end_with_it(run_it: Callable[..., Told], tmp_path: Path) -> None:
+def test_workers_in_a_group_of_their_own_end_with_it(run_it: Callable[..., Notes], tmp_path: Path) -> None:
     """As torchrun starts them, with a parent that dies at once and workers that do not listen."""
     worker = (
         "import os, pathlib, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -251,74 +254,74 @@ def test_workers_in_a_group_of_their_own_end_with_it(run_it: Callable[..., Told]
         f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(w.pid))\n" + FOREVER
     )
     evaluator = EVALUATOR.replace('"started"', '"workers-started"')
-    told = run_it(code, said=[issue()], actions=STOP, grace_seconds=1.0, evaluator=evaluator)
-    assert told.result.exit_code(None) == 1
+    notes = run_it(code, said=[issue()], actions=STOP, grace_seconds=1.0, evaluator=evaluator)
+    assert notes.result.exit_code(None) == 1
     assert int((tmp_path / "pid").read_text()) not in living_processes()
 
 
-def test_signals_reach_the_training(run_it: Callable[..., Told]) -> None:
+def test_signals_reach_the_training(run_it: Callable[..., Notes]) -> None:
     """`kill` on us is `kill` on the training: it decides, and its own code comes out."""
     code = (
         "signal.signal(signal.SIGUSR1, lambda *a: os.kill(os.getppid(), signal.SIGTERM))\n"
         "signal.signal(signal.SIGTERM, lambda *a: sys.exit(5))\n"
         "os.kill(os.getppid(), signal.SIGUSR1)\n" + FOREVER
     )
-    told = run_it(code)
-    assert told.result.status == 5
-    assert [note for note in told.ear.notes if "passed on" in note] == [
+    notes = run_it(code)
+    assert notes.result.status == 5
+    assert [note for note in notes.ear.notes if "passed on" in note] == [
         "SIGUSR1 passed on to the training.",
         "SIGTERM passed on to the training.",
     ]
 
 
-def test_a_second_interrupt_kills_one_that_does_not_listen(run_it: Callable[..., Told]) -> None:
+def test_a_second_interrupt_kills_one_that_does_not_listen(run_it: Callable[..., Notes]) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         code = "signal.signal(signal.SIGINT, signal.SIG_IGN); os.kill(os.getppid(), signal.SIGINT)\n" + FOREVER
         ear = Ear(on_note={"Ctrl-C again kills it": lambda: os.kill(os.getpid(), signal.SIGINT)})
-        told = run_it(code, ear=ear)
+        notes = run_it(code, ear=ear)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert told.result.status == -signal.SIGKILL
-    assert told.result.exit_code(None) == 137
+    assert notes.result.status == -signal.SIGKILL
+    assert notes.result.exit_code(None) == 137
 
 
-def test_a_failure_of_ours_is_said_once_and_the_training_goes_on(run_it: Callable[..., Told]) -> None:
+def test_a_failure_of_ours_is_said_once_and_the_training_goes_on(run_it: Callable[..., Notes]) -> None:
     class Broken(Ear):
-        def issue(self, verdict: Verdict) -> None:
+        def issue(self, group: IssueGroup) -> None:
             raise ZeroDivisionError("the card cannot be drawn")
 
     ear = Broken()
-    told = run_it(WAIT_FOR_THE_VERDICT + "sys.exit(4)", said=[issue()], ear=ear)
-    assert told.result.status == 4
+    notes = run_it(WAIT_FOR_THE_VERDICT + "sys.exit(4)", said=[issue()], ear=ear)
+    assert notes.result.status == 4
     assert [note for note in ear.notes if "Watching failed" in note] == [
         "Watching failed (ZeroDivisionError: the card cannot be drawn). The training goes on unwatched."
     ]
 
 
-def test_a_command_that_captured_nothing_is_told_why(run_it: Callable[..., Told]) -> None:
+def test_a_command_that_captured_nothing_is_told_why(run_it: Callable[..., Notes]) -> None:
     result = run_it("sys.exit(0)").result
     assert result.steps == ()
     assert "took no optimizer step" in result.capture_problem
 
 
-def test_the_command_is_told_that_it_does_not_end_the_run(run_it: Callable[..., Told]) -> None:
+def test_the_command_is_told_that_it_does_not_end_the_run(run_it: Callable[..., Notes]) -> None:
     """It may train twice, one after the other, or be torchrun, which starts a worker again."""
     assert run_it("sys.exit(0 if os.environ['TRACKSIDE_ENDED_BY'] == 'trackside-run' else 9)").result.status == 0
 
 
-def test_the_request_lies_in_the_run_before_anything_starts(run_it: Callable[..., Told]) -> None:
+def test_the_request_lies_in_the_run_before_anything_starts(run_it: Callable[..., Notes]) -> None:
     code = "sys.exit(0 if (pathlib.Path(os.environ['TRACKSIDE_RUN']) / 'rule-request.json').exists() else 9)"
     result = run_it(code).result
     assert result.status == 0
     assert json.loads((result.folder / "rule-request.json").read_text())["rules"][0]["rule"] == "vanishing-gradient"
 
 
-def test_an_evaluator_that_never_ends_is_ended(run_it: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evaluator_that_never_ends_is_ended(run_it: Callable[..., Notes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trackside.local.run.FINAL_JUDGING_SECONDS", 0.3)
     monkeypatch.setattr("trackside.local.run.EVALUATOR_GRACE_SECONDS", 0.3)
     deaf = f"import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep({HANGS_SECONDS})"
     with ends_early():
-        told = run_it("time.sleep(0.5)", evaluator=deaf)
-    assert told.result.evaluator_problem == "The rules were ended before they had judged every step."
-    assert told.result.rules[0].state is RuleState.NOT_ENOUGH_DATA
+        notes = run_it("time.sleep(0.5)", evaluator=deaf)
+    assert notes.result.evaluator_problem == "The rules were ended before they had judged every step."
+    assert notes.result.rules[0].state is RuleState.NOT_ENOUGH_DATA

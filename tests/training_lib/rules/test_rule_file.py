@@ -59,7 +59,7 @@ def write(tmp_path: Path) -> Callable[[str], str]:
     return write_file
 
 
-def asked(source: str, name: str = "LossTooLarge", **parameters: str) -> RuleConfiguration:
+def requested(source: str, name: str = "LossTooLarge", **parameters: str) -> RuleConfiguration:
     return RuleConfiguration(name, source=source, parameters=parameters)
 
 
@@ -69,8 +69,8 @@ def fired(rule: Rule) -> list[int]:
 
 
 def test_a_class_of_ours_is_built_with_its_parameters(write: Callable[[str], str]) -> None:
-    assert fired(load_rule(asked(write(OURS)))) == [7, 14]
-    assert fired(load_rule(asked(write(OURS), limit="5"))) == [14]
+    assert fired(load_rule(requested(write(OURS)))) == [7, 14]
+    assert fired(load_rule(requested(write(OURS), limit="5"))) == [14]
 
 
 def test_the_parameters_may_name_file_and_class_as_sagemaker_does(write: Callable[[str], str]) -> None:
@@ -79,7 +79,9 @@ def test_the_parameters_may_name_file_and_class_as_sagemaker_does(write: Callabl
 
 
 def test_a_request_may_mix_them_with_rules_of_the_catalogue(write: Callable[[str], str]) -> None:
-    request = RuleRequest((RuleConfiguration("exploding-tensor"), asked(write(OURS)), asked(write(OURS), limit="5")))
+    request = RuleRequest(
+        (RuleConfiguration("exploding-tensor"), requested(write(OURS)), requested(write(OURS), limit="5"))
+    )
     request = RuleRequest((*request.rules[:2], RuleConfiguration("LossTooLarge", name="b", source=write(OURS))))
     built = build_rules(request)
     assert [configured.configuration for configured in built] == list(request.rules)
@@ -122,12 +124,12 @@ def test_all_that_a_rule_of_ours_lacks_is_said_at_once(
 ) -> None:
     source = write(BARE + text)
     if not said:
-        rule = load_rule(asked(source, "Mine"))
+        rule = load_rule(requested(source, "Mine"))
         assert fired(rule) == [0, 7, 14]
         assert rule.describe().save_interval == 500
         return
     with pytest.raises(ConfigurationError) as raised:
-        load_rule(asked(source, "Mine"))
+        load_rule(requested(source, "Mine"))
     assert len(raised.value.problems) == len(said)
     for problem, part in zip(raised.value.problems, said, strict=True):
         assert part in problem.what
@@ -139,9 +141,9 @@ def test_one_error_lists_what_is_wrong_with_every_file_and_rule(write: Callable[
     request = RuleRequest(
         (
             RuleConfiguration("exploding-tensr"),
-            asked(missing),
-            asked(write(OURS), "Nobody"),
-            asked(write(OURS), limit="-1"),
+            requested(missing),
+            requested(write(OURS), "Nobody"),
+            requested(write(OURS), limit="-1"),
             RuleConfiguration("x", parameters={"source_s3_uri": "s3://b/mine.py"}),
         )
     )
@@ -179,16 +181,16 @@ def test_a_file_that_does_not_work_is_refused(write: Callable[[str], str], text:
     source = write(text)
     before = set(sys.modules)
     with pytest.raises(ConfigurationError, match=message) as raised:
-        load_rule(asked(source, name))
+        load_rule(requested(source, name))
     assert source in str(raised.value)
     if "class" not in message and "define" not in message:
         assert set(sys.modules) == before
 
 
 def test_the_module_of_a_file_that_worked_stays_when_it_breaks_later(write: Callable[[str], str]) -> None:
-    rule = load_rule(asked(write(OURS)))
+    rule = load_rule(requested(write(OURS)))
     with pytest.raises(ConfigurationError):
-        load_rule(asked(write("1 / 0")))
+        load_rule(requested(write("1 / 0")))
     assert fired(rule) == [7, 14]
     assert vars(sys.modules[type(rule).__module__])["LossTooLarge"] is type(rule)
 
@@ -196,7 +198,7 @@ def test_the_module_of_a_file_that_worked_stays_when_it_breaks_later(write: Call
 def test_the_file_is_not_run_as_a_program_and_nothing_is_written_beside_it(
     write: Callable[[str], str], tmp_path: Path
 ) -> None:
-    load_rule(asked(write(OURS + "\nif __name__ == '__main__':\n    raise SystemExit\n")))
+    load_rule(requested(write(OURS + "\nif __name__ == '__main__':\n    raise SystemExit\n")))
     assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
 
 
@@ -204,19 +206,19 @@ class _Bucket:
     """`open_store` for one bucket in memory."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.store, self.asked = MemoryStore(), list[str]()
+        self.store, self.requested = MemoryStore(), list[str]()
         monkeypatch.setattr(rule_file, "open_store", self)
 
     def __call__(self, uri: str) -> MemoryStore:
-        self.asked.append(uri)
+        self.requested.append(uri)
         return self.store
 
 
 def test_a_file_in_s3_is_fetched_and_its_lines_show_in_tracebacks(monkeypatch: pytest.MonkeyPatch) -> None:
     bucket = _Bucket(monkeypatch)
     bucket.store.put("mine.py", OURS.replace("for name in", "1 / 0\n        for name in").encode())
-    rule = load_rule(asked("s3://bucket/rules/mine.py"))
-    assert bucket.asked == ["s3://bucket/rules"]
+    rule = load_rule(requested("s3://bucket/rules/mine.py"))
+    assert bucket.requested == ["s3://bucket/rules"]
     with pytest.raises(ZeroDivisionError) as raised:
         fired(rule)
     shown = "".join(traceback.format_exception(raised.value))
@@ -226,7 +228,7 @@ def test_a_file_in_s3_is_fetched_and_its_lines_show_in_tracebacks(monkeypatch: p
 def test_a_file_that_is_not_in_s3_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     _Bucket(monkeypatch)
     with pytest.raises(ConfigurationError, match=r"s3://bucket/mine\.py: cannot be read") as raised:
-        load_rule(asked("s3://bucket/mine.py"))
+        load_rule(requested("s3://bucket/mine.py"))
     assert "s3:// URI of a Python file" in str(raised.value)
 
 
@@ -278,7 +280,7 @@ def test_an_adapter_that_cannot_be_loaded_is_named(
     (info / "entry_points.txt").write_text("[trackside.rule_adapters]\nghosts = no_such_module:adapter\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ConfigurationError, match=r"ghosts: The adapter 'no_such_module:adapter' cannot be loaded"):
-        load_rule(asked(write(OURS)))
+        load_rule(requested(write(OURS)))
 
 
 def test_a_rule_is_a_class_that_can_be_built() -> None:

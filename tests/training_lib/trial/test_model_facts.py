@@ -34,7 +34,7 @@ def test_a_run_that_tells_nothing() -> None:
     assert trial.model_facts is None
     assert trial.facts_at(0) is None
     assert trial.window(0, now=0.0).facts is None
-    assert trial.model_facts_of("worker_0") == ()
+    assert trial.parts.facts.revisions("worker_0") == ()
 
 
 def test_the_window_shows_what_held_at_its_step() -> None:
@@ -86,7 +86,7 @@ def test_the_first_worker_stands_for_all() -> None:
     write_facts(store, FACTS, worker="worker_0")
     trial.refresh()
     assert trial.model_facts == FACTS
-    assert trial.model_facts_of("worker_1") == (LATER,)
+    assert trial.parts.facts.revisions("worker_1") == (LATER,)
 
 
 @pytest.mark.parametrize("data", [b"", b"[1]", b'{"version": 7}', b"\xff\xfe"])

@@ -14,7 +14,7 @@ import pytest
 from trackside.capture import event_files
 from trackside.capture.run_files import RunFiles
 from trackside.capture.statistics_log import StatisticsLog
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest
 from trackside.contracts.errors import RecordError
 from trackside.contracts.run_layout import (
@@ -110,7 +110,7 @@ def without_packed_index(run: Path) -> None:
         path.unlink()
 
 
-def told(damaged: tuple[RecordError, ...], key: str) -> RecordError:
+def damage_of(damaged: tuple[RecordError, ...], key: str) -> RecordError:
     (found,) = [error for error in damaged if error.key == key]
     return found
 
@@ -120,8 +120,8 @@ def test_an_index(run: Path, replace: Replace, said: str) -> None:
     without_packed_index(run)
     replaced(run, f"debug-output/{index_key(7, WORKER)}", replace)
     trial = open_trial(str(run))
-    assert said in told(trial.damaged, index_key(7, WORKER)).what
-    assert trial.is_damaged(7)
+    assert said in damage_of(trial.damaged, index_key(7, WORKER)).what
+    assert trial.parts.steps.is_damaged(7)
     for step in set(range(STEPS)) - {7}:
         assert trial.value("Net_w", step=step, worker=WORKER).tolist() == [step] * 3
     trial.refresh()
@@ -141,14 +141,14 @@ def test_an_event_file(run: Path, replace: Replace, said: str) -> None:
     assert said in damage.value.what
     (column,) = trial.columns("Net_weight", "max", last_step=STEPS, mode=None)
     assert column.steps.tolist() == [step for step in range(STEPS) if step != 7]
-    assert said in told(trial.damaged, event_key(7, WORKER)).what
+    assert said in damage_of(trial.damaged, event_key(7, WORKER)).what
 
 
 @pytest.mark.parametrize(("replace", "said"), ODD)
 def test_a_collections_file(run: Path, replace: Replace, said: str) -> None:
     replaced(run, f"debug-output/{collections_key(WORKER)}", replace)
     trial = open_trial(str(run))
-    assert said in told(trial.damaged, collections_key(WORKER)).what
+    assert said in damage_of(trial.damaged, collections_key(WORKER)).what
     assert trial.tensor_names(collection="weights") == ("Net_weight",), "by what the word means"
     assert len(trial.steps()) == STEPS
 
@@ -159,7 +159,7 @@ def test_a_packed_index(run: Path, replace: Replace, said: str) -> None:
     key = path.relative_to(run / "debug-output").as_posix()
     replaced(run, f"debug-output/{key}", replace)
     trial = open_trial(str(run))
-    assert said in told(trial.damaged, key).what
+    assert said in damage_of(trial.damaged, key).what
     assert len(trial.steps()) == STEPS, "read from smdebug's index"
 
 
@@ -172,7 +172,7 @@ def test_a_statistics_segment(run: Path, replace: Replace, said: str) -> None:
     (column,) = trial.columns("Net_w", "mean", last_step=STEPS, mode=None)
     assert column.values.tolist() == [*range(STEPS)], "from the saved tensors"
     trial.refresh()
-    assert said in told(trial.damaged, key).what
+    assert said in damage_of(trial.damaged, key).what
 
 
 @pytest.mark.parametrize(("replace", "said"), ODD)
@@ -180,7 +180,7 @@ def test_an_index_that_is_packed_anew(run: Path, replace: Replace, said: str) ->
     replaced(run, f"debug-output/{index_key(7, WORKER)}", replace)
     assert rebuild_packed_index(LocalStore(run / "debug-output")) == STEPS - 1
     trial = open_trial(str(run))
-    assert said in told(trial.damaged, index_key(7, WORKER)).what
+    assert said in damage_of(trial.damaged, index_key(7, WORKER)).what
 
 
 @pytest.mark.parametrize("key", ["rule-request.json", "rule-output/verdicts.jsonl", "rule-output/progress.json"])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from trackside.capture import packed_index as capture_packed_index
 from trackside.capture.run_files import RunFiles
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import RecordError, StorageUnavailableError
 from trackside.contracts.run_layout import (

@@ -216,7 +216,7 @@ def test_nothing_is_asked_for_before_somebody_asks() -> None:
     trial.refresh()
     assert trial.value(LOSS, step=0, worker="worker_0").tolist() == [0.0]
     assert (trial.steps(), trial.workers, trial.mode_of(0)) == ((0,), ("worker_0",), "TRAIN")
-    assert trial.saved_collections_at(0) == frozenset({"losses"})
+    assert trial.parts.steps.saved_collections_at(0) == frozenset({"losses"})
     assert statistics.asked == 0
     assert trial.names == (LOSS,)
     assert statistics.asked == 1

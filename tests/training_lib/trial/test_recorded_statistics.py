@@ -638,7 +638,7 @@ class TestDamage:
         second = store.inner.get(f"worker_1/{STARTED}-000000000-000000000.tss")
         store.inner.put(f"worker_0/{STARTED}-000000001-000000001.tss", second)
         reader = read(store)
-        assert "said to be two things" in reader.errors[0].what
+        assert "described in two ways" in reader.errors[0].what
         assert reader.points(*LOSS) == {"worker_0": [(0, 1.0)]}
 
 
@@ -777,7 +777,7 @@ def test_following_a_long_run_costs_what_is_new() -> None:
         reader.columns(*LOSS, last_step=last_step, mode="TRAIN")
 
         def answer() -> object:
-            reader._version += after_a_row
+            reader._logs.version += after_a_row
             return reader.columns(*LOSS, last_step=last_step, mode="TRAIN")
 
         return calls_and_bytes(answer)

@@ -11,7 +11,7 @@ import pytest
 from moto import mock_aws
 
 from trackside.capture.run_files import RunFiles
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.run_layout import index_key
 from trackside.records.step_file import encode_step

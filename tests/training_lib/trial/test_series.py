@@ -167,7 +167,7 @@ def test_reductions_alone_have_statistics_and_no_values() -> None:
     trial = fake_trial({f"smdebug/reductions/abs_mean/{WEIGHT}": {0: 0.5, 1: 0.25}})
     weight = trial.tensor(WEIGHT)
     assert weight.statistic("abs_mean").values.tolist() == [0.5, 0.25]
-    assert trial.heads([weight]) == {}
+    assert trial.parts.heads([weight]) == {}
     with pytest.raises(TensorNotSavedError, match="reductions only"):
         _ = weight.values
 
@@ -210,7 +210,7 @@ def test_heads_of_what_is_there_and_of_what_is_damaged() -> None:
     end_run(store)
     trial = Trial(store)
     trial.refresh()
-    heads = trial.heads(trial.tensors())
+    heads = trial.parts.heads(trial.tensors())
     assert {name[0]: (head.shape, head.dtype) for name, head in heads.items()} == {
         "a": ((2, 3), "float32"),
         "b": ((1,), "int64"),
@@ -219,11 +219,11 @@ def test_heads_of_what_is_there_and_of_what_is_damaged() -> None:
     assert not trial.damaged
     key = event_key(0, "worker_0")
     store.put(key, store.get(key)[:60])
-    assert "b" not in trial.heads(trial.tensors())
+    assert "b" not in trial.parts.heads(trial.tensors())
     (damage,) = trial.damaged
     assert damage.key == key
     store.delete(key)
-    assert trial.heads(trial.tensors()) == {}
+    assert trial.parts.heads(trial.tensors()) == {}
 
 
 def test_follow_gives_each_step_once_until_the_end() -> None:

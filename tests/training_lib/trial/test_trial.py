@@ -22,7 +22,7 @@ from trackside.contracts.run_layout import event_key, index_key
 from trackside.storage.local import LocalStore
 from trackside.storage.memory import MemoryStore
 from trackside.testing.fake_trial import end_run, fake_trial, write_collections, write_tensors
-from trackside.trial import step_index
+from trackside.trial import step_completion
 from trackside.trial.trial import Trial, open_trial
 
 G = "gradient/Net_fc1.weight"
@@ -206,7 +206,7 @@ def test_a_late_worker_is_still_found_and_takes_its_place_in_the_columns() -> No
 
 
 def test_a_dead_worker_holds_the_run_up_for_a_bounded_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_index, "INCOMPLETE_STEP_WINDOW", 10)
+    monkeypatch.setattr(step_completion, "INCOMPLETE_STEP_WINDOW", 10)
     store, trial = growing(workers=2)
     for step in range(25):
         write_tensors(store, step, {LOSS: 1.0}, worker="worker_0")
@@ -254,7 +254,7 @@ def test_without_a_collections_file_the_newest_step_waits() -> None:
 def test_collections(name: str, collection: str, belongs: bool) -> None:
     trial = fake_trial({name: {0: 1.0}}, collections={"mine": ["^mine_"]})
     assert (name in trial.tensor_names(collection=collection)) is belongs
-    assert (collection in trial.collections_at(0)) is belongs
+    assert (collection in trial.parts.steps.collections_at(0)) is belongs
 
 
 def test_modes_have_their_own_steps_and_columns() -> None:
@@ -326,8 +326,8 @@ def test_a_damaged_index_is_reported_once_and_the_rest_stays_readable(content: b
     for _ in range(3):
         trial.refresh()
     assert [error.key for error in trial.damaged] == [index_key(1, "worker_0")]
-    assert trial.is_damaged(1)
-    assert not trial.is_damaged(2)
+    assert trial.parts.steps.is_damaged(1)
+    assert not trial.parts.steps.is_damaged(2)
     assert trial.steps() == (0, 1, 2)
     assert trial.window(2, now=0).statistic(LOSS, "mean")[0].steps.tolist() == [0, 2]
 
@@ -352,7 +352,7 @@ def test_a_truncated_event_file_is_reported_once_and_the_rest_stays_readable(kep
     for name in (LOSS, G):
         assert trial.window(2, now=0).statistic(name, "mean")[0].steps.tolist() == [0, 2]
     assert [error.key for error in trial.damaged] == [event_key(1, "worker_0")]
-    assert trial.is_damaged(1)
+    assert trial.parts.steps.is_damaged(1)
     with pytest.raises(RecordError):
         trial.value(LOSS, step=1, worker="worker_0")
 

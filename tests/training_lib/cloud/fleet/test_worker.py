@@ -71,7 +71,7 @@ class Fleet:
             assert time.monotonic() < deadline
             self.worker.turn()
 
-    def told(self) -> list[dict[str, Any]]:
+    def failures(self) -> list[dict[str, Any]]:
         found = self.sqs.receive_message(QueueUrl=self.failed, MaxNumberOfMessages=10).get("Messages", ())
         return [json.loads(message["Body"])["detail"] for message in found]
 
@@ -107,7 +107,7 @@ def test_a_run_that_was_judged_is_done(fleet: Callable[[str], Fleet]) -> None:
     ours.put()
     ours.turn_until(lambda: not ours.lease().is_open)
     assert (ours.lease().state, ours.lease().reason) == (LeaseState.DONE, "about s3://runs/digits")
-    assert ours.told() == []
+    assert ours.failures() == []
     assert ours.worker.load.judged == 0
 
 
@@ -117,8 +117,8 @@ def test_what_would_repeat_fails_and_somebody_is_told(fleet: Callable[[str], Fle
     ours.put()
     ours.turn_until(lambda: not ours.lease().is_open)
     assert ours.lease().state is LeaseState.FAILED
-    (told,) = ours.told()
-    assert (told["TrainingJobName"], told["ExitMessage"]) == ("digits", "about s3://runs/digits")
+    (failures,) = ours.failures()
+    assert (failures["TrainingJobName"], failures["ExitMessage"]) == ("digits", "about s3://runs/digits")
 
 
 @pytest.mark.parametrize("code", [1, 3, 4, 6])
@@ -131,7 +131,7 @@ def test_what_broke_off_is_tried_again_later(fleet: Callable[[str], Fleet], code
     ours.now = START + 30
     ours.turn_until(lambda: ours.lease().crashes == 2)
     assert ours.lease().free_at == START + 90, "twice as long as before"
-    assert ours.told() == []
+    assert ours.failures() == []
 
 
 def test_what_breaks_off_again_and_again_is_given_up(fleet: Callable[[str], Fleet]) -> None:
@@ -139,7 +139,7 @@ def test_what_breaks_off_again_and_again_is_given_up(fleet: Callable[[str], Flee
     ours.put(crashes=MOST_CRASHES, owner="a worker that was lost")
     ours.turn_until(lambda: not ours.lease().is_open)
     assert ours.judgings == [], "not tried once more"
-    assert "6 times in a row" in ours.told()[0]["ExitMessage"]
+    assert "6 times in a row" in ours.failures()[0]["ExitMessage"]
 
 
 def test_a_lease_is_renewed_while_the_run_is_judged(fleet: Callable[[str], Fleet]) -> None:
@@ -234,8 +234,8 @@ def test_the_load_is_a_line_that_cloudwatch_reads() -> None:
     (directive,) = line["_aws"]["CloudWatchMetrics"]
     assert line["_aws"]["Timestamp"] == 5000
     assert (directive["Namespace"], directive["Dimensions"]) == ("Trackside/Fleet", [["Fleet"]])
-    told = {metric["Name"]: line[metric["Name"]] for metric in directive["Metrics"]}
-    assert told == {"WorkerLoad": 75.0, "JudgedRuns": 3, "WaitingRuns": 2, "LongestWait": 7.2}
+    failures = {metric["Name"]: line[metric["Name"]] for metric in directive["Metrics"]}
+    assert failures == {"WorkerLoad": 75.0, "JudgedRuns": 3, "WaitingRuns": 2, "LongestWait": 7.2}
     assert line["Fleet"] == "trackside"
 
 
@@ -297,15 +297,15 @@ def test_whoever_must_be_told_is_told_after_an_outage_of_that_queue(fleet: Calla
     while ours.lease().is_open:
         assert time.monotonic() < deadline
         ours.worker.turn()
-    assert ours.told() == []
+    assert ours.failures() == []
     ours.worker._inbox._client = ours.sqs = up
     ours.worker.turn()
-    assert ours.told() == [], "not at each turn"
+    assert ours.failures() == [], "not at each turn"
     ours.now += OUTAGE_SECONDS
     ours.worker.turn()
-    assert [told["TrainingJobName"] for told in ours.told()] == ["digits"]
+    assert [failures["TrainingJobName"] for failures in ours.failures()] == ["digits"]
     ours.worker.turn()
-    assert ours.told() == []
+    assert ours.failures() == []
 
 
 def test_a_process_that_does_not_listen_holds_up_nobody(fleet: Callable[[str], Fleet]) -> None:

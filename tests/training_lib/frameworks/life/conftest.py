@@ -56,14 +56,14 @@ TRACKSIDE = (sys.executable, "-c", "from trackside.cli import main; main(prog_na
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended; `said` are our lines on its stderr."""
+    """How a command ended; `lines` are our lines on its stderr."""
 
     returncode: int
     stdout: str
     stderr: str
 
     @property
-    def said(self) -> list[str]:
+    def lines(self) -> list[str]:
         return [line for line in self.stderr.splitlines() if line.startswith("Trackside")]
 
 

@@ -57,7 +57,7 @@ def test_a_fork_while_a_step_is_written(start_script: Callable[..., Any], tmp_pa
     script.write_text(FORKS)
     request = '{"collections": [{"name": "weights", "save_interval": 1}]}'
     done = start_script(script, TRACKSIDE_RUN=str(run), TRACKSIDE_CAPTURE_REQUEST=request)
-    assert (done.returncode, done.stdout, done.said) == (0, "child 3\n", []), done.stderr
+    assert (done.returncode, done.stdout, done.lines) == (0, "child 3\n", []), done.stderr
     trial = trackside.open_trial(str(run))
     assert trial.steps() == (0, 1, 2, 3)
     assert trial.workers == ("worker_0",)

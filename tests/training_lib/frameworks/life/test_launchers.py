@@ -13,7 +13,7 @@ from trackside.records.state_file import TrainingState
 from trackside.storage.local import LocalStore
 
 
-def assert_all_is_there(run: Path, workers: int, steps: int) -> None:
+def assert_all_is_stored(run: Path, workers: int, steps: int) -> None:
     trial = trackside.open_trial(str(run))
     assert trial.workers == tuple(f"worker_{rank}" for rank in range(workers))
     assert trial.steps() == tuple(range(steps))
@@ -32,8 +32,8 @@ def test_torchrun_below_trackside_run(trackside_run: Any, package: Path, steps: 
     done = trackside_run(*torchrun, "-m", "pkg.train")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("trained") == 2
-    assert not done.said
-    assert_all_is_there(package / "run", 2, steps)
+    assert not done.lines
+    assert_all_is_stored(package / "run", 2, steps)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -55,8 +55,8 @@ def test_below_accelerate_launch(
     done = trackside_run(trainers_python, "-m", *launch, *mixed, "pkg/train.py", python=trainers_python)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("trained") == workers
-    assert not done.said
-    assert_all_is_there(package / "run", workers, steps)
+    assert not done.lines
+    assert_all_is_stored(package / "run", workers, steps)
 
 
 def test_sagemaker_script_mode_needs_the_environment_only(start_script: Any, package: Path, steps: int) -> None:
@@ -66,8 +66,8 @@ def test_sagemaker_script_mode_needs_the_environment_only(start_script: Any, pac
         package / "pkg" / "train.py",
         TRACKSIDE_RUN="run", TRACKSIDE_CAPTURE_REQUEST=request, TRAINING_JOB_NAME="a-job", SM_MODEL_DIR="/opt/ml/model",
     )  # fmt: skip
-    assert (done.returncode, done.stdout, done.said) == (0, "trained\n", []), done.stderr
-    assert_all_is_there(package / "run", 1, steps)
+    assert (done.returncode, done.stdout, done.lines) == (0, "trained\n", []), done.stderr
+    assert_all_is_stored(package / "run", 1, steps)
 
 
 def test_ranks_that_were_killed_at_different_steps_go_on_from_the_same(
@@ -83,7 +83,7 @@ def test_ranks_that_were_killed_at_different_steps_go_on_from_the_same(
     )  # fmt: skip
     for done in ranks:
         assert done.returncode == 0, done.stderr
-        assert not done.said
+        assert not done.lines
     trial = trackside.open_trial(str(package / "run"))
     for worker in ("worker_0", "worker_1"):
         series = trial.tensor("CrossEntropyLoss_output_0", worker=worker)
@@ -95,8 +95,8 @@ def test_a_command_that_trains_twice_is_captured_twice(trackside_run: Any, packa
     done = trackside_run("sh", "-c", "python pkg/train.py fork && python -m pkg.train spawn")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("trained") == 2
-    assert not done.said
-    assert_all_is_there(package / "run", 1, 2 * steps)
+    assert not done.lines
+    assert_all_is_stored(package / "run", 1, 2 * steps)
 
 
 AT_THE_SAME_TIME = """
@@ -125,10 +125,10 @@ def test_of_two_trainings_at_the_same_time_one_is_captured(trackside_run: Any, p
     done = trackside_run("sh", "-c", "python -m both first & python -m both second; wait")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("trained") == 2
-    (said,) = [line for line in done.said if "switched off" in line]
+    (said,) = [line for line in done.lines if "switched off" in line]
     assert "is being written as worker_0 by another process" in said
     assert "each with its own `trackside run`" in said
-    assert_all_is_there(package / "run", 1, steps)
+    assert_all_is_stored(package / "run", 1, steps)
     left = {path.name for path in (package / "run" / "debug-output" / "state").iterdir()}
     assert left == {"worker_0.json"}
 

@@ -16,7 +16,8 @@ from tests.patience import HANGS_SECONDS
 from trackside.capture.guard import Guard
 from trackside.capture.run_files import RunFiles
 from trackside.capture.step_engine import StepEngine
-from trackside.capture.writer import StepTensors, Writer
+from trackside.capture.step_tensors import StepTensors
+from trackside.capture.writer import Writer
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import StorageError
 from trackside.storage.local import LocalStore
@@ -162,7 +163,7 @@ def test_a_disk_that_is_full_within_a_write(start_script: Callable[..., Any], tm
         done = start_script(script, str(limit), TRACKSIDE_RUN=str(run), TRACKSIDE_CAPTURE_REQUEST=REQUEST)
         assert (done.returncode, done.stdout) == (0, bare.stdout), done.stderr
         assert "Traceback" not in done.stderr
-        (total,) = [line for line in done.said if " steps could not be saved" in line]
+        (total,) = [line for line in done.lines if " steps could not be saved" in line]
         lost, steps = map(int, re.findall(r"(\d+) of (\d+) steps", total)[0])
         assert steps == 30
         if limit == 200:

@@ -124,7 +124,7 @@ def test_the_run_of_the_environment_holds(tmp_path: Path, monkeypatch: pytest.Mo
         run.step()
     assert not (tmp_path / "own").exists()
     trial = trackside.open_trial(str(tmp_path / "told"))
-    assert trial.collections_at(0) >= {"weights", "gradients"}
+    assert trial.parts.steps.collections_at(0) >= {"weights", "gradients"}
 
 
 def test_it_takes_the_place_of_an_adapter_that_attached_itself(tmp_path: Path) -> None:

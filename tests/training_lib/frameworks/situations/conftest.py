@@ -22,14 +22,14 @@ Saved = dict[int, dict[str, np.ndarray]]
 
 @dataclass(frozen=True)
 class Done:
-    """How a script ended; `said` are our lines on its stderr."""
+    """How a script ended; `lines` are our lines on its stderr."""
 
     returncode: int
     stdout: str
     stderr: str
 
     @property
-    def said(self) -> list[str]:
+    def lines(self) -> list[str]:
         return [line for line in self.stderr.splitlines() if line.startswith("Trackside")]
 
 

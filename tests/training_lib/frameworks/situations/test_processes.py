@@ -59,7 +59,7 @@ if __name__ == "__main__":
 def test_only_the_training_itself_writes(script: Any, read: Any, tmp_path: Path) -> None:
     run = tmp_path / "run"
     done = script(SCRIPT, run=run, intervals=ALL)
-    assert (done.returncode, done.stdout, done.said) == (0, "trained\n", []), done.stderr
+    assert (done.returncode, done.stdout, done.lines) == (0, "trained\n", []), done.stderr
     saved = read(str(run))
     assert list(saved) == [0, 1, 2, 3]
     names = {"Linear_weight", "Linear_bias", "gradient/Linear_weight", "gradient/Linear_bias", "MSELoss_output_0"}

@@ -146,7 +146,7 @@ def test_captures_what_the_trainer_itself_sees(
     run = tmp_path / "run"
     done = trained(source, run)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert not done.said
+    assert not done.lines
     notes = json.loads(done.stdout.splitlines()[-1])
     saved = read(str(run))
     assert list(saved) == list(range(STEPS))

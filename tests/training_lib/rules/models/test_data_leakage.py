@@ -85,7 +85,7 @@ def tokens() -> Batch:
     return with_column(RANDOM.integers(5, 800, size=(48, 20)), labels, place=0), labels
 
 
-def told_apart() -> Batch:
+def separated() -> Batch:
     labels = classes(2)
     return with_column(noise(48, 8), 3.0 * labels + noise(48)), labels
 
@@ -160,7 +160,7 @@ CASES = [
     case("classes of words, read both ways", lambda: (same_words()[0], classes(3, size=320)), facts=BOTH_WAYS),
     case("the next word, in one batch", next_words, batches=1, facts=BOTH_WAYS),
     case("noise", lambda: (noise(48, 8), classes(3))),
-    case("classes that lie apart", told_apart),
+    case("classes that lie apart", separated),
     case("nearly the number to regress", lambda: regressed(0.1)),
     case("a random walk: the next is much like the last", walk),
     case("what tells one class from the others alone", lambda: one_hot_beside(without=1)),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ParameterFacts
-from trackside.rules.tensors.exploding_gradient import ExplodingGradient, growth_of
+from trackside.rules.tensors.exploding_gradient import ExplodingGradient, growth_of, recent_growth_of
 from trackside.testing.rule_case import RuleCase, assert_case
 
 A, B, ALL = "Net_a.weight", "Net_b.weight", "all gradients"
@@ -43,6 +43,7 @@ def case(
     return RuleCase(name, recorded=recorded, fires=fires, facts=FACTS)
 
 
+LATE = [20.0] * 20 + [1.0] * 100
 HUGE = steady(1e9, 61)
 CASES = [
     case("out of proportion", HUGE, steady(1e8, 61), fires=(GA, GB)),
@@ -50,6 +51,10 @@ CASES = [
     case("grown a million times", along([1.0] * 40 + [1e6] * 21), weight=100.0, fires=(ALL,)),
     case("growing all along", falling(1e-3, 1e5, 61), steady(1e-3, 61), weight=10.0, fires=(ALL,)),
     case("spikes that stay", along([1.0] * 58 + [1e7] * 3), weight=1e4, fires=(ALL,)),
+    case("a late blow-up, no larger than at first", along([*LATE, 60.0, 70.0, 80.0]), weight=1e3, fires=(ALL,)),
+    case("a late blow-up that is over", along([*LATE, 60.0, 70.0, 80.0, 1.0]), weight=1e3),
+    case("late, but the run has been there", along(LATE + [20.0] * 6 + LATE[20:] + [30.0] * 3), weight=1e3),
+    case("late, but not by that much", along([*LATE, 30.0, 35.0, 40.0]), weight=1e3),
     case("usual", USUAL),
     case("large from the start, but not that large", steady(100.0, 61), steady(50.0, 61)),
     case("a single spike", along([1.0] * 50 + [1e7] + [1.0] * 10)),
@@ -96,3 +101,4 @@ def test_growth_has_no_unit_and_what_grows_more_has_grown_more(norms: list[float
 @pytest.mark.parametrize("norms", [np.ones(22), np.zeros(40)], ids=["too-few", "zeros"])
 def test_what_cannot_be_told(norms: np.ndarray) -> None:
     assert growth_of(norms) is None
+    assert recent_growth_of(norms) is None

@@ -271,7 +271,7 @@ def falls_again(risen: list[float]) -> bool:
     decrease = (statistics.median(early) - statistics.median(late)) / statistics.median(early)
     doubt = (error(early) ** 2 + error(late) ** 2) ** 0.5 / statistics.median(early)
     assume(abs(decrease - 2 * doubt - 0.05) > 1e-9)
-    return decrease - 2 * doubt > 0.05
+    return bool(decrease - 2 * doubt > 0.05)
 
 
 def oracle(losses: list[float], window: int, diff: float, rise: float) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from trackside.capture.collection import NON_REDUCTION, Membership
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts import run_layout
 from trackside.contracts.capture_request import MODES, CollectionRequest
 from trackside.records.collections_file import CollectionRecord, ReductionRecord, encode_collections

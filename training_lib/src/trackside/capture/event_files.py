@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.run_layout import EVENTS_PREFIX, event_key
 from trackside.records.step_file import StepFiles
 from trackside.storage.store import AppendableStore

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from trackside.capture.writer import StepTensors, Target
+from trackside.capture.step_tensors import StepTensors
+from trackside.capture.writer_parts import Target
 
 MOST_BYTES = 256 * 2**20
 

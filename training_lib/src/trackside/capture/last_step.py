@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trackside.capture.step_engine import Destination
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from trackside.capture.arrival import Arrival
 from trackside.capture.collection import Membership, Saved
 from trackside.capture.reduced_tensors import ReducedTensors
 from trackside.capture.schedule import NOTHING_DUE, Due, ModeSchedule
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 
 SCALARS = "scalars"
 MOST_LOSSES_A_STEP = 64  # a script that calls backward and never steps must not fill the memory

@@ -11,7 +11,7 @@ import itertools
 import time
 from collections.abc import Callable
 
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.run_layout import INDEX_PREFIX, event_key, packed_index_key, parse_index_key
 from trackside.records.packed_index import NOTHING_BEFORE, PackedFile, PackedLayout
 from trackside.records.step_file import StepFiles

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trackside.capture.reduced_tensors import ReducedLayout
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.records.reduction_records import ReductionRecords, before_others
 from trackside.records.step_file import StepFiles
 

@@ -14,7 +14,7 @@ from threading import Thread
 from typing import TypeVar
 
 from trackside.capture.step_engine import GLOBAL, Position
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.errors import KeyNotFoundError, RecordError
 from trackside.contracts.run_layout import INDEX_PREFIX, STATE_PREFIX, index_key, parse_index_key, state_key
 from trackside.records.index_file import decode_index
@@ -25,6 +25,7 @@ from trackside.storage.store import Store
 MOST_INDEXES_READ = 64
 
 T = TypeVar("T")
+FindState = Callable[[], TrainingState | None]
 
 
 def read_state(store: Store, worker: str | None) -> TrainingState | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -13,35 +12,20 @@ from trackside.capture.event_files import EventFiles
 from trackside.capture.lost_steps import LostSteps
 from trackside.capture.packed_index import PackedIndexWriter
 from trackside.capture.reduction_files import ReductionFiles
-from trackside.capture.restart import (
-    added,
-    further,
-    moved_on,
-    position_after,
-    read_state,
-    state_at,
-    state_at_mark,
-    write_state,
-)
+from trackside.capture.resumption import Agreement, Resumption
 from trackside.capture.step_content import StepContent, content_of
 from trackside.capture.step_engine import Position
+from trackside.capture.step_tensors import StepTensors
 from trackside.capture.tensorboard import TensorBoardFiles
 from trackside.capture.watermark import WatermarkFile
 from trackside.capture.worker_ends import WorkerEnds
 from trackside.capture.worker_lock import WorkerLock
-from trackside.capture.writer import StepTensors
 from trackside.contracts import run_layout
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.records.shards import Shard
-from trackside.records.state_file import TrainingState
 from trackside.records.step_file import StepFiles, append_step, encode_step, write_index, write_step
 from trackside.storage.store import AppendableStore, Store
-
-STATE_EVERY_SECONDS = 10.0
-
-
-FindState = Callable[[], TrainingState | None]
 
 
 class RunFiles:
@@ -78,7 +62,7 @@ class RunFiles:
         position: Callable[[], Position] | None = None,
         restarts: bool = False,
         ends_elsewhere: bool = False,
-        agree: Callable[[FindState], TrainingState | None] | None = None,
+        agree: Agreement | None = None,
         open_tensorboard: Callable[[], Store] | None = None,
         ends: WorkerEnds | None = None,
         watermark: WatermarkFile | None = None,
@@ -101,12 +85,11 @@ class RunFiles:
         self._collections = CollectionsWriter(
             worker, self._membership, num_workers=num_workers, shards={} if shards is None else shards
         )
-        self._position, self._restarts, self._clock = position, restarts, clock
-        self._ends_elsewhere, self._agree = ends_elsewhere, agree
-        self._earlier: TrainingState | None = None
-        self._start: Position | None = Position()  # what the numbers of steps are counted from; None: not known yet
+        self._resumption = Resumption(
+            self._opened, worker=worker, position=position, agree=agree, watermark=watermark, clock=clock
+        )
+        self._restarts, self._ends_elsewhere = restarts, ends_elsewhere
         self._last_saved_step: int | None = None
-        self._state_stored_at = float("-inf")
         folder = "" if ends_run else f"{worker}/"
         self._tensorboard = TensorBoardFiles(open_tensorboard, folder=folder) if open_tensorboard else None
         self._losses = LostSteps(worker, clock=clock)
@@ -126,12 +109,7 @@ class RunFiles:
         Call it before any step is saved. Errors: `ConfigurationError` if the run has ended, or another process is
         writing it; `OSError`.
         """
-        self._opened()
-        if self._agree is None:
-            self._earlier = self._state_left_by(self._worker)
-        else:
-            self._earlier = self._agree(lambda: self._state_left_by(None))
-        return position_after(self._earlier)
+        return self._resumption.resume()
 
     def open(self) -> None:
         """Open the run as this worker. Errors: as `resume`."""
@@ -142,25 +120,17 @@ class RunFiles:
         if self._collections.has_news or (self.save_attempts and not self._collections.times_stored):
             self._collections.store(self._opened())
 
-    def _state_left_by(self, worker: str | None) -> TrainingState | None:
-        """Return the progress of earlier processes of the worker, or of any worker for None."""
-        state = read_state(self._opened(), worker)
-        marks = self._watermark.earlier(worker) if self._watermark is not None else ()
-        return functools.reduce(further, map(state_at_mark, marks), state)
-
     def resume_later(self) -> None:
         """Add the earlier position to step numbers here, because `resume` failed or took too long.
 
         The engine then counts from 0. Nothing is stored before the position is known, so that no earlier step is
         overwritten.
         """
-        self._start = None
+        self._resumption.begin_later()
 
     def start(self) -> Position:
         """Return the position to add to the numbers of steps. Errors: as `resume`, if it is not known yet."""
-        if self._start is None:
-            self._start = self.resume()
-        return self._start
+        return self._resumption.start()
 
     def prepare(self, steps: Sequence[StepTensors]) -> None:
         """Store the values of small steps at once if possible, so that `save` has to store only their index.
@@ -168,16 +138,17 @@ class RunFiles:
         `save` is then called with the same steps in this order. Errors: none of the store.
         """
         self._prepared.clear()
-        growing, start = self._growing, self._start
-        place = self._event_files.joint_place(steps) if growing and start else None
-        if growing is None or start is None or place is None:
+        growing = self._growing
+        place = self._event_files.joint_place(steps) if growing and self._resumption.is_start_known else None
+        if growing is None or place is None:
             return
         files: dict[int, StepFiles] = {}
         key, first = end = place
         for step in steps:
             if not self._event_files.has_room(end[1]):
                 break
-            encoded = self._encode(moved := moved_on(step, start), content_of(moved, self._membership), end)
+            moved = self._resumption.numbered(step)
+            encoded = self._encode(moved, content_of(moved, self._membership), end)
             files[moved.step] = encoded
             end = key, encoded.event_start + encoded.event_size
         try:
@@ -191,7 +162,7 @@ class RunFiles:
 
         A step counts as stored when its files are, even if the collections file fails.
         """
-        step = moved_on(step, self.start())
+        step = self._resumption.numbered(step)
         store = self._opened()
         self._claim(store)
         content = content_of(step, self._membership)
@@ -211,7 +182,7 @@ class RunFiles:
         self._losses.saved += 1
         with contextlib.suppress(OSError):  # the file follows with a later step, or with the watermark
             self._collections.store(store)
-        self._store_state(store, is_due=self._clock() - self._state_stored_at >= STATE_EVERY_SECONDS)
+        self._resumption.store_state(store, last_saved_step=self._last_saved_step)
         self._losses.report(store, first_step=self.start().step)
         if self._tensorboard:
             self._tensorboard.add(step, content.histogram_names)
@@ -243,7 +214,7 @@ class RunFiles:
             self._tensorboard.store()
         self._losses.report(store, first_step=self.start().step, is_last=True)
         if self._ends_elsewhere or (is_interrupted and self._restarts):
-            self._store_state(store, is_due=True)
+            self._resumption.store_state(store, last_saved_step=self._last_saved_step, is_due=True)
         elif self._ends_run:
             self._ends.wait(store, is_interrupted=is_interrupted)
             store.put(run_layout.END_MARKER_KEY, b"")
@@ -308,20 +279,6 @@ class RunFiles:
         with contextlib.suppress(OSError):  # the step is worth more; the next one tries again
             store.put(run_layout.CLAIM_KEY, b"")
             self._has_claimed = True
-
-    def _store_state(self, store: Store, *, is_due: bool) -> None:
-        if self._position is None or not is_due:
-            return
-        position = added(self._position(), self.start())
-        if position.step == 0:
-            return
-        run = self._earlier.training_run + 1 if self._earlier else 1
-        saved = self._last_saved_step
-        if saved is None and self._earlier:
-            saved = self._earlier.last_saved_step
-        self._state_stored_at = self._clock()
-        with contextlib.suppress(OSError):  # the step is stored; the state follows with a later one
-            write_state(store, self._worker, state_at(position, training_run=run, last_saved_step=saved))
 
 
 class NoFiles:

@@ -15,8 +15,8 @@ from trackside.capture.kept_steps import KeptSteps, Targets
 from trackside.capture.last_step import LastStep
 from trackside.capture.process_end import ProcessEnd
 from trackside.capture.request_reading import RequestReading
-from trackside.capture.restart import further, position_after, state_at_mark, within_seconds
-from trackside.capture.run_files import FindState, NoFiles, RunFiles
+from trackside.capture.restart import FindState, further, position_after, state_at_mark, within_seconds
+from trackside.capture.run_files import NoFiles, RunFiles
 from trackside.capture.statistics_log import StatisticsLog
 from trackside.capture.step_engine import Position, StepEngine
 from trackside.capture.step_statistics import StepStatistics
@@ -28,7 +28,8 @@ from trackside.capture.watermark import (
     Progress,
     WatermarkFile,
 )
-from trackside.capture.writer import BackgroundPart, Target, Writer
+from trackside.capture.writer import Writer
+from trackside.capture.writer_parts import BackgroundPart, Target
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.run_layout import RunLocation, worker_name
 from trackside.environment import CaptureEnvironment

@@ -8,7 +8,7 @@ import numpy as np
 
 from trackside.capture.collection import Membership
 from trackside.capture.reduction import reduced
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.records.index_file import ShapeEntry
 
 _NO_COLLECTIONS: frozenset[str] = frozenset()

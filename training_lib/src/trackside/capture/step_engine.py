@@ -10,7 +10,7 @@ from typing import Protocol
 from trackside.capture.collection import Membership
 from trackside.capture.open_step import OpenStep
 from trackside.capture.schedule import NOTHING_DUE, Due, ModeSchedule
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.capture_request import MODES, CaptureRequest
 from trackside.records.modes import checked_mode
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from trackside.capture.writer import StepTensors
+from trackside.capture.step_tensors import StepTensors
 from trackside.records.tensorboard_file import (
     clean_tag,
     encode_histogram,

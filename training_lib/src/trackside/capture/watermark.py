@@ -11,7 +11,7 @@ from typing import Protocol
 
 from trackside.capture.guard import Guard, describe
 from trackside.capture.step_engine import Position
-from trackside.capture.writer import BackgroundPart
+from trackside.capture.writer_parts import BackgroundPart
 from trackside.contracts.errors import KeyNotFoundError, RecordError
 from trackside.contracts.run_layout import SegmentName, parse_watermark_key, watermark_key
 from trackside.records.watermark import MOST_BYTES, Watermark, decode_watermark, encode_watermark

@@ -10,93 +10,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-import numpy as np
-
-from trackside.capture.arrival import Arrival
-from trackside.capture.guard import Guard, describe
-from trackside.capture.reduced_tensors import ReducedTensors
-
-
-@dataclass(frozen=True)
-class StepTensors:
-    """All data that one step saves. The arrays are our own copies.
-
-    - `due`: collections that are due; they decide whether tensors are saved whole or reduced
-    - `collections`: collections of single tensors beside those that follow from their names
-    - `reduced`: reductions of tensors that are not among `tensors`
-    - `arrivals`: moments at which the arrays hold their values
-    """
-
-    step: int
-    mode: str
-    mode_step: int
-    wall_time: float  # seconds since the epoch
-    tensors: tuple[tuple[str, np.ndarray], ...]
-    due: frozenset[str] = frozenset()
-    collections: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    reduced: tuple[ReducedTensors, ...] = ()
-    arrivals: tuple[Arrival, ...] = ()
-
-    def wait(self) -> None:
-        """Wait until all values have arrived. Errors: as `Arrival`."""
-        for arrival in self.arrivals:
-            arrival.wait()
-
-    @cached_property
-    def size_bytes(self) -> int:
-        """Memory of the step, in bytes, that counts against the budget."""
-        reduced = sum(part.nbytes for part in self.reduced)
-        return reduced + sum(array.nbytes for _, array in self.tensors)
-
-
-class Target(Protocol):
-    """A receiver of steps that stores them. Called on the writer thread only."""
-
-    def save(self, step: StepTensors) -> None:
-        """Store one step whole. Errors: `OSError` for an outage, after which a later step may succeed."""
-
-    def lost(self, step: int, reason: str) -> None:
-        """Note that nothing of a step will be stored. Called on any thread; never raises, never waits."""
-
-    def finish(self, *, is_interrupted: bool) -> None:
-        """Store the data that ends the run, or ends a process that was asked to stop. Errors: as `save`."""
-
-
-@runtime_checkable
-class PreparingTarget(Target, Protocol):
-    """A target that can do some of the work for several steps at once."""
-
-    def prepare(self, steps: Sequence[StepTensors]) -> None:
-        """Prepare the steps that `save` is called with next, in this order.
-
-        Errors: none of the store; `save` raises them.
-        """
-
-
-class BackgroundPart(Protocol):
-    """A task of the writer thread between steps, such as a log that is flushed now and then. For no other thread."""
-
-    @property
-    def due_in_seconds(self) -> float:
-        """Seconds that the thread may sleep before it should call `flush_if_due`."""
-
-    def flush_if_due(self) -> bool:
-        """Store the waiting data, if it is time. Return True if it did.
-
-        Errors: `OSError` for an outage; a later call tries again.
-        """
-
-    def flush(self) -> None:
-        """Store the waiting data. Errors: as `flush_if_due`."""
-
-    def close(self) -> None:
-        """Store the rest. Errors: as `flush_if_due`."""
-
+from trackside.capture.background_parts import BackgroundParts
+from trackside.capture.enduring_target import EnduringTarget
+from trackside.capture.guard import Guard
+from trackside.capture.step_tensors import StepTensors
+from trackside.capture.writer_parts import BackgroundPart, Target
 
 _ENDING_SECONDS = 2.0  # for a thread that has nothing more to do than to end
 _MOST_TOGETHER = 64  # steps
@@ -126,12 +47,16 @@ class Writer:
         limits: WriterLimits = WriterLimits(),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._target = target
-        self._preparing = target if isinstance(target, PreparingTarget) else None
+        self._target = EnduringTarget(
+            target,
+            guard=guard,
+            first_retry_seconds=limits.first_retry_seconds,
+            last_retry_seconds=limits.last_retry_seconds,
+            monotonic=monotonic,
+        )
         self._guard = guard
-        self._background = tuple(background)
+        self._background = BackgroundParts(background, guard=guard)
         self._limits = limits
-        self._monotonic = monotonic
         # Re-entrant, for a signal handler may flush while the interrupted main thread is in `submit`.
         self._lock = threading.RLock()
         self._work = threading.Condition(self._lock)  # the writer waits for the first step of a batch
@@ -148,16 +73,16 @@ class Writer:
         self._has_ended = False
         self._thread: threading.Thread | None = None
         self._stored_late: list[StepTensors] = []  # while the writer is being closed
-        self._retry_at = 0.0
-        self._retry_seconds = 0.0
-        self._failure = ""
-        self.saved_steps = 0
-        self.lost_steps = 0
 
     @property
-    def is_failing(self) -> bool:
-        """True from a failure of the store until the next success."""
-        return self._retry_seconds > 0
+    def saved_steps(self) -> int:
+        """Number of stored steps."""
+        return self._target.saved_steps
+
+    @property
+    def lost_steps(self) -> int:
+        """Number of steps that are not stored and never will be."""
+        return self._target.lost_steps
 
     def unstored_from(self) -> int | None:
         """Return the first taken step that is neither stored nor lost; None if no step waits."""
@@ -180,12 +105,12 @@ class Writer:
                 self._progress.wait_for(lambda: self._has_room(step), self._limits.block_seconds)
             if self._has_ended:  # a thread that trains on while the process ends around it
                 reason = "its run is closed"
-                self._note_lost(step, reason)
+                self._target.note_lost(step, reason)
                 self._guard.warn_once("closed", "step %d could not be saved: %s.", step.step, reason)
                 return False
             if not self._has_room(step):
                 self._is_stuck = True
-                self._lose("queue", step, "storage is slower than what is to be saved")
+                self._target.lose("queue", step, "storage is slower than what is to be saved")
                 return False
             self._queue.append(step)
             self._unstored.append(step.step)
@@ -248,26 +173,12 @@ class Writer:
     def _must_hurry(self) -> bool:
         return self._is_closing or self._flushes > 0 or 2 * self._pending_bytes >= self._limits.memory_bytes
 
-    def _lose(self, failure_class: str, step: StepTensors, reason: str) -> None:
-        self._note_lost(step, reason)
-        self._guard.warn_once(
-            failure_class,
-            "step %d could not be saved: %s. Training goes on; later steps are tried again now and then.",
-            step.step,
-            reason,
-        )
-
-    def _note_lost(self, step: StepTensors, reason: str) -> None:
-        with self._lock:
-            self.lost_steps += 1
-        self._target.lost(step.step, reason)
-
     def _run(self) -> None:
         try:
             while self._save_next():
                 pass
-            self._tend_background(lambda part: part.close())
-            self._finish()
+            self._background.close(is_outage_known=self._target.is_failing)
+            self._target.finish(is_interrupted=self._is_interrupted)
         except Exception as error:  # noqa: BLE001 - a fault of ours must not print a traceback into training
             self._guard.switch_off("writing", error)
         finally:
@@ -278,31 +189,19 @@ class Writer:
     def _save_next(self) -> bool:
         """Store the next few steps, and hold none of them afterwards. Return False at the end."""
         steps = self._next()
-        arrived = [self._has_arrived(step) for step in steps]
-        if self._preparing and len(steps) > 1 and all(arrived) and not self.is_failing:
-            self._preparing.prepare(steps)
-        for step, is_here in zip(steps, arrived, strict=True):
+        for step, is_here in zip(steps, self._target.arrived(steps), strict=True):
             if is_here:
-                self._save(step)
+                self._target.save(step)
             self._done(step)
-            self._tend_background(lambda part: part.flush_if_due())
+            self._background.flush_if_due(is_outage_known=self._target.is_failing)
         return bool(steps)
-
-    def _has_arrived(self, step: StepTensors) -> bool:
-        """Wait for the values of the step. Return False if they never arrive because the device has failed."""
-        try:
-            step.wait()
-        except Exception as error:  # noqa: BLE001 - the training meets that failure itself
-            self._lose("device", step, f"its values did not come from the device: {describe(error)}")
-            return False
-        return True
 
     def _next(self) -> list[StepTensors]:
         """Return the next step, or the next few if they are small; none at the end."""
         while True:
             with self._lock:
                 if not self._queue:
-                    self._work.wait_for(self._has_work, self._background_due_in_seconds())
+                    self._work.wait_for(self._has_work, self._background.due_in_seconds())
                     if self._queue:
                         self._hurry.wait_for(self._must_hurry, self._limits.gather_seconds)
                 if self._queue:
@@ -310,7 +209,8 @@ class Writer:
                 if self._is_closing:
                     return []
                 wanted, is_requested = self._background_wanted, self._is_background_requested()
-            self._tend_background((lambda part: part.flush()) if is_requested else (lambda part: part.flush_if_due()))
+            tend = self._background.flush if is_requested else self._background.flush_if_due
+            tend(is_outage_known=self._target.is_failing)
             with self._lock:
                 self._background_done = wanted
                 self._progress.notify_all()
@@ -329,29 +229,6 @@ class Writer:
     def _is_background_requested(self) -> bool:
         return self._background_wanted > self._background_done
 
-    def _background_due_in_seconds(self) -> float | None:
-        return min((part.due_in_seconds for part in self._background), default=None)
-
-    def _tend_background(self, tend: Callable[[BackgroundPart], object]) -> None:
-        """Run each background part.
-
-        One that cannot store tries again; one that fails otherwise is dropped without the steps.
-        """
-        for part in self._background:
-            try:
-                tend(part)
-            except OSError as error:
-                if self.is_failing:  # the outage of the steps, which is logged
-                    continue
-                message = "%s cannot store its data: %s. Training goes on; it is tried again now and then."
-                # Not in the class of the steps' failures: a lost step is logged all the same.
-                self._guard.warn_once(
-                    f"background/{type(error).__name__}", message, type(part).__name__, describe(error)
-                )
-            except Exception as error:  # noqa: BLE001 - what is broken is switched off, and nothing else
-                self._background = tuple(other for other in self._background if other is not part)
-                self._guard.warn_once("background", "%s is switched off: %s.", type(part).__name__, describe(error))
-
     def _done(self, step: StepTensors) -> None:
         with self._lock:
             self._pending_bytes -= step.size_bytes
@@ -361,28 +238,3 @@ class Writer:
             if self._is_closing:
                 self._stored_late.append(step)
             self._progress.notify_all()
-
-    def _save(self, step: StepTensors) -> None:
-        if self.is_failing and self._monotonic() < self._retry_at:
-            self._note_lost(step, self._failure)
-            return
-        try:
-            self._target.save(step)
-        except OSError as error:
-            self._failure = describe(error)
-            self._lose(f"store/{type(error).__name__}", step, self._failure)
-            longest = self._limits.last_retry_seconds
-            self._retry_seconds = min(self._retry_seconds * 2 or self._limits.first_retry_seconds, longest)
-            self._retry_at = self._monotonic() + self._retry_seconds
-            return
-        self.saved_steps += 1
-        if self.is_failing:
-            self._retry_seconds = 0.0
-            self._guard.warn_once("recovered", "saving works again from step %d on.", step.step)
-
-    def _finish(self) -> None:
-        try:
-            self._target.finish(is_interrupted=self._is_interrupted)
-        except OSError as error:
-            if not self.is_failing:
-                self._guard.warn_once("finish", "the end of the run could not be stored: %s.", describe(error))

@@ -86,10 +86,10 @@ def command(
 
 
 def _rows(trial: Trial, found: Sequence[TensorSeries]) -> list[TensorRow]:
-    heads, members = trial.heads(found), trial.collections
+    heads, members = trial.parts.heads(found), trial.collections
     rows = []
     for series in found:
-        head, saved = heads.get(series.name), trial.saved_steps(series.name, series.selection)
+        head, saved = heads.get(series.name), trial.parts.saved.saved(series.name, series.selection)
         row = TensorRow(
             name=series.name,
             collections=tuple(name for name, names in members.items() if series.name in names),

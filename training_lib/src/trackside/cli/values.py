@@ -180,7 +180,9 @@ def _arrays(trial: Trial, name: str, worker: str, steps: Sequence[int]) -> Itera
 
 def _steps_by_worker(trial: Trial, series: TensorSeries) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
-    for saved in sorted(trial.saved_steps(series.name, series.selection), key=lambda saved: (saved.worker, saved.step)):
+    for saved in sorted(
+        trial.parts.saved.saved(series.name, series.selection), key=lambda saved: (saved.worker, saved.step)
+    ):
         found.setdefault(saved.worker, []).append(saved.step)
     return found
 
@@ -189,7 +191,7 @@ def _steps_at_once(trial: Trial, series: TensorSeries) -> int:
     """Return the number of steps to fetch at a time: one from a disk; from S3 several, limited by their size."""
     if "://" not in trial.uri:
         return 1
-    head = trial.heads([series]).get(series.name)
+    head = trial.parts.heads([series]).get(series.name)
     elements = 1
     for length in head.shape if head else ():
         elements *= max(1, length)

@@ -35,6 +35,8 @@ class ModuleFacts:
     probability   of a dropout, else None
     sees_ahead    its output at one position of a sequence depends on later positions: a bidirectional recurrent layer,
                   or attention over its own input without a mask
+    stale_state   state that only training mode updates, used in eval mode as it began: "running statistics" or
+                  "spectral norm"; "" for none
     """
 
     name: str
@@ -47,6 +49,7 @@ class ModuleFacts:
     line: str = ""
     probability: float | None = None
     sees_ahead: bool = False
+    stale_state: str = ""
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,8 @@ class ProgramFacts:
     training_mode_evaluations   number of losses computed in training mode with gradients off, as an evaluation does;
                       counted to 3, and 0 if it happens at every step
     evaluation_line   "train.py:88", the line of the latest such call of the model
+    random_evaluations  number of calls of a model in eval mode with a live dropout; counted to 3
+    random_line         "net.py:31", the line on the way to that dropout
     shared_randomness   source of random numbers that are the same in all workers of a DataLoader: an attribute of its
                       data ("Crops.rng"), or "worker_init_fn"; "" if none was found
     """
@@ -213,6 +218,8 @@ class ProgramFacts:
     clipping: tuple[ClippingFacts, ...] = ()
     training_mode_evaluations: int = 0
     evaluation_line: str = ""
+    random_evaluations: int = 0
+    random_line: str = ""
     shared_randomness: str = ""
 
 

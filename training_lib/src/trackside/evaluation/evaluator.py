@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from trackside.contracts.errors import StorageUnavailableError
@@ -23,11 +23,9 @@ from trackside.evaluation.sinks.sink import Sink
 from trackside.evaluation.steps_to_judge import StepsToJudge, must_judge
 from trackside.evaluation.summary import Summary
 from trackside.evaluation.threaded_rules import ThreadedRules
-from trackside.evaluation.verdicts import Moment
 from trackside.rules.catalogue import ConfiguredRule, build_rules
 from trackside.rules.rule import is_paced_step
-from trackside.storage.open_store import open_store
-from trackside.storage.store import Store
+from trackside.storage.open_store import OpenStore, open_store
 from trackside.trial.trial import Trial, trial_of
 
 DELIVERY_SECONDS_AFTER_THE_END = 300.0
@@ -48,7 +46,7 @@ def evaluate(
     clock: Callable[[], float],
     sleep: Callable[[float], object],
     should_stop: Callable[[], bool],
-    stores: Callable[[str], Store] = open_store,
+    stores: OpenStore = open_store,
     runs_custom_rules: bool = True,
     limits: RuleLimits = RuleLimits(),  # noqa: B008  frozen
 ) -> Summary:
@@ -99,6 +97,7 @@ class Evaluator:
     limits            time limits of a rule
     threaded          configurations that get a thread from the start
     progress_seconds  interval between writes of the progress without a verdict; each verdict writes it at once
+    critical          by built-in rule, the kinds of harm with which it is critical; None for the learned ones
     """
 
     def __init__(
@@ -111,10 +110,11 @@ class Evaluator:
         run: str,
         clock: Callable[[], float],
         refused: Sequence[RuleConfiguration] = (),
-        stores: Callable[[str], Store] = open_store,
+        stores: OpenStore = open_store,
         limits: RuleLimits = RuleLimits(),  # noqa: B008  frozen
         threaded: Collection[str] = (),
         progress_seconds: float = 0.0,
+        critical: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._trial, self._run, self._clock, self._limits = trial, run, clock, limits
         self._progress_seconds = progress_seconds
@@ -127,7 +127,7 @@ class Evaluator:
         self._last_heartbeat_at = self._newest_at
         self._steps = StepsToJudge(trial, self._others)
         self._run_lock = RunLock()
-        self._rule_judge = RuleJudge(trial, run=run, lock=self._run_lock.lock)
+        self._rule_judge = RuleJudge(trial, run=run, lock=self._run_lock.lock, critical=critical)
         self._threaded = ThreadedRules(
             trial,
             self._run_progress,
@@ -300,8 +300,17 @@ class Evaluator:
             return None
         if visible_data(configured, pending_step) is None:
             self._run_progress.pass_over(name, pending_step.window.step)
-            return None
+            return self._weigh_again(name, configured, pending_step)
         return self._judge_in_this_thread(name, configured, pending_step)
+
+    def _weigh_again(self, name: str, configured: ConfiguredRule, pending_step: StepToJudge) -> Verdict | None:
+        """Return the open issue of a rule as graver, if the training is hurt by now."""
+        progress = self._run_progress.of(name)
+        opened = self._outbox.last_issue(name) if progress.is_open else None
+        if opened is None:
+            return None
+        judgement = self._rule_judge.weigh_again(configured, progress, opened, pending_step.window)
+        return self._run_progress.note(name, judgement)
 
     def _judge_in_this_thread(self, name: str, configured: ConfiguredRule, pending_step: StepToJudge) -> Verdict | None:
         """Ask a rule in this thread, and return its verdict.
@@ -356,8 +365,7 @@ class Evaluator:
 
     def _final_verdict(self, name: str, now: float) -> Verdict | None:
         progress = self._run_progress.of(name)
-        moment = Moment(self._run, max(progress.judged_through, 0), now)
-        return final_verdict(self._rules[name], progress, moment, self._trial)
+        return final_verdict(self._rules[name], progress, self._trial, run=self._run, now=now)
 
     def _log_damage(self) -> None:
         damaged = self._trial.damaged

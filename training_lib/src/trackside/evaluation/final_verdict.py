@@ -11,10 +11,13 @@ from trackside.rules.catalogue import ConfiguredRule
 from trackside.trial.trial import Trial
 
 
-def final_verdict(configured: ConfiguredRule, progress: RuleProgress, moment: Moment, trial: Trial) -> Verdict | None:
+def final_verdict(
+    configured: ConfiguredRule, progress: RuleProgress, trial: Trial, *, run: str, now: float
+) -> Verdict | None:
     """Return the final verdict of a rule; None if the rule found an issue, recovered or not."""
     if progress.issues:
         return None
+    moment = Moment(run, max(progress.judged_through, 0), now)
     answered = progress.judged > 0 and not progress.lacks
     if (without_input := verdict_without_inputs(configured, moment, trial, answered=answered)) is not None:
         return without_input

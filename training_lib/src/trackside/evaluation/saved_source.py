@@ -61,12 +61,12 @@ class SavedSource:
 
     def _saved_steps(self, tensor: str) -> _Steps:
         """Return the steps at which each worker saved the tensor. Looked up once between two refreshes of the trial."""
-        if self._version != self._trial.version:
-            self._steps, self._version = {}, self._trial.version
+        if self._version != self._trial.parts.completeness.version:
+            self._steps, self._version = {}, self._trial.parts.completeness.version
         saved_steps = self._steps.get(tensor)
         if saved_steps is None:
             by_worker: dict[str, list[int]] = {}
-            for saved in self._trial.saved_steps(tensor):
+            for saved in self._trial.parts.saved.saved(tensor):
                 by_worker.setdefault(saved.worker, []).append(saved.step)
             saved_steps = {worker: np.unique(np.array(steps, np.int64)) for worker, steps in by_worker.items()}
             self._steps[tensor] = saved_steps

@@ -25,9 +25,9 @@ class StepsToJudge:
         trial = self._trial
         return StepToJudge(
             window=replace(trial.window(step, now=now), is_last=is_last),
-            is_saved=trial.is_saved(step),
-            saved=trial.saved_collections_at(step),
-            all=trial.collections_at(step),
+            is_saved=trial.parts.steps.is_saved(step),
+            saved=trial.parts.steps.saved_collections_at(step),
+            all=trial.parts.steps.collections_at(step),
             is_last=is_last,
         )
 

@@ -64,7 +64,7 @@ def statistic_tables(trial: Trial, series: TensorSeries, statistics: Iterable[st
         StorageError: The store failed.
     """
     wanted = tuple(statistics)
-    mode_steps = {(s.step, s.worker): s.mode_step for s in trial.saved_steps(series.name, series.selection)}
+    mode_steps = {(s.step, s.worker): s.mode_step for s in trial.parts.saved.saved(series.name, series.selection)}
     for mode in MODE_NUMBERS if series.selection.mode is None else (series.selection.mode,):
         in_mode = series.in_mode(mode)
         workers: dict[str, dict[str, Column]] = {}
@@ -108,7 +108,7 @@ def check_statistics(trial: Trial, tensors: Sequence[TensorSeries], statistics: 
 
 def one_number_names(trial: Trial, tensors: Sequence[TensorSeries]) -> frozenset[str]:
     """Return the names of tensors with one element only: losses, metrics, learning rates."""
-    heads = trial.heads(tensors)
+    heads = trial.parts.heads(tensors)
     return frozenset(name for name, head in heads.items() if math.prod(head.shape) == 1)
 
 
@@ -150,7 +150,7 @@ class SaveTimes:
         """Return the time of the run's first step, 0 if unknown."""
         if self._first is None:
             keys = [
-                self._trial.event_key(step, worker)
+                self._trial.parts.steps.event_key(step, worker)
                 for step in self._trial.steps()[:1]
                 for worker in self._trial.workers
             ]
@@ -165,7 +165,7 @@ class SaveTimes:
         """
         known = self._known.setdefault(worker, {})
         new = [int(step) for step in steps if int(step) not in known]
-        keys = [self._trial.event_key(step, worker) for step in new]
+        keys = [self._trial.parts.steps.event_key(step, worker) for step in new]
         known.update(zip(new, in_parallel(self._store, self._read, keys), strict=True))
         times = np.array([known[int(step)] for step in steps])
         has_time = times > 0

@@ -217,7 +217,7 @@ def _write_scalars(files: _Files, table: StatisticTable, times: SaveTimes, tags:
 
 def _write_histograms(files: _Files, trial: Trial, series: TensorSeries, tag: str, times: SaveTimes) -> int:
     count = 0
-    for saved in trial.saved_steps(series.name, series.selection):
+    for saved in trial.parts.saved.saved(series.name, series.selection):
         if series.name not in saved.layout.records:  # a reduction of it
             continue
         try:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.check import Answer, Outcome, ProcessReport
@@ -67,11 +68,11 @@ def check_locally(run: LocalRun, *, observer: Observer, clock: Callable[[], floa
     """
     result = run_locally(run, observer=observer, clock=clock)
     reports = read_reports(result.folder)
-    asked = next((report for report in reports if report.answers), None)
+    answered = next((report for report in reports if report.answers), None)
     answers = (
         answer_of_script(result, reports),
         answer_of_loss(result.folder, now=clock()),
-        *(asked.answers if asked else ()),
+        *(answered.answers if answered else ()),
         answer_of_ranks(reports),
     )
     opened = [v for v in result.verdicts if v.outcome is VerdictOutcome.ISSUE_FOUND and v.state is State.OPENED]
@@ -127,12 +128,12 @@ def answer_of_ranks(reports: Sequence[ProcessReport]) -> Answer:
     lacks = _lack_of_ranks(reports, world, steps)
     if lacks:
         return Answer(_RANKS, Outcome.NOT_TRIED, lacks)
-    apart = [step for step in steps if len({digests[step].parameters for digests in by_rank}) > 1]
-    if apart:
+    differing = [step for step in steps if len({digests[step].parameters for digests in by_rank}) > 1]
+    if differing:
         return Answer(
             _RANKS,
             Outcome.FAULT,
-            f"parameters differ between the {world} ranks from step {apart[0]} on",
+            f"parameters differ between the {world} ranks from step {differing[0]} on",
             what="Ranks of a data-parallel training hold different parameters.",
             what_to_do=(
                 "Call the model through DistributedDataParallel, not its inner module, in the forward pass.",
@@ -160,8 +161,6 @@ def _lack_of_ranks(reports: Sequence[ProcessReport], world: int, steps: Sequence
 
 
 def _loss_against_guessing(uri: str, *, now: float) -> Answer:
-    import numpy as np
-
     from trackside.rules.diagnosis import training_losses
     from trackside.rules.guessing import best_guess
     from trackside.trial.trial import open_trial
@@ -177,7 +176,7 @@ def _loss_against_guessing(uri: str, *, now: float) -> Answer:
         guess = best_guess(window, column.tensor, worker=column.worker)
         if guess is None:
             continue
-        first, newest = float(column.values[0]), float(np.median(column.values[-_NEWEST:]))
+        first, newest = float(column.values[0]), float(median(column.values[-_NEWEST:].tolist()))
         observed = f"first loss {first:.4g}, newest {newest:.4g}; guessing costs {guess.loss:.4g}"
         is_high = not math.isfinite(newest) or min(first, newest) > LOSS_RATIO * guess.loss
         if not is_high:

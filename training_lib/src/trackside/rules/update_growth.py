@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.recorded_names import UPDATE_SIZE
+from trackside.rules.diagnosis import Evidence
 from trackside.trial.window import Column, Window
 
 TRAILING = 50  # measurements that make up the recent past
+BEYOND = 1.2  # times the largest update or learning rate of the run so far
 _NEWEST = 3
 _FIRST = 20  # measurements at the start of a run that are never usual
 FEWEST = TRAILING + _NEWEST + _FIRST
@@ -64,6 +66,20 @@ def growth_of_updates(window: Window, *, worker: str, deviations: float = 6.0) -
     since = int(column.steps[below[-1] + 1])
     now = float(column.values[-_NEWEST:].min())
     return UpdateGrowth(now, usual, deviation, _peak(column.values[_FIRST:-_LEFT_OUT]), since, column)
+
+
+def risen_rate(window: Window, *, before: int) -> tuple[float, float] | None:
+    """Return (largest before, now) of a learning rate that is higher than ever; None without one.
+
+    Args:
+        window: The window to read.
+        before: The first step that does not count as before.
+    """
+    for column in Evidence(window).learning_rates:
+        earlier = column.values[column.steps < before]
+        if earlier.size and 0 < BEYOND * float(earlier.max()) < float(column.values[-1]):
+            return float(earlier.max()), float(column.values[-1])
+    return None
 
 
 def stands_out(sizes: NDArray[np.float64], *, deviations: float) -> bool:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.storage.local import LocalStore
 from trackside.storage.store import Store
+
+OpenStore = Callable[[str], Store]  # from a path or an s3:// URI to its store
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<rest>.*)", re.DOTALL)
 

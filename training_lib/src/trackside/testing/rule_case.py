@@ -208,7 +208,7 @@ def steps_to_judge(rule: Rule, trial: Trial) -> tuple[int, ...]:
     """
     steps = tuple(trial.new_complete_steps(-1))
     if not rule.paced:
-        return tuple([step for step in steps if rule.is_watching(trial.collections_at(step))])
+        return tuple([step for step in steps if rule.is_watching(trial.parts.steps.collections_at(step))])
     judged_steps: list[int] = []
     for step in steps:
         if step == steps[-1] or is_paced_step(step, judged_steps[-1] if judged_steps else -1):

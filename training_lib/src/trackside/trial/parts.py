@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from trackside.storage.store import Store
 from trackside.trial.complete_steps import CompleteSteps
@@ -14,12 +15,27 @@ from trackside.trial.model_facts import ModelFactsReader
 from trackside.trial.record_reader import RecordReader
 from trackside.trial.recorded import Recorded
 from trackside.trial.recorded_statistics import RecordedStatistics
+from trackside.trial.saved_step import SavedStep
 from trackside.trial.saved_tensors import SavedTensors
+from trackside.trial.selection import Selection
 from trackside.trial.step_index import StepIndex
 from trackside.trial.tensor_columns import TensorColumns
+from trackside.trial.tensor_head import TensorHead
 from trackside.trial.tensor_names import TensorNames
 from trackside.trial.tensor_values import TensorValues
 from trackside.trial.watermarks import Watermarks
+
+
+class Named(Protocol):
+    """One tensor over a part of its run."""
+
+    @property
+    def name(self) -> str:
+        """The name of the tensor."""
+
+    @property
+    def selection(self) -> Selection:
+        """The part of the run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +62,22 @@ class TrialParts:
     saved: SavedTensors
     columns: TensorColumns
     values: TensorValues
+
+    def heads(self, series: Iterable[Named]) -> dict[str, TensorHead]:
+        """Return shape and type of each tensor as it was last saved, from the first bytes of its record.
+
+        Tensors with reductions only, and those that cannot be read, are left out. Records that lie close together cost
+        one request, whole steps of a small model one for all.
+
+        Args:
+            series: The tensors.
+        """
+        wanted: dict[SavedStep, list[str]] = {}
+        for one in series:
+            saved = self.saved.newest(one.name, one.selection)
+            if saved is not None:
+                wanted.setdefault(saved, []).append(one.name)
+        return self.values.heads(wanted)
 
     @classmethod
     def of(

@@ -6,42 +6,22 @@ The format is `records.statistics_segment`. Reading costs only new data.
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trackside.contracts.errors import KeyNotFoundError, NotAFileError, RecordError
 from trackside.contracts.run_layout import SegmentName
-from trackside.records.block_file import (
-    FOOTER_BYTES,
-    HEAD_BYTES,
-    HEADER_KIND,
-    MOST_PAYLOAD_BYTES,
-    Block,
-    ReadBlocks,
-    read_blocks,
-)
-from trackside.records.statistics_segment import (
-    ROWS_KIND,
-    SCHEMA_KIND,
-    Rows,
-    Schema,
-    check_rows,
-    inflate_schema,
-    parse_schema,
-    read_header,
-    read_rows,
-)
+from trackside.records.block_file import FOOTER_BYTES, HEAD_BYTES, MOST_PAYLOAD_BYTES, ReadBlocks, read_blocks
+from trackside.records.statistics_segment import ROWS_KIND
 from trackside.storage.store import Store
 from trackside.trial.parallel import REMOTE_READS_AT_ONCE, each_in_parallel
 from trackside.trial.recorded_steps import RecordedSteps
-from trackside.trial.statistic_rows import BlockNumbers, RowTable, StatisticColumns
+from trackside.trial.statistic_rows import StatisticColumns
+from trackside.trial.statistics_logs import StatisticsLogs
 from trackside.trial.window import Column
 
 READ_BYTES = 16 << 20  # more than the objects that our writer makes, so that each of those is one request
 CACHE_BYTES = 256 << 20  # of columns that were asked for: 200 of them over 72,000 steps
-MOST_SCHEMAS_BYTES = 64 << 20  # of the JSON of all schemas that differ; ours take some ten kilobytes each
-MOST_ORPHAN_BYTES = 16 << 20  # rows with a damaged schema, which may come again
 _LARGEST_READ = READ_BYTES + HEAD_BYTES + MOST_PAYLOAD_BYTES + FOOTER_BYTES
 MOST_LOST_BYTES = 64 << 20  # of one file between its blocks: the rest is given up, for a hole costs no disk
 _MOST_PASSES = 3
@@ -61,13 +41,9 @@ class RecordedStatistics:
     def __init__(self, store: Store, *, report: Callable[[RecordError], None], cache_bytes: int = CACHE_BYTES) -> None:
         self._store, self._report = store, report
         self._files: dict[str, _File] = {}
-        self._logs: dict[tuple[str, int], _Log] = {}
-        self._schemas = _Schemas()
-        self._statistics: defaultdict[str, set[str]] = defaultdict(set)
-        self._tables: dict[str, list[RowTable]] = {}
+        self._logs = StatisticsLogs(report)
         self._columns = StatisticColumns(cache_bytes)
         self._steps, self._steps_version = RecordedSteps(), 0
-        self._version = 0
 
     def refresh(self, *, newest: Sequence[SegmentName] | None = None) -> bool:
         """Read new rows. Return True if any came.
@@ -77,42 +53,41 @@ class RecordedStatistics:
 
         Errors: those of the store. Rows read before stay.
         """
-        before = self._version
+        before = self._logs.version
         try:
             if newest is None or not self._read_newest(newest):
                 self._catch_up()
         finally:
-            self._sort_tables()
-        self._report_gaps()
-        return self._version > before
+            self._logs.sort_tables()
+        self._logs.report_gaps()
+        return self._logs.version > before
 
     @property
     def tensors(self) -> frozenset[str]:
         """Tensors, and named groups of tensors, with rows."""
-        return frozenset(self._statistics)
+        return frozenset(self._logs.statistics)
 
     def statistics_of(self, tensor: str) -> frozenset[str]:
         """Return the names of a tensor's statistics with rows."""
-        return frozenset(self._statistics.get(tensor, ()))
+        return frozenset(self._logs.statistics.get(tensor, ()))
 
     @property
     def steps(self) -> RecordedSteps:
         """The steps with rows."""
-        if self._steps_version != self._version:
-            self._steps.update(self._tables)
-            self._steps_version = self._version
+        if self._steps_version != self._logs.version:
+            self._steps.update(self._logs.tables)
+            self._steps_version = self._logs.version
         return self._steps
 
     @property
     def groups(self) -> Mapping[str, tuple[str, ...]]:
         """The member tensors of each named group."""
-        schemas = (schema for _, log in sorted(self._logs.items()) for schema in log.schemas.values())
-        return {name: members for schema in schemas for name, members in schema.groups.items()}
+        return self._logs.groups()
 
     @property
     def missing_blocks(self) -> int:
         """The number of missing blocks: dropped by the writer, or damaged."""
-        return sum(log.numbers.missing for log in self._logs.values())
+        return self._logs.missing_blocks()
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
         """Return one column per worker, by worker name, over the measured steps <= `last_step`.
@@ -120,10 +95,10 @@ class RecordedStatistics:
         `mode` None means every mode. Of several rows for one step and mode, the last row of the latest log counts. The
         arrays are read-only.
         """
-        if statistic not in self._statistics.get(tensor, ()):
+        if statistic not in self._logs.statistics.get(tensor, ()):
             return ()
         return self._columns.of(
-            tensor, statistic, mode, tables=self._tables, version=self._version, last_step=last_step
+            tensor, statistic, mode, tables=self._logs.tables, version=self._logs.version, last_step=last_step
         )
 
     def _catch_up(self) -> None:
@@ -152,7 +127,7 @@ class RecordedStatistics:
         was_gone = self._read(files)
         named = {name.key for name in names}
         self._files = {key: file for key, file in self._files.items() if not file.is_settled or key in named}
-        return not was_gone and logs <= self._logs.keys() and self.missing_blocks <= missing
+        return not was_gone and self._logs.knows(logs) and self.missing_blocks <= missing
 
     def _listed(self) -> list[_File]:
         """Return the files that may hold new rows, larger ones first: they replace smaller ones."""
@@ -185,15 +160,14 @@ class RecordedStatistics:
             if data is None:
                 was_gone = True
             elif isinstance(data, RecordError):
-                self._damaged(self._log_of(file), data)
+                self._logs.damaged(file.log, data)
                 file.is_settled = True
             else:
                 self._take_file(file, data)
         return was_gone
 
     def _is_known(self, file: _File) -> bool:
-        log = self._logs.get(file.log)
-        if log is None or file.name.last is None or not log.numbers.covers(file.name.first, file.name.last):
+        if file.name.last is None or not self._logs.covers(file.log, file.name.first, file.name.last):
             return False
         file.is_settled = True
         return True
@@ -206,26 +180,19 @@ class RecordedStatistics:
         except KeyNotFoundError:
             return None
 
-    def _log_of(self, file: _File) -> _Log:
-        log = self._logs.get(file.log)
-        if log is None:
-            log = self._logs[file.log] = _Log(file.log)
-        return log
-
     def _take_file(self, file: _File, data: bytes) -> None:
-        log = self._log_of(file)
-        is_whole = True
+        log, is_whole = file.log, True
         for found in self._read_on(file, data):
-            if not all(self._take_block(log, block, file.key) for block in found.blocks):
+            if not all(self._logs.take(log, block, file.key) for block in found.blocks):
                 file.is_settled = True
                 return
             for error in found.damage:
-                self._damaged(log, error)
+                self._logs.damaged(log, error)
             is_whole = is_whole and not found.damage
             file.last_rows = max((b.number for b in found.blocks if b.kind == ROWS_KIND), default=file.last_rows)
         if is_whole and file.name.last not in {None, file.last_rows}:
             what = f"block {file.name.last}, with which the object should end by its name, is not in it"
-            self._damaged(log, RecordError(file.key, file.offset, what))
+            self._logs.damaged(log, RecordError(file.key, file.offset, what))
         file.is_settled = file.is_given_up or not file.may_grow
 
     def _read_on(self, file: _File, data: bytes) -> Iterator[ReadBlocks]:
@@ -260,72 +227,6 @@ class RecordedStatistics:
                 data = self._store.get(file.key, start=file.offset, length=length)
             except KeyNotFoundError:  # merged into another one meanwhile
                 return
-
-    def _take_block(self, log: _Log, block: Block, key: str) -> bool:
-        """Take the content of a block. Return False if the rest of the file is not readable for this version."""
-        try:
-            if block.offset == 0 and block.kind != HEADER_KIND:
-                self._damaged(log, RecordError(key, 0, "the file does not begin with a header"))
-            if block.kind == SCHEMA_KIND:
-                self._take_schema(log, block, key)
-            elif block.kind == ROWS_KIND:
-                self._take_rows(log, block, key)
-            elif block.kind == HEADER_KIND:
-                read_header(block, key=key)
-        except RecordError as error:
-            self._damaged(log, error)
-            return block.kind != HEADER_KIND
-        return True
-
-    def _take_schema(self, log: _Log, block: Block, key: str) -> None:
-        number, schema = self._schemas.read(block, key=key)
-        if log.schemas.setdefault(number, schema) is not schema:
-            raise RecordError(key, block.offset, f"schema {number} is described in two ways")
-        for orphan, orphan_key in log.orphans_of(number):
-            self._take_block(log, orphan, orphan_key)
-
-    def _take_rows(self, log: _Log, block: Block, key: str) -> None:
-        if log.numbers.covers(block.number, block.number):
-            return
-        rows = read_rows(block, key=key)
-        schema = log.schemas.get(rows.schema_id)
-        if schema is None:
-            log.keep_orphan(rows.schema_id, block, key)
-            return
-        check_rows(rows, schema, key=key, offset=block.offset)
-        if not log.numbers.add(block.number):
-            raise RecordError(key, block.offset, "the numbers of the blocks leave out too many")
-        if rows.count:
-            self._table(log, rows, schema).add(rows)
-            self._version += 1
-
-    def _table(self, log: _Log, rows: Rows, schema: Schema) -> RowTable:
-        identity = (rows.schema_id, rows.has_holes)
-        table = log.tables.get(identity)
-        if table is None:
-            table = RowTable(schema, has_holes=rows.has_holes, order=log.started_ms)
-            log.tables[identity] = table
-            for column in schema.columns:
-                self._statistics[column.tensor].add(column.statistic)
-        return table
-
-    def _sort_tables(self) -> None:
-        self._tables = {}
-        for log in self._logs.values():
-            if log.tables:
-                self._tables.setdefault(log.worker, []).extend(log.tables.values())
-
-    def _damaged(self, log: _Log, error: RecordError) -> None:
-        log.is_damaged = True
-        self._report(error)
-
-    def _report_gaps(self) -> None:
-        """Report the missing blocks of each log once, unless damage of that log is reported already."""
-        for log in self._logs.values():
-            what = log.complaint()
-            if what and not log.is_damaged:
-                log.is_damaged = True
-                self._report(RecordError(f"{log.worker}/{log.started_ms:013d}", 0, what))
 
 
 @dataclass(eq=False)
@@ -362,57 +263,3 @@ class _File:
         if self.log != other.log or self.name.last is None or other.name.last is None:
             return False
         return self.name.first <= other.name.last and other.name.first <= self.name.last
-
-
-class _Log:
-    """The blocks of one writing process, as far as they are read."""
-
-    def __init__(self, identity: tuple[str, int]) -> None:
-        self.worker, self.started_ms = identity
-        self.numbers = BlockNumbers()
-        self.schemas: dict[int, Schema] = {}
-        self.tables: dict[tuple[int, bool], RowTable] = {}
-        self.is_damaged = False  # and the damage is reported
-        self._orphans: dict[int, list[tuple[Block, str]]] = {}
-        self._orphan_bytes = 0
-
-    def keep_orphan(self, schema_id: int, block: Block, key: str) -> None:
-        """Keep rows of an unknown schema. Errors: `RecordError` if their bytes exceed `MOST_ORPHAN_BYTES`."""
-        if self._orphan_bytes + len(block.payload) > MOST_ORPHAN_BYTES:
-            raise RecordError(key, block.offset, f"nothing describes the rows of schema {schema_id}")
-        self._orphans.setdefault(schema_id, []).append((block, key))
-        self._orphan_bytes += len(block.payload)
-
-    def orphans_of(self, schema_id: int) -> list[tuple[Block, str]]:
-        """Remove and return the kept rows of this schema."""
-        found = self._orphans.pop(schema_id, [])
-        self._orphan_bytes -= sum(len(block.payload) for block, _ in found)
-        return found
-
-    def complaint(self) -> str:
-        """Return a sentence about missing blocks or schemas; "" if the log is complete."""
-        if self._orphans:
-            return f"nothing describes the rows of schema {min(self._orphans)}"
-        if self.numbers.missing:
-            first, last = self.numbers.first_gap
-            return f"blocks {first} to {last} are missing: the writer could not store them in time, and dropped them"
-        return ""
-
-
-class _Schemas:
-    """Schemas by their stored bytes. Those of all workers and objects are mostly equal, and are parsed once."""
-
-    def __init__(self) -> None:
-        self._read: dict[bytes, tuple[int, Schema]] = {}
-        self._size_bytes = 0
-
-    def read(self, block: Block, *, key: str) -> tuple[int, Schema]:
-        """Return a schema and its id. Errors: `RecordError`."""
-        found = self._read.get(block.payload)
-        if found is None:
-            text = inflate_schema(block, key=key)
-            self._size_bytes += len(text)
-            if self._size_bytes > MOST_SCHEMAS_BYTES:
-                raise RecordError(key, block.offset, f"the run's schemas take more than {MOST_SCHEMAS_BYTES} bytes")
-            found = self._read[block.payload] = parse_schema(text, key=key, offset=block.offset)
-        return found

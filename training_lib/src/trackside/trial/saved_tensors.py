@@ -50,9 +50,9 @@ class SavedTensors:
         layouts = {group.layout for group in groups if self._holds_any(group, selection)}
         return frozenset[str]().union(*map(self.names_in, layouts))
 
-    def saved(self, tensor: str, selection: Selection) -> tuple[SavedStep, ...]:
+    def saved(self, tensor: str, selection: Selection | None = None) -> tuple[SavedStep, ...]:
         """Return the steps and workers with the tensor, or with reductions of it, in the order found."""
-        last = self._index.last_complete
+        selection, last = selection or Selection(), self._index.last_complete
         if last is None:
             return ()
         chosen = [group.places for group in self._groups_of(tensor, selection)]

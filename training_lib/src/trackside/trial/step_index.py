@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from trackside.contracts.errors import RecordError
 from trackside.contracts.run_layout import INDEX_PREFIX, index_prefix, parse_index_key
@@ -12,9 +12,7 @@ from trackside.trial.index_files import FoundStep, IndexFiles
 from trackside.trial.membership import Membership
 from trackside.trial.packed_index import PackedWorker
 from trackside.trial.saved_step import Layout, SavedStep
-
-# How many newer steps a step waits for a missing worker, as in the original (SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW).
-INCOMPLETE_STEP_WINDOW = 1000
+from trackside.trial.step_completion import StepCompletion
 
 _LAST_SORTED_STEP = 10**12 - 1  # keys of larger ones do not sort as their numbers
 _AFTER_INDEX = INDEX_PREFIX[:-1] + chr(ord("/") + 1)  # sorts behind every key of the index, before the packed index
@@ -30,7 +28,7 @@ class StepIndex:
     report      called with each damaged file
     first_step  steps before it are ignored unread
     end_step    this step and later ones are ignored unread; None: no end
-    window      newer steps after which a step no longer waits for a missing worker; None: `INCOMPLETE_STEP_WINDOW`
+    window      newer steps after which a step no longer waits for a missing worker; None: that of `StepCompletion`
     membership  the run's workers; refreshed here if given
     """
 
@@ -47,7 +45,6 @@ class StepIndex:
         self._index_files = IndexFiles(store, report=report)
         self._report = report
         self._first_step, self._end_step = first_step, end_step
-        self._window = INCOMPLETE_STEP_WINDOW if window is None else window
         self._membership = membership or Membership(store, report=lambda _: None)  # its own reader reports damage
         self.steps: list[int] = []  # every step known, ascending
         self.arrivals: list[SavedStep] = []  # in the order found; ascending but for late workers
@@ -56,20 +53,22 @@ class StepIndex:
         self.first_steps_version = 0
         self.first_by_worker: dict[str, int] = {}  # the first step of each worker
         self.has_ended = False
-        self.last_complete: int | None = None
         self._files: dict[int, dict[str, SavedStep | None]] = {}
+        self._completion = StepCompletion(self.steps, self._files, window=window)
         self._first_by_layout: dict[Layout, int] = {}
         self._first_key = f"{index_prefix(first_step)}{first_step:012d}" if first_step else INDEX_PREFIX
         self._last_key = ""  # nothing has been listed yet
-        self._lacking: set[int] = set()
-        self._worker_count: int | None = None
         self._read_again: set[tuple[int, str]] = set()
-        self._through: int | None = None
 
     @property
     def names(self) -> Collection[str]:
         """Every saved name, including names of reductions."""
         return self.first_steps.keys()
+
+    @property
+    def last_complete(self) -> int | None:
+        """The last complete step; None before the first."""
+        return self._completion.last
 
     @property
     def workers(self) -> Collection[str]:
@@ -81,9 +80,8 @@ class StepIndex:
 
         None for a run without watermarks.
         """
-        if step != self._through:
-            self._through = step
-            self._complete()
+        if self._completion.set_through(step):
+            self._completion.advance(has_ended=self.has_ended)
 
     def refresh(self) -> bool:
         """Read new steps. Return True if anything was new. After the end of the run it reads nothing.
@@ -101,16 +99,13 @@ class StepIndex:
             found = found or found_last
         self.has_ended = ended
         if found or ended:
-            self._complete()
+            self._completion.advance(has_ended=self.has_ended)
         return found or ended
 
     def expect_workers(self, count: int) -> None:
         """Set the number of workers: a step is complete once that many have saved it."""
-        if count == self._worker_count:
-            return
-        self._worker_count = count
-        self._lacking = {step for step in self.steps[-self._window :] if self._lacks(step)}
-        self._complete()
+        if self._completion.expect_workers(count):
+            self._completion.advance(has_ended=self.has_ended)
 
     def reread(self, step: int, worker: str) -> SavedStep | None:
         """Read smdebug's index of a step again. Return it if it differs from the known one, else None.
@@ -184,14 +179,15 @@ class StepIndex:
         self._add(found_now)  # all requests have been answered: from here on nothing fails
         self._last_key = max((self._last_key, start_after, *listed.index[-1:]))
         if found_now:
-            self._look_for_missing_workers({step for step, _, _ in found_now})
+            self._completion.look_for_missing_workers({step for step, _, _ in found_now})
         return bool(found_now), listed.has_ended
 
     def _start_after(self) -> str:
-        if not self._lacking:
+        lacking = self._completion.first_lacking
+        if lacking is None:
             return self._last_key
         # From the last step before it: another worker may still bring a step in between.
-        place = bisect.bisect_left(self.steps, min(self._lacking)) - 1
+        place = bisect.bisect_left(self.steps, lacking) - 1
         return _before_step(self.steps[place]) if place >= 0 else self._first_key
 
     def _behind(self, packed: Sequence[PackedWorker]) -> str:
@@ -200,12 +196,13 @@ class StepIndex:
             return self._first_key
         if not self._membership.is_whole:
             self._membership.refresh()
-        if self._worker_count is None:
-            self._worker_count = self._membership.worker_count
+        if self._completion.worker_count is None:
+            self._completion.worker_count = self._membership.worker_count
         packed_workers = {each.worker for each in packed}
         is_whole = self._membership.is_whole and packed_workers >= self._membership.workers
+        is_whole = is_whole and len(packed_workers) >= (self._completion.worker_count or 0)
         last = min(-1 if each.covered_step is None else each.covered_step for each in packed)
-        if not is_whole or len(packed_workers) < (self._worker_count or 0) or not 0 <= last <= _LAST_SORTED_STEP:
+        if not is_whole or not 0 <= last <= _LAST_SORTED_STEP:
             return self._first_key
         return max(self._first_key, _before_step(last))
 
@@ -246,33 +243,6 @@ class StepIndex:
         if earlier:
             self.first_steps.update(earlier)
             self.first_steps_version += 1
-
-    def _lacks(self, step: int) -> bool:
-        return self._worker_count is None or len(self._files[step]) < self._worker_count
-
-    def _look_for_missing_workers(self, new: Iterable[int]) -> None:
-        window = self.steps[-self._window :]
-        waiting = {step for step in self._lacking.union(new) if self._lacks(step)}
-        self._lacking = {step for step in waiting if step >= window[0]} if window else set()
-
-    def _complete(self) -> None:
-        """Advance `last_complete`. Steps below a complete one are as complete as they will ever be."""
-        if not self.steps:
-            return
-        start = 0 if self.last_complete is None else bisect.bisect_right(self.steps, self.last_complete)
-        open_steps = self.steps[start:]
-        if self.has_ended:
-            done = len(open_steps)
-        elif self._through is not None:
-            done = bisect.bisect_right(open_steps, self._through)
-        elif self._worker_count is None:  # no collections file yet: the newest step may still grow
-            done = len(open_steps) - 1
-        else:
-            done = next((i + 1 for i in reversed(range(len(open_steps))) if not self._lacks(open_steps[i])), 0)
-            if len(open_steps) - done > self._window:  # a worker is gone: wait no longer for the older half
-                done = len(open_steps) - self._window // 2
-        if done > 0:
-            self.last_complete = open_steps[done - 1]
 
 
 def _before_step(step: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +34,9 @@ from trackside.storage.store import Store
 from trackside.storage.subfolder import Subfolder
 from trackside.trial.notebook import html_table
 from trackside.trial.parts import TrialParts
-from trackside.trial.saved_step import SavedStep
 from trackside.trial.saved_tensors import REDUCTION_MARK
 from trackside.trial.selection import Selection, StepRange, parse_mode, parse_regex
 from trackside.trial.series import MOST_HTML_ROWS, TensorSeries
-from trackside.trial.tensor_head import TensorHead
 from trackside.trial.waiting import wait_for_steps
 from trackside.trial.window import Column, Panel, StepValues, Window
 
@@ -100,7 +98,8 @@ def _beside(tensors: str | Store, wanted: str) -> Store | None:
 class Trial:
     """A run, as far as it has been read. Nothing is read before the first `refresh`.
 
-    Each kind of question has an object of its own (`trial.parts`), and the trial passes the questions on.
+    Each kind of question has an object of its own, and the trial passes on the questions of users. The evaluator and
+    the command line have more of them: they call `parts`, which is not public.
     Steps are optimizer steps (smdebug: global steps). Damaged files are left out, reported once in `damaged`, and the
     rest stays readable. A trial is not to be shared between threads.
 
@@ -124,55 +123,42 @@ class Trial:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
-        self._parts = TrialParts.of(store, statistics, watermarks, will_grow=will_grow, clock=clock)
+        self.parts = TrialParts.of(store, statistics, watermarks, will_grow=will_grow, clock=clock)
 
     @property
     def uri(self) -> str:
         """The location of the tensors."""
         return self._store.uri
 
-    @property
-    def version(self) -> tuple[int, int | None]:
-        """A value that changes whenever a refresh brought a step, or completed one."""
-        return self._parts.completeness.version
-
     def refresh(self) -> None:
         """Read new data. Without any, this costs one conditional GET, or one LIST for a run without watermarks.
 
         Errors are those of the store; earlier data stays.
         """
-        self._parts.completeness.refresh()
-        self._parts.columns.forget_old()
+        self.parts.completeness.refresh()
+        self.parts.columns.forget_old()
 
     @property
     def has_ended(self) -> bool:
         """True once the run will never write again and everything has been read."""
-        return self._parts.completeness.has_ended
+        return self.parts.completeness.has_ended
 
     @property
     def damaged(self) -> tuple[RecordError, ...]:
         """Files that could not be read, each once, in the order found."""
-        return self._parts.damage.errors
+        return self.parts.damage.errors
 
     def lost_steps(self) -> dict[str, CaptureReport]:
         """Return the steps that capture could not save, by worker: how many, which, and why.
 
         Asks the store each time. A report that cannot be read is added to `damaged`.
         """
-        return self._parts.damage.lost_steps()
+        return self.parts.damage.lost_steps()
 
     @property
     def model_facts(self) -> ModelFacts | None:
         """The newest facts about the training program, of the first worker; None for a run without facts."""
-        return self._parts.facts.newest()
-
-    def model_facts_of(self, worker: str) -> tuple[ModelFacts, ...]:
-        """Return all facts of one worker, oldest first.
-
-        Args:
-            worker: The name of the worker.
-        """
-        return self._parts.facts.revisions(worker)
+        return self.parts.facts.newest()
 
     def facts_at(self, step: int) -> ModelFacts | None:
         """Return `model_facts` as they were at a step.
@@ -180,17 +166,17 @@ class Trial:
         Args:
             step: The step.
         """
-        return self._parts.facts.at(step)
+        return self.parts.facts.at(step)
 
     @property
     def recorded_through(self) -> int:
         """The last complete step, saved or recorded by every worker; -1 for none."""
-        return self._parts.completeness.last_step()
+        return self.parts.completeness.last_step()
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of all tensors seen, sorted. A tensor with saved reductions only appears under its own name."""
-        return self._parts.names.all()
+        return self.parts.names.all()
 
     def tensor_names(self, *, collection: str, last_step: int | None = None) -> tuple[str, ...]:
         """Return the names of the tensors in a collection, sorted; () for an unknown collection.
@@ -199,12 +185,12 @@ class Trial:
             collection: The name of the collection.
             last_step: Return only tensors with data at this step or before; None for all.
         """
-        return self._parts.names.members(collection, last_step)
+        return self.parts.names.members(collection, last_step)
 
     @property
     def collections(self) -> Mapping[str, tuple[str, ...]]:
         """The tensors of each collection that holds any, by the collection's name."""
-        return self._parts.names.collections()
+        return self.parts.names.collections()
 
     def tensor(
         self,
@@ -226,9 +212,9 @@ class Trial:
             TensorNotSavedError: The run does not hold the tensor.
             ConfigurationError: An unknown mode or worker, or steps that make no sense.
         """
-        if not self._parts.names.holds(name):
-            raise TensorNotSavedError(f"No tensor {name!r} in {self.uri}. {self._parts.names.suggestion(name)}")
-        return TensorSeries(self._parts, name, self._select(steps, mode, worker))
+        if not self.parts.names.holds(name):
+            raise TensorNotSavedError(f"No tensor {name!r} in {self.uri}. {self.parts.names.suggestion(name)}")
+        return TensorSeries(self.parts, name, self._select(steps, mode, worker))
 
     def tensors(
         self,
@@ -253,14 +239,14 @@ class Trial:
         """
         selection = self._select(steps, mode, worker)
         pattern = parse_regex(regex) if regex is not None else None
-        if collection is not None and not self._parts.names.is_collection(collection):
-            fix = self._parts.names.collection_suggestion(collection)
+        if collection is not None and not self.parts.names.is_collection(collection):
+            fix = self.parts.names.collection_suggestion(collection)
             problem = Problem("collection", f"Unknown collection {collection!r}.", fix)
             raise ConfigurationError([problem], subject="The selection")
         names = self.names if collection is None else self.tensor_names(collection=collection)
-        selected = self._parts.saved.names(selection).union(self._parts.columns.recorded_names(selection))
+        selected = self.parts.saved.names(selection).union(self.parts.columns.recorded_names(selection))
         return tuple(
-            TensorSeries(self._parts, name, selection)
+            TensorSeries(self.parts, name, selection)
             for name in names
             if name in selected and (pattern is None or pattern.search(name))
         )
@@ -289,43 +275,10 @@ class Trial:
             raise ConfigurationError([problem], subject="Following a run")
         return self._follow(poll_seconds, after, until, sleep)
 
-    def saved_steps(self, tensor: str, selection: Selection | None = None) -> tuple[SavedStep, ...]:
-        """Return each complete step and worker with this tensor or its reductions, in the order found.
-
-        Args:
-            tensor: The name of the tensor.
-            selection: The part of the run; None for all of it.
-        """
-        return self._parts.saved.saved(tensor, selection or Selection())
-
-    def heads(self, series: Iterable[TensorSeries]) -> dict[str, TensorHead]:
-        """Return shape and type of each tensor as it was last saved, from the first bytes of its record.
-
-        Tensors with reductions only, and those that cannot be read, are left out. Records that lie close together cost
-        one request, whole steps of a small model one for all.
-
-        Args:
-            series: The tensors.
-        """
-        wanted: dict[SavedStep, list[str]] = {}
-        for one in series:
-            saved = self._parts.saved.newest(one.name, one.selection)
-            if saved is not None:
-                wanted.setdefault(saved, []).append(one.name)
-        return self._parts.values.heads(wanted)
-
     @property
     def workers(self) -> tuple[str, ...]:
         """Names of the workers seen, sorted."""
-        return self._parts.steps.workers()
-
-    def has_several_workers(self, last_step: int) -> bool:
-        """Return True if more than one worker saved or recorded anything at `last_step` or before.
-
-        Args:
-            last_step: The last step to look at.
-        """
-        return self._parts.steps.has_several_workers(last_step)
+        return self.parts.steps.workers()
 
     def steps(self, mode: str | None = None) -> tuple[int, ...]:
         """Return the complete steps (saved by every worker, or as complete as they will ever be), ascending.
@@ -333,7 +286,7 @@ class Trial:
         Args:
             mode: Return only steps of this mode; None for all.
         """
-        return self._parts.steps.saved(mode)
+        return self.parts.steps.saved(mode)
 
     def new_saved_steps(self, after: int) -> Sequence[int]:
         """Return `steps` above `after`, ascending.
@@ -341,7 +294,7 @@ class Trial:
         Args:
             after: The step before the first one; -1 for all.
         """
-        return self._parts.steps.new_saved(after)
+        return self.parts.steps.new_saved(after)
 
     def new_complete_steps(self, after: int) -> Sequence[int]:
         """Return the steps above `after` that a rule may judge, saved or recorded, ascending.
@@ -352,7 +305,7 @@ class Trial:
         Args:
             after: The step before the first one; -1 for all.
         """
-        return self._parts.steps.new_complete(after)
+        return self.parts.steps.new_complete(after)
 
     def mode_of(self, step: int) -> str:
         """Return the mode of the first worker with a mode at this step, "GLOBAL" without one.
@@ -360,48 +313,7 @@ class Trial:
         Args:
             step: The step.
         """
-        return self._parts.steps.mode_of(step)
-
-    def collections_at(self, step: int) -> frozenset[str]:
-        """Return the collections with a saved tensor, or with any recorded statistic, at this step.
-
-        Args:
-            step: The step.
-        """
-        return self._parts.steps.collections_at(step)
-
-    def saved_collections_at(self, step: int) -> frozenset[str]:
-        """Return the collections with a saved tensor at this step.
-
-        Args:
-            step: The step.
-        """
-        return self._parts.steps.saved_collections_at(step)
-
-    def is_saved(self, step: int) -> bool:
-        """Return True if a worker saved tensors at this step; else it has statistics at most.
-
-        Args:
-            step: The step.
-        """
-        return self._parts.steps.is_saved(step)
-
-    def is_damaged(self, step: int) -> bool:
-        """Return True if a file of this step has turned out to be unreadable.
-
-        Args:
-            step: The step.
-        """
-        return self._parts.steps.is_damaged(step)
-
-    def event_key(self, step: int, worker: str) -> str:
-        """Return the key of the event file of one step and worker, "" if it saved none.
-
-        Args:
-            step: The step.
-            worker: The name of the worker.
-        """
-        return self._parts.steps.event_key(step, worker)
+        return self.parts.steps.mode_of(step)
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
         """Return one column per worker over every step <= `last_step`: see `Window.statistic`.
@@ -415,7 +327,7 @@ class Trial:
         Raises:
             ConfigurationError: The statistic is neither in `STATISTICS` nor recorded by this run.
         """
-        return self._parts.columns.columns(tensor, statistic, last_step=last_step, mode=mode)
+        return self.parts.columns.columns(tensor, statistic, last_step=last_step, mode=mode)
 
     def at_step(self, tensors: Sequence[str], statistic: str, *, step: int, mode: str | None) -> StepValues:
         """Return the values of `columns` of each of the tensors at `step`: see `Window.at_step`.
@@ -426,7 +338,7 @@ class Trial:
             step: The step.
             mode: Include only steps of this mode; None for all.
         """
-        return self._parts.columns.at_step(tensors, statistic, step=step, mode=mode)
+        return self.parts.columns.at_step(tensors, statistic, step=step, mode=mode)
 
     def newest(
         self, tensors: Sequence[str], statistic: str, *, last: int, last_step: int, mode: str | None
@@ -440,7 +352,7 @@ class Trial:
             last_step: The last step to include.
             mode: Include only steps of this mode; None for all.
         """
-        return self._parts.columns.newest(tensors, statistic, last=last, last_step=last_step, mode=mode)
+        return self.parts.columns.newest(tensors, statistic, last=last, last_step=last_step, mode=mode)
 
     def value(self, tensor: str, *, step: int, worker: str) -> NDArray[np.generic]:
         """Return the whole tensor, fetched anew on each call.
@@ -454,7 +366,7 @@ class Trial:
             TensorNotSavedError: It was not saved at this step by this worker.
             RecordError: Its file cannot be read.
         """
-        return self._parts.values.value(tensor, step=step, worker=worker)
+        return self.parts.values.value(tensor, step=step, worker=worker)
 
     def values(self, tensor: str, *, steps: Sequence[int], worker: str) -> list[NDArray[np.generic]]:
         """Return `value` at each of the steps; from S3 several at a time. The first error is raised.
@@ -464,7 +376,7 @@ class Trial:
             steps: The steps.
             worker: The name of the worker.
         """
-        return self._parts.values.values(tensor, steps=steps, worker=worker)
+        return self.parts.values.values(tensor, steps=steps, worker=worker)
 
     def window(self, step: int, *, now: float, newest_step_at: float | None = None) -> Window:
         """Return the view of a rule at `step`.
@@ -482,7 +394,7 @@ class Trial:
         span = f"steps {steps[0]} to {steps[-1]} ({len(steps)} saved)" if steps else "no step saved yet"
         state = "ended" if self.has_ended else "running"
         return (
-            f"<Trial {self.uri!r}: {state}, {span}, {count} tensors, {len(self._parts.steps.saving_workers)} worker(s)>"
+            f"<Trial {self.uri!r}: {state}, {span}, {count} tensors, {len(self.parts.steps.saving_workers)} worker(s)>"
         )
 
     def _repr_html_(self) -> str:
@@ -506,7 +418,7 @@ class Trial:
     def _select(
         self, steps: StepRange | slice | range | int | str | None, mode: str | None, worker: str | None
     ) -> Selection:
-        if worker is not None and not self._parts.steps.is_worker(worker):
+        if worker is not None and not self.parts.steps.is_worker(worker):
             problem = Problem("worker", f"No worker {worker!r}.", did_you_mean(worker, self.workers))
             raise ConfigurationError([problem], subject="The selection")
         return Selection(StepRange.of(steps), parse_mode(mode), worker)

@@ -88,7 +88,7 @@ class SplitAtFirst(Drawn):
         return self.order[place]
 
 
-class TellsWorkersApart(IterableDataset[Any]):
+class DiffersByWorker(IterableDataset[Any]):
     def __init__(self) -> None:
         self.rng = np.random.default_rng(0)
 
@@ -142,11 +142,11 @@ SHARED = [
     pytest.param(OfImages(), seeds_alike, "worker_init_fn", id="workers seeded alike"),
     pytest.param(OfImages(), seeds_all_alike, "worker_init_fn", id="workers seeded alike, Python and torch"),
 ]
-APART = [
+DIFFERENT = [
     pytest.param(OfImages(), None, id="no generator"),
     pytest.param(OfImages(GlobalFlip()), None, id="torch's own generator"),
     pytest.param(SplitAtFirst(), None, id="drawn only at first"),
-    pytest.param(TellsWorkersApart(), None, id="told apart by itself"),
+    pytest.param(DiffersByWorker(), None, id="told apart by itself"),
     pytest.param(Drawn(), seeds_by_worker, id="a function that may seed the generator"),
     pytest.param(OfImages(), seeds_by_worker, id="seeded by the number of the worker"),
     pytest.param(OfImages(), seeds_by_torch, id="seeded by torch"),
@@ -163,7 +163,7 @@ def test_copied_generators_are_named(dataset: Any, worker_init: Callable[..., ob
     assert shared_randomness(dataset, worker_init) == name
 
 
-@pytest.mark.parametrize(("dataset", "worker_init"), APART)
+@pytest.mark.parametrize(("dataset", "worker_init"), DIFFERENT)
 def test_workers_that_draw_apart_are_silent(dataset: Any, worker_init: Callable[..., object] | None) -> None:
     assert shared_randomness(dataset, worker_init) == ""
 

@@ -55,13 +55,13 @@ def train(steps: int = 3, before_step: Callable[[int, nn.Module], None] = lambda
         optimizer.step()
 
 
-def told(capturing: Any, body: Callable[[], None], **collections: int) -> tuple[ModelFacts, ...]:
+def facts_of(capturing: Any, body: Callable[[], None], **collections: int) -> tuple[ModelFacts, ...]:
     with capturing(**(collections or {"losses": 100})) as store:
         body()
     trial = Trial(store, store)
     trial.refresh()
     assert not trial.damaged
-    return trial.model_facts_of("worker_0")
+    return trial.parts.facts.revisions("worker_0")
 
 
 class Attentive(nn.Module):
@@ -109,12 +109,12 @@ def test_which_layers_see_later_places(capturing: Any, build: Callable[[], nn.Mo
             functional.mse_loss(net(torch.randn(3, 5, 4)), torch.randn(3, 5, 4)).backward()
             optimizer.step()
 
-    facts = told(capturing, body, model_inputs=1)[-1]
+    facts = facts_of(capturing, body, model_inputs=1)[-1]
     assert {module.name for module in facts.modules if module.sees_ahead} == expected
 
 
 def test_what_a_program_is_made_of(capturing: Any) -> None:
-    (facts,) = told(capturing, train)
+    (facts,) = facts_of(capturing, train)
     assert [(m.name, m.type_name, m.role) for m in facts.modules] == [
         ("Net", "Net", ""),
         ("embedding", "Embedding", "embedding"),
@@ -151,7 +151,7 @@ def test_the_lines_of_the_script(capturing: Any) -> None:
     from pathlib import Path
 
     text = Path(__file__).read_text().splitlines()
-    (facts,) = told(capturing, train)
+    (facts,) = facts_of(capturing, train)
 
     def line(place: str) -> str:
         name, _, number = place.rpartition(":")
@@ -171,7 +171,7 @@ def test_freezing_is_a_revision(capturing: Any) -> None:
         if step == 10:
             net.hidden[0].weight.requires_grad_(False)  # type: ignore[index, union-attr] # a Sequential
 
-    revisions = told(capturing, lambda: train(25, freeze))
+    revisions = facts_of(capturing, lambda: train(25, freeze))
     states = [(r.from_step, r.parameter("Net_hidden.0.weight").requires_grad) for r in revisions]  # type: ignore[union-attr]
     assert states == [(0, True), (10, False)]
 
@@ -181,7 +181,7 @@ def test_evaluation_mode_is_a_revision(capturing: Any) -> None:
         if step == 10:
             net.eval()
 
-    revisions = told(capturing, lambda: train(25, forget))
+    revisions = facts_of(capturing, lambda: train(25, forget))
     assert [(r.from_step, r.modules[6].is_training) for r in revisions] == [(0, True), (10, False)]
 
 
@@ -196,7 +196,7 @@ def test_a_schedule_is_no_revision(capturing: Any) -> None:
             optimizer.step()
             schedule.step()
 
-    assert len(told(capturing, run)) == 1
+    assert len(facts_of(capturing, run)) == 1
 
 
 def test_two_models_against_each_other(capturing: Any) -> None:
@@ -216,14 +216,14 @@ def test_two_models_against_each_other(capturing: Any) -> None:
             criterion(judges(makes(torch.randn(4, 2))), torch.ones(4, 1)).backward()
             of_makes.step()
 
-    (facts,) = told(capturing, run)
+    (facts,) = facts_of(capturing, run)
     assert all(p.requires_grad for p in facts.parameters)
     assert {p.optimizer for p in facts.parameters} == {"SGD", "SGD2"}
     assert [loss.name for loss in facts.losses] == ["BCEWithLogitsLoss_output_0", "BCEWithLogitsLoss_output_1"]
 
 
 def test_without_statistics_there_are_facts_too(capturing: Any) -> None:
-    (facts,) = told(capturing, train, gradients=2)
+    (facts,) = facts_of(capturing, train, gradients=2)
     assert facts.parameters
 
 
@@ -305,7 +305,7 @@ def test_what_a_loss_is(capturing: Any, loss: Callable[[torch.Tensor], torch.Ten
         loss(net(torch.randn(5, 3))).backward()
         optimizer.step()
 
-    ((found,),) = [facts.losses for facts in told(capturing, run)]
+    ((found,),) = [facts.losses for facts in facts_of(capturing, run)]
     assert (found.type_name, found.input_from, found.class_count, found.scale) == expected
 
 
@@ -341,7 +341,7 @@ def test_what_a_loss_is_given(capturing: Any, loss: Any, is_weighted: bool, comp
         loss(net(torch.randn(5, 3))).backward()
         optimizer.step()
 
-    ((found,),) = [facts.losses for facts in told(capturing, run)]
+    ((found,),) = [facts.losses for facts in facts_of(capturing, run)]
     assert (found.is_weighted, found.is_broadcast, found.compared_with) == (
         is_weighted,
         compared_with > 0,
@@ -360,7 +360,7 @@ def test_the_parts_of_a_sum(capturing: Any) -> None:
             loss.backward()
             optimizer.step()
 
-    (facts,) = told(capturing, run)
+    (facts,) = facts_of(capturing, run)
     assert [(loss.name, loss.scale) for loss in facts.losses] == [
         ("loss_output_0", 1.0),
         ("CrossEntropyLoss_output_0", 1.0),

@@ -41,8 +41,8 @@ def loss_of(model: nn.Module, values: torch.Tensor = VALUES) -> Any:
     return functional.cross_entropy(model(values), LABELS)
 
 
-def told(capturing: Any, between: Callable[[nn.Module], object], *, model: nn.Module | None = None, every: int = 4,
-         steps: int = 13) -> ProgramFacts:  # fmt: skip
+def program_facts(capturing: Any, between: Callable[[nn.Module], object], *, model: nn.Module | None = None,
+                  every: int = 4, steps: int = 13) -> ProgramFacts:  # fmt: skip
     """The program's facts after a training in which `between(model)` is called after every so many steps."""
     model = model or Net()
     with capturing(losses=1) as store:
@@ -106,7 +106,7 @@ EVALUATIONS = [
 
 @pytest.mark.parametrize("evaluate", EVALUATIONS, ids=lambda function: function.__name__)
 def test_is_counted(capturing: Any, evaluate: Callable[[nn.Module], None]) -> None:
-    facts = told(capturing, evaluate)
+    facts = program_facts(capturing, evaluate)
     assert facts.training_mode_evaluations == 3
     assert facts.evaluation_line.startswith("test_validation_in_training_mode.py:")
 
@@ -175,15 +175,15 @@ NO_EVALUATIONS = [
 
 @pytest.mark.parametrize("other", NO_EVALUATIONS, ids=lambda function: function.__name__)
 def test_is_not_counted(capturing: Any, other: Callable[[nn.Module], None]) -> None:
-    assert told(capturing, other).training_mode_evaluations == 0
+    assert program_facts(capturing, other).training_mode_evaluations == 0
 
 
 def test_not_what_belongs_to_every_step(capturing: Any) -> None:
-    assert told(capturing, in_a_block, every=1).training_mode_evaluations == 0
+    assert program_facts(capturing, in_a_block, every=1).training_mode_evaluations == 0
 
 
 def test_not_where_nothing_behaves_otherwise(capturing: Any) -> None:
-    assert told(capturing, in_a_block, model=plain()).training_mode_evaluations == 0
+    assert program_facts(capturing, in_a_block, model=plain()).training_mode_evaluations == 0
 
 
 def test_once_eval_is_called_nothing_is_counted_any_more(capturing: Any) -> None:
@@ -193,11 +193,11 @@ def test_once_eval_is_called_nothing_is_counted_any_more(capturing: Any) -> None
         (in_a_block if calls else in_evaluation_mode)(model)
         calls.append(1)
 
-    assert told(capturing, first_rightly).training_mode_evaluations == 0
+    assert program_facts(capturing, first_rightly).training_mode_evaluations == 0
 
 
 def test_the_last_evaluation_of_a_training_counts(capturing: Any) -> None:
-    assert told(capturing, in_a_block, every=6, steps=12).training_mode_evaluations == 2
+    assert program_facts(capturing, in_a_block, every=6, steps=12).training_mode_evaluations == 2
 
 
 def test_none_is_stored_as_an_evaluation(capturing: Any, read_modes: Any) -> None:

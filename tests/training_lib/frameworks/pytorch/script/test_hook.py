@@ -36,16 +36,16 @@ class Training:
 
     def run(self, count: int, *, hook: Any = None, at: str = "") -> None:
         for number in range(count):
-            self._say(hook, at, "start")
+            self._print(hook, at, "start")
             self.optimizer.zero_grad()
             self.loss(self.model(torch.full((3, 2), float(number + 1))), torch.zeros(3, 1)).backward()
             self.weights.append(self.model[0].weight.detach().clone())
             self.gradients.append(self.model[0].weight.grad.clone())
-            self._say(hook, at, "before the optimizer")
+            self._print(hook, at, "before the optimizer")
             self.optimizer.step()
-            self._say(hook, at, "end")
+            self._print(hook, at, "end")
 
-    def _say(self, hook: Any, at: str, here: str) -> None:
+    def _print(self, hook: Any, at: str, here: str) -> None:
         if at == here:
             hook.step()
 

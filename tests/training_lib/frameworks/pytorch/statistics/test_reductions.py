@@ -158,7 +158,7 @@ def test_a_training_saves_the_reductions_of_what_its_step_uses(tmp_path: Path, r
     expected = {
         name: value
         for tensor, value_of in seen.items()
-        for name, value in reduced(tensor, value_of.numpy(), _asked(request_, tensor))
+        for name, value in reduced(tensor, value_of.numpy(), _request(request_, tensor))
     }
     assert records.keys() == expected.keys()
     for name, value in expected.items():
@@ -167,7 +167,7 @@ def test_a_training_saves_the_reductions_of_what_its_step_uses(tmp_path: Path, r
         np.testing.assert_allclose(record.value, value, rtol=1e-5, atol=1e-7, err_msg=name)
 
 
-def _asked(request: CaptureRequest, tensor: str) -> tuple[str, ...]:
+def _request(request: CaptureRequest, tensor: str) -> tuple[str, ...]:
     kind = "gradients" if tensor.startswith("gradient/") else ("biases" if "bias" in tensor else "weights")
     if kind == "weights" and "weight" not in tensor:
         return ()

@@ -29,7 +29,7 @@ STEPS = 60
 THINNED = StatisticsRequest(
     budget=1e-6, dense_start_steps=0, dense_after_steps=0
 )  # from the 17th step on at every 64th
-TELLS_TIME = {"trackside/overhead_share"}
+MEASURES_TIME = {"trackside/overhead_share"}
 LAST = 10**9
 
 Loop = Callable[[int, nn.Module, torch.optim.Optimizer, torch.Tensor], None]
@@ -168,7 +168,7 @@ def recorded(run: Path) -> dict[Any, Any]:
             (column.steps.tolist(), column.values.tolist())
             for column in found.columns(tensor, statistic, last_step=LAST, mode=mode)
         ]
-        for tensor in found.tensors - TELLS_TIME
+        for tensor in found.tensors - MEASURES_TIME
         for statistic in found.statistics_of(tensor)
         for mode in ("TRAIN", "EVAL")
     }

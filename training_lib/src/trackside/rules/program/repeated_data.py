@@ -20,7 +20,7 @@ _SPREADS_DATA = frozenset({"DDP", "FSDP1", "FSDP2"})
 
 @dataclass(frozen=True)
 class RepeatedData(Rule):
-    """The same data come again and again instead of all data in turn.
+    """Batches or rows of the training data repeat.
 
     Why it matters:
         A loop that makes a new iterator for each batch gets the first batch each time. An iterable data set that does

@@ -19,6 +19,7 @@ PROPORTION, GROWTH = "norm of the gradient over that of the weight", "norm of th
 _FEWEST = 3
 _WARM_UP = 20
 _NEWEST = 3
+_BEYOND = 2.0  # times the largest norm of the run so far
 _CLEARLY = 0.999  # what is nearer to the limit is computed in full
 
 
@@ -39,6 +40,10 @@ class ExplodingGradient(Rule):
            squared error of prices) makes it larger.
         2. Growth: n is the norm of all gradients together. Over the first 20 steps it has a median m. It fires where
            even the smallest n of the newest three steps is above `growth` x m, for finite numbers.
+        3. Late growth: it fires as well where that smallest n is above `recent_growth` x the median of the (at most 61)
+           steps before the newest three, and above 2 x the largest that the run has lived through before (of medians of
+           three). A run that blows up after a good start has gradients no larger than those of its first steps for a
+           while.
 
         Gradients that are no longer finite are `exploding-tensor`'s. Amazon's Debugger has no such rule: its
         ExplodingTensor waits for infinity.
@@ -49,11 +54,12 @@ class ExplodingGradient(Rule):
     Example:
         ```python
         import numpy as np
-        from trackside.rules.tensors.exploding_gradient import growth_of
+        from trackside.rules.tensors.exploding_gradient import growth_of, recent_growth_of
 
         assert growth_of(np.concatenate([np.ones(40), [1e5, 2e5, 1e6]])) == 1e5
         assert growth_of(np.ones(43)) == 1.0
         assert growth_of(np.ones(5)) is None
+        assert recent_growth_of(np.concatenate([np.full(20, 90.0), np.ones(40), [200.0, 300.0, 400.0]])) == 200.0
         ```
 
     References:
@@ -79,6 +85,10 @@ class ExplodingGradient(Rule):
     proportion: float = parameter(1e5, "norm of a gradient over that of its weight, above which it fires", minimum=0)
     growth: float = parameter(
         1e3, "norm of all gradients over that of the first steps, above which it fires", minimum=1
+    )
+
+    recent_growth: float = parameter(
+        50.0, "norm of all gradients over that of the steps before, above which it fires", minimum=1
     )
 
     def check(self, window: Window) -> Iterable[Finding]:
@@ -117,18 +127,42 @@ class ExplodingGradient(Rule):
             if q > self.proportion
         ]
 
+    def _may_have_grown(self, panels: Sequence[Panel]) -> bool:
+        """Return False if the first and the newest steps alone show a norm far below the limits.
+
+        The whole history of all gradients is added up only if it may lead to a finding.
+        """
+        count = max(panel.count for panel in panels)
+        longest = [panel for panel in panels if panel.count == count]
+        if count < MOST_IN_PANEL + _NEWEST:
+            return True
+        first, newest = (
+            np.square(np.concatenate(parts)).sum(axis=0)
+            for parts in zip(*[(panel.oldest, panel.newest) for panel in longest], strict=True)
+        )
+        first, newest = np.sqrt(first[np.isfinite(first)]), np.sqrt(newest)
+        if len(first) < _WARM_UP or not np.isfinite(newest).all():
+            return True
+        limits = (
+            self.growth * float(np.median(first[:_WARM_UP])),
+            self.recent_growth * float(np.median(newest[:-_NEWEST])),
+        )
+        return not float(newest[-_NEWEST:].min()) < _CLEARLY * min(limits)
+
     def _grown(self, window: Window) -> list[Finding]:
         found = []
-        suspects = {worker for worker, panels in _panels_by_worker(window) if _may_have_grown(panels, self.growth)}
+        suspects = {worker for worker, panels in _panels_by_worker(window) if self._may_have_grown(panels)}
         for worker, columns in _of_equal_length(window) if suspects else ():
             if worker not in suspects:
                 continue
             steps, norms = _total_norms(columns)
-            growth = growth_of(norms)
-            if growth is None or not growth > self.growth:
+            growth, threshold = growth_of(norms), self.growth
+            if growth is None or not growth > threshold:
+                growth, threshold = recent_growth_of(norms), self.recent_growth
+            if growth is None or not growth > threshold:
                 continue
-            usual = float(np.median(norms[:_WARM_UP]))
-            large = norms > self.growth * usual
+            usual = float(norms[-_NEWEST:].min()) / growth
+            large = norms > threshold * usual
             calm = np.flatnonzero(~large)
             found.append(
                 Finding(
@@ -139,7 +173,7 @@ class ExplodingGradient(Rule):
                     measure=GROWTH,
                     observed=growth,
                     relation=">",
-                    threshold=self.growth,
+                    threshold=threshold,
                     statistics={"usual": usual},
                     series=tuple([(int(s), float(v)) for s, v in zip(steps[-20:], norms[-20:], strict=True)]),
                 )
@@ -156,6 +190,22 @@ def growth_of(norms: np.ndarray) -> float | None:
         return None
     usual = float(np.median(norms[:_WARM_UP]))
     return float(norms[-_NEWEST:].min()) / usual if usual > 0 else None
+
+
+def recent_growth_of(norms: np.ndarray) -> float | None:
+    """Return the smallest of the newest three norms over the median of those before.
+
+    None for too few norms, zeros, and norms that the run has lived through before.
+
+    `norms`: of all gradients together, one per step, shape (n,).
+    """
+    if len(norms) < _WARM_UP + _NEWEST:
+        return None
+    now, usual = float(norms[-_NEWEST:].min()), float(np.median(norms[-MOST_IN_PANEL:-_NEWEST]))
+    if not usual > 0:
+        return None
+    before = np.lib.stride_tricks.sliding_window_view(norms[:-_NEWEST], _NEWEST)
+    return now / usual if now > _BEYOND * float(np.median(before, axis=1).max()) else None
 
 
 def _proportions(window: Window, name: str) -> list[tuple[Column, float]]:
@@ -197,29 +247,10 @@ def _total_norms(columns: Sequence[Column]) -> tuple[np.ndarray, np.ndarray]:
 def _panels_by_worker(window: Window) -> list[tuple[str, list[Panel]]]:
     """Return (worker, norms of its gradients), sorted by worker."""
     by_worker: dict[str, list[Panel]] = {}
-    for panel in window.newest(window.tensors("gradients"), "l2", last=_NEWEST, mode=None):
+    for panel in window.newest(window.tensors("gradients"), "l2", last=MOST_IN_PANEL, mode=None):
         for worker in dict.fromkeys(panel.workers):
             by_worker.setdefault(worker, []).append(panel.of_worker(worker))
     return sorted(by_worker.items())
-
-
-def _may_have_grown(panels: Sequence[Panel], growth: float) -> bool:
-    """Return False if the first and the newest steps alone show a norm far below `growth` times the usual one.
-
-    The whole history of all gradients is added up only if it may lead to a finding.
-    """
-    count = max(panel.count for panel in panels)
-    longest = [panel for panel in panels if panel.count == count]
-    if count < MOST_IN_PANEL + _NEWEST:
-        return True
-    first, newest = (
-        np.square(np.concatenate(parts)).sum(axis=0)
-        for parts in zip(*[(panel.oldest, panel.newest) for panel in longest], strict=True)
-    )
-    first = np.sqrt(first[np.isfinite(first)])
-    if len(first) < _WARM_UP or not np.isfinite(newest).all():
-        return True
-    return not float(np.sqrt(newest.min())) < _CLEARLY * growth * float(np.median(first[:_WARM_UP]))
 
 
 def _is_out_of_proportion(window: Window, proportion: float) -> bool:

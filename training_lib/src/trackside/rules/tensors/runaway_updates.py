@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -11,8 +12,10 @@ from trackside.contracts.recorded_names import UPDATE_SIZE
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import certain_causes, training_losses
 from trackside.rules.rule import Rule, parameter
-from trackside.rules.update_growth import FEWEST, growth_of_updates
+from trackside.rules.update_growth import FEWEST, growth_of_updates, risen_rate, stands_out
 from trackside.trial.window import Window
+
+_BEFORE = 10  # steps before the growth that do not count as before
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,9 @@ class RunawayUpdates(Rule):
         1. more than m + `deviations` x s, and more than 1.5 x m,
         2. more than `beyond` times the largest that the run has lived through (of medians of three, without the first
            20 and the newest 10): a cycle, a restart or a second warm-up of the rate goes where the run has been before.
+
+        It is a warning where a learning rate is higher than ever as well (1.2 x), and else a remark: a new task, or an
+        optimizer that finds a cliff, may enlarge updates for a moment.
 
         Where measurements are thinned, to keep within the budget of the always-on statistics, their distances must be
         equal: the change over more steps is larger. Amazon's Debugger has no such rule.
@@ -59,7 +65,8 @@ class RunawayUpdates(Rule):
     save_interval = 500
     needs = ()
     severity = Severity.WARNING
-    since = "0.2"
+    escalates = True
+    since = "0.1"
     likely_causes = (Cause.LEARNING_RATE_TOO_HIGH, Cause.EXPLODING_GRADIENTS)
     what_to_do = (
         "Look at the learning rate of these steps: is the schedule stepped as it should be?",
@@ -91,7 +98,11 @@ class RunawayUpdates(Rule):
                     observed=growth.now,
                     relation=">",
                     threshold=max(growth.usual + self.deviations * growth.deviation, self.beyond * growth.peak),
-                    statistics={"usual": growth.usual, "largest_before": growth.peak},
+                    statistics={
+                        "usual": growth.usual,
+                        "largest_before": growth.peak,
+                        "rate_has_risen": float(risen_rate(window, before=growth.since - _BEFORE) is not None),
+                    },
                     series=growth.column.series,
                 )
             )
@@ -107,12 +118,21 @@ class RunawayUpdates(Rule):
         return "" if most >= FEWEST else f"{FEWEST} measured updates; the run has {most}"
 
     def nothing_to_judge(self, facts: ModelFacts) -> str:
-        """Return why there are no measurements, if there can be none.
+        """Return the reason why nothing can be measured; "" if something may be.
 
         Args:
             facts: The facts about the program.
         """
         return "" if facts.program.framework == "pytorch" else "the size of updates is measured of PyTorch alone"
+
+    def severity_of(self, findings: Sequence[Finding]) -> Severity:
+        """Return WARNING if a learning rate has risen beyond all before, else INFO.
+
+        Args:
+            findings: The findings.
+        """
+        has_risen = any(finding.statistics["rate_has_risen"] for finding in findings)
+        return Severity.WARNING if has_risen else Severity.INFO
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """Return a learning rate that is too high, with the size of the updates as evidence.
@@ -121,6 +141,7 @@ class RunawayUpdates(Rule):
             findings: The findings, worst first.
             window: The run up to the judged step.
         """
-        times = findings[0].observed / findings[0].statistics["usual"]
+        lead = findings[0]
+        times = lead.observed / lead.statistics["usual"] if lead.statistics["usual"] > 0 else math.inf
         because = f"updates of the weights are {times:.3g} times as large as in the 50 steps before"
         return (*certain_causes(window), Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because))

@@ -18,9 +18,7 @@ MOST_OBJECTS = 200  # of a data set
 _DEEPEST = 4
 _GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
 _ENTRIES = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__", "forward")
-_TELLS_WORKERS_APART = frozenset(
-    {"get_worker_info", "initial_seed", "getpid", "urandom", "time", "time_ns", "SeedSequence"}
-)
+_OF_ONE_WORKER = frozenset({"get_worker_info", "initial_seed", "getpid", "urandom", "time", "time_ns", "SeedSequence"})
 
 
 def shared_randomness(dataset: Any, worker_init: Callable[..., object] | None) -> str:
@@ -45,7 +43,7 @@ def _seeds_all_alike(function: FunctionType) -> bool:
     """Return True if the function seeds something, and reads neither its argument nor anything of the worker."""
     code = function.__code__
     names = set(code.co_names)
-    if not any("seed" in name.lower() for name in names) or not names.isdisjoint(_TELLS_WORKERS_APART):
+    if not any("seed" in name.lower() for name in names) or not names.isdisjoint(_OF_ONE_WORKER):
         return False
     if code.co_freevars or not code.co_argcount:
         return False
@@ -82,8 +80,8 @@ def _names_used(kind: type) -> set[str]:
         function = getattr(kind, name, None)
         if isinstance(function, FunctionType):
             names = set(function.__code__.co_names)
-            if not names.isdisjoint(_TELLS_WORKERS_APART):
-                return set()  # it tells workers apart by itself
+            if not names.isdisjoint(_OF_ONE_WORKER):
+                return set()  # it draws by the worker's number or seed
             used |= names
             waiting += names
     return used

@@ -12,7 +12,7 @@ _MOST_NUMBERS = 1 << 16
 _MOST_ROWS = 32
 _SAMPLE = 16  # numbers of a parameter that are compared with their first values
 _FEWEST_NUMBERS = 64
-_FEWEST_TO_TELL = 4096  # numbers from which the shape of a distribution says something, whatever its scale
+_FEWEST_TO_DECIDE = 4096  # numbers from which the shape of a distribution says something, whatever its scale
 _TOLERANCE = 0.05  # of the deviation of a uniform distribution, seen from some thousand numbers
 _FULL = 0.9  # of the bound that the largest of so many numbers reaches
 _SIGMAS = 4.0  # standard errors
@@ -89,7 +89,7 @@ def _is_drawn(parameter: torch.Tensor) -> bool:
         return False
     if any(_is_uniform(largest, deviation, bound) for bound in _bounds(parameter)):
         return True
-    if count < _FEWEST_TO_TELL:
+    if count < _FEWEST_TO_DECIDE:
         return False
     shape = fourth / square**2
     if abs(shape - _UNIFORM) < 2 * error and _is_uniform(largest, deviation, math.sqrt(3) * deviation, slack=error):
@@ -126,7 +126,7 @@ def _is_uniform(largest: float, root_mean_square: float, bound: float, *, slack:
 
 
 def _is_orthogonal(parameter: torch.Tensor) -> bool:
-    """Return True for rows, or columns if there are fewer, of one length that are at right angles."""
+    """Return True for rows (or columns, if fewer) of equal length at right angles to each other."""
     with torch.no_grad():
         matrix = parameter.detach().reshape(parameter.shape[0], -1)
         if matrix.shape[0] > matrix.shape[1]:

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -33,6 +33,7 @@ from trackside.contracts.model_facts import (
 )
 from trackside.contracts.run_layout import model_facts_key
 from trackside.frameworks.pytorch.facts.initial_values import FirstValues, has_equal_rows
+from trackside.frameworks.pytorch.facts.stale_state import StaleState, has_state
 from trackside.frameworks.pytorch.ground.parameter_names import (
     ParameterNames,
     inner_modules,
@@ -79,6 +80,14 @@ class _Found:
     clipping: Sequence[tuple[ClippingFacts, Place | None]]
     program: ProgramFacts
     evaluated_at: Place | None = None
+    random_at: Place | None = None
+
+
+class Counter(Protocol):
+    """A counter of evaluations of one kind, and the place of the newest."""
+
+    count: int
+    place: Place | None
 
 
 class ModelFactsSource:
@@ -89,7 +98,7 @@ class ModelFactsSource:
     - `program`: returns facts of the program that other parts know
     - `clipping`: places where gradients were clipped, by kind and limit
     - `unmasked`: the attention modules that were seen to read all of their input
-    - `training_mode_evaluations`: returns the number of validations in training mode, and the place of one
+    - `evaluations`: counters of validations in training mode, and of those with a live dropout
 
     Of the methods only `wants_loss` could raise.
     """
@@ -102,13 +111,13 @@ class ModelFactsSource:
         program: Callable[[], ProgramFacts],
         clipping: Mapping[tuple[str, float], Place | None],
         unmasked: Container[nn.Module] = (),
-        training_mode_evaluations: Callable[[], tuple[int, Place | None]],
+        evaluations: tuple[Counter, Counter],
         protect: Callable[[Callable[..., None]], Callable[..., None]],
     ) -> None:
         self.is_looking = True
         self._names, self._optimizer_name = names, optimizer_name
         self._program, self._clipping, self._unmasked = program, clipping, unmasked
-        self._training_mode_evaluations = training_mode_evaluations
+        self._in_training_mode, self._random = evaluations
         self._file: ModelFactsFile | None = None
         self._places: weakref.WeakKeyDictionary[Optimizer, Place | None] = weakref.WeakKeyDictionary()
         self._optimizers: weakref.WeakKeyDictionary[Optimizer, OptimizerFacts] = weakref.WeakKeyDictionary()
@@ -118,6 +127,7 @@ class ModelFactsSource:
         self._seen_losses: dict[str, int] = {}
         self._autocast_dtype: torch.dtype | None = None
         self._modules: list[weakref.ref[nn.Module]] = []
+        self._stale, self._with_state = StaleState(), list[weakref.ref[nn.Module]]()
         self._others: list[weakref.ref[torch.Tensor]] = []  # parameters that no optimizer holds
         self._first_values = FirstValues()
         self._recorded_state: object = None
@@ -216,7 +226,16 @@ class ModelFactsSource:
         """Return a value that differs once something has changed."""
         others = bytes(p.requires_grad for r in self._others if (p := r()) is not None)
         optimizers = [(id(o), s) for o, s in self._states.items()]
-        return optimizers, others, len(self._losses), len(self._clipping), self._training_mode_evaluations()
+        stale = self._stale.look(m for r in self._with_state if (m := r()) is not None)
+        return (
+            optimizers,
+            others,
+            stale,
+            len(self._losses),
+            len(self._clipping),
+            self._in_training_mode.count,
+            self._random.count,
+        )
 
     def _gather(self, step: int) -> _Found:
         owners = _Owners(
@@ -227,10 +246,11 @@ class ModelFactsSource:
             looks_at_rows=not self._revisions,
         )
         roots, parameters = [], []
-        self._modules, self._others = [], []
+        self._modules, self._others, self._with_state = [], [], []
         for index, (root_name, root) in enumerate([*self._names.roots(), *self._names.outside()]):
             modules = [(path, module) for path, module in inner_modules(root)]
             self._modules += [weakref.ref(module) for _, module in modules]
+            self._with_state += [weakref.ref(module) for _, module in modules if has_state(module)]
             prefix = f"{root_name}." if index else ""
             of_root = [(p, type(m), self._module_facts(m, f"{prefix}{p}" if p else root_name)) for p, m in modules]
             roots.append(of_root)
@@ -251,7 +271,6 @@ class ModelFactsSource:
              self._places.get(o))
             for o in self._states if o in self._optimizers
         ]  # fmt: skip
-        evaluations, evaluated_at = self._training_mode_evaluations()
         return _Found(
             from_step=step,
             roots=roots,
@@ -259,12 +278,14 @@ class ModelFactsSource:
             optimizers=optimizers,
             losses=list(self._losses.values()),
             clipping=[(ClippingFacts(kind, limit), place) for (kind, limit), place in list(self._clipping.items())],
-            evaluated_at=evaluated_at,
+            evaluated_at=self._in_training_mode.place,
+            random_at=self._random.place,
             program=replace(
                 self._program(),
                 autocast_dtype=half,
                 data_parallel=_data_parallel([r for _, r in self._names.roots()]),
-                training_mode_evaluations=evaluations,
+                training_mode_evaluations=self._in_training_mode.count,
+                random_evaluations=self._random.count,
             ),
         )
 
@@ -281,6 +302,7 @@ class ModelFactsSource:
             out_features=out_features,
             probability=dropout_probability(module),
             sees_ahead=reads_both_ways(module) or module in self._unmasked,
+            stale_state=self._stale.of(module),
         )
 
 
@@ -505,7 +527,13 @@ class ModelFactsFile:
             found.parameters,
             tuple(replace(facts, line=shown(place, script)) for facts, place in found.optimizers),
             tuple(self._loss_with_lines(facts, place, script) for facts, place in found.losses),
-            replace(found.program, script=script, clipping=clipping, evaluation_line=shown(found.evaluated_at, script)),
+            replace(
+                found.program,
+                script=script,
+                clipping=clipping,
+                evaluation_line=shown(found.evaluated_at, script),
+                random_line=shown(found.random_at, script),
+            ),
         )
 
     def _loss_with_lines(self, facts: LossFacts, backward: Place | None, script: str) -> LossFacts:

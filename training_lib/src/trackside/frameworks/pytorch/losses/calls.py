@@ -1,4 +1,4 @@
-"""Observation of calls of the loss functions of torch.nn.functional, for as long as a validation lasts.
+"""Observation of calls of functions of torch.nn.functional, for as long as a validation lasts.
 
 The code of a function is exchanged (its `__code__`), not the name in that module: scripts often take a function out of
 it (`loss_fn = F.cross_entropy`, `from torch.nn.functional import cross_entropy`), and the function itself stays the
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
@@ -17,7 +17,6 @@ import torch
 from torch.nn import functional
 
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame
-from trackside.frameworks.pytorch.losses.description import LOSS_OF_FUNCTION
 
 Seen = Callable[[str, Any, Any, Any], None]
 
@@ -31,14 +30,15 @@ class _Exchange(NamedTuple):
     stand_in: Any
 
 
-class LossCalls:
-    """A switch that exchanges the code of loss functions, and restores it.
+class FunctionCalls:
+    """A switch that exchanges the code of functions, and restores it.
 
-    `seen(loss_name, args, kwargs, result)` must not raise.
+    `names` gives each function's name in torch.nn.functional its name here. `seen(name, args, kwargs, result)` must not
+    raise.
     """
 
-    def __init__(self, seen: Seen) -> None:
-        self._seen = seen
+    def __init__(self, names: Mapping[str, str], seen: Seen) -> None:
+        self._names, self._seen = names, seen
         self._depth = 0
         self._is_on = False
 
@@ -59,7 +59,7 @@ class LossCalls:
     @functools.cached_property
     def _exchanges(self) -> Sequence[_Exchange]:
         """The exchanges, the same at each validation: code from torch.compile fits only the functions that it saw."""
-        named = ((getattr(functional, name, None), loss_name) for name, loss_name in LOSS_OF_FUNCTION.items())
+        named = ((getattr(functional, name, None), loss_name) for name, loss_name in self._names.items())
         return [
             _Exchange(function, function.__code__, _calling_global(function), self._stand_in(function, loss_name))
             for function, loss_name in named

@@ -32,8 +32,10 @@ import torch
 from trackside.capture.step_engine import EVAL, TRAIN, StepEngine
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.fuse import Fuse
-from trackside.frameworks.pytorch.losses.calls import LossCalls
+from trackside.frameworks.pytorch.losses.calls import FunctionCalls
+from trackside.frameworks.pytorch.losses.description import LOSS_OF_FUNCTION
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
+from trackside.frameworks.pytorch.modes.random_evaluation import RandomEvaluation
 from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
 from trackside.frameworks.pytorch.modes.validation_losses import ValidationLosses
 from trackside.frameworks.pytorch.modules.source import TrainedModules, as_written
@@ -60,10 +62,11 @@ class Validation:
         ended: Callable[[str], None],
         reads_every_loss: Callable[[torch.Tensor], bool],
         in_training_mode: ValidationInTrainingMode,
+        random: RandomEvaluation,
         fuse: Fuse,
     ) -> None:
         self._engine = engine
-        self._in_training_mode = in_training_mode
+        self._in_training_mode, self._random = in_training_mode, random
         in_training_mode.look_changed = self._watching_changed
         self._modules = modules
         self._losses = ValidationLosses(
@@ -71,7 +74,7 @@ class Validation:
             saver=saver,
             inputs=loss_inputs,
             reads_every_loss=reads_every_loss,
-            in_training_mode=in_training_mode,
+            in_training_mode=self._in_training_mode,
         )
         self.trained_on = self._losses.trained_on
         self._changed = changed
@@ -85,7 +88,7 @@ class Validation:
         self._had_gradients = False
         fuse.when_blown = self._switch_off
         self._protected = fuse.protect(lambda function, *args: function(*args))
-        self._calls = LossCalls(untraced(fuse.protect(self._losses.function_called)))
+        self._calls = FunctionCalls(LOSS_OF_FUNCTION, untraced(fuse.protect(self._losses.function_called)))
         self._see_mode = untraced(fuse.protect(self._mode_set))
 
     def install(self) -> Callable[[], None]:
@@ -108,6 +111,7 @@ class Validation:
         def undo() -> None:
             unwrap_switches()
             self._calls.switch(on=False)
+            self._random.switch(on=False)
             setattr(torch.nn.Module, "train", original)  # noqa: B010 - as above
 
         return undo
@@ -124,6 +128,7 @@ class Validation:
         if self._losses.is_step_open and self._had_gradients:  # it was a training step of a model in eval mode
             self._trains_in_eval_mode = True
             self._losses.values = []
+            self._random.call_dropped()
             self._close_step()
         self._in_training_mode.training_goes_on()
         self.end()
@@ -141,11 +146,13 @@ class Validation:
     def _watching_changed(self) -> None:
         self.is_watching = self.is_on or self._in_training_mode.is_looking
         self._calls.switch(on=self.is_watching)
+        self._random.switch(on=self.is_on)
         self._changed()
 
     def _switch_off(self) -> None:
         self.is_on = self._losses.is_step_open = self._has_training_begun = False
         self._in_training_mode.stand_down()
+        self._random.stand_down()
         if self._engine.mode == EVAL:
             self._engine.set_mode(TRAIN)
         self._watching_changed()
@@ -183,7 +190,7 @@ class Validation:
         """Return True for a trained model or a copy of one; see `CallWatcher`."""
         return self._modules.root_of(module) is not None or self._stands_for_root(module)
 
-    def model_called(self, module: torch.nn.Module) -> bool:
+    def model_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> bool:
         """Begin or end a step of the validation; see `CallWatcher`."""
         module = as_written(module)
         root = self._modules.root_of(module)
@@ -199,6 +206,7 @@ class Validation:
         if module is root or marker is None or module is marker:
             self._end_step()
             self._begin_step(module)
+            self._random.call_begins(root or module, args, kwargs)
         return True
 
     def model_returned(self, output: Any) -> None:
@@ -234,6 +242,7 @@ class Validation:
         if self._engine.due.losses:
             for name, value in self._losses.values:
                 self._engine.open_step.add_loss(name, value)
+        self._random.call_ends()
         self._ended(self._engine.mode)
         self._engine.end_step()
         self._close_step()

@@ -82,6 +82,11 @@ class ValidationInTrainingMode:
         self._see = untraced(fuse.protect(self._gradients_off))
         self._go_on = fuse.protect(self._training_goes_on)
 
+    @property
+    def seen(self) -> tuple[int, Place | None]:
+        """The number of validations so far, and a place where a model was called for one."""
+        return self.count, self.place
+
     def install(self) -> Callable[[], None]:
         """Wrap the functions that switch gradients off. Return the function that undoes it."""
         self._wrap(torch.no_grad)

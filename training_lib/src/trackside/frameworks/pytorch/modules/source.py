@@ -139,7 +139,7 @@ class CallWatcher(Protocol):
     def is_model(self, module: torch.nn.Module) -> bool:
         """Return True if the module is trained, or stands for one that is."""
 
-    def model_called(self, module: torch.nn.Module) -> bool:
+    def model_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> bool:
         """Handle a call of such a module, by no other of them. Return False if the call is no part of any step."""
 
     def model_returned(self, output: Any) -> None:
@@ -234,7 +234,7 @@ class ModuleSource:
             self._model, self._is_ignored = None, False
         if self._model is None and self._watcher.is_model(module):
             self._model = id(module)
-            self._is_ignored = self._is_outside = not self._watcher.model_called(module)
+            self._is_ignored = self._is_outside = not self._watcher.model_called(module, args, kwargs)
             if self.trial_calls is not None and not self._is_ignored:
                 self.trial_calls.called(module)
         if self._is_ignored:

@@ -32,7 +32,7 @@ class Probe(ABC):
     cures: ClassVar[tuple[str, ...]]
 
     @abstractmethod
-    def ask(self, subject: Subject) -> Answer:
+    def answer(self, subject: Subject) -> Answer:
         """Return the answer. All that it changes in the models is undone afterwards.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The rehearsal in a training process: it counts steps, asks the probes, stores the answers and ends the script."""
+"""The rehearsal in a training process: it counts steps, runs the probes, stores the answers and ends the script."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Rehearsal:
         self._digests: list[StepDigest] = []
         self._began_at = 0.0
         self._ends = 0
-        self._is_asking = False
+        self._is_probing = False
         self._pid = os.getpid()
         self._remove_hook: Callable[[], object] = lambda: None
 
@@ -80,7 +80,7 @@ class Rehearsal:
         return max(self._counts.values(), default=0)
 
     def _stepped(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
-        if self._is_asking or os.getpid() != self._pid or torch.utils.data.get_worker_info() is not None:
+        if self._is_probing or os.getpid() != self._pid or torch.utils.data.get_worker_info() is not None:
             return
         if self._ends:
             self._end_script()
@@ -119,12 +119,19 @@ class Rehearsal:
         self._guard.attempt("storing what was captured", self._capture.uninstall)
         self._recorder.remove()
         if rank.number == 0:
-            self._is_asking = True
-            report = self._guard.attempt("asking the probes", lambda: self._ask(report)) or report
-            self._is_asking = False
+            self._is_probing = True
+            report = self._probed(report)
+            self._is_probing = False
         self._store(replace(report, is_done=True))
 
-    def _ask(self, report: ProcessReport) -> ProcessReport:
+    def _probed(self, report: ProcessReport) -> ProcessReport:
+        """Return the report with the answers, or with the reason for which no probe could answer."""
+        try:
+            return self._probe_model(report)
+        except Exception as error:  # noqa: BLE001 - a mistake of ours is an answer too, never silence
+            return replace(report, answers=(Answer("probes", Outcome.NOT_TRIED, describe(error)[:300]),))
+
+    def _probe_model(self, report: ProcessReport) -> ProcessReport:
         end = time.monotonic() + self._settings.probe_seconds
         subject = Subject(
             self._recorder.programs,
@@ -140,7 +147,7 @@ class Rehearsal:
         def answered(answers: tuple[Answer, ...]) -> None:
             self._store(replace(report, answers=answers))
 
-        return replace(report, answers=ask_all(subject, all_probes(), answered=answered))
+        return replace(report, answers=answer_all(subject, all_probes(), answered=answered))
 
     def _store(self, report: ProcessReport) -> None:
         self._guard.attempt(
@@ -168,7 +175,7 @@ class Rehearsal:
         raise SystemExit(0)
 
 
-def ask_all(
+def answer_all(
     subject: Subject,
     probes: Sequence[Probe],
     *,
@@ -178,7 +185,7 @@ def ask_all(
 
     Args:
         subject: The recorded step.
-        probes: The probes, in the order in which they are asked.
+        probes: The probes, in their order.
         answered: Called with all answers so far, after each.
     """
     answers: list[Answer] = []
@@ -190,16 +197,16 @@ def ask_all(
         elif subject.time_left() <= 0:
             answer = Answer(probe.name, Outcome.NOT_TRIED, "the time for probes is up")
         else:
-            answer = _asked(subject, probe)
+            answer = _answered(subject, probe)
         answers.append(answer.lasting(round(time.monotonic() - began, 3)))
         answered(tuple(answers))
     return tuple(answers)
 
 
-def _asked(subject: Subject, probe: Probe) -> Answer:
+def _answered(subject: Subject, probe: Probe) -> Answer:
     kept = KeptState(subject.models)
     try:
-        return probe.ask(subject)
+        return probe.answer(subject)
     except NotTriedError as error:
         return Answer(probe.name, Outcome.NOT_TRIED, str(error))
     except DoesNotApplyError as error:
@@ -210,10 +217,10 @@ def _asked(subject: Subject, probe: Probe) -> Answer:
         kept.restore()
 
 
-def _within(subject: Subject, ask: Callable[[], str]) -> str:
+def _within(subject: Subject, answer: Callable[[], str]) -> str:
     kept = KeptState(subject.models)
     try:
-        return ask()
+        return answer()
     except Exception as error:  # noqa: BLE001 - as above
         return f"a replay of its step raised {describe(error)[:300]}"
     finally:

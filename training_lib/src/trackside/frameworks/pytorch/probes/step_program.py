@@ -71,6 +71,12 @@ class Call:
         """Numbers of the earlier results that it takes."""
         return frozenset(self.slots.values())
 
+    @property
+    def first_slot(self) -> int | None:
+        """Number of the earlier result that is its first argument; None if that is no result."""
+        args = self.arguments[0]
+        return self.slots.get(id(args[0])) if args else None
+
     def constants(self) -> list[torch.Tensor]:
         """Return the tensors among its arguments that no earlier call has returned, without parameters."""
         found = tensors_in(*self.arguments)

@@ -46,9 +46,16 @@ class StepRecorder:
         self._since: dict[int, int] = {}  # end of the trace at the last step, by optimizer
         self._losses: list[StepProgram] = []
         self._depth = 0
+        self._is_in_backward = False
+        self._is_paused = True  # `Tensor.backward` is called below the mode, which cannot be removed then
         self._thread: int | None = None
         self._mode = _Mode(self._function_called)
         self._undo: list[Callable[[], object]] = []
+
+    @property
+    def size(self) -> int:
+        """Number of calls that it holds."""
+        return self._trace.end - self._trace.dropped
 
     def install(self) -> None:
         """Begin to record."""
@@ -70,10 +77,9 @@ class StepRecorder:
             self.programs = [*rest, (optimizer, tuple(self._losses))]
             self._losses = []
         self._trace.drop(self._since.get(id(optimizer), 0))
-        dropped = self._trace.dropped
         self._since[id(optimizer)] = self._trace.end
-        if dropped and self._trace.end - dropped > MOST_CALLS:
-            self._trace = _Trace()
+        if self.size > MOST_CALLS:
+            self._trace.drop(self._trace.end)
 
     def _replace_call(self) -> Callable[[], None]:
         original, recorder = torch.nn.Module.__call__, self
@@ -109,9 +115,14 @@ class StepRecorder:
 
         @functools.wraps(original)
         def backward(*args: Any, **kwargs: Any) -> None:
-            if not self._depth and self._is_here():
+            is_outermost = not self._is_in_backward  # under a function mode PyTorch calls it again, from within
+            if is_outermost and not self._depth and self._is_here():
                 see_loss(*args, **kwargs)
-            original(*args, **kwargs)
+            self._is_in_backward = True
+            try:
+                original(*args, **kwargs)
+            finally:
+                self._is_in_backward = not is_outermost
 
         skip_frame(backward)
         torch.autograd.backward = backward
@@ -140,7 +151,13 @@ class StepRecorder:
 
     def _function_called(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         name = getattr(function, "__name__", "")
-        if self._depth or name in _NEVER_RECORDED or not self._is_here() or not self._is_concerned(args, kwargs):
+        if (
+            self._is_paused
+            or self._depth
+            or name in _NEVER_RECORDED
+            or not self._is_here()
+            or not self._is_concerned(args, kwargs)
+        ):
             return function(*args, **kwargs)
         begun = self._begun(function, args, kwargs)
         self._depth += 1
@@ -189,6 +206,7 @@ class StepRecorder:
         self.first = self.first or program
 
     def _switch_mode(self, *, on: bool) -> None:
+        self._is_paused = not on
         stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call] # torch's own omission
         if (self._mode in stack) == on:
             return
@@ -196,8 +214,7 @@ class StepRecorder:
             _pop_mode()  # type: ignore[no-untyped-call] # as above
         rest = [mode for mode in stack if mode is not self._mode]
         if on:  # at the bottom, so that the end of a `with` block of the user's removes the user's own mode
-            is_device_first = bool(rest) and type(rest[0]).__name__ == "DeviceContext"
-            rest.insert(int(is_device_first), self._mode)
+            rest.insert(int(bool(rest) and rest[0] is _default_device()), self._mode)
         for mode in rest:
             _push_mode(mode)  # type: ignore[no-untyped-call] # as above
 
@@ -290,7 +307,7 @@ class _Trace:
         """Return the calls that the loss follows from."""
         wanted, kept, lacks = {self.number(loss)}, [], ""
         for call, is_unknown in reversed(self._calls):
-            is_change = bool(call.needs & wanted) and _is_in_place(call.call)
+            is_change = _is_in_place(call.call) and call.first_slot is not None
             if not is_change and wanted.isdisjoint(call.outputs):
                 continue
             kept.append(call)
@@ -301,6 +318,11 @@ class _Trace:
         if not wanted <= made:
             lacks = lacks or "the loss follows from a model that was called before the last step"
         return StepProgram(tuple(reversed(kept)), self.number(loss), float(loss.detach()), lacks)
+
+
+def _default_device() -> object:
+    """Return the mode of `torch.set_default_device`, which must stay at the bottom of all; None without one."""
+    return getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
 
 
 def _is_in_place(call: Callable[..., Any]) -> bool:

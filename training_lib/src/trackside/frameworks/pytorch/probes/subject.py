@@ -25,12 +25,12 @@ class Subject:
         steps: Each optimizer with the losses of its newest step, those that can be replayed.
         program: The last of the losses.
         models: The root modules called in any of the losses.
-        first_values: Buffers and tensors in attributes, by name, as before the first step.
+        first_values: Buffers and tensors in attributes, by name, as after the first step.
         lacks: The reason for which no loss can be replayed; "" if one can.
 
     Args:
         programs: The recorded losses, with the optimizer that stepped after them.
-        first_values: As the attribute.
+        first_values: See the attribute.
         time_left: Returns the number of seconds left for the probes.
     """
 
@@ -51,6 +51,7 @@ class Subject:
         self.models = tuple({id(m): m for program in found for m in program.models}.values())
         self.first_values = first_values
         self.time_left = time_left
+        self._has_rows: bool | None = None
 
     def is_rebuilt(self) -> bool:
         """Return True if each loss comes out of a replay as it was recorded, with the recorded weights and states."""
@@ -68,7 +69,7 @@ class Subject:
     def evaluated(self, *, inputs: Mapping[int, torch.Tensor] | None = None, seed: int = SEED) -> Outputs:
         """Return the outputs of the models in evaluation mode."""
         self.program.evaluate()
-        return self._seeded(self.program, inputs=inputs, seed=seed).outputs
+        return self._outputs(lambda: self._seeded(self.program, inputs=inputs, seed=seed))
 
     def trained(
         self, program: StepProgram, *, inputs: Mapping[int, torch.Tensor] | None = None, seed: int = SEED
@@ -98,6 +99,27 @@ class Subject:
     def optimizer_parameters(self) -> dict[int, torch.Tensor]:
         """Return the parameters that any of the optimizers updates, by id."""
         return {id(p): p for optimizer, _ in self.steps for group in optimizer.param_groups for p in group["params"]}
+
+    def _outputs(self, replay: Callable[[], Replayed]) -> Outputs:
+        """Return the outputs of the models; of models that return their loss only, the last rows computed in them."""
+        if self._has_rows is not False:
+            outputs = replay().outputs
+            self._has_rows = any(each.ndim for each in outputs.values())
+            if self._has_rows:
+                return outputs
+        last: list[torch.Tensor] = []
+
+        def keep(_module: torch.nn.Module, _args: object, output: object) -> None:
+            if isinstance(output, torch.Tensor) and output.is_floating_point() and output.ndim > 1:
+                last[:] = [output.detach().clone()]
+
+        handles = [module.register_forward_hook(keep) for _, module in self.named_modules()]
+        try:
+            outputs = replay().outputs
+        finally:
+            for handle in handles:
+                handle.remove()
+        return {**outputs, (0, -1): last[0]} if last else outputs
 
     def _seeded(self, program: StepProgram, *, inputs: Mapping[int, torch.Tensor] | None, seed: int) -> Replayed:
         seed_all(seed)

@@ -20,11 +20,13 @@ from trackside.capture.budget import DEAR, EVERY_STEP, NORMS
 from trackside.capture.statistic_rows import DearReading, Flags, Here, Numbers, Reading, Values, Watched
 from trackside.capture.step_engine import StepEngine
 from trackside.capture.step_statistics import StepStatistics
+from trackside.contracts.recorded_names import LOST_UPDATES
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.losses.description import LateScale
 from trackside.frameworks.pytorch.optimizers.source import fused_scale
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.statistics.device_numbers import DeviceNumbers, is_on_device
+from trackside.frameworks.pytorch.statistics.lost_updates import HALF, lost_share, rounds_to_nearest
 
 PART_BYTES = 64 << 20  # of weights with an update measured in one step: they are copied for it
 MOST_PARTS = 100
@@ -32,7 +34,6 @@ MOST_TENSORS_A_PART = 4096
 MOST_COPIED_BYTES = 512 << 20  # a larger tensor's update is never measured
 
 _PIECE = 1 << 20  # elements of a gradient that are looked at together, so that a buffer of them stays small
-_HALF = {torch.float16, torch.bfloat16}
 _REAL = {torch.float32, torch.float64}
 _NOT_MEASURED = -1.0
 
@@ -246,10 +247,28 @@ class PyTorchStatistics:
             numbers = _size(gradients, elements, float(scale))
         reading.weight_norms, reading.sizes, reading.part_has_gradient = _norms(reading.weights), numbers, has_gradient
 
+    def _add_lost_updates(self, reading: _OpenReading, part: _Part, measured: Tensors) -> None:
+        """Add the share of half-precision elements that the step left as they were, to the numbers of the step."""
+        optimizer, rates = reading.plan.optimizer(), reading.rates
+        if optimizer is None or not any(w.dtype in HALF for w in measured) or not rounds_to_nearest(optimizer):
+            return
+        if isinstance(rates, list) and not any(rates):
+            return  # it was to leave everything as it is
+        present = iter(reading.gradients_in(part))
+        flags = [True] * part.count if reading.part_has_gradient is None else reading.part_has_gradient.tolist()
+        gradients = [next(present) if has_one else None for has_one in flags]
+        copied = [g for g, is_copied in zip(gradients, part.is_copied, strict=True) if is_copied]
+        share = lost_share(measured, reading.copies, copied)
+        if share is None:
+            return
+        number = self._device.take(share) if self._device.is_late(share) else float(share)
+        self.record.recorder.numbers.added[LOST_UPDATES, "mean"] = number
+
     def _dear_reading(self, reading: _OpenReading, part: _Part) -> DearReading:
         measured = [w for w, is_copied in zip(reading.weights, part.is_copied, strict=True) if is_copied]
         torch._foreach_sub_(reading.copies, measured)
         updates = _norms(reading.copies)
+        self._add_lost_updates(reading, part, measured)
         copied = None if all(part.is_copied) else np.array(part.is_copied)
         has_gradient = reading.part_has_gradient
         if self._device.is_late(reading.weights[0]):
@@ -442,7 +461,7 @@ def _norms(tensors: Tensors) -> torch.Tensor:
     if all(tensor.dtype is dtype for tensor in tensors):
         if dtype in _REAL:
             return torch.stack(torch._foreach_norm(tensors, 2))
-        if dtype in _HALF:
+        if dtype in HALF:
             return torch.stack(torch._foreach_norm(tensors, 2, dtype=torch.float32))
     wide = [_wide(tensor.abs() if tensor.is_complex() else tensor) for tensor in tensors]
     device = tensors[0].device

@@ -191,8 +191,8 @@ class _Watcher:
     def is_model(self, module: torch.nn.Module) -> bool:
         return self._validation.is_model(module)
 
-    def model_called(self, module: torch.nn.Module) -> bool:
-        is_of_a_step = self._validation.model_called(module)
+    def model_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> bool:
+        is_of_a_step = self._validation.model_called(module, args, kwargs)
         is_shown_by_script = self._strategy.ends_by_calls
         self._director.model_called(module)
         return is_of_a_step or is_shown_by_script

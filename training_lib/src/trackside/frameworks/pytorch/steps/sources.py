@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from trackside.capture.session import RunSession
-from trackside.contracts.model_facts import ProgramFacts
 from trackside.frameworks.adapter import Sources
 from trackside.frameworks.pytorch.data.batches import BatchSource
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
+from trackside.frameworks.pytorch.facts.program_facts import program_facts
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.numbering import Numbering
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
+from trackside.frameworks.pytorch.modes.random_evaluation import RandomEvaluation
 from trackside.frameworks.pytorch.modes.validation import Validation
 from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
 from trackside.frameworks.pytorch.modules.source import ModuleSource, TrainedModules
 from trackside.frameworks.pytorch.optimizers.raw_gradients import RawGradients
 from trackside.frameworks.pytorch.optimizers.source import OptimizerSource, SkippedSteps
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
-from trackside.frameworks.pytorch.sharding.ranks import rank_of_this_process
 from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNumbers
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
 from trackside.frameworks.pytorch.statistics.update_size import UpdateSize
@@ -65,28 +63,14 @@ class PyTorchSources:
             counted=observer.validation_counted,
             fuse=Fuse(guard, "watching for evaluations in training mode"),
         )
-        self.validation = Validation(
-            engine,
-            modules=self.modules,
-            saver=self.saver,
-            loss_inputs=self.loss_inputs,
-            changed=observer.validation_changed,
-            ended=observer.validation_step_ends,
-            reads_every_loss=lambda loss: session.statistics.is_on and not self.statistics.numbers.is_late(loss),
-            in_training_mode=self.in_training_mode,
-            fuse=Fuse(guard, "watching evaluation"),
+        self.random_evaluation = RandomEvaluation(
+            counted=observer.validation_counted,
+            is_compiler_used=lambda: self.calls.eager.is_compiler_used,
+            fuse=Fuse(guard, "watching for dropout in evaluations"),
         )
+        self.validation = self._make_validation(session, observer)
         self.strategy = strategy(engine, self.names, self.validation)
-        self.calls = ModuleSource(
-            engine,
-            fuse=Fuse(guard, "watching modules"),
-            saver=self.saver,
-            modules=self.modules,
-            watcher=self.strategy.watcher(),
-            loss_inputs=self.loss_inputs,
-            numbering=self.numbering,
-            is_eager_allowed=session.request.compiled == "eager_step",
-        )
+        self.calls = self._make_calls(session)
         self.gradient_numbers = GradientNumbers(
             self.statistics,
             is_of_training=lambda place: self.facts.has_loss_at(place),  # noqa: PLW0108 - made below
@@ -108,15 +92,7 @@ class PyTorchSources:
         self.skipped_steps = SkippedSteps(
             engine, protect=Fuse(guard, "counting skipped steps").protect, skipped=observer.step_skipped
         )
-        self.facts = ModelFactsSource(
-            names=self.names,
-            optimizer_name=self.optimizers.name,
-            program=lambda: self._program(session),
-            clipping=self.gradient_numbers.clipping_places,
-            unmasked=self.calls.unmasked,
-            training_mode_evaluations=lambda: (self.in_training_mode.count, self.in_training_mode.place),
-            protect=Fuse(guard, "recording what the model is made of").protect,
-        )
+        self.facts = self._make_facts(session)
         self.losses = LossSource(
             session,
             statistics=self.statistics,
@@ -163,14 +139,46 @@ class PyTorchSources:
         self.calls.remove()
         self.validation.end()
 
-    def _program(self, session: RunSession) -> ProgramFacts:
-        return ProgramFacts(
-            framework="pytorch",
-            framework_version=torch.__version__.partition("+")[0],
-            has_grad_scaler=self.skipped_steps.has_scaler,
-            world_size=rank_of_this_process(session.environment).of,
-            is_compiled=self.calls.eager.is_compiler_used,
-            shared_randomness=self.batches.shared_randomness,
+    def _make_validation(self, session: RunSession, observer: Observer) -> Validation:
+        return Validation(
+            session.engine,
+            modules=self.modules,
+            saver=self.saver,
+            loss_inputs=self.loss_inputs,
+            changed=observer.validation_changed,
+            ended=observer.validation_step_ends,
+            reads_every_loss=lambda loss: session.statistics.is_on and not self.statistics.numbers.is_late(loss),
+            in_training_mode=self.in_training_mode,
+            random=self.random_evaluation,
+            fuse=Fuse(session.guard, "watching evaluation"),
+        )
+
+    def _make_calls(self, session: RunSession) -> ModuleSource:
+        return ModuleSource(
+            session.engine,
+            fuse=Fuse(session.guard, "watching modules"),
+            saver=self.saver,
+            modules=self.modules,
+            watcher=self.strategy.watcher(),
+            loss_inputs=self.loss_inputs,
+            numbering=self.numbering,
+            is_eager_allowed=session.request.compiled == "eager_step",
+        )
+
+    def _make_facts(self, session: RunSession) -> ModelFactsSource:
+        return ModelFactsSource(
+            names=self.names,
+            optimizer_name=self.optimizers.name,
+            program=lambda: program_facts(
+                session.environment,
+                has_grad_scaler=self.skipped_steps.has_scaler,
+                is_compiled=self.calls.eager.is_compiler_used,
+                shared_randomness=self.batches.shared_randomness,
+            ),
+            clipping=self.gradient_numbers.clipping_places,
+            unmasked=self.calls.unmasked,
+            evaluations=(self.in_training_mode, self.random_evaluation),
+            protect=Fuse(session.guard, "recording what the model is made of").protect,
         )
 
     def optimizer_created(self, optimizer: Any) -> None:

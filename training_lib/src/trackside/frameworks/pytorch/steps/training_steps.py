@@ -216,10 +216,10 @@ class TrainingSteps:
 
     def _end_validation(self) -> None:
         self._validation.end()
-        unseen = self.sources.in_training_mode
-        before = unseen.count
+        unseen, live = self.sources.in_training_mode, self.sources.random_evaluation
         unseen.training_goes_on()
-        if unseen.count > before and not self._strategy.boundary.is_open:  # no step will end after it
+        has_news = self._facts.is_looking and (unseen.count or live.count)
+        if has_news and not self._strategy.boundary.is_open:  # no step will end after it
             self._facts.end_step(max(0, self._engine.step - 1))
 
     def read_request(self) -> None:

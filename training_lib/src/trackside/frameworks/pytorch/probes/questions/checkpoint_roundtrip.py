@@ -26,7 +26,7 @@ class CheckpointRoundtrip(Probe):
         "Let state_dict and load_state_dict call those of nn.Module.",
     )
 
-    def ask(self, subject: Subject) -> Answer:
+    def answer(self, subject: Subject) -> Answer:
         """Return a fault if keys or outputs differ, or if a tensor that is not stored changes in training."""
         before = subject.evaluated()
         registered = {id(tensor) for root in subject.models for tensor in (*root.parameters(), *root.buffers())}
@@ -45,9 +45,9 @@ class CheckpointRoundtrip(Probe):
             return self.fault(
                 "changed in training, and is not in state_dict", where=", ".join(lost[:_MOST_NAMED]) + more
             )
-        apart = difference(before, subject.evaluated())
-        if apart > _SAME:
-            return self.fault(f"outputs differ by {apart:.2g} of the largest", where=type(subject.models[0]).__name__)
+        gap = difference(before, subject.evaluated())
+        if gap > _SAME:
+            return self.fault(f"outputs differ by {gap:.2g} of the largest", where=type(subject.models[0]).__name__)
         return self.ok(f"{count} tensors stored and loaded: the same outputs")
 
     def _not_stored(self, subject: Subject, registered: set[int]) -> list[str]:

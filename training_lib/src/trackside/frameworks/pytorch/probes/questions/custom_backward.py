@@ -18,7 +18,8 @@ from trackside.frameworks.pytorch.probes.subject import SEED, Subject
 
 _MOST_ENTRIES = 24  # of a tensor, that are moved one by one
 _AGREES = 1e-2
-_STEPS = (1e-6, 2e-6)
+_SMALLEST = 1e-7
+_STEPS = (1e-5, 2e-5)
 _COARSE_STEPS = (1e-2, 2e-2)  # for functions of float32
 _COARSE_AGREES = 5e-2
 
@@ -34,7 +35,7 @@ class CustomBackward(Probe):
         "Typical: a factor left out, a saved tensor changed afterwards, gradients in the order of other arguments.",
     )
 
-    def ask(self, subject: Subject) -> Answer:
+    def answer(self, subject: Subject) -> Answer:
         """Return a fault for the first function with wrong gradients."""
         calls = _calls(subject)
         if not calls:
@@ -59,36 +60,61 @@ class Comparison:
 def _calls(subject: Subject) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     """Return one call of each function: (class, arguments) by its full name."""
     found: dict[str, tuple[Any, tuple[Any, ...]]] = {}
-
-    def seen(function: Any, args: tuple[Any, ...]) -> None:
-        name = f"{function.__module__}.{function.__qualname__}"
-        if not function.__module__.startswith("torch.") and name not in found:
-            found[name] = (
-                function,
-                tuple(a.detach().clone().requires_grad_(a.requires_grad) if _is_tensor(a) else a for a in args),
-            )
-
-    with _watched(seen):
-        for _, losses in subject.steps:
-            for program in losses:
+    for _, losses in subject.steps:
+        for program in losses:
+            functions = _functions_behind(subject.trained(program).loss)
+            with _watched(functions, found):
                 subject.trained(program)
     return found
 
 
+def _functions_behind(loss: torch.Tensor) -> list[Any]:
+    """Return the classes of the user's functions in the graph of a loss. PyTorch's own are left out."""
+    waiting, seen, found = [loss.grad_fn], {loss.grad_fn}, []
+    while waiting:
+        node: Any = waiting.pop()
+        function = getattr(node, "_forward_cls", None)
+        if function is not None and not function.__module__.startswith("torch."):
+            found.append(function)
+        for following, _ in getattr(node, "next_functions", ()):
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    return list(dict.fromkeys(found))
+
+
 @contextmanager
-def _watched(seen: Callable[[Any, tuple[Any, ...]], None]) -> Iterator[None]:
-    original = torch.autograd.Function.__dict__["apply"]
+def _watched(functions: list[Any], found: dict[str, tuple[Any, tuple[Any, ...]]]) -> Iterator[None]:
+    """Keep the arguments of the first call of each function.
 
-    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
-            seen(cls, args)
-        return original.__get__(None, cls)(*args, **kwargs)
-
-    setattr(torch.autograd.Function, "apply", classmethod(apply))  # noqa: B010 - mypy forbids the plain assignment
+    Its `forward` is replaced, since scripts often keep `Function.apply` under a name of their own.
+    """
+    undo = []
+    for function in functions:
+        own = function.__dict__.get("forward")
+        setattr(function, "forward", staticmethod(_keeping(function, found)))  # noqa: B010 - for mypy
+        undo.append((function, own))
     try:
         yield
     finally:
-        setattr(torch.autograd.Function, "apply", original)  # noqa: B010 - as above
+        for function, own in undo:
+            if own is None:
+                delattr(function, "forward")
+            else:
+                setattr(function, "forward", own)  # noqa: B010 - for mypy
+
+
+def _keeping(function: Any, found: dict[str, tuple[Any, tuple[Any, ...]]]) -> Callable[..., Any]:
+    forward = function.forward
+    has_context = function.setup_context is torch.autograd.Function.setup_context
+
+    def keep(*args: Any) -> Any:
+        given = args[1:] if has_context else args
+        kept = tuple(a.detach().clone().requires_grad_(a.requires_grad) if _is_tensor(a) else a for a in given)
+        found.setdefault(f"{function.__module__}.{function.__qualname__}", (function, kept))
+        return forward(*args)
+
+    return keep
 
 
 def _compare(function: Any, args: tuple[Any, ...]) -> Comparison:
@@ -114,11 +140,11 @@ def _compared(function: Any, args: tuple[Any, ...], steps: tuple[float, float], 
     ]
     if not slopes:
         return Comparison("its derivative jumps at every entry that was tried")
-    apart = [each for each in slopes if not each.agrees(agrees)]
-    wrong = [each for each in apart if each.numeric != 0]
+    gap = [each for each in slopes if not each.agrees(agrees)]
+    wrong = [each for each in gap if abs(each.numeric) > _SMALLEST]
     if not wrong:
         straight = "passes gradients straight through a function of steps"
-        return Comparison(straight if apart else f"right at {len(slopes)} entries")
+        return Comparison(straight if gap else f"right at {len(slopes)} entries")
     if len(wrong) == len(slopes) and _is_meant(function, args, [each.analytic / each.numeric for each in wrong]):
         return Comparison("returns its input and scales or turns the gradient on purpose")
     return Comparison(f"{wrong[0]} ({len(wrong)} of {len(slopes)} entries)", is_wrong=True)
@@ -133,7 +159,7 @@ class _Slopes:
     analytic: float
 
     def agrees(self, share: float) -> bool:
-        return abs(self.numeric - self.analytic) <= share * max(abs(self.numeric), abs(self.analytic)) + 1e-7
+        return abs(self.numeric - self.analytic) <= share * max(abs(self.numeric), abs(self.analytic)) + _SMALLEST
 
     def __str__(self) -> str:
         found = f"its backward gives {self.analytic:.4g}, the forward's derivative is {self.numeric:.4g}"
@@ -170,19 +196,20 @@ def _numeric(
     entry: int,
     steps: tuple[float, float],
 ) -> float | None:
-    """Return the derivative by one entry; None where two step sizes do not agree."""
+    """Return the derivative by one entry; None at a corner or jump, where steps to both sides do not agree."""
+    middle = float(value(args).detach())
     slopes = []
     for step in steps:
         size = step * max(1.0, abs(float(args[place].detach().reshape(-1)[entry])))
-        ends = []
         for sign in (1, -1):
             tensor = args[place].detach().clone(memory_format=torch.contiguous_format)
             tensor.view(-1)[entry] += sign * size
-            ends.append(float(value((*args[:place], tensor.requires_grad_(True), *args[place + 1 :])).detach()))
-        slopes.append((ends[0] - ends[1]) / (2 * size))
-    one, two = slopes
+            end = float(value((*args[:place], tensor.requires_grad_(True), *args[place + 1 :])).detach())
+            slopes.append((end - middle) / (sign * size))
     tolerance = _COARSE_AGREES if steps is _COARSE_STEPS else _AGREES
-    return one if math.isfinite(one) and abs(one - two) <= tolerance * max(abs(one), abs(two)) + 1e-7 else None
+    spread = max(slopes) - min(slopes)
+    is_smooth = all(map(math.isfinite, slopes)) and spread <= tolerance * max(map(abs, slopes)) + _SMALLEST
+    return sum(slopes) / len(slopes) if is_smooth else None
 
 
 def _entries(tensor: torch.Tensor) -> list[int]:

@@ -23,7 +23,7 @@ class EvaluationBuffers(Probe):
         "Update running statistics in forward in training mode, in place, on a registered buffer.",
     )
 
-    def ask(self, subject: Subject) -> Answer:
+    def answer(self, subject: Subject) -> Answer:
         """Return a fault for buffers that evaluation depends on, the training does not, and that never change."""
         buffers = {name: b for root in subject.models for name, b in _floating_buffers(root)}
         if not buffers:

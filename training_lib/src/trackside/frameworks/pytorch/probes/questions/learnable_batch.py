@@ -36,7 +36,7 @@ class LearnableBatch(Probe):
         "Look for units that are all dead or saturated, and for a softmax over an axis of one entry.",
     )
 
-    def ask(self, subject: Subject) -> Answer:
+    def answer(self, subject: Subject) -> Answer:
         """Return a fault if no optimizer lowers the loss, or if the script's own raises it where AdamW lowers it."""
         if len(subject.steps) != 1 or len(subject.steps[0][1]) != 1:
             raise NotTriedError("a step has several losses or optimizers")
@@ -58,20 +58,34 @@ class LearnableBatch(Probe):
             raise NotTriedError("the time for probes is up")
         if best.share < _NOTHING:
             return self.fault(f"{best.observed}, at best")
-        if own is not None and own.is_worse and best.share >= _LEARNED:
+        if own is not None and own.is_worse and self._stays_worse(subject, program, optimizer):
             return self.fault(
                 f"the script's optimizer: {own.observed}; {best.observed}",
                 where=type(optimizer).__name__,
                 what="The script's own optimizer raises the loss of a batch that can be learned.",
-                cures=("Divide the learning rate by ten.", "Clip gradients, or warm the rate up."),
+                cures=(
+                    "Divide the learning rate by ten, clip gradients, or warm the rate up.",
+                    "Check the sign of the loss against the optimizer's `maximize`.",
+                ),
             )
         return self.ok(best.observed if own is best or own is None else f"{own.observed}; {best.observed}")
+
+    def _stays_worse(self, subject: Subject, program: StepProgram, optimizer: Optimizer) -> bool:
+        """Return True if the script's optimizer raises the loss with clipped gradients, too; the script may clip."""
+        found = self._attempt(subject, program, optimizer, rate=None, most_gradient=1.0)
+        return found is not None and found.is_worse
 
     def _was_learned(self, subject: Subject, own: _Attempt) -> bool:
         return abs(own.first) < 0.05
 
     def _attempt(
-        self, subject: Subject, program: StepProgram, optimizer: Optimizer, *, rate: float | None
+        self,
+        subject: Subject,
+        program: StepProgram,
+        optimizer: Optimizer,
+        *,
+        rate: float | None,
+        most_gradient: float = math.inf,
     ) -> _Attempt | None:
         """Return the losses of some steps; None if the time is up, or the optimizer cannot be copied."""
         seconds = min(_MOST_SECONDS, subject.time_left() / 2)
@@ -81,7 +95,11 @@ class LearnableBatch(Probe):
         try:
             parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
             made = _copy_of(optimizer) if rate is None else torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0)
-            return None if made is None else _losses(subject, program, made, parameters, seconds)
+            return (
+                None
+                if made is None
+                else _losses(subject, program, made, parameters, seconds=seconds, most_gradient=most_gradient)
+            )
         finally:
             kept.restore()
 
@@ -117,7 +135,13 @@ class _Attempt:
 
 
 def _losses(
-    subject: Subject, program: StepProgram, optimizer: Optimizer, parameters: list[torch.Tensor], seconds: float
+    subject: Subject,
+    program: StepProgram,
+    optimizer: Optimizer,
+    parameters: list[torch.Tensor],
+    *,
+    seconds: float,
+    most_gradient: float,
 ) -> _Attempt:
     rates = sorted({float(group["lr"]) for group in optimizer.param_groups if "lr" in group})
     name = type(optimizer).__name__ + (f" (rate {rates[-1]:.3g})" if rates else "")
@@ -129,12 +153,14 @@ def _losses(
             parameter.grad = None
         loss = subject.trained(program).loss
         torch.autograd.backward(loss)
+        if most_gradient < math.inf:
+            torch.nn.utils.clip_grad_norm_(parameters, most_gradient)
         return loss
 
     while len(found) <= STEPS and (len(found) < 3 or time.monotonic() < end):
         loss = closure()
         found.append(float(loss.detach()))
-        if not math.isfinite(found[-1]) or found[-1] < (1 - _ENOUGH) * found[0]:
+        if not found[0] - found[-1] < _ENOUGH * abs(found[0]):  # learned, or no number any more
             break
         if isinstance(optimizer, torch.optim.LBFGS):
             optimizer.step(closure)  # type: ignore[no-untyped-call] # torch's own omission

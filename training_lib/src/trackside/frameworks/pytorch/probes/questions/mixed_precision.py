@@ -27,7 +27,7 @@ class MixedPrecision(Probe):
         "Use bfloat16 where float16 overflows (above 65504).",
     )
 
-    def ask(self, subject: Subject) -> Answer:
+    def answer(self, subject: Subject) -> Answer:
         """Return a fault if the two losses differ by more than the resolution of the lower precision explains."""
         used: set[torch.dtype] = set()
         with _autocast_watched(used, is_off=False):
@@ -37,10 +37,10 @@ class MixedPrecision(Probe):
         with _autocast_watched(set(), is_off=True):
             full = self._loss(subject)
         resolution = max(torch.finfo(dtype).eps for dtype in used)
-        apart = abs(mixed - full) / max(abs(full), 1e-12) if math.isfinite(mixed) else math.inf
+        gap = abs(mixed - full) / max(abs(full), 1e-12) if math.isfinite(mixed) else math.inf
         names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in used))
         observed = f"loss {mixed:.5g} in {names}, {full:.5g} in full precision"
-        if math.isfinite(full) and apart > _TIMES * resolution and abs(mixed - full) > _TIMES * resolution * 1e-2:
+        if math.isfinite(full) and gap > _TIMES * resolution and abs(mixed - full) > _TIMES * resolution * 1e-2:
             return self.fault(observed)
         return self.ok(observed)
 
@@ -53,7 +53,7 @@ class MixedPrecision(Probe):
 def _autocast_watched(used: set[torch.dtype], *, is_off: bool) -> Iterator[None]:
     """Collect the types of autocast while it is entered, or keep it switched off."""
     kind = torch.autocast
-    original = kind.__enter__
+    original: Any = kind.__enter__
 
     def enter(self: Any) -> Any:
         if is_off:

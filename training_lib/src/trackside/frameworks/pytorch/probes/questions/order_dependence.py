@@ -8,7 +8,7 @@ from trackside.contracts.check import Answer
 from trackside.frameworks.pytorch.probes.probe import DoesNotApplyError, NotTriedError, Probe
 from trackside.frameworks.pytorch.probes.subject import Outputs, Subject, gap
 
-_FEWEST_TOKENS = 4
+_FEWEST_TOKENS = 5
 _NOTHING = 1e-4  # of the largest output: attention adds in another order
 
 
@@ -23,7 +23,7 @@ class OrderDependence(Probe):
         "If order plays no part in the task (sets of items), this is no fault.",
     )
 
-    def ask(self, subject: Subject) -> Answer:
+    def answer(self, subject: Subject) -> Answer:
         """Return a fault if tokens influence one another and outputs only follow their tokens."""
         tokens = _tokens(subject.program.inputs())
         together = [each for each in subject.program.inputs() if each.shape[:2] == tokens.shape and each.ndim >= 2]
@@ -70,8 +70,10 @@ def _tokens(inputs: list[torch.Tensor]) -> torch.Tensor:
 
 
 def _moved(tokens: torch.Tensor) -> torch.Tensor:
-    """Return an order in which each token has moved."""
-    return torch.arange(tokens.shape[1], device=tokens.device).roll(tokens.shape[1] // 2).flip(0)
+    """Return an order in which tokens have moved, but for the first and the last, which models read out."""
+    order = torch.arange(tokens.shape[1], device=tokens.device)
+    middle = order[1:-1]
+    return torch.cat([order[:1], middle.roll(len(middle) // 2).flip(0), order[-1:]])
 
 
 def _outputs(subject: Subject, tokens: torch.Tensor, replaced: torch.Tensor) -> list[torch.Tensor]:

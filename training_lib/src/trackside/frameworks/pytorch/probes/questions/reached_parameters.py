@@ -27,7 +27,7 @@ class ReachedParameters(Probe):
         "If they are kept as they are on purpose, leave them out of the optimizer.",
     )
 
-    def ask(self, subject: Subject) -> Answer:
+    def answer(self, subject: Subject) -> Answer:
         """Return a fault for parameters on which the loss depends and that have no gradient in any loss of the step."""
         if subject.is_partial:
             raise NotTriedError("one of the step's losses cannot be replayed, and may be the one that reaches them")

@@ -30,16 +30,16 @@ class RepeatableEvaluation(Probe):
         "Register layers as modules (nn.ModuleList, not a list), so that eval() reaches them.",
     )
 
-    def ask(self, subject: Subject) -> Answer:
+    def answer(self, subject: Subject) -> Answer:
         """Return a fault where dropout is at work in evaluation mode."""
         with _dropouts_seen(subject) as seen:
             one = subject.evaluated(seed=SEED)
-        apart = difference(one, subject.evaluated(seed=SEED + 1))
-        if apart <= TOLERANCE:
+        gap = difference(one, subject.evaluated(seed=SEED + 1))
+        if gap <= TOLERANCE:
             return self.ok("two evaluations of one batch agree")
         if seen:
-            return self.fault(f"outputs differ by {apart:.2g} of the largest", where=seen[0])
-        return self.ok(f"outputs differ by {apart:.2g} of the largest: the model draws random numbers, not by dropout")
+            return self.fault(f"outputs differ by {gap:.2g} of the largest", where=seen[0])
+        return self.ok(f"outputs differ by {gap:.2g} of the largest: the model draws random numbers, not by dropout")
 
 
 @contextmanager

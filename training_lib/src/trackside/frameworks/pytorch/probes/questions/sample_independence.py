@@ -6,7 +6,7 @@ import torch
 
 from trackside.contracts.check import Answer
 from trackside.frameworks.pytorch.probes.probe import NotTriedError, Probe
-from trackside.frameworks.pytorch.probes.rows import Batch, batch_of
+from trackside.frameworks.pytorch.probes.rows import Batch, batch_of, batch_with_rows
 from trackside.frameworks.pytorch.probes.subject import Outputs, Subject
 
 _SHARE = 1e-3  # of the change of the sample's own output
@@ -25,20 +25,20 @@ class SampleIndependence(Probe):
         "Batch normalisation with track_running_stats=False uses the batch in evaluation, too.",
     )
 
-    def ask(self, subject: Subject) -> Answer:
+    def answer(self, subject: Subject) -> Answer:
         """Return a fault where a replaced sample changes others' outputs, along each axis that may be the batch's."""
         inputs = subject.program.inputs()
         if any(each.ndim == 2 and each.shape[0] == each.shape[1] == inputs[0].shape[0] for each in inputs[1:]):
             raise NotTriedError("an input relates the samples with one another")
-        batch = batch_of(inputs)
         before = subject.evaluated()
+        batch = batch_with_rows(inputs, list(before.values()))
         found = self._influence(subject, batch, before)
         if found is None:
             raise NotTriedError("no output has a row for each sample")
         share, key = found
         if share <= _SHARE:
             return self.ok(f"a replaced sample of {batch.size} changes no output but its own")
-        if self._is_independent_along_another_axis(subject, before):
+        if batch.axis == 0 and self._is_independent_along_another_axis(subject, before):
             return self.ok("a replaced sample changes no output but its own; samples lie along axis 1")
         call = subject.program.calls[key[0]]
         return self.fault(
@@ -51,8 +51,9 @@ class SampleIndependence(Probe):
         after = subject.evaluated(inputs=batch.with_row(row, of=other))
         worst: tuple[float, tuple[int, int]] | None = None
         for key, value in before.items():
-            if _has_rows(value, batch):
-                share = _share(value, after[key], row, batch.axis)
+            axis = batch.axis_of(value)
+            if axis is not None:
+                share = _share(value, after[key], row, axis)
                 if worst is None or share > worst[0]:
                     worst = (share, key)
         return worst
@@ -70,33 +71,32 @@ class SampleIndependence(Probe):
         """Return the name of the first module with independent inputs and dependent outputs."""
         row, other = batch.differing_row()
         names = {id(module): name for name, module in subject.named_modules()}
-        runs: list[list[tuple[str, torch.Tensor]]] = []
-        for inputs in ({}, batch.with_row(row, of=other)):
-            seen: list[tuple[str, torch.Tensor]] = []
-
-            def keep(
-                module: torch.nn.Module, _: object, output: object, seen: list[tuple[str, torch.Tensor]] = seen
-            ) -> None:
-                if isinstance(output, torch.Tensor) and output.is_floating_point() and id(module) in names:
-                    seen.append((names[id(module)], output.detach().clone()))
-
-            handles = [module.register_forward_hook(keep) for _, module in subject.named_modules()]
-            try:
-                subject.evaluated(inputs=inputs)
-            finally:
-                for handle in handles:
-                    handle.remove()
-            runs.append(seen)
-        for (name, one), (_, two) in zip(*runs, strict=False):
-            if one.shape == two.shape and _has_rows(one, batch) and _share(one, two, row, batch.axis) > _SHARE:
+        one_run = _row_outputs(subject, {}, names)
+        other_run = _row_outputs(subject, batch.with_row(row, of=other), names)
+        for (name, one), (_, two) in zip(one_run, other_run, strict=False):
+            axis = batch.axis_of(one)
+            if one.shape == two.shape and axis is not None and _share(one, two, row, axis) > _SHARE:
                 return name
         return ""
 
 
-def _has_rows(value: torch.Tensor, batch: Batch) -> bool:
-    """Return True if the tensor has a row for each sample; a table of samples against samples does not count."""
-    is_table = value.ndim == 2 and value.shape[0] == value.shape[1]
-    return value.ndim > batch.axis and value.shape[batch.axis] == batch.size and not is_table
+def _row_outputs(
+    subject: Subject, inputs: dict[int, torch.Tensor], names: dict[int, str]
+) -> list[tuple[str, torch.Tensor]]:
+    """Return the name and output of each module, in the order of calls."""
+    seen: list[tuple[str, torch.Tensor]] = []
+
+    def keep(module: torch.nn.Module, _args: object, output: object) -> None:
+        if isinstance(output, torch.Tensor) and output.is_floating_point() and id(module) in names:
+            seen.append((names[id(module)], output.detach().clone()))
+
+    handles = [module.register_forward_hook(keep) for _, module in subject.named_modules()]
+    try:
+        subject.evaluated(inputs=inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return seen
 
 
 def _share(before: torch.Tensor, after: torch.Tensor, row: int, axis: int) -> float:
@@ -106,8 +106,8 @@ def _share(before: torch.Tensor, after: torch.Tensor, row: int, axis: int) -> fl
     others = torch.ones(change.shape[axis], dtype=torch.bool, device=change.device)
     others[row] = False
     own = float(change.select(axis, row).max())
-    apart = float(change.movedim(axis, 0)[others].max())
+    gap = float(change.movedim(axis, 0)[others].max())
     scale = float(before.double().abs().nan_to_num(0.0).max())
-    if apart <= _NOTHING * max(scale, 1e-30):
+    if gap <= _NOTHING * max(scale, 1e-30):
         return 0.0
-    return apart / max(own, apart)
+    return gap / max(own, gap)

@@ -1,0 +1,44 @@
+"""The JUnit report, read by another parser."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from tests.training_lib.local.verdicts import issue
+from trackside.contracts.check import Answer, Outcome
+from trackside.contracts.verdict import Severity
+from trackside.exchange.junit import junit_report
+
+ANSWERS = (
+    Answer("fine", Outcome.OK, seconds=1.5),
+    Answer("bad", Outcome.FAULT, "a < b & \x00 \ud800", "Net.<lambda>", 'The "output" is wrong.', ("Mend it.",), 0.25),
+    Answer("unknown", Outcome.NOT_TRIED, "no row"),
+    Answer("other", Outcome.DOES_NOT_APPLY, "no token"),
+)
+
+
+def test_counts_and_names() -> None:
+    suite = ElementTree.fromstring(junit_report(ANSWERS, ()).encode())  # noqa: S314 - our own text
+    assert {name: suite.attrib[name] for name in ("tests", "failures", "skipped", "time")} == {
+        "tests": "4",
+        "failures": "1",
+        "skipped": "2",
+        "time": "1.750",
+    }
+    cases = {case.attrib["name"]: case for case in suite}
+    failure = cases["bad"].find("failure")
+    assert failure is not None
+    assert failure.attrib["message"] == 'The "output" is wrong.'
+    assert "where: Net.<lambda>" in (failure.text or "")
+    assert "Mend it." in (failure.text or "")
+    assert [name for name, case in cases.items() if case.find("skipped") is not None] == ["unknown", "other"]
+    assert list(cases["fine"]) == []
+
+
+def test_critical_issues_are_failures_and_warnings_are_not() -> None:
+    issues = (issue("vanishing-gradient"), issue("overfit", severity=Severity.WARNING))
+    suite = ElementTree.fromstring(junit_report((), issues).encode())  # noqa: S314 - our own text
+    assert (suite.attrib["tests"], suite.attrib["failures"]) == ("2", "1")
+    assert [case.attrib["name"] for case in suite if case.find("failure") is not None] == [
+        "vanishing-gradient (critical)"
+    ]

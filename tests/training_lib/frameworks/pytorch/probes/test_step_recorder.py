@@ -1,0 +1,249 @@
+"""A recorded step replays to the loss that the script had, whatever the script's form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.overrides import _get_current_function_mode_stack
+
+from tests.training_lib.frameworks.pytorch.probes.models import RIGHT, perceptron
+from tests.training_lib.frameworks.pytorch.probes.rehearsing import (
+    CLASSES,
+    ROWS,
+    WIDTH,
+    RaisingGuard,
+    recording,
+    rehearse,
+    table,
+)
+from trackside.frameworks.pytorch.probes.step_recorder import StepRecorder
+from trackside.frameworks.pytorch.probes.subject import Subject
+
+Train = Callable[[StepRecorder], None]
+
+
+def model_and_optimizer(*middle: nn.Module) -> tuple[nn.Module, torch.optim.Optimizer]:
+    model = perceptron(*middle)
+    return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def step(recorder: StepRecorder, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call] # torch's own omission
+    optimizer.step()
+    recorder.stepped(optimizer)
+
+
+def criterion_module(recorder: StepRecorder) -> None:
+    model, optimizer = model_and_optimizer(nn.Dropout(0.5))
+    criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
+    for values, labels in table():
+        step(recorder, optimizer, criterion(model(values), labels))
+
+
+def by_hand(recorder: StepRecorder) -> None:
+    model, optimizer = model_and_optimizer()
+    for values, labels in table():
+        scores = model(values)
+        shares = scores.exp() / scores.exp().sum(1, keepdim=True)
+        step(recorder, optimizer, -shares[range(ROWS), labels].log().mean())
+
+
+def in_place(recorder: StepRecorder) -> None:
+    model, optimizer = model_and_optimizer()
+    for values, labels in table():
+        scores = model(values) * 1
+        scores[:, 0] = scores[:, 1] * 2
+        scores += 1
+        scores[:, 2].mul_(3)
+        loss = functional.cross_entropy(scores, labels)
+        loss += 1e-3 * sum(p.square().sum() for p in model.parameters())
+        step(recorder, optimizer, loss)
+
+
+def parts_and_penalty(recorder: StepRecorder) -> None:
+    one, two = nn.Linear(WIDTH, 4), nn.Linear(4, CLASSES)
+    optimizer = torch.optim.Adam([*one.parameters(), *two.parameters()])
+    for values, labels in table():
+        hidden = torch.relu(one(values))
+        loss = functional.cross_entropy(two(hidden), labels) + 0.1 * hidden.abs().mean() + two.weight.norm()
+        step(recorder, optimizer, loss)
+
+
+def accumulated(recorder: StepRecorder) -> None:
+    model, optimizer = model_and_optimizer(nn.BatchNorm1d(16))
+    for number, (values, labels) in enumerate(table(8)):
+        torch.autograd.backward(functional.cross_entropy(model(values), labels) / 2)
+        if number % 2:
+            optimizer.step()
+            recorder.stepped(optimizer)
+            optimizer.zero_grad()
+
+
+def adversarial(recorder: StepRecorder) -> None:
+    maker, judge = nn.Linear(2, WIDTH), nn.Linear(WIDTH, 1)
+    of_maker, of_judge = torch.optim.Adam(maker.parameters()), torch.optim.Adam(judge.parameters())
+    for values, _ in table():
+        made = maker(torch.randn(ROWS, 2))
+        step(
+            recorder,
+            of_judge,
+            functional.softplus(judge(made.detach())).mean() + functional.softplus(-judge(values)).mean(),
+        )
+        step(recorder, of_maker, functional.softplus(-judge(made)).mean())
+
+
+def with_closure(recorder: StepRecorder) -> None:
+    model = perceptron(nn.Tanh())
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2)
+    for values, labels in table():
+
+        def closure(values: torch.Tensor = values, labels: torch.Tensor = labels) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(model(values), labels)
+            torch.autograd.backward(loss)
+            return loss
+
+        optimizer.step(closure)
+        recorder.stepped(optimizer)
+
+
+def with_evaluations(recorder: StepRecorder) -> None:
+    model, optimizer = model_and_optimizer(nn.Dropout(0.5))
+    for values, labels in table():
+        model.eval()
+        with torch.no_grad():
+            functional.cross_entropy(model(values), labels).item()
+        model.train()
+        loss = functional.cross_entropy(model(values), labels)
+        (model(values).argmax(1) == labels).float().mean().item()
+        step(recorder, optimizer, loss)
+
+
+def on_a_chosen_device(recorder: StepRecorder) -> None:
+    model, optimizer = model_and_optimizer()
+    for values, labels in table():
+        with torch.device("cpu"):
+            scores = model(values)
+        step(recorder, optimizer, functional.cross_entropy(scores + torch.zeros(1), labels))
+
+
+def autograd_backward(recorder: StepRecorder) -> None:
+    model, optimizer = model_and_optimizer()
+    for values, labels in table():
+        loss = functional.cross_entropy(model(values), labels)
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        optimizer.step()
+        recorder.stepped(optimizer)
+
+
+def on_a_default_device(recorder: StepRecorder) -> None:
+    torch.set_default_device("cpu")
+    try:
+        on_a_chosen_device(recorder)
+    finally:
+        torch.set_default_device(None)
+
+
+@pytest.mark.parametrize(
+    ("train", "losses"),
+    [
+        pytest.param(criterion_module, [1], id="criterion-module"),
+        pytest.param(autograd_backward, [1], id="autograd-backward"),
+        pytest.param(by_hand, [1], id="by-hand"),
+        pytest.param(in_place, [1], id="in-place"),
+        pytest.param(parts_and_penalty, [1], id="parts-and-penalty"),
+        pytest.param(accumulated, [2], id="accumulated"),
+        pytest.param(adversarial, [1, 1], id="adversarial"),
+        pytest.param(with_closure, [2], id="closure"),
+        pytest.param(with_evaluations, [1], id="evaluations-between"),
+        pytest.param(on_a_chosen_device, [1], id="device-context"),
+        pytest.param(on_a_default_device, [1], id="default-device"),
+    ],
+)
+def test_replays_the_loss(train: Train, losses: list[int]) -> None:
+    torch.manual_seed(0)
+    with recording() as recorder:
+        train(recorder)
+    assert _get_current_function_mode_stack() == []
+    subject = Subject(recorder.programs, first_values={}, time_left=lambda: 60.0)
+    assert [len(found) for _, found in recorder.programs] == losses
+    for _, programs in recorder.programs:
+        for program in programs:
+            assert program.lacks == ""
+            program.set_recorded_modes()
+            assert math.isclose(float(program.replay(as_recorded=True).loss.detach()), program.value, rel_tol=1e-6)
+    assert subject.is_rebuilt()
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_replays_each_kind_of_model(name: str) -> None:
+    torch.manual_seed(0)
+    case = RIGHT[name]
+    assert rehearse(case.build(), loss=case.loss, batches=case.batches).is_rebuilt()
+
+
+def test_a_loss_of_no_module_cannot_be_replayed() -> None:
+    weight = nn.Parameter(torch.ones(WIDTH, CLASSES))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    with recording() as recorder:
+        for values, labels in table():
+            step(recorder, optimizer, functional.cross_entropy(values @ weight, labels))
+    assert "calls of the model" in Subject(recorder.programs, first_values={}, time_left=lambda: 60.0).lacks
+
+
+def test_a_tensor_that_a_module_keeps_for_the_loss_cannot_be_replayed() -> None:
+    class Keeps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(WIDTH, CLASSES)
+            self.extra = torch.zeros(())
+
+        def forward(self, values: torch.Tensor) -> torch.Tensor:
+            scores: torch.Tensor = self.layer(values)
+            self.extra = scores.square().mean()
+            return scores
+
+    model = Keeps()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with recording() as recorder:
+        for values, labels in table():
+            step(recorder, optimizer, functional.cross_entropy(model(values), labels) + model.extra)
+    assert "no call has returned" in Subject(recorder.programs, first_values={}, time_left=lambda: 60.0).lacks
+
+
+def test_training_is_unchanged_by_the_recorder() -> None:
+    def train(*, is_recorded: bool) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model = perceptron(nn.Dropout(0.5), nn.BatchNorm1d(16))
+        optimizer = torch.optim.Adam(model.parameters())
+        recorder = StepRecorder(RaisingGuard())
+        if is_recorded:
+            recorder.install()
+        for values, labels in table():
+            loss = functional.cross_entropy(model(values), labels)
+            optimizer.zero_grad()
+            torch.autograd.backward(loss)
+            optimizer.step()
+            if is_recorded:
+                recorder.stepped(optimizer)
+        recorder.remove()
+        return [*model.parameters(), *model.buffers(), torch.get_rng_state()]
+
+    assert all(torch.equal(a, b) for a, b in zip(train(is_recorded=True), train(is_recorded=False), strict=True))
+
+
+def test_the_trace_does_not_grow_with_the_steps() -> None:
+    model, optimizer = model_and_optimizer()
+    sizes = []
+    with recording() as recorder:
+        for values, labels in table(12):
+            step(recorder, optimizer, functional.cross_entropy(model(values), labels))
+            sizes.append(recorder.size)
+    assert sizes[2:] == sizes[2:3] * 10

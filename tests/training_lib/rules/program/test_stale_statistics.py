@@ -1,0 +1,46 @@
+"""stale-statistics: layers use statistics in eval mode that no training mode ever updated."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.training_lib.rules.columns import steady
+from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ParameterFacts
+from trackside.rules.program.stale_statistics import StaleStatistics
+from trackside.testing.rule_case import RuleCase, assert_case
+
+LOSS = {"Loss_output_0": {"mean": steady(1, 30)}}
+
+
+def layer(state: str, *, name: str = "norm", is_training: bool = False, from_step: int = 0) -> ModelFacts:
+    module = ModuleFacts(name, "Layer", is_training=is_training, stale_state=state)
+    return ModelFacts(from_step=from_step, modules=(module,))
+
+
+def with_weight(facts: ModelFacts, **values: object) -> ModelFacts:
+    weight = ParameterFacts("Net_fc.weight", "fc", (8, 6), "float32", **values)  # type: ignore[arg-type]
+    return ModelFacts(modules=facts.modules, parameters=(weight,))
+
+
+SPECTRAL = layer("spectral norm", name="fc")
+PARAMETRIZED = layer("spectral norm", name="fc.parametrizations.weight.0")
+CASES = [
+    RuleCase("batch norm", recorded=LOSS, facts=layer("running statistics"), fires=("norm",)),
+    RuleCase("spectral norm", recorded=LOSS, facts=with_weight(SPECTRAL, optimizer="SGD"), fires=("fc",)),
+    RuleCase(
+        "a parametrization",
+        recorded=LOSS,
+        facts=with_weight(PARAMETRIZED, optimizer="SGD"),
+        fires=("fc.parametrizations.weight.0",),
+    ),
+    RuleCase("nothing stale", recorded=LOSS, facts=layer("")),
+    RuleCase("in training mode again", recorded=LOSS, facts=layer("running statistics", is_training=True)),
+    RuleCase("too early to tell", recorded=LOSS, facts=layer("running statistics", from_step=10)),
+    RuleCase("a frozen weight", recorded=LOSS, facts=with_weight(SPECTRAL, requires_grad=False)),
+    RuleCase("no facts", recorded=LOSS),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(StaleStatistics(), case)

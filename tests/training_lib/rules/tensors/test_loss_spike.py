@@ -1,0 +1,187 @@
+"""loss-spike: the training loss leaves its recent level for a higher one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.training_lib.rules.columns import along
+from trackside.contracts.cause import Cause
+from trackside.contracts.model_facts import ModelFacts, OptimizerFacts
+from trackside.contracts.recorded_names import UPDATE_SIZE
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.tensors.loss_spike import LossSpike, first_of_spike, level_left
+from trackside.testing.rule_case import RuleCase, assert_case
+
+LOSS, OTHER, RATE = "CrossEntropyLoss_output_0", "loss_output_0", "hyperparameters/AdamW/group_0/lr"
+TWO_OPTIMIZERS = ModelFacts(optimizers=(OptimizerFacts("Adam", "Adam"), OptimizerFacts("Adam_1", "Adam")))
+_NOISE = np.random.default_rng(0).normal(0, 1, 2000)
+
+
+def learned(steps: int = 200, *, level: float = 2.4, noise: float = 0.05) -> list[float]:
+    """Losses that fall from 4.9 to a level, with noise."""
+    losses = level + (4.9 - level) * np.exp(-np.arange(steps) / 20) + noise * _NOISE[:steps]
+    return [float(loss) for loss in losses]
+
+
+def case(
+    name: str,
+    losses: Sequence[float],
+    *,
+    fires: tuple[str, ...] = (),
+    rates: Sequence[float] = (),
+    updates: Sequence[float] = (),
+    **more: Any,
+) -> RuleCase:
+    recorded: dict[str, dict[str, Mapping[int, Any]]] = {LOSS: {"mean": along(losses)}}
+    if rates:
+        recorded[RATE] = {"mean": along(rates)}
+    if updates:
+        recorded[UPDATE_SIZE] = {"mean": along(updates)}
+    return RuleCase(name, recorded={**recorded, **more.pop("also", {})}, fires=fires, **more)
+
+
+def _rising(count: int, *, by: float = 0.1) -> list[float]:
+    return [2.4 * (1 + by * (k + 1)) for k in range(count)]
+
+
+WARM = [1e-3 * min(1.0, (k + 1) / 50) for k in range(200)]
+LATE_RATE = [3e-3] * 200 + [3e-3 * 1.2**k for k in range(1, 41)]
+LATE_UPDATES = [0.002 + 1e-5 * float(_NOISE[k]) for k in range(200)] + [0.002 * 1.2**k for k in range(1, 41)]
+AFTER_40 = learned() + _rising(40)
+
+FIRES = [
+    case("a rate that runs away", AFTER_40[:215], rates=LATE_RATE[:215], fires=(LOSS,)),
+    case("updates that run away", AFTER_40[:215], updates=LATE_UPDATES[:215], fires=(LOSS,)),
+    case("above all that ever was", [*learned(), 9.0, 20.0, 60.0], fires=(LOSS,)),
+    case("a loss that is not finite", [*learned(60), math.nan], fires=(LOSS,)),
+    case("the first loss is not finite", [math.nan], fires=(LOSS,)),
+    case("infinite for good", [*learned(60), *[math.inf] * 30], fires=(LOSS,)),
+    case("a short run that ends far above its best", [2.3, 2.1, 1.9, 30.0, 200.0, 1500.0], fires=(LOSS,)),
+    case("a long climb", [2.0 * 1.03**k for k in range(260)], fires=(LOSS,)),
+    case("a new level that nothing else confirms", learned() + [3.4] * 30, fires=(LOSS,)),
+    case(
+        "a second spike like the first",
+        [*learned(), 90.0, 95.0, 99.0, *learned()[100:], 90.0, 95.0, 99.0],
+        fires=(LOSS,),
+    ),
+    case("several optimizers of one loss", [*learned(), 9.0, 20.0, 60.0], facts=TWO_OPTIMIZERS, fires=(LOSS,)),
+]
+SILENT = [
+    case("learning", learned()),
+    case("learning, with wide noise", learned(400, noise=0.4)),
+    case("a single odd batch", [*learned(), 40.0]),
+    case("two odd batches", [*learned(), 40.0, 30.0]),
+    case("odd batches now and then", [x if k % 17 else 6.0 for k, x in enumerate(learned(300))]),
+    case("a spike that is over", learned() + [9.0, 20.0, 9.0] + [2.4] * 10),
+    case("a new level, not yet for long", learned() + [3.4] * 10),
+    case("a cycle of the rate", (2.4 + 0.3 * np.sin(np.arange(400) / 20) + 0.05 * _NOISE[:400]).tolist()),
+    case("interpolated: a loss near zero that jumps", [*[4.0 * 0.9**k for k in range(150)], 1e-4, 2e-4, 1e-4]),
+    case("a policy's", [x - 2.5 for x in [*learned(), 9.0, 20.0, 60.0]]),
+    case("short", [2.3, 2.1, 1.9, 2.0, 2.2]),
+    case("slow growth within the noise", (2.0 + np.arange(400) / 1500 + 0.3 * _NOISE[:400]).tolist()),
+    case(
+        "of models in turns",
+        [*learned(), 9.0, 20.0, 60.0],
+        also={OTHER: {"mean": along(learned(203))}},
+        facts=TWO_OPTIMIZERS,
+    ),
+]
+
+
+@pytest.mark.parametrize("case", [*FIRES, *SILENT], ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(LossSpike(), case)
+
+
+@pytest.mark.parametrize(
+    ("case", "severity"),
+    [
+        pytest.param(FIRES[0], Severity.WARNING, id="a-rate"),
+        pytest.param(FIRES[1], Severity.WARNING, id="updates"),
+        pytest.param(FIRES[2], Severity.WARNING, id="above-all"),
+        pytest.param(case("", [*learned(), *[60.0] * 21], fires=(LOSS,)), Severity.CRITICAL, id="above-all-for-long"),
+        pytest.param(FIRES[3], Severity.WARNING, id="one-nan"),
+        pytest.param(FIRES[5], Severity.CRITICAL, id="many"),
+        pytest.param(FIRES[8], Severity.INFO, id="only-the-loss"),
+        pytest.param(FIRES[9], Severity.WARNING, id="a-second-one"),
+        pytest.param(
+            case("", [*learned(), *[3.4] * 150], rates=[*[3e-3] * 200, *[0.1] * 150], fires=(LOSS,)),
+            Severity.CRITICAL,
+            id="a-rate-for-long",
+        ),
+    ],
+)
+def test_how_bad_it_is(case: RuleCase, severity: Severity) -> None:
+    assert LossSpike().severity_of(_found(case)) is severity
+
+
+def test_it_says_since_when_and_from_where() -> None:
+    found = _found(FIRES[0])
+    assert 200 <= found[0].since_step <= 203
+    assert "rose from 2.4" in LossSpike().sentence(found)
+    assert f"since step {found[0].since_step}" in LossSpike().sentence(found)
+    assert "not finite since step 60" in LossSpike().sentence(_found(FIRES[3]))
+
+
+@pytest.mark.parametrize(
+    ("case", "causes", "because"),
+    [
+        pytest.param(
+            FIRES[0],
+            [Cause.LEARNING_RATE_SCHEDULE, Cause.LEARNING_RATE_TOO_HIGH],
+            "never above 0.003 before",
+            id="rate",
+        ),
+        pytest.param(
+            FIRES[1],
+            [Cause.LEARNING_RATE_TOO_HIGH, Cause.EXPLODING_GRADIENTS],
+            "times as large as in the 50 steps before",
+            id="updates",
+        ),
+    ],
+)
+def test_what_it_suspects(case: RuleCase, causes: list[Cause], because: str) -> None:
+    suspected = LossSpike().suspicions(_found(case), case.window)
+    assert [suspicion.cause for suspicion in suspected] == causes
+    assert any(because in suspicion.because for suspicion in suspected)
+
+
+def test_a_loss_that_only_moved_has_no_suspect() -> None:
+    assert LossSpike().suspicions(_found(FIRES[8]), FIRES[8].window) == ()
+
+
+def test_a_rate_that_only_warms_up_again_confirms_nothing() -> None:
+    again = case("", [*learned(), *_rising(12, by=0.05)], rates=[*WARM, *[1e-3 * (k + 1) / 12 for k in range(12)]])
+    assert_case(LossSpike(), again)
+
+
+@given(scale=st.floats(1e-6, 1e6), at=st.integers(150, 195))
+def test_the_sum_has_no_unit(scale: float, at: int) -> None:
+    losses = np.array(learned()[:at] + _rising(5, by=0.2)) * scale
+    assert first_of_spike(losses, threshold=8, rise_percent=5) in {at - 1, at}  # a noisy loss before it may count
+
+
+@pytest.mark.parametrize(
+    ("losses", "best"),
+    [
+        pytest.param([2.3, 2.1, 1.9, 30.0, 200.0, 1500.0], 2.1, id="many-times-the-best"),
+        pytest.param([2.3, 2.1, 1.9, 30.0, 1.0, 1500.0], None, id="one-is-low"),
+        pytest.param([2.3, 1e-4, 1e-4, 1e-4, 1e-2, 1e-2, 1e-2], None, id="still-nearly-all-learned"),
+        pytest.param([2.3, 0.1, 0.1, 0.1, 2.0, 2.0, 2.0], 0.1, id="nearly-nothing-left"),
+        pytest.param([2.3, 2.1], None, id="too-few"),
+        pytest.param([math.nan] * 9, None, id="none-finite"),
+    ],
+)
+def test_the_level_at_the_end(losses: list[float], best: float | None) -> None:
+    assert level_left(np.array(losses), times=10) == best
+
+
+def _found(case: RuleCase) -> tuple[Finding, ...]:
+    return assert_case(LossSpike(), case)

@@ -1,0 +1,80 @@
+"""State that only training mode updates, and that a module uses in eval mode although it was never updated.
+
+Batch normalisation begins with mean 0 and variance 1; spectral normalisation with vectors that are iterated on in
+training mode only. Nothing on a device is read.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+RUNNING_STATISTICS = "running statistics"
+SPECTRAL_NORM = "spectral norm"
+
+
+class StaleState:
+    """The stale state of modules, and the first numbers of their vectors at the look before."""
+
+    def __init__(self) -> None:
+        self._stale: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
+        self._learned: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # statistics that are not as they began
+        self._before: weakref.WeakKeyDictionary[nn.Module, float] = weakref.WeakKeyDictionary()
+
+    def look(self, modules: Iterable[nn.Module]) -> tuple[str, ...]:
+        """Return the state that each module, in eval mode, uses as it began; "" for none.
+
+        That a vector of spectral normalisation stands still is known from the second look on.
+        """
+        self._stale = weakref.WeakKeyDictionary({module: self._look_at(module) for module in modules})
+        return tuple(self._stale.values())
+
+    def of(self, module: nn.Module) -> str:
+        """Return the state of a module at the newest look, or now if it was not looked at; "" for none."""
+        return self._stale[module] if module in self._stale else _stale_statistics(module)
+
+    def _look_at(self, module: nn.Module) -> str:
+        if isinstance(module, nn.modules.batchnorm._NormBase):
+            if module.training or module in self._learned:
+                return ""
+            if not (found := _stale_statistics(module)):
+                self._learned.add(module)
+            return found
+        vector = _spectral_vector(module)
+        if vector is None or not vector.is_cpu or not vector.numel():
+            return ""
+        number, before = float(vector.reshape(-1)[0]), self._before.get(module)
+        self._before[module] = number
+        return SPECTRAL_NORM if not module.training and before == number else ""
+
+
+def has_state(module: nn.Module) -> bool:
+    """Return True if the module has state that only training mode updates, as far as it is known here."""
+    return isinstance(module, nn.modules.batchnorm._NormBase) or _spectral_vector(module) is not None
+
+
+def _stale_statistics(module: nn.Module) -> str:
+    is_norm = isinstance(module, nn.modules.batchnorm._NormBase) and not module.training
+    return RUNNING_STATISTICS if is_norm and _is_as_made(module) else ""
+
+
+def _is_as_made(norm: Any) -> bool:
+    mean, variance = norm.running_mean, norm.running_var
+    if mean is None or variance is None or not mean.is_cpu or mean.is_meta:
+        return False
+    with torch.no_grad():
+        return not bool(mean.any()) and bool((variance == 1).all())
+
+
+def _spectral_vector(module: nn.Module) -> torch.Tensor | None:
+    """Return the vector of a module with `torch.nn.utils.spectral_norm`, or of the parametrization of that name."""
+    if type(module).__name__ == "_SpectralNorm":
+        found = module._buffers.get("_u")
+        return found if isinstance(found, torch.Tensor) else None
+    if any(type(hook).__name__ == "SpectralNorm" for hook in module._forward_pre_hooks.values()):
+        return next((b for name, b in module._buffers.items() if name.endswith("_u") and b is not None), None)
+    return None

@@ -1,0 +1,92 @@
+"""random-evaluation: dropout is live while the model is evaluated in eval mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trackside.contracts.cause import Cause
+from trackside.contracts.model_facts import ModelFacts
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.rule import Rule, parameter
+from trackside.trial.window import Window
+
+
+@dataclass(frozen=True)
+class RandomEvaluation(Rule):
+    """Dropout is live while the model is evaluated in eval mode.
+
+    Why it matters:
+        `model.eval()` sets a flag of the modules. A function does not see it: `F.dropout(x, 0.1)` drops in every mode,
+        so does `scaled_dot_product_attention(..., dropout_p=0.1)`, and so does a module in a plain Python list. The
+        figures of the evaluation are those of a model with units dropped: worse, and other ones at each evaluation.
+
+    How it decides:
+        During the first evaluations in eval mode the hook observes calls of PyTorch's dropout functions.
+
+        1. n is the number of calls of the model in which a dropout was live; it is counted to 3.
+        2. It fires where n is at least `evaluations`.
+
+        Monte-Carlo dropout is silent: dropout modules that are put into training mode again, or the same input
+        evaluated twice in a row. So are models that train in eval mode, and all other random numbers (a sampled latent
+        variable, noise). Programs with torch.compile are not looked at. Amazon's Debugger has no such rule.
+
+    What to do:
+        Give the function the mode: `F.dropout(x, p, training=self.training)`, and
+        `dropout_p=p if self.training else 0.0`. Hold modules in `nn.ModuleList`.
+
+    Example:
+        ```python
+        from trackside.contracts.model_facts import ModelFacts, ProgramFacts
+        from trackside.rules.program.random_evaluation import live_dropouts
+
+        assert live_dropouts(ModelFacts(program=ProgramFacts(random_evaluations=3))) == 3
+        assert live_dropouts(ModelFacts()) == 0
+        ```
+
+    References:
+        - PyTorch, `torch.nn.functional.dropout`: `training` is True by default.
+        - TrainCheck (OSDI 2025), transformers-33844: dropout inside of attention, live in evaluation.
+    """
+
+    rule_id = "random-evaluation"
+    watches = ("losses",)
+    save_interval = 500
+    needs = ()
+    paced = True
+    severity = Severity.WARNING
+    since = "0.1"
+    likely_causes = (Cause.RANDOM_EVALUATION,)
+    what_to_do = (
+        "Give dropout functions the mode: F.dropout(x, p, training=self.training).",
+        "Hold modules in nn.ModuleList, not in a list, so that eval() reaches them.",
+    )
+
+    evaluations: int = parameter(2, "calls of the model in eval mode with a live dropout", minimum=1, maximum=3)
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """Return one finding for the model."""
+        facts = window.facts
+        if facts is None or live_dropouts(facts) < self.evaluations:
+            return []
+        return [
+            Finding(
+                subject=facts.modules[0].name if facts.modules else "model",
+                step=window.step,
+                since_step=facts.from_step,
+                measure="evaluations with a live dropout",
+                observed=float(live_dropouts(facts)),
+                relation=">",
+                threshold=float(self.evaluations - 1),
+                place=facts.program.random_line,
+            )
+        ]
+
+    def lacks(self, window: Window) -> str:
+        """Return a clause if the hook recorded no facts about the program."""
+        return "" if window.facts is not None else "what a hook of this version tells of the program"
+
+
+def live_dropouts(facts: ModelFacts) -> int:
+    """Return the number of calls of the model in eval mode with a live dropout, counted to 3."""
+    return facts.program.random_evaluations

@@ -1,0 +1,103 @@
+"""stale-statistics: layers use statistics in eval mode that no training mode ever updated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trackside.contracts.cause import Cause
+from trackside.contracts.model_facts import ModelFacts, ModuleFacts
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.rule import Rule, parameter
+from trackside.trial.window import Window
+
+
+@dataclass(frozen=True)
+class StaleStatistics(Rule):
+    """Layers use statistics in eval mode that no training mode ever updated.
+
+    Why it matters:
+        In eval mode, batch normalisation normalises by its running statistics. Where the layer was never in training
+        mode these are mean 0 and variance 1 of nothing, so that it does not normalise at all. Spectral normalisation
+        divides by an estimate that only training mode improves: in eval mode the weights change and the estimate does
+        not, so that the norm is bounded no more.
+
+    How it decides:
+        The hook looks at the layers in eval mode after training steps.
+
+        1. Running statistics are stale where the mean is 0 and the variance 1 in each channel.
+        2. A vector of spectral normalisation is stale where it stood still between two looks, while a parameter of the
+           model trains.
+        3. It fires for the layers whose state has been stale for `steps` steps.
+
+        Frozen layers with statistics of a checkpoint are silent, and layers in training mode. State on a device is not
+        read. Amazon's Debugger has no such rule.
+
+    What to do:
+        Call `model.train()` before training. To freeze batch normalisation, load its statistics first.
+
+    Example:
+        ```python
+        from trackside.contracts.model_facts import ModelFacts, ModuleFacts
+        from trackside.rules.program.stale_statistics import stale_modules
+
+        norm = ModuleFacts("norm", "BatchNorm1d", "normalization", is_training=False, stale_state="running statistics")
+        assert stale_modules(ModelFacts(modules=(norm,))) == (norm,)
+        ```
+
+    References:
+        - PyTorch, issue 51800: spectral normalisation is wrong if the first forward pass is in eval mode.
+    """
+
+    rule_id = "stale-statistics"
+    watches = ("losses",)
+    save_interval = 500
+    needs = ()
+    paced = True
+    severity = Severity.WARNING
+    since = "0.1"
+    likely_causes = (Cause.TRAIN_EVAL_MODE,)
+    what_to_do = (
+        "Call model.train() before training, so that the layers learn their statistics.",
+        "If these layers are frozen on purpose, load a checkpoint with their statistics first.",
+    )
+
+    steps: int = parameter(20, "steps that the state must have been stale", minimum=1)
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """Return one finding per layer with stale state."""
+        facts = window.facts
+        if facts is None or window.step < facts.from_step + self.steps:
+            return []
+        return [
+            Finding(
+                subject=module.name,
+                step=window.step,
+                since_step=facts.from_step,
+                measure=f"steps with {module.stale_state} as they began",
+                observed=float(window.step - facts.from_step + 1),
+                relation=">",
+                threshold=float(self.steps),
+                place=module.line,
+            )
+            for module in stale_modules(facts)
+        ]
+
+    def lacks(self, window: Window) -> str:
+        """Return a clause if the hook recorded no facts about modules."""
+        return "" if window.facts is not None else "what a hook of this version tells of the program (its modules)"
+
+
+def stale_modules(facts: ModelFacts) -> tuple[ModuleFacts, ...]:
+    """Return the modules in eval mode with state that no training mode has updated.
+
+    Spectral normalisation counts only if a parameter of its layer trains: a frozen one needs no new estimate.
+    """
+    trained = {_layer(p.module) for p in facts.parameters if p.optimizer and p.requires_grad}
+    stale = [module for module in facts.modules if module.stale_state and not module.is_training]
+    return tuple([m for m in stale if m.stale_state != "spectral norm" or _layer(m.name) in trained])
+
+
+def _layer(module: str) -> str:
+    """Return the name of the layer that a module belongs to, without the parts that a parametrization adds."""
+    return module.partition(".parametrizations")[0]
