@@ -26,8 +26,9 @@ import trackside
 from benchmarks.wild.program import TUNE
 from benchmarks.wild.run import add_choice, chosen_programs, default_plan
 from benchmarks.wild.stored_runs import Job, Outcome, jobs
-from trackside.contracts.verdict import Severity, State, Verdict
+from trackside.contracts.errors import RunNotFoundError
 from trackside.contracts.verdict import Outcome as VerdictOutcome
+from trackside.contracts.verdict import Severity, State, Verdict
 from trackside.evaluation.backtest import backtest
 from trackside.trial.trial import Trial, open_trial
 
@@ -62,6 +63,7 @@ class Alarm:
 class Judged:
     """The judgement of one run.
 
+    steps    0 where nothing was captured
     losses   median of the first and of the last five training losses, which no rule had a part in; empty without any
     crashed  rules that raised
     """
@@ -104,7 +106,10 @@ class Judged:
 def judge(job: Job, folder: Path) -> Judged:
     """Judge a stored run by the usual rules."""
     run = str((folder / "run").absolute())
-    found = backtest(run, default_plan().request.rules, clock=lambda: 0.0)
+    try:
+        found = backtest(run, default_plan().request.rules, clock=lambda: 0.0)
+    except RunNotFoundError:  # trained to its end, by something that no adapter sees
+        return Judged(job.program.name, job.seed, 0, (), ())
     last = {each.configuration_name: each for each in found.verdicts if each.outcome is VerdictOutcome.ISSUE_FOUND}
     return Judged(
         program=job.program.name,
