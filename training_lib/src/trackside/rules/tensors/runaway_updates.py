@@ -72,7 +72,7 @@ class RunawayUpdates(Rule):
     since = "0.1"
     likely_causes = (Cause.LEARNING_RATE_TOO_HIGH, Cause.EXPLODING_GRADIENTS)
     what_to_do = (
-        "Look at the learning rate of these steps: is the schedule stepped as it should be?",
+        "Print the learning rate of these steps, and see that the schedule is stepped as it should be.",
         "Lower the learning rate, or the end of its warm-up; clip the gradient norm.",
         "Keep the newest checkpoint: it is from before the loss has followed.",
     )
