@@ -54,8 +54,8 @@ class LossSpike(FoldingRule):
         and both get dearer with every step that passes.
 
     How it decides:
-        At each step, for each training loss (without addends of another one) and worker. Let m be the median of the 100
-        losses before and s their deviation, 1.4826 x MAD.
+        At each step, for each training loss (without addends of another one) and worker. Let m be the median of the
+        `window_losses` = 100 losses before, and s their deviation, 1.4826 x MAD.
 
         1. A loss that is not finite is a finding at once.
         2. From 30 losses on, a one-sided cumulative sum: S = max(0, S + min(4, max(-4, (x - m) / s)) - 1), over the
@@ -69,13 +69,14 @@ class LossSpike(FoldingRule):
 
         It is a warning where something else shows that the training is being hurt: the updates of the weights are
         larger than any that the run has lived through (1.2 x, and six deviations above the 50 before), or so is a
-        learning rate, or the loss is not finite or higher than it ever was (than all medians of three), or as in
-        step 3. Otherwise it is a remark, and only after `remark_steps` steps: a curriculum, a change of the data and a
-        schedule that goes up and down move a loss as well.
+        learning rate, or the loss is not finite, or higher than it ever was (than all medians of three), or both
+        `level_times` the level before and twice the loss at which the run began. Otherwise it is a remark, and only
+        after `remark_steps` steps: a curriculum, a change of the data and a schedule that goes up and down move a loss
+        as well.
 
-        Where a DataLoader is used, the finding names the batches of the step before the spike and of its first
-        six, by their numbers in the pass over the data; `rule-output/skip_batches.json` in the run's folder lists them
-        all, in the form of the file that Lightning's SpikeDetection writes, and keeps those of a run that was resumed.
+        Where a DataLoader is used, the finding names the batches of the step before the spike and of its first six, by
+        their numbers in the pass over the data. `rule-output/skip_batches.json` in the run's folder lists them all, in
+        the form of the file that Lightning's SpikeDetection writes, and keeps those of a run that was resumed.
 
         Critical where such a spike lasts: three losses in a row that are not finite, `critical_steps` steps above all
         earlier levels, or, with such updates or such a rate, five times as many above the old level.
@@ -95,7 +96,7 @@ class LossSpike(FoldingRule):
         noise = np.random.default_rng(0).normal(0, 0.05, 200)
         assert first_of_spike(2.4 + noise, threshold=8, rise_percent=5) is None
         late = 2.4 + noise + np.where(np.arange(200) >= 196, 0.4, 0)
-        assert first_of_spike(late, threshold=8, rise_percent=5) == 196
+        assert first_of_spike(late, threshold=8, rise_percent=5) == 195
         ```
 
     References:
@@ -405,7 +406,7 @@ def _steps_above(column: Column, level: float) -> int:
 def _reason(column: Column, spike: tuple[float, ...], window: Window, *, times: float) -> float:
     """Return why a spike hurts the training; `_UNKNOWN` where nothing but the loss shows it."""
     now, before = float(column.values[-_NEWEST:].min()), spike[_PLATEAU]
-    if now > spike[_HIGHEST] or now > max(times * before, (before + _first(column.values)) / 2):
+    if now > spike[_HIGHEST] or now > max(times * before, 2 * _first(column.values)):
         return _LOST
     growth = growth_of_updates(window, worker=column.worker)
     if growth is not None and growth.now > BEYOND * growth.peak:
