@@ -12,7 +12,7 @@ from trackside.contracts.recorded_names import UPDATE_SIZE
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import certain_causes, training_losses
 from trackside.rules.rule import Rule, parameter
-from trackside.rules.update_growth import FEWEST, growth_of_updates, risen_rate
+from trackside.rules.update_growth import FEWEST, growth_of_updates, risen_rate, stands_out
 from trackside.trial.window import Window
 
 _BEFORE = 10  # steps before the growth that do not count as before
@@ -66,7 +66,7 @@ class RunawayUpdates(Rule):
     needs = ()
     severity = Severity.WARNING
     escalates = True
-    since = "0.2"
+    since = "0.1"
     likely_causes = (Cause.LEARNING_RATE_TOO_HIGH, Cause.EXPLODING_GRADIENTS)
     what_to_do = (
         "Look at the learning rate of these steps: is the schedule stepped as it should be?",
