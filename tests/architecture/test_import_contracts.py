@@ -107,6 +107,7 @@ OUTSIDE = {
         "capture",
         "cli",
         "cloud",
+        "diagnosis",
         "evaluation",
         "exchange",
         "frameworks/plain",
