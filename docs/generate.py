@@ -22,7 +22,7 @@ from trackside.contracts import action as registry
 from trackside.contracts.action import Action
 from trackside.contracts.action_unit import ActionUnit
 from trackside.contracts.capture_request import Schedule
-from trackside.contracts.cause import Suspicion
+from trackside.contracts.cause import Sign, Suspicion
 from trackside.contracts.event import Evidence, RuleEvaluation
 from trackside.contracts.rule_catalogue import CATALOGUE_FILE, ParameterDescription, RuleDescription
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, RuleConfiguration, RuleRequest
@@ -43,7 +43,7 @@ COMMAND_LINE = ROOT / "docs" / "reference" / "cli.md"
 PYTHON = ROOT / "docs" / "reference" / "python.md"
 DECISIONS = ROOT / "docs" / "decisions"
 VERDICTS = ROOT / "docs" / "formats" / "verdicts.md"
-DESCRIBED = {kind.__name__: kind for kind in (Verdict, Finding, Suspicion, RuleEvaluation, Evidence)}
+DESCRIBED = {kind.__name__: kind for kind in (Verdict, Finding, Suspicion, Sign, RuleEvaluation, Evidence)}
 SITE = ROOT / "zensical.toml"
 SHELVES = ("use", "operate", "extend", "evidence")
 COMMAND = "python docs/generate.py"

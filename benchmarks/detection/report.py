@@ -37,7 +37,14 @@ from trackside.contracts.verdict import Severity
 
 MARKER = "<!-- What follows is written by `python -m benchmarks.detection.report`. -->"
 _LIBRARY = Path(trackside.__file__).parent
-_JUDGING = ("rules", "evaluation", "trial", "records", "contracts")  # the packages that decide what is said
+_JUDGING = (
+    "rules",
+    "evaluation",
+    "trial",
+    "records",
+    "contracts",
+    "diagnosis",
+)  # the packages that decide what is said
 
 Stored = tuple[Job, Path]
 
@@ -97,7 +104,7 @@ def from_document(document: dict[str, Any]) -> Judged:
 def _code_digest() -> str:
     digest = hashlib.sha256(b"1")
     for package in _JUDGING:
-        for path in sorted((_LIBRARY / package).rglob("*.py")):
+        for path in sorted([*(_LIBRARY / package).rglob("*.py"), *(_LIBRARY / package).rglob("*.json")]):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -4,8 +4,8 @@
     python -m benchmarks.wild.environments build vision graphs
     python -m benchmarks.wild.environments lock vision          # choose versions again, by today's index
 
-They lie in build/wild/environments. Files are linked from one cache, so that PyTorch takes its space once. Packages come
-from where pip of this machine is set up to take them; torch is the CPU build if it finds one.
+They lie in build/wild/environments. Files are linked from one cache, so that PyTorch takes its space once. Packages
+come from the places that pip is set up with on this machine; torch is the CPU build if one is found.
 """
 
 from __future__ import annotations

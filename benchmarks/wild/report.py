@@ -55,7 +55,8 @@ def _alarmed(halves: Mapping[str, Sequence[Judged]], answers: Answers) -> Iterat
             return any(is_false_or_open(run, alarm, answers) for alarm in run.at_least(level))
 
         name = LEVEL_NAMES[level]
-        yield f"| {name} | {_share(halves[TUNE], is_alarmed)} | {_share(halves[REPORT], is_alarmed)} | {_share(both, is_alarmed)} |"
+        shares = (_share(runs, is_alarmed) for runs in (halves[TUNE], halves[REPORT], both))
+        yield f"| {name} | {' | '.join(map(str, shares))} |"
         yield f"| {name}, settled as true left out | {_share(halves[TUNE], is_wrongly_alarmed)} | not settled | - |"
 
     def is_still_alarmed(run: Judged) -> bool:
@@ -71,7 +72,7 @@ def _by_rule(halves: Mapping[str, Sequence[Judged]]) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for rule in rules:
         cells = [
-            str(_share(halves[half], lambda run, level=level: bool(run.at_least(level, rule))))  # type: ignore[misc]
+            str(Share(sum(bool(run.at_least(level, rule)) for run in halves[half]), len(halves[half])))
             for half in (TUNE, REPORT)
             for level in LEVELS
         ]
@@ -121,6 +122,8 @@ def _share(runs: Sequence[Judged], holds: Callable[[Judged], bool]) -> Share:
 
 def page(chosen: Sequence[Job], found: Sequence[tuple[Job, Judged]], answers: Answers, *, root: Path) -> Iterator[str]:
     """Yield the written part of the page."""
+    unseen = sorted({judged.program for _, judged in found if not judged.steps})
+    found = [each for each in found if each[1].steps]
     programs = sorted(
         {job.program.name: job.program for job in chosen}.values(), key=lambda one: (one.family, one.name)
     )
@@ -131,11 +134,14 @@ def page(chosen: Sequence[Job], found: Sequence[tuple[Job, Judged]], answers: An
     yield ""
     yield (
         f"{len(found)} of {len(chosen)} runs: {len(programs)} programs of {len({one.library for one in programs})} "
-        f"libraries, {seeds} seeds of each where they were trained; "
+        f"libraries, at most {seeds} seeds of each; "
         + ", ".join(f"{count} by {name}" for name, count in sorted(by.items()))
-        + f"; {sum(outcome.seconds for outcome in outcomes) / 60:.0f} minutes of processor. Default rules, torch 2.13.0. "
-        "Intervals are Wilson's at 95 %, and count a program's seeds as independent."
+        + f"; {sum(outcome.seconds for outcome in outcomes) / 60:.0f} minutes of processor. Default rules, "
+        "torch 2.13.0. Intervals are Wilson's at 95 %, and count a program's seeds as independent."
     )
+    if unseen:
+        yield ""
+        yield f"Trained to the end without anything captured, and not counted: {', '.join(unseen)}."
     yield ""
     yield from tables(programs, found, answers)
     if crashed := sorted({rule for _, run in found for rule in run.crashed}):

@@ -2,7 +2,7 @@
 
     python -m benchmarks.wild.run                        # one seed of each program with an environment
     python -m benchmarks.wild.run --seeds 3 --warm
-    python -m benchmarks.wild.run --only bert peft       # programs, libraries and families that hold one of these words
+    python -m benchmarks.wild.run --only peft vit-digits # of these families, libraries or programs
 
 Each training is a process of its own in an empty folder, with the capture of `trackside run` without any option. By
 default `trackside run` starts it, as a user would, and judges it while it trains. With `--warm` it is a fork of a
@@ -138,7 +138,7 @@ def chosen_programs(arguments: argparse.Namespace) -> list[Program]:
         each
         for each in all_programs()
         if (not arguments.split or each.split == arguments.split)
-        and (not arguments.only or any(word in f"{each.family} {each.library} {each.name}" for word in arguments.only))
+        and (not arguments.only or set(arguments.only) & {each.family, each.library, each.name})
     ]
 
 
@@ -146,7 +146,7 @@ def add_choice(options: argparse.ArgumentParser) -> None:
     """Add the arguments by which runs are chosen, the same for all commands."""
     options.add_argument("--split", choices=[TUNE, REPORT], help="one half of the corpus")
     options.add_argument("--seeds", type=int, default=1, help="the number of seeds, from 0")
-    options.add_argument("--only", nargs="*", default=[], help="names that hold one of these words")
+    options.add_argument("--only", nargs="*", default=[], help="families, libraries or programs")
     options.add_argument("--root", type=Path, default=RUNS)
 
 

@@ -1,8 +1,8 @@
 """Where trained runs lie, so that changed rules can judge them without training again.
 
 A run lies in `build/wild/runs/<family>/<program>/<seed>-<key>/run`, its output beside it, and `outcome.json`, written
-last. The key covers the program, the shared code of its file, and the lock file. It does not cover Trackside: after a change of the capture use
-`--fresh`.
+last. The key covers the program, the shared code of its file, and the lock file. It does not cover Trackside: after a
+change of the capture use `--fresh`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import inspect
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -79,6 +80,7 @@ def _digest(program: Program) -> str:
     """Return a digest of the program, the file around it without its other programs, and the lock file."""
     family = all_families()[program.family]
     text = (FAMILIES / f"{program.family}.py").read_text(encoding="utf-8")
+    text = re.sub(r"imports=\([^)]*\)", "", text, count=1)  # when they are imported changes nothing
     for other in family.programs.values():
         if other != program:
             text = text.replace(inspect.getsource(other.train), "")

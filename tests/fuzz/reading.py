@@ -173,7 +173,7 @@ def _evaluate(run: Path, random: Random, wrap: Callable[[Store], Store]) -> None
 
 def _findings(run: Path, random: Random, wrap: Callable[[Store], Store]) -> None:
     recorded = read_run(str(run))
-    _printable((recorded.issues, recorded.rules, recorded.steps))
+    _printable((recorded.groups, recorded.rules, recorded.steps))
 
 
 def _command_line(run: Path, random: Random, wrap: Callable[[Store], Store]) -> None:

@@ -9,7 +9,7 @@ from benchmarks.wild.program import Family
 FAMILY = Family(
     "forecasting",
     ("lightning", "pytorch-forecasting", "neuralforecast", "darts", "scikit-learn"),
-    imports=("lightning", "pandas", "sklearn.datasets"),
+    imports=("lightning", "pandas", "sklearn.datasets", "neuralforecast", "pytorch_forecasting", "darts.models"),
 )
 AIR = "the air passengers that neuralforecast ships"
 WINE = "sklearn's wine"

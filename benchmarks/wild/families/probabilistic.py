@@ -9,7 +9,7 @@ from benchmarks.wild.program import Family
 FAMILY = Family(
     "probabilistic",
     ("gpytorch", "botorch", "pyro-ppl", "nflows", "zuko", "normflows", "scikit-learn"),
-    imports=("gpytorch", "sklearn.datasets", "pyro"),
+    imports=("gpytorch", "sklearn.datasets", "pyro", "botorch", "zuko"),
 )
 DIABETES, MOONS = "sklearn's diabetes", "sklearn's two moons"
 
@@ -94,7 +94,6 @@ def gpytorch_variational(seed: int) -> None:
 @FAMILY.program("botorch", data=DIABETES)
 def botorch_fit(seed: int) -> None:
     """BoTorch fits a Gaussian process by Adam."""
-    import botorch
     from botorch.models import SingleTaskGP
     from botorch.optim.fit import fit_gpytorch_mll_torch
     from gpytorch.mlls import ExactMarginalLogLikelihood

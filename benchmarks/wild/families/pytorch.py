@@ -110,8 +110,9 @@ def torch_line_search(seed: int) -> None:
 @FAMILY.program("torch", data="text of Python's own documentation")
 def torch_transformer(seed: int) -> None:
     """`torch.nn.Transformer` learns to turn words round, with a warm-up and clipping."""
-    import torch
     from pydoc_data import topics
+
+    import torch
 
     letters = "".join(topics.topics[name] for name in sorted(topics.topics)).encode("ascii", "ignore")
     rows = torch.tensor(list(letters[: 960 * 8])).reshape(960, 8) % 64

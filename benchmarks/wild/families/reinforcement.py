@@ -9,7 +9,7 @@ from benchmarks.wild.program import Family
 FAMILY = Family(
     "reinforcement",
     ("stable-baselines3", "sb3-contrib", "gymnasium", "tianshou"),
-    imports=("gymnasium", "stable_baselines3"),
+    imports=("gymnasium", "sb3_contrib"),
 )
 CARTPOLE, PENDULUM = "gymnasium's CartPole", "gymnasium's Pendulum"
 

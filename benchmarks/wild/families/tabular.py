@@ -9,7 +9,7 @@ from benchmarks.wild.program import Family
 FAMILY = Family(
     "tabular",
     ("skorch", "pytorch-tabnet", "pytorch-widedeep", "scikit-learn", "pycox", "torchtuples"),
-    imports=("sklearn.datasets", "pandas"),
+    imports=("sklearn.datasets", "pandas", "pytorch_widedeep", "pycox.models", "skorch"),
 )
 DIGITS, CANCER, DIABETES = "sklearn's digits", "sklearn's breast cancer", "sklearn's diabetes"
 

@@ -21,7 +21,14 @@ FAMILY = Family(
         "scikit-learn",
         "ultralytics",
     ),
-    imports=("torchvision", "timm", "sklearn.datasets"),
+    imports=(
+        "torchvision",
+        "timm",
+        "sklearn.datasets",
+        "segmentation_models_pytorch",
+        "kornia.augmentation",
+        "monai.networks.nets",
+    ),
 )
 DIGITS = "sklearn's digits"
 FAKE = "torchvision's FakeData"
@@ -194,8 +201,8 @@ def _segment(model: Any, loss: Any) -> None:
 @FAMILY.program("kornia", data=DIGITS)
 def kornia_augmented(seed: int) -> None:
     """A small network classifies digits that kornia's layers turn and shift."""
-    import kornia.augmentation as augmentation
     import torch
+    from kornia import augmentation
 
     images, labels = _digits(16)
     model = torch.nn.Sequential(
@@ -222,23 +229,12 @@ def kornia_registration(seed: int) -> None:
 
 @FAMILY.program("monai", data=DIGITS)
 def monai_unet(seed: int) -> None:
-    """MONAI's supervised trainer fits its U-Net with Dice and cross-entropy."""
-    import torch
-    from monai.engines import SupervisedTrainer
+    """MONAI's U-Net finds the ink of digits with Dice and cross-entropy."""
     from monai.losses import DiceCELoss
     from monai.networks.nets import UNet
 
-    images, _ = _digits(32)
-    rows = [{"image": image, "label": (image > 0).float()} for image in images[:400]]
     model = UNet(spatial_dims=2, in_channels=1, out_channels=1, channels=(8, 16, 32), strides=(2, 2))
-    SupervisedTrainer(
-        device=torch.device("cpu"),
-        max_epochs=3,
-        train_data_loader=torch.utils.data.DataLoader(rows, batch_size=8, shuffle=True),
-        network=model,
-        optimizer=torch.optim.Adam(model.parameters(), 1e-3),
-        loss_function=DiceCELoss(sigmoid=True),
-    ).run()
+    _segment(model, DiceCELoss(sigmoid=True))
 
 
 @FAMILY.program("monai", data=DIGITS)
@@ -254,7 +250,6 @@ def monai_densenet(seed: int) -> None:
 @FAMILY.program("denoising-diffusion-pytorch", data=DIGITS)
 def diffusion_unet(seed: int) -> None:
     """A small U-Net learns to remove the noise of a diffusion."""
-    import torch
     from denoising_diffusion_pytorch import GaussianDiffusion, Unet
 
     images, _ = _digits(16)
@@ -324,8 +319,9 @@ def _quantized(quantizer: Any) -> None:
 
 
 def _bytes(length: int, count: int) -> Any:
-    import torch
     from pydoc_data import topics
+
+    import torch
 
     text = " ".join(topics.topics[name] for name in sorted(topics.topics)).encode("ascii", "ignore")
     return torch.tensor(list(text[: count * length])).reshape(count, length)

@@ -29,4 +29,4 @@ def test_the_verdict_of_a_rule_with_a_container_of_its_own_is_among_the_others(t
         "overfit": Outcome.CLEAN,
         "large": Outcome.ISSUE_FOUND,
     }
-    assert [issue.configuration_name for issue in run.issues] == ["large"]
+    assert [group.lead.configuration_name for group in run.groups] == ["large"]

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.training_lib.local.verdicts import issue, no_issue
 from trackside.contracts.rule_request import RuleConfiguration
-from trackside.contracts.verdict import Outcome, Severity, Verdict
+from trackside.contracts.verdict import Outcome, Severity, State, Verdict
 from trackside.evaluation.progress import RuleProgress
 from trackside.local.rule_state import RuleState, rule_statuses, worst_severity
 
 REQUEST = (RuleConfiguration("vanishing-gradient"),)
 CLEAN = no_issue("vanishing-gradient")
 IDLE = no_issue("vanishing-gradient", message="Nothing to judge: no module of the model is a ReLU.")
+BACK = replace(no_issue("vanishing-gradient"), state=State.RECOVERED, group=issue().group)
+AGAIN = replace(issue(), group=issue().group, occurrence=2)
 NO_DATA = no_issue("vanishing-gradient", outcome=Outcome.NOT_EVALUATED, message="No gradient was saved.")
 
 
@@ -20,6 +24,9 @@ NO_DATA = no_issue("vanishing-gradient", outcome=Outcome.NOT_EVALUATED, message=
         pytest.param([issue()], False, RuleState.ISSUE, id="issue"),
         pytest.param([issue(), CLEAN], False, RuleState.ISSUE, id="an-issue-stays"),
         pytest.param([NO_DATA, issue()], False, RuleState.ISSUE, id="an-issue-after-too-little-data"),
+        pytest.param([issue(), BACK], False, RuleState.RECOVERED, id="recovered"),
+        pytest.param([issue(), BACK, CLEAN], False, RuleState.RECOVERED, id="recovered-and-ended"),
+        pytest.param([issue(), BACK, AGAIN], False, RuleState.ISSUE, id="came-back"),
         pytest.param([CLEAN], False, RuleState.OK, id="clean"),
         pytest.param([NO_DATA, CLEAN], False, RuleState.OK, id="clean-in-the-end"),
         pytest.param([NO_DATA], False, RuleState.NOT_ENOUGH_DATA, id="could-not-look"),
@@ -51,6 +58,9 @@ def test_rules_come_in_the_order_asked_and_unasked_ones_after() -> None:
         pytest.param([CLEAN], None, id="a-clean-critical-rule-is-no-critical-issue"),
         pytest.param([issue(severity=Severity.INFO), issue(severity=Severity.WARNING)], Severity.WARNING, id="warning"),
         pytest.param([issue(), issue(severity=Severity.INFO)], Severity.CRITICAL, id="critical"),
+        pytest.param([issue(), BACK], None, id="a-recovered-issue-does-not-count"),
+        pytest.param([issue(), BACK, AGAIN], Severity.CRITICAL, id="one-that-came-back-does"),
+        pytest.param([issue(), issue("b", severity=Severity.WARNING), BACK], Severity.WARNING, id="one-of-two-stands"),
     ],
 )
 def test_the_worst_severity(verdicts: list[Verdict], worst: Severity | None) -> None:

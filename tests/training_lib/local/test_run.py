@@ -17,6 +17,7 @@ from tests.training_lib.local.verdicts import issue
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Severity, Verdict
 from trackside.environment import inherited
@@ -57,6 +58,7 @@ class Ear:
 
     notes: list[str] = field(default_factory=list)
     issues: list[Verdict] = field(default_factory=list)
+    groups: list[IssueGroup] = field(default_factory=list)
     on_note: Mapping[str, Callable[[], None]] = field(default_factory=dict)
 
     def note(self, text: str) -> None:
@@ -65,8 +67,9 @@ class Ear:
             if word in text:
                 act()
 
-    def issue(self, verdict: Verdict) -> None:
-        self.issues.append(verdict)
+    def issue(self, group: IssueGroup) -> None:
+        self.groups.append(group)
+        self.issues.append(group.lead)
 
 
 @dataclass(frozen=True)
@@ -285,7 +288,7 @@ def test_a_second_interrupt_kills_one_that_does_not_listen(run_it: Callable[...,
 
 def test_a_failure_of_ours_is_said_once_and_the_training_goes_on(run_it: Callable[..., Notes]) -> None:
     class Broken(Ear):
-        def issue(self, verdict: Verdict) -> None:
+        def issue(self, group: IssueGroup) -> None:
             raise ZeroDivisionError("the card cannot be drawn")
 
     ear = Broken()

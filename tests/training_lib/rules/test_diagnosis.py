@@ -88,7 +88,6 @@ CAUSES = [
     pytest.param(window(SHRINKING, facts=decaying(0.5)), Cause.WEIGHT_DECAY_TOO_STRONG, id="decay"),
     pytest.param(window(ratio=1e-9), Cause.LEARNING_RATE_TOO_LOW, id="still"),
     pytest.param(window(ratio=0.9), Cause.LEARNING_RATE_TOO_HIGH, id="wild"),
-    pytest.param(window(), Cause.WRONG_LABELS, id="nothing-odd"),
 ]
 
 
@@ -100,6 +99,7 @@ def test_why_nothing_is_learned(run: Window, cause: Cause) -> None:
 
 
 UNSUSPICIOUS = [
+    pytest.param(window(), id="nothing-odd"),
     pytest.param(window({"trackside/gradients_kept": {"mean": along([0, 1] * 50)}}), id="cleared-now-and-then"),
     pytest.param(window(facts=losing(input_from="linear")), id="scores"),
     pytest.param(window(facts=losing(scale=0.25)), id="accumulation"),
@@ -116,10 +116,7 @@ UNSUSPICIOUS = [
 @pytest.mark.parametrize("run", UNSUSPICIOUS)
 def test_what_is_not_odd_is_not_suspected(run: Window) -> None:
     assert certain_causes(run) == ()
-    assert [suspicion.cause for suspicion in why_nothing_is_learned(run)] == [
-        Cause.WRONG_LABELS,
-        Cause.UNNORMALIZED_INPUTS,
-    ]
+    assert why_nothing_is_learned(run) == ()  # a guess is no evidence
 
 
 @pytest.mark.parametrize(
@@ -144,6 +141,20 @@ def test_why_it_diverges(run: Window, cause: Cause) -> None:
     found = why_it_diverges(run)
     assert found[0].cause is cause
     assert Cause.LEARNING_RATE_TOO_HIGH in [suspicion.cause for suspicion in found]
+
+
+@pytest.mark.parametrize(
+    ("decay", "is_named"),
+    [
+        pytest.param(0.0, False, id="none"),
+        pytest.param(0.1, False, id="usual"),
+        pytest.param(-0.1, True, id="negative"),
+    ],
+)
+def test_growing_weights_are_no_sign_of_strong_weight_decay(decay: float, is_named: bool) -> None:
+    """Issue 16: a diverging run with weight decay 0 was told to divide it by a hundred."""
+    found = why_it_diverges(window(GROWING, facts=decaying(decay)))
+    assert (Cause.WEIGHT_DECAY_TOO_STRONG in [suspicion.cause for suspicion in found]) is is_named
 
 
 CALM = {LOSS: {"mean": along([2.3] * 60 + [math.nan] * 41)}, G: {"l2": along([1.0] * 60 + [math.nan] * 41)}}

@@ -10,14 +10,22 @@ from rich.console import Console
 
 from tests.training_lib.local.verdicts import finding, issue, no_issue
 from trackside.cli.terminal.card import VerdictCard, module_of, steps_to_try, suspicions_of
-from trackside.contracts.cause import Cause, Suspicion
-from trackside.contracts.verdict import Severity, Verdict
+from trackside.contracts.cause import Cause, Sign, Suspicion
+from trackside.contracts.issue_group import IssueGroup, group_of_one, issue_groups
+from trackside.contracts.verdict import Severity, State, Verdict
 
 # A rule of somebody's own, so that the words of the built-in ones do not matter here.
 OWN = "my-rule"
 
 
-def drawn(verdict: Verdict, *, width: int = 80, encoding: str = "utf-8", color: bool = False) -> str:
+def drawn(
+    shown: Verdict | IssueGroup,
+    *,
+    width: int = 80,
+    encoding: str = "utf-8",
+    color: bool = False,
+    is_update: bool = False,
+) -> str:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding)
     console = Console(
@@ -28,7 +36,7 @@ def drawn(verdict: Verdict, *, width: int = 80, encoding: str = "utf-8", color: 
         markup=False,
         emoji=False,
     )
-    console.print(VerdictCard(verdict))
+    console.print(VerdictCard(shown if isinstance(shown, IssueGroup) else group_of_one(shown), is_update=is_update))
     file.flush()
     return raw.getvalue().decode(encoding)
 
@@ -193,8 +201,8 @@ def test_likely_causes_and_the_line_at_80_columns() -> None:
 )
 def test_only_the_likeliest_are_named(suspicions: tuple[Suspicion, ...], shown: int, fixes: int) -> None:
     verdict = suspecting(*suspicions)
-    assert len(suspicions_of(verdict)) == shown
-    assert len(steps_to_try(verdict)) == fixes
+    assert len(suspicions_of(verdict.suspicions)) == shown
+    assert len(steps_to_try(verdict, verdict.suspicions)) == fixes
     assert ("likely" in drawn(verdict)) is bool(shown)
 
 
@@ -227,3 +235,46 @@ def test_a_line_that_is_not_known_has_no_row() -> None:
 def test_what_a_rule_of_ones_own_found(message: str, said: str) -> None:
     lines = drawn(issue("Mine", findings=(finding("loss"),), message=message)).split("\n")
     assert lines[1] == said
+
+
+SYMPTOM = replace(issue("dead-relu", severity=Severity.WARNING), group="digits/my-rule/issue-found", step=30)
+BACK = replace(no_issue("dead-relu"), state=State.RECOVERED, group=SYMPTOM.group, step=60)
+LEAD_BACK = replace(no_issue(OWN), state=State.RECOVERED, group=SYMPTOM.group, step=80)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "lines"),
+    [
+        pytest.param((issue(OWN), SYMPTOM), ["also found dead-relu (warning, step 30)"], id="a-symptom"),
+        pytest.param(
+            (issue(OWN), SYMPTOM, BACK), ["also found dead-relu (warning, step 30, recovered by step 60)"], id="gone"
+        ),
+        pytest.param(
+            (issue(OWN), SYMPTOM, BACK, LEAD_BACK), ["✔ RECOVERED  my-rule", "recovered  by step 80"], id="all"
+        ),
+        pytest.param((replace(issue(OWN), harm="the loss is nan"),), ["harm       the loss is nan"], id="harm"),
+        pytest.param(
+            (replace(issue(OWN), signs=(Sign("loss-fell"),)),),
+            ["cause      unknown: no evidence of this run supports one well enough"],
+            id="cause-unknown",
+        ),
+        pytest.param(
+            (replace(issue(OWN), probability=0.97),), ["✖ CRITICAL  my-rule, almost certain (97%) "], id="probability"
+        ),
+        pytest.param(
+            (suspecting(replace(DEAD, probability=0.62)),),
+            [f"likely     1. {DEAD.explanation.what}: half of them (62%)"[:60]],
+            id="a-cause",
+        ),
+    ],
+)
+def test_one_card_for_one_problem(verdicts: tuple[Verdict, ...], lines: list[str]) -> None:
+    (group,) = issue_groups(verdicts)
+    card = drawn(group, width=120)
+    for line in lines:
+        assert line in card
+    assert ("what to do" in card) is bool(group.standing)
+
+
+def test_a_card_that_is_shown_again_is_marked() -> None:
+    assert drawn(issue(OWN), is_update=True).startswith("✖ CRITICAL  my-rule, updated ")

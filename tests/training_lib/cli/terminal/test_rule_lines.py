@@ -32,7 +32,7 @@ def status(name: str, state: RuleState, detail: str = "because") -> RuleStatus:
 def test_what_needs_a_look_comes_first() -> None:
     found = lines(*[status(state.value.replace(" ", "-").lower(), state) for state in reversed(RuleState)])
     assert [line.split("  ")[0] for line in found] == [
-        "✖ Issue", "⚠ Error", "◌ Not enough data", "▶ Running", "✔ OK", "– Not applicable",
+        "✖ Issue", "⚠ Error", "✔ Recovered", "◌ Not enough data", "▶ Running", "✔ OK", "– Not applicable",
     ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from trackside.contracts.stored_fields import TEXT, choice, computed, stored
+from trackside.contracts.stored_fields import BOOLEAN, FINITE, TEXT, choice, computed, nullable, stored
 
 
 class Cause(str, Enum):
@@ -65,12 +65,31 @@ class Explanation:
 
 
 @dataclass(frozen=True)
+class Sign:
+    """A piece of evidence about the cause of an issue, present or absent. An unknown one is left out."""
+
+    name: str = field(metadata=stored(TEXT, "The name of the piece of evidence, as in docs/causes.md."))
+    is_present: bool = field(default=True, metadata=stored(BOOLEAN, "False: looked for, and absent.", name="present"))
+    because: str = field(
+        default="", metadata=stored(TEXT, "The numbers of this run behind it, a clause; may be empty.", optional=True)
+    )
+
+
+@dataclass(frozen=True)
 class Suspicion:
     """A cause that a verdict suspects."""
 
     cause: Cause = field(metadata=stored(choice(Cause), "One of a closed list, so that rules can be compared."))
     because: str = field(
-        default="", metadata=stored(TEXT, "The numbers of this run that speak for it, a clause; may be empty.")
+        default="", metadata=stored(TEXT, "The numbers of this run that support it, a clause; may be empty.")
+    )
+    probability: float | None = field(
+        default=None,
+        metadata=stored(
+            nullable(FINITE),
+            "The probability of this cause among all causes, if there is a fault; left out where it is unknown.",
+            optional=True,
+        ),
     )
 
     @property

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from trackside.contracts import event, verdict
-from trackside.contracts.cause import Suspicion
+from trackside.contracts.cause import Sign, Suspicion
 from trackside.contracts.stored_fields import NUMBER_SCHEMA, Schema, object_schema
 
 VERDICT_FILE = Path(__file__).with_name("verdict.schema.json")
@@ -20,7 +20,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def verdict_schema() -> Schema:
     """Return the schema of a line of `verdicts.jsonl`. A newer Trackside may add names."""
-    definitions = {kind.__name__.lower(): object_schema(kind) for kind in (verdict.Finding, Suspicion)}
+    definitions = {kind.__name__.lower(): object_schema(kind) for kind in (verdict.Finding, Suspicion, Sign)}
     return {
         "$schema": DIALECT,
         "$id": f"urn:trackside:verdict:{verdict.VERSION}",

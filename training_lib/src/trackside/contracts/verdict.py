@@ -9,7 +9,7 @@ from typing import Any
 
 from trackside.contracts.action import Action
 from trackside.contracts.action_terms import NO_TERMS, TERMS, ActionTerms
-from trackside.contracts.cause import Suspicion
+from trackside.contracts.cause import Sign, Suspicion
 from trackside.contracts.fields import Fields, parse_json, to_json
 from trackside.contracts.stored_fields import (
     COUNT,
@@ -26,6 +26,7 @@ from trackside.contracts.stored_fields import (
     constant,
     document_of,
     integer,
+    nullable,
     record_of,
     records,
     series,
@@ -172,6 +173,22 @@ class Verdict:
             TEXT,
             "The `id` of the first verdict on the same problem: one problem may show in many rules.",
         ),
+    )
+    probability: float | None = field(
+        default=None,
+        metadata=stored(
+            nullable(FINITE),
+            "The probability that something is wrong with the run, calibrated; left out where it is unknown.",
+            optional=True,
+        ),
+    )
+    harm: str = field(
+        default="",
+        metadata=stored(TEXT, "The harm that makes the issue critical, a clause.", optional=True),
+    )
+    signs: tuple[Sign, ...] = field(
+        default=(),
+        metadata=stored(records(Sign), "The evidence by which causes were ranked.", optional=True),
     )
     version: int = field(
         default=VERSION,

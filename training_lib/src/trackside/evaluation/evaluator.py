@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from trackside.contracts.errors import StorageUnavailableError
@@ -97,6 +97,7 @@ class Evaluator:
     limits            time limits of a rule
     threaded          configurations that get a thread from the start
     progress_seconds  interval between writes of the progress without a verdict; each verdict writes it at once
+    critical          by built-in rule, the kinds of harm with which it is critical; None for the learned ones
     """
 
     def __init__(
@@ -113,6 +114,7 @@ class Evaluator:
         limits: RuleLimits = RuleLimits(),  # noqa: B008  frozen
         threaded: Collection[str] = (),
         progress_seconds: float = 0.0,
+        critical: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._trial, self._run, self._clock, self._limits = trial, run, clock, limits
         self._progress_seconds = progress_seconds
@@ -125,7 +127,7 @@ class Evaluator:
         self._last_heartbeat_at = self._newest_at
         self._steps = StepsToJudge(trial, self._others)
         self._run_lock = RunLock()
-        self._rule_judge = RuleJudge(trial, run=run, lock=self._run_lock.lock)
+        self._rule_judge = RuleJudge(trial, run=run, lock=self._run_lock.lock, critical=critical)
         self._threaded = ThreadedRules(
             trial,
             self._run_progress,
@@ -298,8 +300,17 @@ class Evaluator:
             return None
         if visible_data(configured, pending_step) is None:
             self._run_progress.pass_over(name, pending_step.window.step)
-            return None
+            return self._weigh_again(name, configured, pending_step)
         return self._judge_in_this_thread(name, configured, pending_step)
+
+    def _weigh_again(self, name: str, configured: ConfiguredRule, pending_step: StepToJudge) -> Verdict | None:
+        """Return the open issue of a rule as graver, if the training is hurt by now."""
+        progress = self._run_progress.of(name)
+        opened = self._outbox.last_issue(name) if progress.is_open else None
+        if opened is None:
+            return None
+        judgement = self._rule_judge.weigh_again(configured, progress, opened, pending_step.window)
+        return self._run_progress.note(name, judgement)
 
     def _judge_in_this_thread(self, name: str, configured: ConfiguredRule, pending_step: StepToJudge) -> Verdict | None:
         """Ask a rule in this thread, and return its verdict.

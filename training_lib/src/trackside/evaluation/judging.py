@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from threading import RLock
 
-from trackside.contracts.cause import Suspicion
+from trackside.contracts.cause import Sign, Suspicion
 from trackside.contracts.errors import RecordError, StorageError, TensorNotSavedError
 from trackside.contracts.rule_request import CALIBRATED
-from trackside.contracts.verdict import Finding, Verdict
+from trackside.contracts.verdict import Finding, Severity, Verdict
+from trackside.diagnosis.harm import gated, harms_in, lasted_steps
+from trackside.diagnosis.learned import UNLEARNED, critical_harms
+from trackside.diagnosis.signs import signs_of, signs_of_harm, signs_of_rules
 from trackside.evaluation import verdicts
 from trackside.evaluation.progress import RuleProgress
 from trackside.evaluation.verdicts import Moment
 from trackside.evaluation.watched_source import WatchedSource
 from trackside.rules.catalogue import ConfiguredRule
-from trackside.rules.rule import FoldingRule
+from trackside.rules.rule import FoldingRule, is_paced_step
 from trackside.trial.trial import Trial
 from trackside.trial.window import Window
 
@@ -70,13 +74,17 @@ class RuleJudge:
 
     The evaluator's thread and the rules' own threads use it at the same time: it changes no state.
 
-    trial  the run
-    run    the run's name in verdicts
-    lock   held while the trial is read
+    trial     the run
+    run       the run's name in verdicts
+    lock      held while the trial is read
+    critical  by built-in rule, the kinds of harm with which it is critical; None for the learned ones
     """
 
-    def __init__(self, trial: Trial, *, run: str, lock: RLock) -> None:
+    def __init__(
+        self, trial: Trial, *, run: str, lock: RLock, critical: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
         self._trial, self._run, self._lock = trial, run, lock
+        self._critical = critical_harms() if critical is None else critical
 
     def judge(self, configured: ConfiguredRule, progress: RuleProgress, pending_step: StepToJudge) -> Judgement:
         """Return a rule's judgement of one step. For a rule that raises it is the judgement of `crashed`.
@@ -101,6 +109,42 @@ class RuleJudge:
             raise
         except Exception as error:  # noqa: BLE001  as in `judge`
             return self.crashed(configured, progress, self._moment(window), error)
+
+    def weigh_again(
+        self, configured: ConfiguredRule, progress: RuleProgress, opened: Verdict, window: Window
+    ) -> Judgement:
+        """Return an open issue as graver if the training is hurt by now, at a step that holds nothing for its rule.
+
+        Errors: `StorageError`.
+        """
+        if not is_calibrated(configured) or not _may_become_graver(configured, progress, window):
+            return Judgement(progress)
+        progress = replace(progress, weighed_through=window.step)
+        try:
+            severity, harm, signs = self._weighed(configured, opened.findings, window)
+        except StorageError:
+            raise
+        except Exception:  # harm is an extra: the issue stands as it is
+            _logger.warning("The harm at step %d is unknown", window.step, exc_info=True)
+            return Judgement(progress)
+        if severity.rank <= progress.severity or progress.issues >= MOST_ISSUES:
+            return Judgement(progress)
+        progress.issues, progress.severity = progress.issues + 1, severity.rank
+        kept = tuple(sign for sign in opened.signs if sign.name not in {new.name for new in signs})
+        return Judgement(
+            progress,
+            replace(
+                opened,
+                severity=severity,
+                harm=harm,
+                step=window.step,
+                detected_at=window.now,
+                actions=verdicts.allowed_actions(configured, severity),
+                signs=(*signs, *kept),
+                occurrence=progress.issues,
+                group="",
+            ),
+        )
 
     def crashed(
         self, configured: ConfiguredRule, progress: RuleProgress, moment: Moment, error: BaseException
@@ -182,15 +226,18 @@ class RuleJudge:
             (f.worker, f.subject): min(f.since_step, before.get((f.worker, f.subject), f.since_step)) for f in findings
         }
         progress.quiet = 0
-        rule = configured.rule
-        is_known = progress.is_open and not (rule.escalates and rule.severity_of(findings).rank > progress.severity)
-        if is_known or progress.issues >= MOST_ISSUES or progress.streak < rule.findings_in_a_row:
+        if progress.issues >= MOST_ISSUES or progress.streak < configured.rule.findings_in_a_row:
             return Judgement(progress)
-        progress.severity = rule.severity_of(findings).rank
-        progress.issues, progress.is_open = progress.issues + 1, True
-        progress.has_concluded = rule.judges_until_found
+        if progress.is_open and not _may_become_graver(configured, progress, window):
+            return Judgement(progress)
         dated = [replace(f, since_step=progress.since[f.worker, f.subject]) for f in findings]
         ordered = verdicts.worst_first(dated)
+        severity, harm, signs = self._weighed(configured, ordered, window)
+        progress.weighed_through = window.step
+        if progress.is_open and severity.rank <= progress.severity:
+            return Judgement(progress)
+        progress.issues, progress.is_open, progress.severity = progress.issues + 1, True, severity.rank
+        progress.has_concluded = configured.rule.judges_until_found
         with self._lock:
             event_key = self._trial.parts.steps.event_key(ordered[0].step, ordered[0].worker)
             several_workers = self._trial.parts.steps.has_several_workers(window.step)
@@ -200,10 +247,25 @@ class RuleJudge:
             self._moment(window),
             event_key=event_key,
             several_workers=several_workers,
-            suspicions=_suspicions(configured, ordered, window),
+            severity=severity,
+            harm=harm,
+            suspicions=(suspicions := _suspicions(configured, ordered, window)),
+            signs=(*signs, *_signs(configured, suspicions, window)),
             occurrence=progress.issues,
         )
         return Judgement(progress, verdict)
+
+    def _weighed(
+        self, configured: ConfiguredRule, findings: tuple[Finding, ...], window: Window
+    ) -> tuple[Severity, str, tuple[Sign, ...]]:
+        """Return the severity of an issue, the harm that makes it critical, and all harm as evidence."""
+        severity = configured.rule.severity_of(findings)
+        if not is_calibrated(configured):
+            return severity, "", ()
+        harms = harms_in(findings, window)
+        allowed = self._critical.get(configured.rule.rule_id, UNLEARNED)
+        severity, harm = gated(severity, harms, allowed, lasted_steps=lasted_steps(findings, window))
+        return severity, harm, tuple(signs_of_harm(harms))
 
     def _is_damaged(self, step: int) -> bool:
         with self._lock:
@@ -211,6 +273,12 @@ class RuleJudge:
 
     def _moment(self, window: Window) -> Moment:
         return Moment(self._run, window.step, window.now)
+
+
+def is_calibrated(configured: ConfiguredRule) -> bool:
+    """Return True for a rule of ours with the default preset: its causes, severity and probability are learned."""
+    is_ours = type(configured.rule).__module__.startswith("trackside.rules.")
+    return is_ours and configured.configuration.preset in {"", CALIBRATED}
 
 
 def visible_data(configured: ConfiguredRule, pending_step: StepToJudge) -> VisibleData | None:
@@ -254,6 +322,22 @@ def _has_recovered(configured: ConfiguredRule, progress: RuleProgress) -> bool:
         return False
     progress.is_open = False
     return True
+
+
+def _may_become_graver(configured: ConfiguredRule, progress: RuleProgress, window: Window) -> bool:
+    """Return True if an open issue is to be weighed again at this step.
+
+    Rules of ours are weighed at the pace of most rules, for the cost; others at each finding, if they escalate.
+    """
+    if not is_calibrated(configured):
+        return configured.rule.escalates
+    return progress.severity < Severity.CRITICAL.rank and is_paced_step(window.step, progress.weighed_through)
+
+
+def _signs(configured: ConfiguredRule, suspicions: tuple[Suspicion, ...], window: Window) -> tuple[Sign, ...]:
+    if not is_calibrated(configured):
+        return ()
+    return (*signs_of(window), *signs_of_rules([(configured.rule.rule_id, suspicions)]))
 
 
 def _suspicions(configured: ConfiguredRule, findings: tuple[Finding, ...], window: Window) -> tuple[Suspicion, ...]:

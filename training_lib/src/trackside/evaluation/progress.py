@@ -57,6 +57,7 @@ class RuleProgress:
     error      set once the rule has crashed
     memory     the state of a rule that folds
     severity   the rank of the severity of the last issue
+    weighed_through  the newest step at which the severity was decided
     """
 
     judged_through: int = field(default=-1, metadata=stored(INTEGER, absent=REQUIRED))
@@ -72,6 +73,7 @@ class RuleProgress:
     severity: int = field(default=0, metadata=stored(INTEGER))
     has_concluded: bool = field(default=False, metadata=stored(BOOLEAN))
     memory: str = field(default="", metadata=stored(TEXT))
+    weighed_through: int = field(default=-1, metadata=stored(INTEGER))
 
 
 @dataclass

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import ALL
-from trackside.contracts.cause import LOOKS_LIKE, Cause, Suspicion
+from trackside.contracts.cause import LOOKS_LIKE, Cause, Sign, Suspicion
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.run_layout import TENSORS
 from trackside.contracts.verdict import MOST_FINDINGS, NOTHING_TO_JUDGE, Finding, Outcome, Severity, State, Verdict
+from trackside.diagnosis.learned import odds, weights
+from trackside.diagnosis.probability import probability_of, properties_of
+from trackside.diagnosis.ranking import suspicions_of
+from trackside.diagnosis.signs import FOUND, SHOWN
 from trackside.rules.catalogue import ConfiguredRule
+
+_SURE = 0.5  # probability from which another cause replaces the one that users were notified of
 
 
 @dataclass(frozen=True)
@@ -36,11 +42,16 @@ def issue_found(
     *,
     event_key: str,
     several_workers: bool,
+    severity: Severity,
+    harm: str = "",
     suspicions: tuple[Suspicion, ...] = (),
+    signs: tuple[Sign, ...] = (),
     occurrence: int = 1,
 ) -> Verdict:
-    """Return IssuesFound, for findings sorted worst first. Only a critical rule stops a run, whatever was requested."""
-    severity = configured.rule.severity_of(findings)
+    """Return IssuesFound, for findings sorted worst first. Only a critical issue stops a run, whatever was requested.
+
+    harm  the harm that makes it critical, a clause
+    """
     rule, lead = configured.rule, findings[0]
     since = min(finding.since_step for finding in findings)
     where = f"{lead.subject} on {lead.worker}" if several_workers else lead.subject
@@ -60,12 +71,19 @@ def issue_found(
         findings=tuple(findings[:MOST_FINDINGS]),
         affected=len(findings),
         what_to_do=rule.what_to_do,
-        actions=tuple(action for action in configured.configuration.actions if _may(severity, action)),
+        actions=allowed_actions(configured, severity),
         terms=configured.configuration.terms,
         tensor_key=f"{TENSORS}/{event_key}" if event_key else "",
+        harm=harm,
         suspicions=suspicions,
+        signs=signs,
         occurrence=occurrence,
     )
+
+
+def allowed_actions(configured: ConfiguredRule, severity: Severity) -> tuple[Action, ...]:
+    """Return the actions that were asked for and that the severity allows."""
+    return tuple(action for action in configured.configuration.actions if _may(severity, action))
 
 
 def recovered(opened: Verdict, moment: Moment) -> Verdict:
@@ -85,22 +103,77 @@ def recovered(opened: Verdict, moment: Moment) -> Verdict:
         what_to_do=(),
         actions=(),
         suspicions=(),
+        signs=(),
+        harm="",
+        probability=None,
     )
 
 
 def grouped(verdict: Verdict, standing: Iterable[Verdict], *, before: Verdict | None = None) -> Verdict:
     """Return the verdict with its group.
 
-    It notifies nobody of a problem already notified at the same severity or above.
+    Its causes are ranked by the evidence of the group. It notifies nobody of a problem that users know, unless it is
+    graver or names a surer cause.
 
     before  the last issue of this configuration, if it recovered; its return is notified again
     """
-    open_issues = tuple(standing)
-    group = group_of(verdict, (before, *open_issues) if before is not None else open_issues)
-    notified = [other.severity.rank for other in open_issues if other.group == group and Action.NOTIFY in other.actions]
-    if not notified or max(notified) < verdict.severity.rank:
-        return replace(verdict, group=group)
-    return replace(verdict, group=group, actions=tuple([a for a in verdict.actions if a is not Action.NOTIFY]))
+    known = tuple(standing)
+    group = group_of(verdict, (before, *known) if before is not None else known)
+    members = tuple([other for other in known if other.group == group])
+    ranked = diagnosed(replace(verdict, group=group), members)
+    notified = [other for other in members if Action.NOTIFY in other.actions]
+    if not notified or is_news(ranked, notified):
+        return ranked
+    return replace(ranked, actions=tuple([a for a in ranked.actions if a is not Action.NOTIFY]))
+
+
+def is_news(verdict: Verdict, notified: Sequence[Verdict]) -> bool:
+    """Return True if a verdict changes a notified problem: it is graver, or names another cause with more certainty.
+
+    Args:
+        verdict: The new verdict, with its causes ranked by all evidence.
+        notified: The verdicts of its group that users were notified of, oldest first.
+    """
+    if max(other.severity.rank for other in notified) < verdict.severity.rank:
+        return True
+    first, before = verdict.suspicions[:1], notified[-1].suspicions[:1]
+    if not first or not first[0].probability or first[0].probability < _SURE:
+        return False
+    return not before or (
+        before[0].cause is not first[0].cause and (before[0].probability or 0.0) < first[0].probability
+    )
+
+
+def diagnosed(verdict: Verdict, members: Sequence[Verdict]) -> Verdict:
+    """Return an issue with its causes ranked by all evidence, and its probability. Only rules of ours carry evidence.
+
+    Args:
+        verdict: The new issue.
+        members: The standing issues of its group by other rules.
+    """
+    if not verdict.signs:
+        return verdict
+    pooled = tuple(pooled_signs(verdict, members))
+    hints = {one.rule_id: one.suspicions for one in (*members, verdict)}
+    others = {member.rule_id for member in members} - {verdict.rule_id}
+    likely = probability_of(verdict.rule_id, properties_of(verdict, others=others), odds())
+    return replace(verdict, suspicions=suspicions_of(pooled, weights(), hints=hints), probability=round(likely, 3))
+
+
+def pooled_signs(verdict: Verdict, members: Sequence[Verdict]) -> Iterator[Sign]:
+    """Yield the evidence of an issue, then the opinions of the other rules of its group.
+
+    Args:
+        verdict: The new issue, with the newest facts and statistics.
+        members: The standing issues of its group by other rules.
+    """
+    yield from verdict.signs
+    names = {sign.name for sign in verdict.signs}
+    for member in members:
+        for sign in member.signs:
+            if sign.name.startswith((FOUND, SHOWN)) and sign.name not in names:
+                names.add(sign.name)
+                yield sign
 
 
 def group_of(verdict: Verdict, others: Iterable[Verdict]) -> str:
@@ -120,8 +193,8 @@ def is_one_problem(one: Verdict, other: Verdict) -> bool:
     They share one of their two likeliest causes, or the likeliest cause of one looks like that of the other.
     """
     causes, others = _likeliest(one), _likeliest(other)
-    if not causes or not others:
-        return False
+    if not causes or not others:  # an unknown cause may be that of the other
+        return bool(one.signs and other.signs)
     if not set(causes).isdisjoint(others):
         return True
     return causes[0] in LOOKS_LIKE.get(others[0], ()) or others[0] in LOOKS_LIKE.get(causes[0], ())

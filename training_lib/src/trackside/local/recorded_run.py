@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trackside.contracts.errors import ConfigurationError, KeyNotFoundError, RunNotFoundError
+from trackside.contracts.issue_group import IssueGroup, issue_groups, standing_issues
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import (
     END_MARKER_KEY,
@@ -47,10 +48,9 @@ class RecordedRun:
     rules: tuple[RuleStatus, ...]
 
     @property
-    def issues(self) -> tuple[Verdict, ...]:
-        """The verdicts with an issue, gravest first."""
-        found = (verdict for verdict in self.verdicts if verdict.outcome is Outcome.ISSUE_FOUND)
-        return tuple(sorted(found, key=lambda verdict: -verdict.severity.rank))
+    def groups(self) -> tuple[IssueGroup, ...]:
+        """The problems of the run, standing ones first, then the gravest."""
+        return issue_groups(self.verdicts)
 
 
 def read_run(uri: str, *, stores: Callable[[str], Store] = open_store) -> RecordedRun:
@@ -145,7 +145,7 @@ def summarize(uri: str, *, stores: Callable[[str], Store] = open_store) -> RunSu
         started_at=record.started_at if record else None,
         command=record.command if record else (),
         steps_saved=len(recorded.steps),
-        issues=len(recorded.issues),
+        issues=len(standing_issues(recorded.verdicts)),
         worst_severity=worst_severity(recorded.verdicts),
         was_judged=any(verdict.outcome is not Outcome.NOT_EVALUATED for verdict in recorded.verdicts),
     )

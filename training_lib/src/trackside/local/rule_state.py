@@ -1,4 +1,4 @@
-"""The state of each rule of a run, for users: six states with distinct words."""
+"""The state of each rule of a run, for users: seven states with distinct words."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from trackside.contracts.issue_group import standing_issues
 from trackside.contracts.rule_request import RuleConfiguration
-from trackside.contracts.verdict import NOTHING_TO_JUDGE, Outcome, Severity, Verdict
+from trackside.contracts.verdict import NOTHING_TO_JUDGE, Outcome, Severity, State, Verdict
 from trackside.evaluation.progress import RuleProgress
 
 
@@ -15,6 +16,7 @@ class RuleState(Enum):
     """The state of a rule. The value is the word for users."""
 
     ISSUE = "Issue"
+    RECOVERED = "Recovered"
     OK = "OK"
     RUNNING = "Running"
     NOT_ENOUGH_DATA = "Not enough data"
@@ -52,43 +54,63 @@ def rule_statuses(
 ) -> tuple[RuleStatus, ...]:
     """Return one status for each requested rule, in that order, then for any other rule with a verdict."""
     decisive: dict[str, Verdict] = {}
+    opened: dict[str, Verdict] = {}
     for verdict in verdicts:
-        before = decisive.get(verdict.configuration_name)
-        if before is None or before.outcome is not Outcome.ISSUE_FOUND:  # an issue stays, whatever verdict follows
-            decisive[verdict.configuration_name] = verdict
+        name = verdict.configuration_name
+        if verdict.outcome is Outcome.ISSUE_FOUND:
+            decisive[name] = opened[name] = verdict
+        elif name not in opened or verdict.state is State.RECOVERED:  # only its recovery ends an issue
+            decisive[name] = verdict
     rule_ids = {rule.name: rule.rule_id for rule in rules}
     others = {name: verdict.rule_id for name, verdict in decisive.items() if name not in rule_ids}
     return tuple(
-        _status(name, rule_id, decisive.get(name), progress.get(name, RuleProgress()), is_running=is_running)
+        _status(
+            name,
+            rule_id,
+            decisive.get(name),
+            progress.get(name, RuleProgress()),
+            opened=opened.get(name),
+            is_running=is_running,
+        )
         for name, rule_id in {**rule_ids, **others}.items()
     )
 
 
 def worst_severity(verdicts: Iterable[Verdict]) -> Severity | None:
-    """Return the gravest severity among the issues; None without an issue."""
-    found = [verdict.severity for verdict in verdicts if verdict.outcome is Outcome.ISSUE_FOUND]
+    """Return the gravest severity among the issues that have not recovered; None without one."""
+    found = [issue.severity for issue in standing_issues(verdicts)]
     return max(found, key=lambda severity: severity.rank, default=None)
 
 
-def _status(name: str, rule_id: str, verdict: Verdict | None, done: RuleProgress, *, is_running: bool) -> RuleStatus:
-    state, detail = _state(verdict, done, is_running=is_running)
+def _status(
+    name: str, rule_id: str, verdict: Verdict | None, done: RuleProgress, *, opened: Verdict | None, is_running: bool
+) -> RuleStatus:
+    state, detail = _state(verdict, done, opened=opened, is_running=is_running)
     return RuleStatus(name, rule_id, state, detail, done.judged, done.judged_through, verdict)
 
 
-def _state(verdict: Verdict | None, done: RuleProgress, *, is_running: bool) -> tuple[RuleState, str]:
+def _state(
+    verdict: Verdict | None, done: RuleProgress, *, opened: Verdict | None, is_running: bool
+) -> tuple[RuleState, str]:
     if verdict is not None and verdict.outcome is Outcome.ISSUE_FOUND:
         return RuleState.ISSUE, _issue_detail(verdict)
     if done.error:
         return RuleState.ERROR, done.error
-    if verdict is not None and verdict.is_not_applicable:
-        return RuleState.NOT_APPLICABLE, verdict.message.removeprefix(NOTHING_TO_JUDGE)
     if verdict is not None:
-        state = RuleState.OK if verdict.outcome is Outcome.CLEAN else RuleState.NOT_ENOUGH_DATA
-        return state, verdict.message
+        return _state_without_issue(verdict, opened)
     judged = f"{done.judged} step{'' if done.judged == 1 else 's'} judged"
     if is_running:
         return RuleState.RUNNING, f"{judged}, no issue so far"
     return RuleState.NOT_ENOUGH_DATA, f"{judged}, no answer" if done.judged else "nothing was judged"
+
+
+def _state_without_issue(verdict: Verdict, opened: Verdict | None) -> tuple[RuleState, str]:
+    if opened is not None:  # its issue is over
+        return RuleState.RECOVERED, f"by step {verdict.step}; it was {_issue_detail(opened)}"
+    if verdict.is_not_applicable:
+        return RuleState.NOT_APPLICABLE, verdict.message.removeprefix(NOTHING_TO_JUDGE)
+    state = RuleState.OK if verdict.outcome is Outcome.CLEAN else RuleState.NOT_ENOUGH_DATA
+    return state, verdict.message
 
 
 def _issue_detail(verdict: Verdict) -> str:

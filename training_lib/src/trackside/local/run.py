@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from trackside.contracts.action import Action
 from trackside.contracts.capture_request import CaptureRequest, capture_environment
 from trackside.contracts.errors import StorageError
+from trackside.contracts.issue_group import IssueGroup, group_of_one, issue_groups
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS, VERDICTS_KEY
-from trackside.contracts.verdict import Outcome, Severity, Verdict
+from trackside.contracts.verdict import Outcome, Severity, State, Verdict
 from trackside.local.capture_check import rule_progress, saved_steps, why_nothing_was_captured
 from trackside.local.evaluator_process import EVALUATOR, EvaluatorProcess, EvaluatorState
 from trackside.local.first_facts import FirstFacts
@@ -45,8 +47,8 @@ class Observer(Protocol):
     def note(self, text: str) -> None:
         """Show one line about the present activity."""
 
-    def issue(self, verdict: Verdict) -> None:
-        """Show an issue of a rule with the action Notify."""
+    def issue(self, group: IssueGroup) -> None:
+        """Show a problem, new or changed, of a rule with the action Notify."""
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,8 @@ class _Watch:
         for verdict in self._feed.news():
             if verdict.outcome is Outcome.ISSUE_FOUND:
                 self._act(verdict)
+            elif verdict.state is State.RECOVERED and Action.NOTIFY in self._twins.get(verdict.configuration_name, {}):
+                self._observer.note(f"{verdict.configuration_name}: {verdict.message}")
 
     def _act(self, verdict: Verdict) -> None:
         for action, carry_out in self._twins.get(verdict.configuration_name, {}).items():
@@ -262,8 +266,10 @@ class _Watch:
         return self._run.folder
 
     def show(self, verdict: Verdict) -> None:
-        """Show the issue to the user."""
-        self._observer.issue(verdict)
+        """Show the issue to the user, with the others of the same problem."""
+        groups = issue_groups(self._feed.verdicts)
+        shown = [group for group in groups if verdict in group.issues]
+        self._observer.issue(shown[0] if shown else group_of_one(verdict))
 
     def stop_for(self, verdict: Verdict) -> None:
         """Stop the training, unless it is stopping or has ended."""

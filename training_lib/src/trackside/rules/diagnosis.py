@@ -395,16 +395,13 @@ def certain_causes(window: Window) -> tuple[Suspicion, ...]:
 
 
 def why_nothing_is_learned(window: Window) -> tuple[Suspicion, ...]:
-    """Return possible causes of a loss that does not fall, likeliest first: certain ones, then measured ones.
+    """Return causes of a loss that does not fall, with numbers as evidence: certain ones, then measured ones.
 
     Args:
         window: The window to read.
     """
     seen = Evidence(window)
-    return tuple(_certain(seen) + _measured(seen)) or (
-        Suspicion(Cause.WRONG_LABELS),
-        Suspicion(Cause.UNNORMALIZED_INPUTS),
-    )
+    return tuple(_certain(seen) + _measured(seen))
 
 
 def why_it_moves_wildly(window: Window) -> tuple[Suspicion, ...]:
@@ -444,8 +441,6 @@ def why_it_diverges(window: Window) -> tuple[Suspicion, ...]:
     if seen.is_low_precision:
         found.append(Suspicion(Cause.PRECISION_OVERFLOW, "parts of it compute in float16"))
     found.append(seen.too_high_a_rate())
-    if (growth := seen.weight_growth) is not None and growth > _GROWN:
-        found.append(Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG, f"weights are {growth:.3g} times as large as at first"))
     return (*found, Suspicion(Cause.EXPLODING_GRADIENTS))
 
 

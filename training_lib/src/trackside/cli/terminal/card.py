@@ -6,6 +6,7 @@ It reads as plain text in a log file too: no box to the right, no meaning in col
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
@@ -13,64 +14,106 @@ from rich.text import Text
 from trackside.cli.terminal.layout import beside, wrapped
 from trackside.cli.terminal.sparkline import is_log_scaled, sparkline
 from trackside.cli.terminal.text import printable
+from trackside.contracts.cause import Suspicion
+from trackside.contracts.issue_group import IssueGroup
+from trackside.contracts.probability import in_words
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Finding, Severity, Verdict
 
 LABEL_COLUMNS = 11
 MOST_NAMED = 3
 MOST_STEPS = 4
+MOST_SYMPTOMS = 5
 
 _SYMBOLS = {Severity.CRITICAL: "✖", Severity.WARNING: "▲", Severity.INFO: "●"}
 _ASCII_SYMBOLS = {Severity.CRITICAL: "X", Severity.WARNING: "!", Severity.INFO: "i"}
 _STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
+_RECOVERED_STYLE = "bold green"
 
 
 class VerdictCard:
-    """A verdict with an issue, as Rich prints it."""
+    """A problem, as Rich prints it: its leading issue, its causes by all evidence, and its other issues.
 
-    def __init__(self, verdict: Verdict) -> None:
-        self._verdict = verdict
+    Args:
+        group: The issues of the problem.
+        is_update: True if the problem was shown before.
+    """
+
+    def __init__(self, group: IssueGroup, *, is_update: bool = False) -> None:
+        self._group, self._is_update = group, is_update
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        verdict, ascii_only = self._verdict, options.ascii_only
-        style = _STYLES[verdict.severity]
-        symbol = (_ASCII_SYMBOLS if ascii_only else _SYMBOLS)[verdict.severity]
+        group, verdict, ascii_only = self._group, self._group.lead, options.ascii_only
+        style = _STYLES[verdict.severity] if group.standing else _RECOVERED_STYLE
 
         def clean(text: str) -> str:
             return printable(text, encoding=options.encoding)
 
-        title = Text(f"{symbol} {verdict.severity.value.upper()}  {clean(verdict.configuration_name)}", style=style)
+        title = Text(clean(self._title(ascii_only=ascii_only)), style=style)
         line = "-" if ascii_only else "─"
         yield title + Text(f" {line * max(0, options.max_width - title.cell_len - 1)}".rstrip(), style=style)
         yield from wrapped(console, Text(clean(_what(verdict))), options.max_width)
-        for row_label, row in _rows(verdict, ascii_only=ascii_only):
+        rows = [*_rows(verdict, ascii_only=ascii_only), *_state_rows(group), *_cause_rows(group), *_symptom_rows(group)]
+        for row_label, row in rows:
             label = Text(row_label, style="bold")
             yield from beside(console, label, Text(clean(row)), indent=LABEL_COLUMNS, width=options.max_width)
-        for number, suspicion in enumerate(suspicions_of(verdict), 1):
-            label = Text("likely" if number == 1 else "", style="bold")
-            text = Text(f"{number}. {clean(suspicion)}")
-            yield from beside(console, label, text, indent=LABEL_COLUMNS, width=options.max_width)
-        steps = steps_to_try(verdict)
+        steps = steps_to_try(verdict, group.suspicions) if group.standing else ()
         if steps:
             yield Text("what to do", style="bold")
         for number, step in enumerate(steps, 1):
             yield from beside(console, Text(f" {number:>2}."), Text(clean(step)), indent=5, width=options.max_width)
         yield Text(line * options.max_width, style=style)
 
+    def _title(self, *, ascii_only: bool) -> str:
+        group, verdict = self._group, self._group.lead
+        if not group.standing:
+            return f"{'+' if ascii_only else '✔'} RECOVERED  {verdict.configuration_name}"
+        symbol = (_ASCII_SYMBOLS if ascii_only else _SYMBOLS)[verdict.severity]
+        sure = f", {in_words(group.probability)} ({group.probability:.0%})" if group.probability is not None else ""
+        update = ", updated" if self._is_update else ""
+        return f"{symbol} {verdict.severity.value.upper()}  {verdict.configuration_name}{sure}{update}"
 
-def suspicions_of(verdict: Verdict) -> tuple[str, ...]:
+
+def _state_rows(group: IssueGroup) -> Iterator[tuple[str, str]]:
+    if group.lead.harm:
+        yield "harm", group.lead.harm
+    if group.recovered_at is not None:
+        yield "recovered", f"by step {group.recovered_at}"
+
+
+def _cause_rows(group: IssueGroup) -> Iterator[tuple[str, str]]:
+    if not group.standing:
+        return
+    if group.is_cause_unknown:
+        yield "cause", "unknown: no evidence of this run supports one well enough"
+    for number, suspicion in enumerate(suspicions_of(group.suspicions), 1):
+        yield "likely" if number == 1 else "", f"{number}. {suspicion}"
+
+
+def _symptom_rows(group: IssueGroup) -> Iterator[tuple[str, str]]:
+    symptoms = group.symptoms
+    for number, verdict in enumerate(symptoms[:MOST_SYMPTOMS]):
+        back = group.recovered.get(verdict.configuration_name) if group.standing else None
+        state = f", recovered by step {back.step}" if back else ""
+        name = verdict.configuration_name
+        yield "also found" if number == 0 else "", f"{name} ({verdict.severity.value}, step {verdict.step}{state})"
+    if len(symptoms) > MOST_SYMPTOMS:
+        yield "", f"{len(symptoms) - MOST_SYMPTOMS} more"
+
+
+def suspicions_of(suspicions: Sequence[Suspicion]) -> tuple[str, ...]:
     """Return the likeliest causes as texts, likeliest first, with the numbers of this run as evidence."""
-    return tuple(
-        [
-            f"{one.explanation.what}: {one.because}" if one.because else one.explanation.what
-            for one in verdict.suspicions
-        ]
-    )[:MOST_NAMED]
+    return tuple([_suspicion(one) for one in suspicions])[:MOST_NAMED]
 
 
-def steps_to_try(verdict: Verdict) -> tuple[str, ...]:
+def _suspicion(one: Suspicion) -> str:
+    text = f"{one.explanation.what}: {one.because}" if one.because else one.explanation.what
+    return f"{text} ({one.probability:.0%})" if one.probability is not None else text
+
+
+def steps_to_try(verdict: Verdict, suspicions: Sequence[Suspicion]) -> tuple[str, ...]:
     """Return the fixes for the likeliest causes, then the rule's general advice; each once."""
-    fixes = [one.explanation.fix for one in verdict.suspicions[:2]]
+    fixes = [one.explanation.fix for one in suspicions[:2]]
     return tuple(dict.fromkeys([*fixes, *verdict.what_to_do]))[:MOST_STEPS]
 
 

@@ -11,6 +11,7 @@ from trackside.cli.terminal.card import LABEL_COLUMNS, VerdictCard
 from trackside.cli.terminal.console import safe
 from trackside.cli.terminal.layout import beside, columns, wrapped
 from trackside.contracts.check import Answer, Outcome
+from trackside.contracts.issue_group import issue_groups
 from trackside.contracts.verdict import Verdict
 
 _LOOKS = {
@@ -62,8 +63,8 @@ def print_check(console: Console, answers: Sequence[Answer], issues: Sequence[Ve
             for line in fault_card(console, answer):
                 console.print(line)
             console.print()
-    for issue in issues:
-        console.print(VerdictCard(issue))
+    for group in issue_groups(issues):
+        console.print(VerdictCard(group))
         console.print()
     counts = {outcome: sum(each.outcome is outcome for each in answers) for outcome in Outcome}
     words = [

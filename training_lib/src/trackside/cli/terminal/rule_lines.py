@@ -13,6 +13,7 @@ from trackside.local.rule_state import RuleState, RuleStatus
 
 _LOOKS = {
     RuleState.ISSUE: ("✖", "X", "bold red"),
+    RuleState.RECOVERED: ("✔", "+", "yellow"),
     RuleState.OK: ("✔", "+", "green"),
     RuleState.RUNNING: ("▶", ">", "cyan"),
     RuleState.NOT_ENOUGH_DATA: ("◌", "?", "yellow"),
@@ -23,6 +24,7 @@ _LOOKS = {
 _ORDER = (
     RuleState.ISSUE,
     RuleState.ERROR,
+    RuleState.RECOVERED,
     RuleState.NOT_ENOUGH_DATA,
     RuleState.RUNNING,
     RuleState.OK,

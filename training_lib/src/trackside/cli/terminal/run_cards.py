@@ -6,6 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from trackside.cli.terminal.options import wants_color
+from trackside.contracts.issue_group import IssueGroup
+from trackside.contracts.probability import in_words
+from trackside.contracts.stored_fields import document_of
 from trackside.contracts.verdict import Severity, Verdict
 
 if TYPE_CHECKING:
@@ -30,8 +33,34 @@ def run_document(recorded: RecordedRun) -> dict[str, Any]:
             }
             for rule in recorded.rules
         ],
-        "findings": [verdict_document(verdict) for verdict in recorded.issues],
+        "problems": [_problem_document(group) for group in recorded.groups],
+        "findings": [_issue_document(group, verdict) for group in recorded.groups for verdict in _lead_first(group)],
     }
+
+
+def _problem_document(group: IssueGroup) -> dict[str, Any]:
+    return {
+        "group": group.group,
+        "severity": group.severity.value,
+        "state": "standing" if group.standing else "recovered",
+        "recovered_at": group.recovered_at,
+        "probability": group.probability,
+        "probability_in_words": None if group.probability is None else in_words(group.probability),
+        "rule": group.lead.rule_id,
+        "cause_unknown": group.is_cause_unknown,
+        "causes": [document_of(suspicion) for suspicion in group.suspicions],
+        "also_found": [verdict.rule_id for verdict in group.symptoms],
+    }
+
+
+def _issue_document(group: IssueGroup, verdict: Verdict) -> dict[str, Any]:
+    back = group.recovered.get(verdict.configuration_name)
+    recovered = {} if back is None else {"state": "recovered", "recovered_at": back.step}
+    return {**verdict_document(verdict), **recovered}
+
+
+def _lead_first(group: IssueGroup) -> tuple[Verdict, ...]:
+    return (group.lead, *group.symptoms)
 
 
 def verdict_document(verdict: Verdict) -> dict[str, Any]:
@@ -41,7 +70,7 @@ def verdict_document(verdict: Verdict) -> dict[str, Any]:
 
 
 def print_cards(recorded: RecordedRun, *, state: str = "") -> None:
-    """Print a heading, a card for each issue, and a line for each rule.
+    """Print a heading, a card for each problem, and a line for each rule.
 
     `state` replaces the run's state in the heading.
     """
@@ -57,8 +86,8 @@ def print_cards(recorded: RecordedRun, *, state: str = "") -> None:
     heading = f"{recorded.location.name}: {state}, {count} step{'' if count == 1 else 's'} saved"
     console.print(Text(safe(console, heading), style="bold"))
     console.print()
-    for verdict in recorded.issues:
-        console.print(VerdictCard(verdict))
+    for group in recorded.groups:
+        console.print(VerdictCard(group))
         console.print()
     for line in rule_lines(console, recorded.rules):
         console.print(line)

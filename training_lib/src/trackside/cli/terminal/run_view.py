@@ -14,8 +14,8 @@ from trackside.cli.terminal.card import VerdictCard
 from trackside.cli.terminal.console import keeps_up, progress_console, safe
 from trackside.cli.terminal.layout import beside, wrapped
 from trackside.cli.terminal.rule_lines import rule_lines
+from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.run_layout import RULE_REQUEST_KEY
-from trackside.contracts.verdict import Verdict
 from trackside.local.preflight import RulePlan
 from trackside.local.run import LocalRunResult
 from trackside.local.run_folder import RUNS
@@ -29,6 +29,7 @@ class RunView:
     def __init__(self, *, color: bool) -> None:
         self._console: Console = progress_console(color=color)
         self._is_read = True
+        self._shown: set[str] = set()
 
     def begin(self, folder: str, plan: RulePlan) -> None:
         """Show the location of the run and its rules."""
@@ -46,9 +47,11 @@ class RunView:
         else:  # one line, for `grep`
             self._print(Text() + label + Text(" ") + line, soft_wrap=True)
 
-    def issue(self, verdict: Verdict) -> None:
-        """Show the card, set off from the training's own lines."""
-        self._print(Text(), VerdictCard(verdict), Text())
+    def issue(self, group: IssueGroup) -> None:
+        """Show the card, set off from the training's own lines. A problem that is shown again is marked as updated."""
+        is_update = group.group in self._shown
+        self._shown.add(group.group)
+        self._print(Text(), VerdictCard(group, is_update=is_update), Text())
 
     def end(self, result: LocalRunResult, folder: str, *, exit_code: int, fail_on: str) -> None:
         """Show the summary."""

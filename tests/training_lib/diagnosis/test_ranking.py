@@ -1,0 +1,72 @@
+"""Causes ranked by evidence: the likeliest first, refuted ones never, none where nothing supports one."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from trackside.contracts.cause import Cause, Sign, Suspicion
+from trackside.diagnosis.learned import Weights
+from trackside.diagnosis.ranking import ranked, suspicions_of
+
+WEIGHTS = Weights(
+    bias={cause.value: 0.0 for cause in Cause},
+    present={
+        "weights-grew": {"learning-rate-too-high": 2.0, "weight-decay-too-strong": 1.0},
+        "shown:loss-sign": {"loss-sign": 5.0},
+        "found:overfit": {"overfitting": 1.0},
+        "weak": {"stalled": 0.01},
+    },
+    absent={"loss-fell": {"overfitting": -3.0}},
+)
+GREW = Sign("weights-grew", because="weights are 50 times as large")
+SIGN = Sign("shown:loss-sign", because="the loss is multiplied by -1")
+NO_DECAY = Sign("weight-decay", is_present=False)
+
+
+def causes(*signs: Sign) -> list[str]:
+    return [suspicion.cause.value for suspicion in suspicions_of(signs, WEIGHTS, hints={})]
+
+
+@pytest.mark.parametrize(
+    ("signs", "expected"),
+    [
+        pytest.param((), [], id="no-evidence"),
+        pytest.param((Sign("weak"),), [], id="too-weak"),
+        pytest.param((Sign("never-heard-of"),), [], id="an-unknown-name"),
+        pytest.param((Sign("loss-fell", is_present=False),), [], id="only-evidence-against"),
+        pytest.param((SIGN,), ["loss-sign"], id="strong"),
+        pytest.param((SIGN, GREW), ["loss-sign"], id="the-stronger-alone"),
+        pytest.param((GREW, GREW), ["learning-rate-too-high", "weight-decay-too-strong"], id="two"),
+        pytest.param((GREW, GREW, NO_DECAY), ["learning-rate-too-high"], id="a-refuted-one-is-never-listed"),
+    ],
+)
+def test_the_causes_that_are_listed(signs: tuple[Sign, ...], expected: list[str]) -> None:
+    assert causes(*signs) == expected
+
+
+def test_probabilities_are_those_of_a_softmax() -> None:
+    found = {one.cause: one.probability for one in ranked([GREW], WEIGHTS, hints={})}
+    total = math.exp(2) + math.exp(1) + len(Cause) - 2
+    assert found[Cause.LEARNING_RATE_TOO_HIGH] == pytest.approx(math.exp(2) / total)
+    assert found[Cause.STALLED] == pytest.approx(1 / total)
+    assert sum(found.values()) == pytest.approx(1)
+
+
+def test_each_cause_shows_its_numbers() -> None:
+    (first,) = suspicions_of([SIGN], WEIGHTS, hints={})
+    assert first.because == "the loss is multiplied by -1"
+    assert first.probability == pytest.approx(math.exp(5) / (math.exp(5) + len(Cause) - 1), abs=1e-3)
+
+
+def test_a_rule_without_a_row_counts_by_its_own_causes() -> None:
+    hints = {"new-rule": (Suspicion(Cause.STALLED), Suspicion(Cause.DATA_ORDER))}
+    found = suspicions_of([Sign("found:new-rule")], WEIGHTS, hints=hints)
+    assert [suspicion.cause for suspicion in found] == [Cause.STALLED, Cause.DATA_ORDER]
+
+
+def test_a_rule_with_a_row_does_not() -> None:
+    hints = {"overfit": (Suspicion(Cause.STALLED),)}
+    (first, *_) = ranked([Sign("found:overfit")], WEIGHTS, hints=hints)
+    assert first.cause is Cause.OVERFITTING

@@ -1,0 +1,161 @@
+"""Evidence about causes: present, absent or unknown, for runs of which the answer is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.training_lib.rules.columns import along, falling, steady
+from trackside.contracts.cause import Cause, Sign, Suspicion
+from trackside.contracts.model_facts import (
+    ClippingFacts,
+    LossFacts,
+    ModelFacts,
+    ModuleFacts,
+    OptimizerFacts,
+    ParameterFacts,
+    ProgramFacts,
+)
+from trackside.diagnosis.signs import PIECES, Known, refuted_by, signs_of, signs_of_rules
+from trackside.testing.rule_case import RuleCase
+from trackside.trial.window import Window
+
+LOSS, W, G = "CrossEntropyLoss_output_0", "Net_fc.weight", "gradient/Net_fc.weight"
+RATE = "hyperparameters/SGD/group_0/lr"
+HELD = ParameterFacts(W, "fc", (8, 8), "float32", optimizer="SGD")
+LEFT_OUT = ParameterFacts("Net_x.weight", "x", (8, 8), "float32", has_gradient=True, looks_untrained=True)
+FROZEN = ParameterFacts("Net_x.weight", "x", (8, 8), "float32", optimizer="SGD", requires_grad=False)
+ALIKE = ParameterFacts(W, "fc", (8, 8), "float32", optimizer="SGD", has_equal_rows=True)
+
+
+def window(recorded: Mapping[str, Any] | None = None, *, facts: ModelFacts | None = None) -> Window:
+    """A run of 101 steps whose loss falls by usual updates, but for these statistics."""
+    usual = {
+        LOSS: {"mean": falling(2.3, 0.2, 101)},
+        W: {"update_ratio": steady(9e-4, 101), "l2": steady(1.0, 101)},
+        G: {"l2": steady(1.0, 101)},
+        "gradient/Net_b.weight": {"l2": steady(1.0, 101)},
+        RATE: {"mean": steady(0.1, 101)},
+        "trackside/gradients_kept": {"mean": steady(0.0, 101)},
+    }
+    return RuleCase("a run", recorded={**usual, **(recorded or {})}, facts=facts or program()).window
+
+
+def program(
+    *parameters: ParameterFacts, decay: float = 0.0, loss: LossFacts | None = None, **settings: Any
+) -> ModelFacts:
+    return ModelFacts(
+        modules=(ModuleFacts("fc", "Linear", role="linear"),),
+        parameters=parameters or (HELD,),
+        optimizers=(OptimizerFacts("SGD", "SGD", groups=({"weight_decay": decay},)),),
+        losses=(loss or LossFacts(LOSS, type_name="CrossEntropyLoss", input_from="linear"),),
+        program=ProgramFacts(**settings),
+    )
+
+
+def losing(**changes: Any) -> ModelFacts:
+    return program(loss=LossFacts(LOSS, **{"type_name": "CrossEntropyLoss", **changes}))
+
+
+PRESENT = [
+    ("gradients-kept", window({"trackside/gradients_kept": {"mean": steady(1.0, 101)}})),
+    ("softmax-twice", window(facts=losing(input_from="softmax"))),
+    ("negative-loss", window(facts=losing(scale=-1.0))),
+    ("in-no-optimizer", window(facts=program(HELD, LEFT_OUT))),
+    ("left-out", window(facts=program(HELD, LEFT_OUT))),
+    ("frozen", window(facts=program(HELD, FROZEN))),
+    ("weight-decay", window(facts=program(decay=0.1))),
+    ("negative-weight-decay", window(facts=program(decay=-0.1))),
+    ("weights-shrank", window({W: {"l2": falling(1.0, 0.01, 101)}}, facts=program(decay=0.5))),
+    ("weights-grew", window({W: {"l2": falling(1.0, 50.0, 101)}})),
+    ("float16", window(facts=program(autocast_dtype="float16"))),
+    (
+        "clipped-away",
+        window(
+            {"trackside/clipping": {"mean": steady(2.0, 101)}}, facts=program(clipping=(ClippingFacts("norm", 1e-3),))
+        ),
+    ),
+    ("zero-gradients", window({G: {"l2": steady(0.0, 101)}, "gradient/Net_b.weight": {"l2": steady(0.0, 101)}})),
+    ("gradients-died", window({G: {"l2": along([1.0] * 50 + [0.0] * 51)}})),
+    ("units-alike", window(facts=program(ALIKE))),
+    ("gradient-spread", window({"gradient/Net_a.weight": {"l2": steady(1e-9, 101)}})),
+    ("goes-nowhere", window({W: {"update_ratio": steady(1e-9, 101), "l2": steady(1.0, 101)}})),
+    ("still-updates", window({W: {"update_ratio": steady(1e-9, 101), "l2": steady(1.0, 101)}})),
+    ("visible-updates", window({W: {"update_ratio": steady(1e-2, 101), "l2": steady(1.0, 101)}})),
+    ("wild-updates", window({W: {"update_ratio": steady(0.9, 101), "l2": steady(1.0, 101)}})),
+    ("torn-at-first", window({W: {"update_ratio": along([0.9] * 5 + [1e-4] * 96), "l2": steady(1.0, 101)}})),
+    ("rate-collapsed", window({RATE: {"mean": along([0.1] * 20 + [1e-9] * 81)}})),
+    ("rate-rose", window({RATE: {"mean": falling(1e-3, 1.0, 101)}})),
+    ("rate-varies", window({RATE: {"mean": falling(1e-3, 1.0, 101)}})),
+    ("loss-not-finite", window({LOSS: {"mean": along([2.3] * 60 + [math.nan] * 41)}})),
+    ("broke-suddenly", window({LOSS: {"mean": along([2.3] * 60 + [math.nan] * 41)}})),
+    ("loss-fell", window()),
+    ("loss-mostly-gone", window()),
+    ("loss-rose", window({LOSS: {"mean": falling(0.2, 2.3, 101)}})),
+    ("loss-falls", window()),
+    ("gradients-grew", window({G: {"l2": falling(1.0, 500.0, 101)}})),
+]
+
+
+@pytest.mark.parametrize(("name", "run"), [pytest.param(*row, id=row[0]) for row in PRESENT])
+def test_evidence_that_is_present(name: str, run: Window) -> None:
+    answer = PIECES[name].answer(Known(run))
+    assert answer
+    assert Sign(name, True, answer if isinstance(answer, str) else "") in signs_of(run)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, _ in PRESENT if name not in {"loss-fell", "loss-mostly-gone", "loss-falls"}]
+)
+def test_evidence_that_is_absent_from_a_sound_run(name: str) -> None:
+    assert PIECES[name].answer(Known(window())) is False
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_evidence_is_unknown_where_nothing_was_recorded(name: str) -> None:
+    assert PIECES[name].answer(Known(RuleCase("an old run", {"mine": {0: 1.0}}).window)) is None
+
+
+def test_a_piece_that_fails_is_unknown_and_the_others_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(known: Known) -> str:
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(PIECES, "loss-fell", type(PIECES["loss-fell"])("?", fails))
+    names = [sign.name for sign in signs_of(window())]
+    assert "loss-fell" not in names
+    assert "loss-falls" in names
+
+
+@pytest.mark.parametrize(
+    ("facts", "cause", "is_refuted"),
+    [
+        pytest.param(program(), Cause.WEIGHT_DECAY_TOO_STRONG, True, id="no-weight-decay"),
+        pytest.param(program(decay=0.1), Cause.WEIGHT_DECAY_TOO_STRONG, False, id="weight-decay"),
+        pytest.param(program(), Cause.PRECISION_OVERFLOW, True, id="float32"),
+        pytest.param(program(autocast_dtype="float16"), Cause.PRECISION_OVERFLOW, False, id="float16"),
+        pytest.param(program(), Cause.PARAMETERS_NOT_IN_OPTIMIZER, True, id="all-in-an-optimizer"),
+        pytest.param(program(HELD, LEFT_OUT), Cause.PARAMETERS_NOT_IN_OPTIMIZER, False, id="one-in-none"),
+        pytest.param(program(), Cause.TRAIN_EVAL_MODE, True, id="no-module-depends-on-the-mode"),
+        pytest.param(program(), Cause.LEARNING_RATE_SCHEDULE, True, id="a-constant-rate"),
+        pytest.param(program(), Cause.MISSING_ZERO_GRAD, True, id="gradients-are-cleared"),
+        pytest.param(program(), Cause.LEARNING_RATE_TOO_HIGH, False, id="nothing-refutes-it"),
+    ],
+)
+def test_facts_refute_causes(facts: ModelFacts, cause: Cause, is_refuted: bool) -> None:
+    assert (cause in refuted_by(signs_of(window(facts=facts)))) is is_refuted
+
+
+def test_nothing_is_refuted_by_what_is_unknown() -> None:
+    assert refuted_by(signs_of(RuleCase("an old run", {"mine": {0: 1.0}}).window)) == frozenset()
+
+
+def test_the_opinions_of_rules_are_evidence() -> None:
+    measured, mere = Suspicion(Cause.DEAD_UNITS, "half of them"), Suspicion(Cause.WRONG_LABELS)
+    assert list(signs_of_rules([("dead-relu", [measured, mere]), ("overfit", [mere])])) == [
+        Sign("found:dead-relu"),
+        Sign("found:overfit"),
+        Sign("shown:dead-units", because="half of them"),
+    ]

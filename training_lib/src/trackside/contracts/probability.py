@@ -1,0 +1,16 @@
+"""The words for the probability of an issue."""
+
+from __future__ import annotations
+
+LIKELY, ALMOST_CERTAIN = 0.6, 0.95  # probabilities from which an issue is called so
+
+
+def in_words(probability: float) -> str:
+    """Return `possible`, `likely` or `almost certain`.
+
+    Args:
+        probability: From 0 to 1.
+    """
+    if probability >= ALMOST_CERTAIN:
+        return "almost certain"
+    return "likely" if probability >= LIKELY else "possible"

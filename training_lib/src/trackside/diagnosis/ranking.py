@@ -1,0 +1,93 @@
+"""The ranking of causes by all evidence of a run. Pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from trackside.contracts.cause import Cause, Sign, Suspicion
+from trackside.diagnosis.learned import Weights
+from trackside.diagnosis.signs import FOUND, SHOWN, refuted_by
+
+MOST_CAUSES = 3
+LEAST_PROBABILITY = 0.05  # of a cause that is listed after the first
+UNKNOWN_BELOW = 0.25  # probability of the likeliest cause, below which none is named
+HINT = 3.0  # weight of the first cause that a rule without a row in the table suspects
+NEXT_HINT = 1.0  # by which each further one has less
+_RARE = -1.0  # bias of a cause that the table does not have
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A cause with its probability among all causes, and the present evidence that supports it, strongest first."""
+
+    cause: Cause
+    probability: float
+    support: tuple[Sign, ...]
+
+
+def ranked(signs: Iterable[Sign], weights: Weights, *, hints: Mapping[str, Sequence[Suspicion]]) -> tuple[Ranked, ...]:
+    """Return the causes that the evidence does not refute, likeliest first.
+
+    Args:
+        signs: The known evidence.
+        weights: The learned weights.
+        hints: By rule, the causes that it suspects; they count for rules without a row in the table.
+    """
+    known = tuple(signs)
+    refuted = refuted_by(known)
+    causes = [cause for cause in Cause if cause not in refuted]
+    scores = {cause: _score(cause, known, weights, hints) for cause in causes}
+    highest = max(scores.values(), default=0.0)
+    parts = {cause: math.exp(score - highest) for cause, score in scores.items()}
+    total = sum(parts.values())
+    found = [Ranked(cause, parts[cause] / total, _support(cause, known, weights, hints)) for cause in causes]
+    return tuple(sorted(found, key=lambda one: -one.probability))
+
+
+def suspicions_of(
+    signs: Iterable[Sign], weights: Weights, *, hints: Mapping[str, Sequence[Suspicion]]
+) -> tuple[Suspicion, ...]:
+    """Return the causes to show, likeliest first; none if the evidence supports no cause well enough.
+
+    Args:
+        signs: The known evidence.
+        weights: The learned weights.
+        hints: By rule, the causes that it suspects.
+    """
+    causes = [one for one in ranked(signs, weights, hints=hints) if one.support][:MOST_CAUSES]
+    if not causes or causes[0].probability < UNKNOWN_BELOW:
+        return ()
+    listed = [causes[0], *(one for one in causes[1:] if one.probability >= LEAST_PROBABILITY)]
+    return tuple(Suspicion(one.cause, _because(one), round(one.probability, 3)) for one in listed)
+
+
+def _score(cause: Cause, signs: Sequence[Sign], weights: Weights, hints: Mapping[str, Sequence[Suspicion]]) -> float:
+    score = weights.bias.get(cause.value, _RARE)
+    return score + sum(_weight(sign, cause, weights, hints) for sign in signs)
+
+
+def _weight(sign: Sign, cause: Cause, weights: Weights, hints: Mapping[str, Sequence[Suspicion]]) -> float:
+    table = weights.present if sign.is_present else weights.absent
+    row = table.get(sign.name)
+    if row is not None:
+        return row.get(cause.value, 0.0)
+    suspected = hints.get(sign.name.removeprefix(FOUND), ()) if sign.name.startswith(FOUND) else ()
+    places = [place for place, suspicion in enumerate(suspected) if suspicion.cause is cause]
+    return max(0.0, HINT - NEXT_HINT * places[0]) if places else 0.0
+
+
+def _support(
+    cause: Cause, signs: Sequence[Sign], weights: Weights, hints: Mapping[str, Sequence[Suspicion]]
+) -> tuple[Sign, ...]:
+    present = [sign for sign in signs if sign.is_present]
+    found = [(weight, sign) for sign in present if (weight := _weight(sign, cause, weights, hints)) > 0]
+    return tuple(sign for _, sign in sorted(found, key=lambda pair: -pair[0]))
+
+
+def _because(one: Ranked) -> str:
+    """Return the numbers behind a cause: those of the rule that supports it, else the strongest evidence with any."""
+    own = [sign.because for sign in one.support if sign.name == f"{SHOWN}{one.cause.value}"]
+    texts = [sign.because for sign in one.support if sign.because and not sign.name.startswith(SHOWN)]
+    return next(iter([*own, *texts]), "")

@@ -1,0 +1,462 @@
+"""The evidence about causes: named questions about a run, each answered present, absent or unknown. Pure functions.
+
+Four kinds have a row each in the table of weights (`causes.json`):
+
+- the pieces of `PIECES`, answered from the facts and statistics of the run;
+- `found:<rule>`, present for each rule with a standing issue;
+- `shown:<cause>`, present for each cause that a rule supports with numbers of the run;
+- `harm:<kind>`, present for each kind of harm that the run shows.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from trackside.contracts.cause import Cause, Sign, Suspicion
+from trackside.contracts.recorded_names import GRADIENTS_KEPT
+from trackside.diagnosis.harm import Harm
+from trackside.rules.diagnosis import (
+    STILL,
+    WILD,
+    Evidence,
+    finite,
+    growth_before,
+    has_gained,
+    has_several_aims,
+    learned_share,
+    still_falls,
+    training_losses,
+)
+from trackside.rules.guessing import best_guess
+from trackside.trial.window import Window
+
+FOUND, SHOWN, HARM = "found:", "shown:", "harm:"
+Answer = str | bool | None
+"""A clause with numbers, or True: present. False: absent. None: unknown."""
+
+_GROWN, _SHRUNK = 3.0, 0.5  # norm of all weights, against its first
+_VANISHED = 1e5  # times the smallest gradient norm of a layer
+_VISIBLE = 1e-3  # relative update of the weights in a step that changes them visibly
+_SUDDEN = 20.0  # times as large as usual
+_HARDLY_ANYTHING = 0.02  # share of the gradient that clipping leaves
+_GAIN = 0.05  # share of its size by which a loss must have fallen to have learned anything
+_AT_GUESSING = 0.97  # share of the loss of a guess at which nothing has been learned
+_NEWEST = 20
+_FLAT = frozenset(["tanh", "sigmoid"])
+_DEPENDS_ON_MODE = frozenset(["normalization", "dropout"])
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Known:
+    """The measurements and facts of one window."""
+
+    window: Window
+
+    @cached_property
+    def seen(self) -> Evidence:
+        """The numbers that distinguish causes."""
+        return Evidence(self.window)
+
+    @property
+    def has_facts(self) -> bool:
+        """True if facts about the program were captured."""
+        return self.window.facts is not None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One piece of evidence.
+
+    question  the text for docs and readers
+    answer    returns the answer for a run
+    supports  causes that it is expected to support, before anything is learned
+    refutes   causes that are impossible where it is absent
+    """
+
+    question: str
+    answer: Callable[[Known], Answer]
+    supports: tuple[Cause, ...] = ()
+    refutes: tuple[Cause, ...] = ()
+
+
+def _gradients_kept(known: Known) -> Answer:
+    if not known.window.statistic(GRADIENTS_KEPT, "mean", mode=None):
+        return None
+    return "gradients of earlier steps are still there at each step" if known.seen.keeps_gradients else False
+
+
+def _softmax_twice(known: Known) -> Answer:
+    if not known.seen.losses:
+        return None
+    is_twice = any(loss.has_softmax_twice for loss in known.seen.losses)
+    return "the loss gets probabilities, and takes a softmax itself" if is_twice else False
+
+
+def _negative_loss(known: Known) -> Answer:
+    if not known.seen.losses:
+        return None
+    is_negative = any(loss.is_built_in and loss.scale < 0 for loss in known.seen.losses)
+    return "the loss is multiplied by a negative number before backward" if is_negative else False
+
+
+def _in_no_optimizer(known: Known) -> Answer:
+    facts = known.window.facts
+    if facts is None or not facts.parameters:
+        return None
+    outside = sum(not parameter.optimizer for parameter in facts.parameters)
+    return f"{outside} of {len(facts.parameters)} parameters are in no optimizer" if outside else False
+
+
+def _left_out(known: Known) -> Answer:
+    if not known.has_facts:
+        return None
+    outside = len(known.seen.outside_optimizers)
+    return f"{outside} parameters get gradients and are in no optimizer" if outside else False
+
+
+def _frozen(known: Known) -> Answer:
+    facts = known.window.facts
+    if facts is None or not facts.parameters:
+        return None
+    frozen = sum(not parameter.requires_grad for parameter in facts.parameters)
+    return f"{frozen} of {len(facts.parameters)} parameters need no gradient" if frozen else False
+
+
+def _decays(known: Known) -> Answer:
+    if not known.has_facts:
+        return None
+    decay = known.seen.weight_decay
+    return f"weight_decay is {decay:g}" if decay else False
+
+
+def _decays_below_zero(known: Known) -> Answer:
+    if not known.has_facts:
+        return None
+    decay = known.seen.weight_decay
+    return f"weight_decay is {decay:g}, below zero: weights grow by it" if decay < 0 else False
+
+
+def _shrunk_by_decay(known: Known) -> Answer:
+    growth = known.seen.weight_growth
+    if growth is None or not known.has_facts:
+        return None
+    return (
+        f"weights shrank to {growth:.0%} of their size" if growth < _SHRUNK and known.seen.weight_decay > 0 else False
+    )
+
+
+def _weights_grew(known: Known) -> Answer:
+    growth = known.seen.weight_growth
+    if growth is None:
+        return None
+    return f"weights are {growth:.3g} times as large as at first" if not growth <= _GROWN else False
+
+
+def _low_precision(known: Known) -> Answer:
+    if not known.has_facts:
+        return None
+    return "parts of it compute in float16" if known.seen.is_low_precision else False
+
+
+def _clipped_away(known: Known) -> Answer:
+    kept = known.seen.kept_by_clipping
+    if kept is None:
+        return False if known.has_facts else None
+    return f"clipping leaves {kept:.2%} of the gradient" if kept < _HARDLY_ANYTHING else False
+
+
+def _zero_gradients(known: Known) -> Answer:
+    zeros = known.seen.zero_gradients
+    if zeros is None:
+        return None
+    return f"{zeros:.0%} of the gradients are zero" if zeros > 0.5 else False
+
+
+def _died(known: Known) -> Answer:
+    return None if known.seen.zero_gradients is None else known.seen.had_gradients
+
+
+def _alike(known: Known) -> Answer:
+    facts = known.window.facts
+    if facts is None or not facts.parameters:
+        return None
+    alike = any(parameter.has_equal_rows for parameter in facts.parameters)
+    return "all units of a layer started alike" if alike else False
+
+
+def _spread(known: Known) -> Answer:
+    spread = known.seen.gradient_spread
+    if spread is None:
+        return None
+    return f"some layers get {spread:.1g} times the gradient of others" if spread > _VANISHED else False
+
+
+def _goes_nowhere(known: Known) -> Answer:
+    way = known.seen.way
+    if way is None:
+        return None
+    because = f"no weight has moved more than {way[0]:.2g} of its size in {way[1]} steps"
+    return because if known.seen.goes_nowhere else False
+
+
+def _updates(above: float, below: float = math.inf) -> Callable[[Known], Answer]:
+    def answer(known: Known) -> Answer:
+        ratio = known.seen.update_ratio
+        if ratio is None:
+            return None
+        shown = f"{ratio:.1%}" if ratio > _VISIBLE else f"{ratio:.2g}"
+        return f"a step changes weights by {shown} of their size" if above <= ratio < below else False
+
+    return answer
+
+
+def _torn_at_first(known: Known) -> Answer:
+    ratio = known.seen.first_update_ratio
+    if ratio is None:
+        return None
+    return f"early steps changed weights by {ratio:.0%} of their size" if ratio > 0.5 else False
+
+
+def _rate_collapsed(known: Known) -> Answer:
+    if not known.seen.learning_rates:
+        return None
+    rate = known.seen.collapsed_rate
+    return f"the learning rate fell from {rate[1]:.3g} to {rate[2]:.3g} by step {rate[0]}" if rate else False
+
+
+def _rate_rose(known: Known) -> Answer:
+    if not known.seen.learning_rates:
+        return None
+    rose = known.seen.risen_rate
+    return f"the learning rate began at {rose[0]:.3g} and is {rose[1]:.3g} now" if rose else False
+
+
+def _rate_varies(known: Known) -> Answer:
+    rates = known.seen.learning_rates
+    return any(np.ptp(column.values) > 0 for column in rates) if rates else None
+
+
+def _loss_broke(known: Known) -> Answer:
+    columns = training_losses(known.window)
+    if not columns:
+        return None
+    return "the loss is not finite" if not all(np.isfinite(column.values[-1]) for column in columns) else False
+
+
+def _broke_suddenly(known: Known) -> Answer:
+    broken = [
+        int(column.steps[np.argmax(~np.isfinite(column.values))])
+        for column in training_losses(known.window)
+        if not np.isfinite(column.values).all()
+    ]
+    if not broken:
+        return False if training_losses(known.window) else None
+    growth = growth_before(known.window, step=min(broken))
+    if growth is None:
+        return None
+    return f"losses and gradients were as usual up to step {min(broken)}" if growth <= _SUDDEN else False
+
+
+def _loss_fell(known: Known) -> Answer:
+    return has_gained(known.window, share=_GAIN) if training_losses(known.window) else None
+
+
+def _loss_mostly_gone(known: Known) -> Answer:
+    share = learned_share(known.window)
+    return None if share is None else share > 0.5
+
+
+def _loss_rose(known: Known) -> Answer:
+    share = learned_share(known.window)
+    if share is None:
+        return None
+    return "the loss is higher than at first" if share < -_GAIN else False
+
+
+def _loss_falls(known: Known) -> Answer:
+    return still_falls(known.window) if training_losses(known.window) else None
+
+
+def _at_guessing(known: Known) -> Answer:
+    for column in training_losses(known.window):
+        guess = best_guess(known.window, column.tensor, worker=column.worker)
+        losses = finite(column)[1]
+        if guess is None or len(losses) < _NEWEST:
+            continue
+        now = float(np.median(losses[-_NEWEST:]))
+        return (
+            f"the loss is {now:.3g}, and guessing costs {guess.loss:.3g}" if now > _AT_GUESSING * guess.loss else False
+        )
+    return None
+
+
+def _gradients_grew(known: Known) -> Answer:
+    growth = known.seen.gradient_growth
+    if growth is None:
+        return None
+    return f"gradients are {growth:.3g} times as large as at first" if not growth <= 10 else False
+
+
+def _several_optimizers(known: Known) -> Answer:
+    return has_several_aims(known.window) if known.has_facts else None
+
+
+def _flat_activations(known: Known) -> Answer:
+    facts = known.window.facts
+    return any(module.activation in _FLAT for module in facts.modules) if facts and facts.modules else None
+
+
+def _relu(known: Known) -> Answer:
+    facts = known.window.facts
+    return any(module.activation == "relu" for module in facts.modules) if facts and facts.modules else None
+
+
+def _mode_matters(known: Known) -> Answer:
+    facts = known.window.facts
+    return any(module.role in _DEPENDS_ON_MODE for module in facts.modules) if facts and facts.modules else None
+
+
+PIECES: Mapping[str, Piece] = {
+    "gradients-kept": Piece(
+        "Gradients are not cleared between steps",
+        _gradients_kept,
+        (Cause.MISSING_ZERO_GRAD,),
+        (Cause.MISSING_ZERO_GRAD,),
+    ),
+    "softmax-twice": Piece(
+        "A softmax is applied twice", _softmax_twice, (Cause.DOUBLE_SOFTMAX,), (Cause.DOUBLE_SOFTMAX,)
+    ),
+    "negative-loss": Piece("A built-in loss is multiplied by a negative number", _negative_loss, (Cause.LOSS_SIGN,)),
+    "in-no-optimizer": Piece(
+        "A parameter is in no optimizer", _in_no_optimizer, (), (Cause.PARAMETERS_NOT_IN_OPTIMIZER,)
+    ),
+    "left-out": Piece(
+        "A parameter with a gradient is in no optimizer", _left_out, (Cause.PARAMETERS_NOT_IN_OPTIMIZER,)
+    ),
+    "frozen": Piece("A parameter needs no gradient", _frozen, (Cause.FROZEN_PARAMETERS,)),
+    "weight-decay": Piece("Weight decay is in use", _decays, (), (Cause.WEIGHT_DECAY_TOO_STRONG,)),
+    "negative-weight-decay": Piece("Weight decay is below zero", _decays_below_zero, (Cause.WEIGHT_DECAY_TOO_STRONG,)),
+    "weights-shrank": Piece(
+        "Weights under weight decay shrank to less than half", _shrunk_by_decay, (Cause.WEIGHT_DECAY_TOO_STRONG,)
+    ),
+    "weights-grew": Piece(
+        "Weights are more than three times as large as at first", _weights_grew, (Cause.LEARNING_RATE_TOO_HIGH,)
+    ),
+    "float16": Piece("Parts compute in float16", _low_precision, (), (Cause.PRECISION_OVERFLOW,)),
+    "clipped-away": Piece("Clipping leaves less than 2 % of the gradient", _clipped_away, (Cause.CLIPPING_TOO_LOW,)),
+    "zero-gradients": Piece("Most gradients are zero", _zero_gradients, (Cause.DEAD_UNITS,)),
+    "gradients-died": Piece("A gradient is zero now and was not at first", _died),
+    "units-alike": Piece("All units of a layer started alike", _alike, (Cause.SYMMETRIC_INITIALIZATION,)),
+    "gradient-spread": Piece(
+        "Some layers get 100,000 times the gradient of others", _spread, (Cause.VANISHING_GRADIENTS,)
+    ),
+    "goes-nowhere": Piece("No weight has moved visibly", _goes_nowhere, (Cause.LEARNING_RATE_TOO_LOW,)),
+    "still-updates": Piece("A step hardly changes weights", _updates(0.0, 10 * STILL), (Cause.LEARNING_RATE_TOO_LOW,)),
+    "visible-updates": Piece("A step changes weights by a thousandth to a tenth", _updates(_VISIBLE, WILD)),
+    "wild-updates": Piece(
+        "A step changes weights by a tenth and more", _updates(WILD), (Cause.LEARNING_RATE_TOO_HIGH,)
+    ),
+    "torn-at-first": Piece(
+        "Early steps changed weights by half their size", _torn_at_first, (Cause.LEARNING_RATE_TOO_HIGH,)
+    ),
+    "rate-collapsed": Piece("The learning rate collapsed long ago", _rate_collapsed, (Cause.LEARNING_RATE_SCHEDULE,)),
+    "rate-rose": Piece(
+        "The learning rate rose to a multiple without a warm-up", _rate_rose, (Cause.LEARNING_RATE_SCHEDULE,)
+    ),
+    "rate-varies": Piece("The learning rate varies", _rate_varies, (), (Cause.LEARNING_RATE_SCHEDULE,)),
+    "loss-not-finite": Piece("The loss is not finite", _loss_broke),
+    "broke-suddenly": Piece(
+        "The loss became non-finite without growing before", _broke_suddenly, (Cause.NON_FINITE_DATA,)
+    ),
+    "loss-fell": Piece("The loss has fallen by more than its noise", _loss_fell),
+    "loss-mostly-gone": Piece("More than half of the loss is gone", _loss_mostly_gone),
+    "loss-rose": Piece("The loss is higher than at first", _loss_rose),
+    "loss-falls": Piece("The loss falls in the newer half of the steps", _loss_falls),
+    "loss-of-guessing": Piece("The loss is that of a guess", _at_guessing),
+    "gradients-grew": Piece(
+        "Gradients are more than ten times as large as at first", _gradients_grew, (Cause.EXPLODING_GRADIENTS,)
+    ),
+    "several-optimizers": Piece("The program has several optimizers", _several_optimizers),
+    "flat-activations": Piece("The model has tanh or sigmoid modules", _flat_activations),
+    "relu": Piece("The model has ReLU modules", _relu),
+    "depends-on-mode": Piece("The model has normalisation or dropout", _mode_matters, (), (Cause.TRAIN_EVAL_MODE,)),
+}
+"""Every piece of evidence that is answered from a run's facts and statistics."""
+
+
+def signs_of(window: Window) -> tuple[Sign, ...]:
+    """Return the pieces of evidence in a window that are known, present or absent.
+
+    A piece that cannot be answered, for whatever reason, counts as unknown: the verdict does not depend on it.
+
+    Args:
+        window: The run up to the judged step.
+    """
+    known = Known(window)
+    return tuple(sign for name, piece in PIECES.items() if (sign := _sign(name, piece, known)) is not None)
+
+
+def _sign(name: str, piece: Piece, known: Known) -> Sign | None:
+    try:
+        answer = piece.answer(known)
+    except Exception:  # evidence is an extra: without it, the finding still holds
+        _logger.debug("The evidence %s is unknown", name, exc_info=True)
+        return None
+    if answer is None:
+        return None
+    return Sign(name, bool(answer), answer if isinstance(answer, str) else "")
+
+
+def signs_of_rules(opinions: Iterable[tuple[str, Sequence[Suspicion]]]) -> Iterator[Sign]:
+    """Yield the evidence in standing issues: the rules that found them, and the causes that they support with numbers.
+
+    Args:
+        opinions: Each rule's id, with the causes that it suspects.
+    """
+    shown: dict[Cause, str] = {}
+    for rule_id, suspicions in opinions:
+        yield Sign(f"{FOUND}{rule_id}")
+        for suspicion in suspicions:
+            if suspicion.because:
+                shown.setdefault(suspicion.cause, suspicion.because)
+    for cause, because in shown.items():
+        yield Sign(f"{SHOWN}{cause.value}", because=because)
+
+
+def signs_of_harm(harms: Mapping[Harm, str]) -> Iterator[Sign]:
+    """Yield the harm of a run as evidence.
+
+    Args:
+        harms: The kinds of harm, each with its evidence.
+    """
+    for harm, because in harms.items():
+        yield Sign(f"{HARM}{harm.value}", because=because)
+
+
+def supported_by(name: str) -> tuple[Cause, ...]:
+    """Return the causes that a present piece of evidence is expected to support, before anything is learned.
+
+    Args:
+        name: The name of the piece.
+    """
+    if name.startswith(SHOWN):
+        return (Cause(name.removeprefix(SHOWN)),)
+    return PIECES[name].supports if name in PIECES else ()
+
+
+def refuted_by(signs: Iterable[Sign]) -> frozenset[Cause]:
+    """Return the causes that absent evidence makes impossible.
+
+    Args:
+        signs: The known evidence.
+    """
+    absent = [PIECES[sign.name] for sign in signs if not sign.is_present and sign.name in PIECES]
+    return frozenset(cause for piece in absent for cause in piece.refutes)
