@@ -123,7 +123,7 @@ def test_it_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
 import os, pathlib, signal, sys, time
 from trackside.environment import inherited
 from trackside.local.evaluator_process import EvaluatorProcess
-e = EvaluatorProcess(pathlib.Path({str(tmp_path)!r}), environment=inherited(), say=print, monotonic=time.monotonic,
+e = EvaluatorProcess(pathlib.Path({str(tmp_path)!r}), environment=inherited(), note=print, monotonic=time.monotonic,
                      command=(sys.executable, "-c", "import time; time.sleep(3600)"))
 e.tend()
 pathlib.Path({str(tmp_path / "pid")!r}).write_text(str(e.pid))
