@@ -38,7 +38,6 @@ ALLOWED = {
     "writeable": "NumPy: a flag of an array",
     # Public API, described in docs/.
     "by_seconds": "Schedule, for capture requests in Python",
-    "hyperparameter": "ModelFacts, for authors of rules",
     "step_number": "trackside.Hook",
     "to_pandas": "Column",
     "Adapter": "the protocol, for authors of adapters",
