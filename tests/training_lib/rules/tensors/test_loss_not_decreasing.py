@@ -231,16 +231,17 @@ def test_how_bad_it_is(case: RuleCase, severity: Severity) -> None:
     [
         pytest.param(1e-9, FLAT, Cause.LEARNING_RATE_TOO_LOW, id="still"),
         pytest.param(0.9, FLAT, Cause.LEARNING_RATE_TOO_HIGH, id="wild"),
-        pytest.param(1e-3, FLAT, Cause.WRONG_LABELS, id="healthy-steps-lead-nowhere"),
+        pytest.param(1e-3, FLAT, None, id="healthy-steps-lead-nowhere: the cause is unknown"),
         pytest.param(0.9, 2.3 * 1.02 ** np.arange(200), Cause.LEARNING_RATE_TOO_HIGH, id="diverges"),
     ],
 )
-def test_what_it_suspects(ratio: float, losses: np.ndarray, cause: Cause) -> None:
+def test_what_it_suspects(ratio: float, losses: np.ndarray, cause: Cause | None) -> None:
     updates = {10 * step: ratio for step in range(200)}
     recorded = {LOSS: {"mean": saved(losses)}, "Net_fc.weight": {"update_ratio": updates}}
     case = RuleCase("a loss", recorded=recorded, fires=(LOSS,))
     findings = assert_case(LossNotDecreasing(), case)
-    assert LossNotDecreasing().suspicions(findings, case.window)[0].cause is cause
+    suspicions = LossNotDecreasing().suspicions(findings, case.window)
+    assert (suspicions[0].cause if suspicions else None) is cause
 
 
 def test_parameters_are_heeded() -> None:
