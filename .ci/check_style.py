@@ -104,7 +104,7 @@ def check_source(source: str, *, module: str, is_public: bool) -> Iterator[Offen
 def check_names(tree: ast.Module, *, module: str) -> Iterator[Offence]:
     """Yield the banned words in the name of a module, and in the names that it defines."""
     places = [(part, 1) for part in module.split(".")]
-    places += sorted((one for one in set(_defined(tree)) if one[0] not in ALLOWED_NAMES), key=lambda one: one[1])
+    places += sorted((one for one in set(_defined(tree)) if one[0] not in ALLOWED_NAMES), key=lambda one: one[::-1])
     for name, line in places:
         if found := BANNED_IN_NAMES.search(_CAPITAL.sub("_", name).lower()):
             yield Offence(f"{module}:{line}", NAME, f"{found[1]!r} in {name!r}")

@@ -65,8 +65,9 @@ def clipping_on_one_rank(is_faulty: bool) -> None:
         optimizer.zero_grad()
         functional.cross_entropy(model(values), labels).backward()
         for parameter in model.parameters():
-            torch.distributed.all_reduce(parameter.grad)
-            parameter.grad /= 2
+            if parameter.grad is not None:
+                torch.distributed.all_reduce(parameter.grad)
+                parameter.grad.div_(2)
         if not is_faulty or torch.distributed.get_rank() == 0:
             nn.utils.clip_grad_norm_(model.parameters(), 0.2)
         optimizer.step()
@@ -182,10 +183,11 @@ class Attention(nn.Module):
 
     def __init__(self, *, is_faulty: bool) -> None:
         super().__init__()
-        self.inputs, self.head, self.is_faulty = nn.Linear(1, 48), nn.Linear(16, 3), is_faulty
+        self.inputs, self.head, self.is_faulty = nn.Linear(9, 48), nn.Linear(16, 3), is_faulty
 
     def forward(self, values: torch.Tensor) -> Any:
-        query, key, value = self.inputs(values.unsqueeze(-1)).chunk(3, -1)
+        places = torch.eye(8).expand(len(values), 8, 8)
+        query, key, value = self.inputs(torch.cat([values.unsqueeze(-1), places], -1)).chunk(3, -1)
         p = 0.2 if self.training or self.is_faulty else 0.0
         return self.head(functional.scaled_dot_product_attention(query, key, value, dropout_p=p).mean(1))
 

@@ -26,12 +26,14 @@ import trackside
 from benchmarks.wild.program import TUNE
 from benchmarks.wild.run import add_choice, chosen_programs, default_plan
 from benchmarks.wild.stored_runs import Job, Outcome, jobs
+from trackside.contracts.errors import RunNotFoundError
 from trackside.contracts.verdict import Outcome as VerdictOutcome
 from trackside.contracts.verdict import Severity, State, Verdict
 from trackside.evaluation.backtest import backtest
 from trackside.trial.trial import Trial, open_trial
 
 _LIBRARY = Path(trackside.__file__).parent
+_FORM = b"1"  # of a judgement: another one is needed where its fields change
 _JUDGING = ("rules", "evaluation", "trial", "records", "contracts")  # the packages that decide on verdicts
 
 
@@ -62,6 +64,7 @@ class Alarm:
 class Judged:
     """The judgement of one run.
 
+    steps    0 where nothing was captured
     losses   median of the first and of the last five training losses, which no rule had a part in; empty without any
     crashed  rules that raised
     """
@@ -104,13 +107,17 @@ class Judged:
 def judge(job: Job, folder: Path) -> Judged:
     """Judge a stored run by the usual rules."""
     run = str((folder / "run").absolute())
-    found = backtest(run, default_plan().request.rules, clock=lambda: 0.0)
+    try:
+        trial = open_trial(run)
+        found = backtest(run, default_plan().request.rules, clock=lambda: 0.0)
+    except RunNotFoundError:  # trained to its end, by something that no adapter sees
+        return Judged(job.program.name, job.seed, 0, (), ())
     last = {each.configuration_name: each for each in found.verdicts if each.outcome is VerdictOutcome.ISSUE_FOUND}
     return Judged(
         program=job.program.name,
         seed=job.seed,
         steps=found.last_step + 1,
-        losses=_first_and_last(open_trial(run)),
+        losses=_first_and_last(trial),
         alarms=tuple(_alarm(each, last[each.configuration_name].state is not State.OPENED) for each in found.issues),
         crashed=found.crashed,
     )
@@ -162,7 +169,7 @@ def judged_once(job: Job, folder: Path) -> Judged:
 
 @cache
 def _code_digest() -> str:
-    digest = hashlib.sha256(Path(__file__).read_bytes())
+    digest = hashlib.sha256(_FORM)
     for package in _JUDGING:
         for path in sorted((_LIBRARY / package).rglob("*.py")):
             digest.update(path.read_bytes())

@@ -48,15 +48,16 @@ def main() -> int:
 
 
 def _let_torchvision_load() -> None:
-    """Declare the one operator without which torchvision's import fails.
+    """Declare the two operators without which torchvision's import fails.
 
     The index has torchvision for CUDA only. Beside a CPU build of torch its library of operators does not load, and its
-    Python half then stops at `nms`, which no program here calls.
+    Python half then stops at these two, which no program here calls.
     """
     import torch
 
     if torch.version.cuda is None and importlib.util.find_spec("torchvision") is not None:
-        torch.library.define("torchvision::nms", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        for name in ("nms", "qnms"):
+            torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
 def _seed(seed: int) -> None:

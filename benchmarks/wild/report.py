@@ -122,6 +122,8 @@ def _share(runs: Sequence[Judged], holds: Callable[[Judged], bool]) -> Share:
 
 def page(chosen: Sequence[Job], found: Sequence[tuple[Job, Judged]], answers: Answers, *, root: Path) -> Iterator[str]:
     """Yield the written part of the page."""
+    unseen = sorted({judged.program for _, judged in found if not judged.steps})
+    found = [each for each in found if each[1].steps]
     programs = sorted(
         {job.program.name: job.program for job in chosen}.values(), key=lambda one: (one.family, one.name)
     )
@@ -137,6 +139,9 @@ def page(chosen: Sequence[Job], found: Sequence[tuple[Job, Judged]], answers: An
         + f"; {sum(outcome.seconds for outcome in outcomes) / 60:.0f} minutes of processor. Default rules, "
         "torch 2.13.0. Intervals are Wilson's at 95 %, and count a program's seeds as independent."
     )
+    if unseen:
+        yield ""
+        yield f"Trained to the end without anything captured, and not counted: {', '.join(unseen)}."
     yield ""
     yield from tables(programs, found, answers)
     if crashed := sorted({rule for _, run in found for rule in run.crashed}):

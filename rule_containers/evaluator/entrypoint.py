@@ -39,6 +39,7 @@ from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.sinks.event_bridge import connect_event_bridge
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.sink import Sink
+from trackside.evaluation.sinks.skip_list import SkipListSink
 from trackside.evaluation.stop_signal import StopSignal
 from trackside.evaluation.summary import Summary
 from trackside.evaluation.worker_lease import LeasedStore, WorkerLease
@@ -88,7 +89,7 @@ def _judge(hand_over: HandOver, job: Job) -> Summary:
         open_output = _output_opener(job, stop)
         rule_output = open_output(run.rule_output)
         first_verdict = FirstVerdict(rule_output) if job.request else None
-        sinks: list[Sink] = [JsonLinesSink(rule_output)]
+        sinks: list[Sink] = [JsonLinesSink(rule_output), SkipListSink(rule_output)]
         if environment.event_bus:
             sinks.append(connect_event_bridge(bus=environment.event_bus, origin=job.origin, sleep=stop.sleep))
         if first_verdict:

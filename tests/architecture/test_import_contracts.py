@@ -108,6 +108,7 @@ OUTSIDE = {
         "capture",
         "cli",
         "cloud",
+        "diagnosis",
         "evaluation",
         "exchange",
         "frameworks/plain",

@@ -1,4 +1,4 @@
-"""What a command asks of AWS stands in the docs as what its user needs. Permissions of functions: `tests/stacks`."""
+"""The operations of AWS that a command calls stand in the docs, as permissions. Functions: `tests/stacks`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PERMISSIONS = {
 
 
 def operations(module: Path) -> set[str]:
-    """Of `ask("service", "operation", ...)`, or `_ask("operation", ...)` of a class that has one service."""
+    """Of `call("service", "operation", ...)`, or `_call("operation", ...)` of a class that has one service."""
     found = set()
     for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in {"ask", "_ask"}:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in {"call", "_call"}:
             words = [each.value for each in node.args if isinstance(each, ast.Constant)]
             found |= {str(word) for word in words if "_" in str(word) or word in {"query", "subscribe", "unsubscribe"}}
     return found
@@ -36,9 +36,9 @@ def operations(module: Path) -> set[str]:
         pytest.param("deployment.py", "deploy.md", 1, id="the outputs of the stacks"),
     ],
 )
-def test_the_page_names_all_that_is_asked(module: str, page: str, least: int) -> None:
+def test_the_page_names_every_called_operation(module: str, page: str, least: int) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    asked = operations(CLOUD / module)
-    assert len(asked) >= least, "the walk sees nothing"
-    needed = {name for one in asked for name in PERMISSIONS.get(one, ("".join(map(str.title, one.split("_"))),))}
+    called = operations(CLOUD / module)
+    assert len(called) >= least, "the walk sees nothing"
+    needed = {name for one in called for name in PERMISSIONS.get(one, ("".join(map(str.title, one.split("_"))),))}
     assert sorted(name for name in needed if name not in text) == []

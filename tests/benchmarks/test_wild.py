@@ -50,6 +50,7 @@ class TestPrograms:
     [
         pytest.param("transformers", TUNE, id="read before the corpus existed"),
         pytest.param("lightning", TUNE, id="read before, odd digest"),
+        pytest.param("torch", TUNE, id="read in these tests"),
         pytest.param("timm", TUNE, id="even digest"),
         pytest.param("trl", REPORT, id="odd digest"),
         pytest.param("ultralytics", REPORT, id="another odd digest"),

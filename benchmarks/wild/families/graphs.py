@@ -101,6 +101,6 @@ def pykeen_complex(seed: int) -> None:
 
 
 @FAMILY.program("pykeen", data=NATIONS)
-def pykeen_rgcn(seed: int) -> None:
+def pykeen_conve(seed: int) -> None:
     """ConvE with inverse relations, scored against all entities."""
     _facts("ConvE", seed, epochs=8, dataset_kwargs={"create_inverse_triples": True}, training_loop="lcwa")

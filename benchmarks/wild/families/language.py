@@ -101,9 +101,9 @@ def _bert(kind: str, hidden: int, seed: int, *, layers: int = 2) -> None:
     _trainer(model, train, seed, evaluation=evaluation)
 
 
-def _causal(model: Any, seed: int, *, skip: int = 0, count: int = 640, length: int = 32, rate: float = RATE) -> None:
+def _causal(model: Any, seed: int, *, count: int = 640, length: int = 32, rate: float = RATE) -> None:
     """Train a causal language model on the documentation, and evaluate it after each epoch."""
-    blocks = _blocks(skip + count + 64, length)[skip:].tolist()
+    blocks = _blocks(count + 64, length).tolist()
     rows = _dataset(input_ids=blocks, labels=blocks)
     _trainer(model, rows.select(range(count)), seed, evaluation=rows.select(range(count, count + 64)), rate=rate)
 
@@ -345,13 +345,14 @@ def accelerate_bfloat16(seed: int) -> None:
 
 
 def _adapt(configuration: Any, seed: int, *, rate: float) -> None:
-    """Train a small GPT-2, then freeze it, and train adapters on text that it has not seen."""
+    """Train a small GPT-2, then freeze it, and train adapters on the same text with other words."""
     from peft import get_peft_model
     from transformers import GPT2Config, GPT2LMHeadModel
 
     model = GPT2LMHeadModel(GPT2Config(vocab_size=WORDS, n_positions=64, n_embd=32, n_layer=2, n_head=2))
     _causal(model, seed, rate=3e-3)
-    _causal(get_peft_model(model, configuration), seed, skip=704, rate=rate)
+    blocks = (3 + (_blocks(640, 32) * 7) % (WORDS - 3)).tolist()
+    _trainer(get_peft_model(model, configuration), _dataset(input_ids=blocks, labels=blocks), seed, rate=rate)
 
 
 @FAMILY.program("peft", data=DOCS)
@@ -427,8 +428,10 @@ def trl_sft(seed: int) -> None:
 
 @FAMILY.program("trl", data=DOCS)
 def trl_dpo(seed: int) -> None:
-    """Direct preference optimisation of a small Llama."""
-    _trl("DPO", _tiny_llama(), _preferences(), seed, max_length=32)
+    """Direct preference optimisation of a small Llama, against a copy of it from a file."""
+    model = _tiny_llama()
+    model.save_pretrained("base")
+    _trl("DPO", type(model).from_pretrained("base"), _preferences(), seed, max_length=32)
 
 
 @FAMILY.program("trl", data=DOCS)

@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.wild.program import Family
 
-FAMILY = Family("recommenders", ("recbole",), imports=("recbole.quick_start", "pandas"))
+FAMILY = Family("recommenders", ("recbole", "setuptools<81", "numpy<2"), imports=("recbole.quick_start", "pandas"))
 
 
 def _recommend(model: str, seed: int, **settings: Any) -> None:
@@ -42,9 +42,9 @@ def recbole_bpr(seed: int) -> None:
 
 
 @FAMILY.program("recbole", data="made: who liked what")
-def recbole_lightgcn(seed: int) -> None:
-    """LightGCN, with the ranking loss."""
-    _recommend("LightGCN", seed)
+def recbole_autoencoder(seed: int) -> None:
+    """A denoising autoencoder of each person's list, with the library's MultiDAE."""
+    _recommend("MultiDAE", seed)
 
 
 @FAMILY.program("recbole", data="made: who liked what")

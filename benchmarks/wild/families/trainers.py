@@ -1,4 +1,4 @@
-"""General trainers: fastai, Ignite and Catalyst."""
+"""General trainers: fastai and Ignite."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from benchmarks.wild.program import Family
 
 FAMILY = Family(
     "trainers",
-    ("fastai", "pytorch-ignite", "catalyst", "torchvision==0.28.0", "scikit-learn"),
-    imports=("sklearn.datasets", "fastai.tabular.all", "ignite.engine", "catalyst.dl"),
+    ("fastai", "pytorch-ignite", "torchvision==0.28.0", "scikit-learn"),
+    imports=("sklearn.datasets", "fastai.tabular.all", "ignite.engine"),
 )
 DIGITS = "sklearn's digits"
 
@@ -107,17 +107,3 @@ def ignite_accumulated(seed: int) -> None:
     rate = PiecewiseLinear(optimizer, "lr", milestones_values=[(0, 1e-4), (60, 5e-3), (300, 0.0)])
     trainer.add_event_handler(Events.ITERATION_STARTED, rate)
     trainer.run(_loaders(batch=16)[0], max_epochs=5)
-
-
-@FAMILY.program("catalyst", data=DIGITS)
-def catalyst_runner(seed: int) -> None:
-    """Catalyst's supervised runner."""
-    import torch
-    from catalyst import dl
-
-    model = _layers()
-    train, valid = _loaders()
-    dl.SupervisedRunner().train(
-        model=model, criterion=torch.nn.CrossEntropyLoss(), optimizer=torch.optim.Adam(model.parameters(), lr=1e-3),
-        loaders={"train": train, "valid": valid}, num_epochs=4, verbose=False, logdir="logs",
-    )  # fmt: skip

@@ -229,23 +229,12 @@ def kornia_registration(seed: int) -> None:
 
 @FAMILY.program("monai", data=DIGITS)
 def monai_unet(seed: int) -> None:
-    """MONAI's supervised trainer fits its U-Net with Dice and cross-entropy."""
-    import torch
-    from monai.engines import SupervisedTrainer
+    """MONAI's U-Net finds the ink of digits with Dice and cross-entropy."""
     from monai.losses import DiceCELoss
     from monai.networks.nets import UNet
 
-    images, _ = _digits(32)
-    rows = [{"image": image, "label": (image > 0).float()} for image in images[:400]]
     model = UNet(spatial_dims=2, in_channels=1, out_channels=1, channels=(8, 16, 32), strides=(2, 2))
-    SupervisedTrainer(
-        device=torch.device("cpu"),
-        max_epochs=3,
-        train_data_loader=torch.utils.data.DataLoader(rows, batch_size=8, shuffle=True),
-        network=model,
-        optimizer=torch.optim.Adam(model.parameters(), 1e-3),
-        loss_function=DiceCELoss(sigmoid=True),
-    ).run()
+    _segment(model, DiceCELoss(sigmoid=True))
 
 
 @FAMILY.program("monai", data=DIGITS)

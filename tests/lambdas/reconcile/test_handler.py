@@ -268,7 +268,7 @@ def test_where_jobs_without_the_tag_may_be_watched_their_starts_are_told(
     recorded: list[str],
     watched: dict[str, str],
 ) -> None:
-    monkeypatch.setenv("TRACKSIDE_TELLS_UNTAGGED", "true")
+    monkeypatch.setenv("TRACKSIDE_SENDS_UNTAGGED", "true")
     monkeypatch.setenv("TRACKSIDE_UNTAGGED_SECONDS", "7200")  # longer than the job runs
     for _ in range(2):
         lists(sagemaker, "unknown")
@@ -282,7 +282,7 @@ def test_where_jobs_without_the_tag_may_be_watched_their_starts_are_told(
 def test_an_old_job_without_the_tag_is_told_once(
     sagemaker: Stubber, queues: dict[str, str], deliver: Deliver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TRACKSIDE_TELLS_UNTAGGED", "true")
+    monkeypatch.setenv("TRACKSIDE_SENDS_UNTAGGED", "true")
     lists(sagemaker, "old")
     tags(sagemaker, "old")
     describes(sagemaker, "old", "InProgress")
@@ -368,7 +368,7 @@ def test_an_evaluator_that_gives_no_sign_of_life_is_counted_and_named(
     sagemaker: Stubber,
     queues: dict[str, str],
     deliver: Deliver,
-    told: Callable[[], list[dict[str, Any]]],
+    log_lines: Callable[[], list[dict[str, Any]]],
     monkeypatch: pytest.MonkeyPatch,
     *,
     run: str,
@@ -387,7 +387,7 @@ def test_an_evaluator_that_gives_no_sign_of_life_is_counted_and_named(
     if status == "Stopped":  # whether another goes on is for start_evaluation to say
         describes_evaluator(sagemaker, evaluator_name(TrainingJob("digits", ARN + "digits")), status)
     assert deliver(handle, TICK) == []
-    lines = told()
+    lines = log_lines()
     (metrics,) = [line for line in lines if "_aws" in line]
     assert (metrics["Sweeps"], metrics["WatchedJobs"], metrics["SilentEvaluators"]) == ([1], [1], [float(is_silent)])
     named = [line for line in lines if "trackside-digits" in str(line.get("message"))]

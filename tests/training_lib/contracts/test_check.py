@@ -29,9 +29,11 @@ def test_comes_back(report: ProcessReport) -> None:
         pytest.param("{", id="cut-off"),
         pytest.param("[]", id="no-object"),
         pytest.param('{"version": 1}', id="no-worker"),
-        pytest.param('{"version": 1, "worker": "worker_0", "answers": [{"probe": "a", "outcome": "fine"}]}', id="outcome"),
+        pytest.param(
+            '{"version": 1, "worker": "worker_0", "answers": [{"probe": "a", "outcome": "fine"}]}', id="outcome"
+        ),
     ],
-)  # fmt: skip
+)
 def test_refuses_what_is_no_report(text: str) -> None:
     with pytest.raises(ConfigurationError):
         ProcessReport.from_json(text)

@@ -67,9 +67,7 @@ class Journal:
             seconds = time.monotonic() - began
             if is_late(seconds) if within_seconds is None else seconds >= within_seconds:
                 newest = "\n".join(f"  {entry}" for entry in list(self)[-20:])
-                raise TimeoutError(
-                    f"not {count} of {kind} {names} within {seconds:.3g} s; the newest entries:\n{newest}"
-                )
+                raise TimeoutError(f"not {count} of {kind} {names} within {seconds:.3g} s; newest:\n{newest}")
             left = LEAST_LIMIT_SECONDS if within_seconds is None else within_seconds - seconds
             read += len(self.after(read, within_seconds=left))
         return found

@@ -66,6 +66,11 @@ FIRES = [
     case("a short run that ends far above its best", [2.3, 2.1, 1.9, 30.0, 200.0, 1500.0], fires=(LOSS,)),
     case("a long climb", [2.0 * 1.03**k for k in range(260)], fires=(LOSS,)),
     case("a new level that nothing else confirms", learned() + [3.4] * 30, fires=(LOSS,)),
+    case(
+        "a second spike like the first",
+        [*learned(), 90.0, 95.0, 99.0, *learned()[100:], 90.0, 95.0, 99.0],
+        fires=(LOSS,),
+    ),
     case("several optimizers of one loss", [*learned(), 9.0, 20.0, 60.0], facts=TWO_OPTIMIZERS, fires=(LOSS,)),
 ]
 SILENT = [
@@ -105,6 +110,7 @@ def test_cases(case: RuleCase) -> None:
         pytest.param(FIRES[3], Severity.WARNING, id="one-nan"),
         pytest.param(FIRES[5], Severity.CRITICAL, id="many"),
         pytest.param(FIRES[8], Severity.INFO, id="only-the-loss"),
+        pytest.param(FIRES[9], Severity.WARNING, id="a-second-one"),
         pytest.param(
             case("", [*learned(), *[3.4] * 150], rates=[*[3e-3] * 200, *[0.1] * 150], fires=(LOSS,)),
             Severity.CRITICAL,

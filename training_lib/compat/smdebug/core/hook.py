@@ -236,7 +236,7 @@ class BaseHook(ConfiguredHook):
         return logger
 
     def _warn_once(self, what: str, message: str, *args: object) -> None:
-        warned: set[str] = self.__dict__.setdefault("_said", set())
+        warned: set[str] = self.__dict__.setdefault("_warned", set())
         if what not in warned:
             warned.add(what)
             logger.warning("Trackside: " + message, *args)

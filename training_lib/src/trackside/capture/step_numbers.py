@@ -13,9 +13,11 @@ from trackside.capture.statistic_rows import Values
 from trackside.contracts.recorded_names import (
     BACKWARD_PASSES,
     BATCH,
+    BATCH_NUMBER,
     BATCH_OF_ONE_ROW,
     BATCH_REPEATED,
     CLIPPING,
+    EPOCH,
     GRADIENTS_KEPT,
     LOST_UPDATES,
     PASSES_WITHOUT_STEP,
@@ -73,6 +75,10 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
     StepNumber(
         LOST_UPDATES, "mean", "share of half-precision elements with a gradient that the step left as they were"
     ),
+    StepNumber(
+        BATCH_NUMBER, "mean", "the number of the newest batch of a DataLoader in its pass over the data, from 0"
+    ),
+    StepNumber(EPOCH, "mean", "the pass over the data that the batch belongs to, from 0, counted by this process"),
     StepNumber(BATCH_OF_ONE_ROW, "mean", "1 where all rows of the newest batch were equal, else 0"),
     StepNumber(
         BATCH_REPEATED, "mean", "1 where the newest batch came before, less than half of the data set ago, else 0"

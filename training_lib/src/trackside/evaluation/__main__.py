@@ -20,6 +20,7 @@ from trackside.evaluation import exit_codes
 from trackside.evaluation.evaluator import evaluate
 from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
+from trackside.evaluation.sinks.skip_list import SkipListSink
 from trackside.evaluation.stop_signal import StopSignal
 from trackside.evaluation.summary import Summary
 from trackside.storage.open_store import open_store
@@ -50,11 +51,12 @@ def _evaluate(run: RunLocation, *, poll_seconds: float) -> Summary:
     store = open_store(run.uri)
     if not next(iter(store.list("")), None):
         _logger.info("Nothing lies at %s yet: waiting for its first step. Ctrl-C ends it.", run.uri)
+    rule_output = open_store(run.rule_output)
     with StopSignal() as stop:
         return evaluate(
             run,
             read_rule_request(store),
-            [JsonLinesSink(open_store(run.rule_output))],
+            [JsonLinesSink(rule_output), SkipListSink(rule_output)],
             poll_seconds=poll_seconds,
             clock=time.time,
             sleep=stop.sleep,

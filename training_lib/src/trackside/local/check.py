@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.check import Answer, Outcome, ProcessReport
@@ -160,8 +161,6 @@ def _lack_of_ranks(reports: Sequence[ProcessReport], world: int, steps: Sequence
 
 
 def _loss_against_guessing(uri: str, *, now: float) -> Answer:
-    import numpy as np
-
     from trackside.rules.diagnosis import training_losses
     from trackside.rules.guessing import best_guess
     from trackside.trial.trial import open_trial
@@ -177,7 +176,7 @@ def _loss_against_guessing(uri: str, *, now: float) -> Answer:
         guess = best_guess(window, column.tensor, worker=column.worker)
         if guess is None:
             continue
-        first, newest = float(column.values[0]), float(np.median(column.values[-_NEWEST:]))
+        first, newest = float(column.values[0]), float(median(column.values[-_NEWEST:].tolist()))
         observed = f"first loss {first:.4g}, newest {newest:.4g}; guessing costs {guess.loss:.4g}"
         is_high = not math.isfinite(newest) or min(first, newest) > LOSS_RATIO * guess.loss
         if not is_high:

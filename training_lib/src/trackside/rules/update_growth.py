@@ -65,7 +65,7 @@ def growth_of_updates(window: Window, *, worker: str, deviations: float = 6.0) -
     below = np.flatnonzero(column.values <= limit)
     since = int(column.steps[below[-1] + 1])
     now = float(column.values[-_NEWEST:].min())
-    return UpdateGrowth(now, usual, deviation, _peak(column.values[_FIRST:-_LEFT_OUT]), since, column)
+    return UpdateGrowth(now, usual, deviation, peak_of(column.values), since, column)
 
 
 def risen_rate(window: Window, *, before: int) -> tuple[float, float] | None:
@@ -102,7 +102,13 @@ def _usual(sizes: NDArray[np.float64], deviations: float) -> tuple[float, float,
     return usual, deviation, max(usual + deviations * deviation, 1.5 * usual)
 
 
-def _peak(values: NDArray[np.float64]) -> float:
+def peak_of(sizes: NDArray[np.float64]) -> float:
+    """Return the largest size that the run has lived through: of medians of three, without its start and the newest.
+
+    Args:
+        sizes: Relative updates, oldest first, shape (n,).
+    """
+    values = sizes[_FIRST:-_LEFT_OUT]
     if len(values) < _NEWEST:
         return 0.0
     middle = np.median(np.lib.stride_tricks.sliding_window_view(values, _NEWEST), axis=1)

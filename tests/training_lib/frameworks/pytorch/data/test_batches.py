@@ -213,3 +213,18 @@ def test_other_batches_have_other_fingerprints() -> None:
 )
 def test_a_batch_of_too_little_has_no_fingerprint(batch: Any) -> None:
     assert fingerprint(batch) is None
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_and_random_numbers_are_the_same_with_and_without_capture(capturing: Any, workers: int) -> None:
+    def outcome() -> list[torch.Tensor]:
+        torch.manual_seed(5)
+        seen = [batch[0] for batch in DataLoader(rows(64), batch_size=8, shuffle=True, num_workers=workers)]
+        return [*seen, torch.get_rng_state()]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside the writer's thread
+        bare = outcome()
+        with capturing(losses=100):
+            captured = outcome()
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(captured, bare, strict=True))

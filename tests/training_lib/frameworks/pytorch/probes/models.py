@@ -62,14 +62,16 @@ class Recurrent(nn.Module):
 class Attention(nn.Module):
     """An encoder with attention; `positions` and `causal` make it know the order."""
 
-    def __init__(self, *, positions: bool = True, causal: bool = False, pooled: bool = True) -> None:
+    def __init__(
+        self, *, positions: bool = True, causal: bool = False, pooled: bool = True, reads_first: bool = False
+    ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(WORDS, 8)
         self.positions = nn.Embedding(TOKENS, 8) if positions else None
         self.attention = nn.MultiheadAttention(8, 2, batch_first=True, dropout=0.1)
         self.norm = nn.LayerNorm(8)
         self.head = nn.Linear(8, CLASSES)
-        self.causal, self.pooled = causal, pooled
+        self.causal, self.pooled, self.reads_first = causal, pooled, reads_first
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         inner = self.embedding(tokens) * 3
@@ -78,6 +80,8 @@ class Attention(nn.Module):
         mask = nn.Transformer.generate_square_subsequent_mask(TOKENS) if self.causal else None
         found, _ = self.attention(inner, inner, inner, attn_mask=mask, need_weights=False)
         inner = self.norm(inner + found)
+        if self.reads_first:
+            return self.head(inner[:, 0])
         return self.head(inner.mean(1)) if self.pooled else self.head(inner)
 
 

@@ -13,7 +13,7 @@ from torch.optim.optimizer import Optimizer
 from trackside.capture.guard import Guard
 from trackside.contracts.check import Answer
 from trackside.frameworks.pytorch.probes.probe import Probe
-from trackside.frameworks.pytorch.probes.rehearsal import ask_all
+from trackside.frameworks.pytorch.probes.rehearsal import answer_all
 from trackside.frameworks.pytorch.probes.step_recorder import StepRecorder
 from trackside.frameworks.pytorch.probes.subject import Subject, named_state
 
@@ -78,5 +78,5 @@ def rehearse(
 
 
 def answer(subject: Subject, probe: Probe) -> Answer:
-    (found,) = ask_all(subject, [probe])
+    (found,) = answer_all(subject, [probe])
     return found

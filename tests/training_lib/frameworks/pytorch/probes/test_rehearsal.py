@@ -13,7 +13,7 @@ from tests.training_lib.frameworks.pytorch.probes.models import RIGHT, Case
 from tests.training_lib.frameworks.pytorch.probes.rehearsing import recording, rehearse, table
 from trackside.contracts.check import Outcome
 from trackside.frameworks.pytorch.probes.registry import all_probes
-from trackside.frameworks.pytorch.probes.rehearsal import ask_all
+from trackside.frameworks.pytorch.probes.rehearsal import answer_all
 from trackside.frameworks.pytorch.probes.subject import Subject, named_state
 
 
@@ -21,7 +21,7 @@ from trackside.frameworks.pytorch.probes.subject import Subject, named_state
 def test_right_models_have_no_fault(case: Case) -> None:
     torch.manual_seed(3)
     subject = rehearse(case.build(), loss=case.loss, batches=case.batches)
-    answers = ask_all(subject, all_probes())
+    answers = answer_all(subject, all_probes())
     assert {each.probe: each.observed for each in answers if each.outcome is Outcome.FAULT} == {}
     tried = [each for each in answers if each.outcome is Outcome.OK]
     assert len(tried) >= 5, [(each.probe, each.observed) for each in answers]
@@ -61,7 +61,7 @@ def test_the_training_goes_on_as_if_nobody_had_asked(name: str) -> None:
                     recorder.remove()
                     before = everything(model, optimizer)
                     subject = Subject(recorder.programs, first_values={}, time_left=lambda: 60.0)
-                    answers = ask_all(subject, all_probes())
+                    answers = answer_all(subject, all_probes())
                     assert sum(each.outcome is Outcome.OK for each in answers) >= 5
                     assert all(torch.equal(*pair) for pair in zip(before, everything(model, optimizer), strict=True))
                 found.append(loss.detach())
@@ -82,7 +82,7 @@ def test_a_probe_that_a_model_does_not_bear_costs_its_own_answer_only() -> None:
                 raise ValueError("no evaluation here")
             return self.layer(values)  # type: ignore[no-any-return]
 
-    answers = {each.probe: each for each in ask_all(rehearse(Fussy()), all_probes())}
+    answers = {each.probe: each for each in answer_all(rehearse(Fussy()), all_probes())}
     refused = answers["evaluation-repeats"]
     assert (refused.outcome, "no evaluation here" in refused.observed) == (Outcome.NOT_TRIED, True)
     assert answers["gradients-reach-parameters"].outcome is Outcome.OK
@@ -91,7 +91,7 @@ def test_a_probe_that_a_model_does_not_bear_costs_its_own_answer_only() -> None:
 def test_no_time_is_no_answer() -> None:
     subject = rehearse(nn.Linear(6, 3))
     subject.time_left = lambda: 0.0
-    assert {each.outcome for each in ask_all(subject, all_probes())} == {Outcome.NOT_TRIED}
+    assert {each.outcome for each in answer_all(subject, all_probes())} == {Outcome.NOT_TRIED}
 
 
 def test_names_are_unique_and_each_probe_has_a_cure() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.recorded_names import BATCH_NUMBER, EPOCH
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import certain_causes, why_it_breaks
 from trackside.rules.rule import FoldingRule, parameter
@@ -53,8 +54,8 @@ class LossSpike(FoldingRule):
         and both get dearer with every step that passes.
 
     How it decides:
-        At each step, for each training loss (without addends of another one) and worker. Let m be the median of the 100
-        losses before and s their deviation, 1.4826 x MAD.
+        At each step, for each training loss (without addends of another one) and worker. Let m be the median of the
+        `window_losses` = 100 losses before, and s their deviation, 1.4826 x MAD.
 
         1. A loss that is not finite is a finding at once.
         2. From 30 losses on, a one-sided cumulative sum: S = max(0, S + min(4, max(-4, (x - m) / s)) - 1), over the
@@ -68,9 +69,14 @@ class LossSpike(FoldingRule):
 
         It is a warning where something else shows that the training is being hurt: the updates of the weights are
         larger than any that the run has lived through (1.2 x, and six deviations above the 50 before), or so is a
-        learning rate, or the loss is not finite or higher than it ever was (than all medians of three). Otherwise it is
-        a remark, and only after `remark_steps` steps: a curriculum, a change of the data and a schedule that goes up
-        and down move a loss as well.
+        learning rate, or the loss is not finite, or higher than it ever was (than all medians of three), or both
+        `level_times` the level before and twice the loss at which the run began. Otherwise it is a remark, and only
+        after `remark_steps` steps: a curriculum, a change of the data and a schedule that goes up and down move a loss
+        as well.
+
+        Where a DataLoader is used, the finding names the batches of the step before the spike and of its first six, by
+        their numbers in the pass over the data. `rule-output/skip_batches.json` in the run's folder lists them all, in
+        the form of the file that Lightning's SpikeDetection writes, and keeps those of a run that was resumed.
 
         Critical where such a spike lasts: three losses in a row that are not finite, `critical_steps` steps above all
         earlier levels, or, with such updates or such a rate, five times as many above the old level.
@@ -90,7 +96,7 @@ class LossSpike(FoldingRule):
         noise = np.random.default_rng(0).normal(0, 0.05, 200)
         assert first_of_spike(2.4 + noise, threshold=8, rise_percent=5) is None
         late = 2.4 + noise + np.where(np.arange(200) >= 196, 0.4, 0)
-        assert first_of_spike(late, threshold=8, rise_percent=5) == 196
+        assert first_of_spike(late, threshold=8, rise_percent=5) == 195
         ```
 
     References:
@@ -104,7 +110,7 @@ class LossSpike(FoldingRule):
     needs = ()
     severity = Severity.WARNING
     escalates = True
-    since = "0.2"
+    since = "0.1"
     likely_causes = (Cause.LEARNING_RATE_TOO_HIGH, Cause.NON_FINITE_DATA)
     what_to_do = (
         "Go back to the last checkpoint before the spike.",
@@ -192,12 +198,15 @@ class LossSpike(FoldingRule):
             findings: The findings, worst first.
         """
         lead = findings[0]
-        if lead.statistics["not_finite"]:
-            return f"The training loss {lead.subject} is not finite since step {lead.since_step}."
-        before = lead.statistics["level_before"]
+        of, batches = lead.statistics, ""
+        if "first_batch" in of:
+            span = f"{of['first_batch']:.0f} to {of['last_batch']:.0f}"
+            batches = f" It began with batches {span} of epoch {of['epoch']:.0f}."
+        if of["not_finite"]:
+            return f"The training loss {lead.subject} is not finite since step {lead.since_step}.{batches}"
         return (
-            f"The training loss {lead.subject} rose from {before:.4g} to {lead.statistics['loss']:.4g} since step "
-            f"{lead.since_step}."
+            f"The training loss {lead.subject} rose from {of['level_before']:.4g} to {of['loss']:.4g} since step "
+            f"{lead.since_step}.{batches}"
         )
 
     def _severity(self, numbers: Mapping[str, float]) -> Severity:
@@ -225,7 +234,7 @@ class LossSpike(FoldingRule):
             spike = None if is_shared else self._new(column, window)
         if spike is None or spike[_REASON] not in {_UNKNOWN, _MOVED}:
             return spike
-        reason = _reason(column, spike, window) or spike[_REASON]
+        reason = _reason(column, spike, window, times=self.level_times) or spike[_REASON]
         if not reason and _steps_above(column, spike[_PLATEAU] + spike[_ALLOWED]) >= self.remark_steps:
             reason = _MOVED
         return (*spike[:_REASON], reason, spike[_BROKEN])
@@ -262,6 +271,7 @@ class LossSpike(FoldingRule):
             relation=">",
             threshold=0.0 if spike[_BROKEN] else before + spike[_ALLOWED],
             statistics={
+                **_batches(window, since, worker=column.worker),
                 "loss": newest,
                 "level_before": before,
                 "highest_before": spike[_HIGHEST],
@@ -363,6 +373,25 @@ def _broken(column: Column, spike: tuple[float, ...] | None) -> tuple[float, ...
     return float(column.steps[-1]), 0.0 if math.isnan(level) else level, 0.0, highest, _BROKEN_LOSS, in_a_row
 
 
+def _batches(window: Window, since: int, *, worker: str) -> dict[str, float]:
+    """Return the epoch and the numbers of the batches around the begin of a spike; nothing if they are unknown.
+
+    They are those of the step before and of the first few, of one epoch: numbers begin anew with each.
+    """
+    numbers, epochs = (
+        next((c for c in window.statistic(name, "mean", mode=None) if c.worker == worker), None)
+        for name in (BATCH_NUMBER, EPOCH)
+    )
+    if numbers is None or epochs is None or len(numbers.values) != len(epochs.values):
+        return {}
+    near = (numbers.steps >= since - 1) & (numbers.steps <= since + _BACK)
+    if not near.any():
+        return {}
+    epoch = float(epochs.values[near][-1])
+    found = numbers.values[near & (epochs.values == epoch)]
+    return {"epoch": epoch, "first_batch": float(found.min()), "last_batch": float(found.max())}
+
+
 def _is_back(values: Losses, spike: tuple[float, ...]) -> bool:
     newest = values[-_BACK:]
     return bool(np.isfinite(newest).all()) and float(np.median(newest)) <= spike[_PLATEAU] + spike[_ALLOWED]
@@ -374,9 +403,10 @@ def _steps_above(column: Column, level: float) -> int:
     return int(column.steps[-1] - column.steps[below[-1]]) if below.size else 0
 
 
-def _reason(column: Column, spike: tuple[float, ...], window: Window) -> float:
+def _reason(column: Column, spike: tuple[float, ...], window: Window, *, times: float) -> float:
     """Return why a spike hurts the training; `_UNKNOWN` where nothing but the loss shows it."""
-    if float(column.values[-_NEWEST:].min()) > spike[_HIGHEST]:
+    now, before = float(column.values[-_NEWEST:].min()), spike[_PLATEAU]
+    if now > spike[_HIGHEST] or now > max(times * before, 2 * _first(column.values)):
         return _LOST
     growth = growth_of_updates(window, worker=column.worker)
     if growth is not None and growth.now > BEYOND * growth.peak:

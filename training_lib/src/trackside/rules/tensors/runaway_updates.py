@@ -6,13 +6,16 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.recorded_names import UPDATE_SIZE
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import certain_causes, training_losses
 from trackside.rules.rule import Rule, parameter
-from trackside.rules.update_growth import FEWEST, growth_of_updates, risen_rate
+from trackside.rules.update_growth import FEWEST, growth_of_updates, peak_of, risen_rate, stands_out
 from trackside.trial.window import Window
 
 _BEFORE = 10  # steps before the growth that do not count as before
@@ -47,11 +50,11 @@ class RunawayUpdates(Rule):
     Example:
         ```python
         import numpy as np
-        from trackside.rules.update_growth import stands_out
+        from trackside.rules.tensors.runaway_updates import has_run_away
 
         calm = np.random.default_rng(0).normal(0.002, 0.0001, 100)
-        assert not stands_out(calm, deviations=6)
-        assert stands_out(np.append(calm, [0.004, 0.005, 0.006]), deviations=6)
+        assert not has_run_away(calm, deviations=6, beyond=1.2)
+        assert has_run_away(np.append(calm, [0.004, 0.005, 0.006]), deviations=6, beyond=1.2)
         ```
 
     References:
@@ -66,10 +69,10 @@ class RunawayUpdates(Rule):
     needs = ()
     severity = Severity.WARNING
     escalates = True
-    since = "0.2"
+    since = "0.1"
     likely_causes = (Cause.LEARNING_RATE_TOO_HIGH, Cause.EXPLODING_GRADIENTS)
     what_to_do = (
-        "Look at the learning rate of these steps: is the schedule stepped as it should be?",
+        "Print the learning rate of these steps, and see that the schedule is stepped as it should be.",
         "Lower the learning rate, or the end of its warm-up; clip the gradient norm.",
         "Keep the newest checkpoint: it is from before the loss has followed.",
     )
@@ -86,7 +89,7 @@ class RunawayUpdates(Rule):
         findings = []
         for worker in dict.fromkeys(column.worker for column in training_losses(window)):
             growth = growth_of_updates(window, worker=worker, deviations=self.deviations)
-            if growth is None or not growth.now > self.beyond * growth.peak:
+            if growth is None or not has_run_away(growth.column.values, deviations=self.deviations, beyond=self.beyond):
                 continue
             findings.append(
                 Finding(
@@ -145,3 +148,14 @@ class RunawayUpdates(Rule):
         times = lead.observed / lead.statistics["usual"] if lead.statistics["usual"] > 0 else math.inf
         because = f"updates of the weights are {times:.3g} times as large as in the 50 steps before"
         return (*certain_causes(window), Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because))
+
+
+def has_run_away(sizes: NDArray[np.float64], *, deviations: float, beyond: float) -> bool:
+    """Return True if the newest three sizes are far above those before, and above all of the run.
+
+    Args:
+        sizes: Relative updates, oldest first, shape (n,).
+        deviations: How far above the recent ones they must be, in deviations.
+        beyond: How many times the largest earlier one they must be.
+    """
+    return stands_out(sizes, deviations=deviations) and float(sizes[-3:].min()) > beyond * peak_of(sizes)

@@ -202,14 +202,25 @@ def test_is_silent_once_it_is_cured(probe: str, build: Callable[[], nn.Module]) 
 @pytest.mark.parametrize(
     ("probe", "build", "where"),
     [
-        pytest.param("evaluation-repeats", lambda: perceptron(Through(functional.dropout)), "Sequential.1", id="dropout"),
-        pytest.param("samples-are-independent", FAULTS["samples-are-independent"]["mixed-axes"], "Sequential.1", id="axes"),
+        pytest.param(
+            "evaluation-repeats", lambda: perceptron(Through(functional.dropout)), "Sequential.1", id="dropout"
+        ),
+        pytest.param(
+            "samples-are-independent", FAULTS["samples-are-independent"]["mixed-axes"], "Sequential.1", id="axes"
+        ),
         pytest.param("evaluation-statistics-follow", no_momentum, "Sequential.1.running_mean", id="statistics"),
         pytest.param("checkpoint-comes-back", lambda: perceptron(PlainMean()), "Sequential.1.mean", id="checkpoint"),
-        pytest.param("custom-backward-is-right", lambda: perceptron(Through(WrongSquare.apply)), "WrongSquare", id="backward"),
-        pytest.param("gradients-reach-parameters", lambda: perceptron(Through(torch.Tensor.detach)), "Sequential.0.weight", id="cut"),
+        pytest.param(
+            "custom-backward-is-right", lambda: perceptron(Through(WrongSquare.apply)), "WrongSquare", id="backward"
+        ),
+        pytest.param(
+            "gradients-reach-parameters",
+            lambda: perceptron(Through(torch.Tensor.detach)),
+            "Sequential.0.weight",
+            id="cut",
+        ),
     ],
-)  # fmt: skip
+)
 def test_names_the_place(probe: str, build: Callable[[], nn.Module], where: str) -> None:
     assert where in asked(probe, build()).where
 
@@ -225,6 +236,10 @@ def test_a_corner_is_no_wrong_backward() -> None:
     [
         pytest.param(Attention, Outcome.OK, id="positions"),
         pytest.param(lambda: Attention(positions=False), Outcome.FAULT, id="none"),
+        pytest.param(lambda: Attention(reads_first=True), Outcome.OK, id="positions, the first token read"),
+        pytest.param(
+            lambda: Attention(positions=False, reads_first=True), Outcome.FAULT, id="none, the first token read"
+        ),
         pytest.param(lambda: Attention(positions=False, pooled=False), Outcome.FAULT, id="none, by token"),
         pytest.param(lambda: Attention(positions=False, causal=True), Outcome.OK, id="a causal mask orders"),
     ],

@@ -16,7 +16,7 @@ from torch.utils.data import dataloader
 
 from trackside.capture.budget import EVERY_STEP
 from trackside.capture.step_statistics import StepStatistics
-from trackside.contracts.recorded_names import BATCH, BATCH_OF_ONE_ROW, BATCH_REPEATED
+from trackside.contracts.recorded_names import BATCH, BATCH_NUMBER, BATCH_OF_ONE_ROW, BATCH_REPEATED, EPOCH
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.data.fingerprint import fingerprint
 from trackside.frameworks.pytorch.data.worker_randomness import shared_randomness
@@ -33,7 +33,7 @@ class _Seen:
 
     def __init__(self, dataset: Any) -> None:
         self.dataset_type = type(dataset)
-        self.count = 0
+        self.count = self.passes = 0
         self.last: OrderedDict[int, int] = OrderedDict()
 
     def has(self, number: int, *, within: int) -> bool | None:
@@ -102,14 +102,17 @@ class BatchSource:
         seen = self._of(iterator._dataset)
         seen.count += 1
         if iterator._num_yielded == 1:
+            seen.passes += 1
             self._look_at_workers(iterator)
+        added = self._statistics.recorder.numbers.added
+        added[BATCH_NUMBER, "mean"] = float(iterator._num_yielded - 1)
+        added[EPOCH, "mean"] = float(seen.passes - 1)
         if seen.count > LOOKS_AT_FIRST and seen.count % LOOK_INTERVAL >= LOOKS_IN_A_ROW:
             return
         budget = self._statistics.budget
         started = budget.clock()
         found = fingerprint(batch)
         if found is not None:
-            added = self._statistics.recorder.numbers.added
             added[BATCH, "mean"] = float(found.number)
             if found.rows > 1:
                 added[BATCH_OF_ONE_ROW, "mean"] = float(found.is_one_row)

@@ -22,6 +22,7 @@ class StaleState:
 
     def __init__(self) -> None:
         self._stale: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
+        self._learned: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # statistics that are not as they began
         self._before: weakref.WeakKeyDictionary[nn.Module, float] = weakref.WeakKeyDictionary()
 
     def look(self, modules: Iterable[nn.Module]) -> tuple[str, ...]:
@@ -38,7 +39,11 @@ class StaleState:
 
     def _look_at(self, module: nn.Module) -> str:
         if isinstance(module, nn.modules.batchnorm._NormBase):
-            return _stale_statistics(module)
+            if module.training or module in self._learned:
+                return ""
+            if not (found := _stale_statistics(module)):
+                self._learned.add(module)
+            return found
         vector = _spectral_vector(module)
         if vector is None or not vector.is_cpu or not vector.numel():
             return ""

@@ -13,7 +13,7 @@ from trackside.frameworks.pytorch.probes.probe import Probe
 
 @cache
 def all_probes() -> tuple[Probe, ...]:
-    """Return one probe of each kind, in the order in which they are asked."""
+    """Return one probe of each kind, in their order."""
     names = [found.name for found in pkgutil.iter_modules(questions.__path__, f"{questions.__name__}.")]
     kinds = [
         kind

@@ -1,4 +1,4 @@
-"""The rehearsal in a training process: it counts steps, asks the probes, stores the answers and ends the script."""
+"""The rehearsal in a training process: it counts steps, runs the probes, stores the answers and ends the script."""
 
 from __future__ import annotations
 
@@ -120,9 +120,16 @@ class Rehearsal:
         self._recorder.remove()
         if rank.number == 0:
             self._is_probing = True
-            report = self._guard.attempt("asking the probes", lambda: self._probe_model(report)) or report
+            report = self._probed(report)
             self._is_probing = False
         self._store(replace(report, is_done=True))
+
+    def _probed(self, report: ProcessReport) -> ProcessReport:
+        """Return the report with the answers, or with the reason for which no probe could answer."""
+        try:
+            return self._probe_model(report)
+        except Exception as error:  # noqa: BLE001 - a mistake of ours is an answer too, never silence
+            return replace(report, answers=(Answer("probes", Outcome.NOT_TRIED, describe(error)[:300]),))
 
     def _probe_model(self, report: ProcessReport) -> ProcessReport:
         end = time.monotonic() + self._settings.probe_seconds
@@ -178,7 +185,7 @@ def answer_all(
 
     Args:
         subject: The recorded step.
-        probes: The probes, in the order in which they are asked.
+        probes: The probes, in their order.
         answered: Called with all answers so far, after each.
     """
     answers: list[Answer] = []

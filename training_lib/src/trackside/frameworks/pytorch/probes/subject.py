@@ -119,7 +119,7 @@ class Subject:
         finally:
             for handle in handles:
                 handle.remove()
-        return {**outputs, **{(0, -1): each for each in last}}
+        return {**outputs, (0, -1): last[0]} if last else outputs
 
     def _seeded(self, program: StepProgram, *, inputs: Mapping[int, torch.Tensor] | None, seed: int) -> Replayed:
         seed_all(seed)

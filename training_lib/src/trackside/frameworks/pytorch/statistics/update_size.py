@@ -11,7 +11,9 @@ import math
 import weakref
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.optim.optimizer import Optimizer
 
 from trackside.capture.budget import UPDATES
@@ -23,6 +25,7 @@ from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
 MOST_TENSORS = 16
 MOST_ELEMENTS = 256  # of a tensor
 _KEY = UPDATE_SIZE, "mean"
+_LOOK_EVERY = 16  # measurements
 _FLOATING = {torch.float32, torch.float64, torch.float16, torch.bfloat16}
 
 Size = tuple[float, float]  # the norm of the change, and that of the weights
@@ -57,8 +60,11 @@ class UpdateSize:
             if _KEY not in added:
                 self._parts = []
             self._parts.append(part)
-            relative = _Relative(tuple(self._parts))
-            added[_KEY] = relative.relative() if relative.is_here() else relative
+            if len(self._parts) == 1 and isinstance(part, tuple):  # nearly every step of nearly every training
+                added[_KEY] = part[0] / part[1] if part[1] != 0 else 0.0
+            else:
+                relative = _Relative(tuple(self._parts))
+                added[_KEY] = relative.relative() if relative.is_here() else relative
         budget.spend(UPDATES, started)
 
     def _measured(self, optimizer: Optimizer) -> Size | Values | None:
@@ -70,13 +76,8 @@ class UpdateSize:
             reference = weakref.ref(optimizer, lambda _: samples.pop(number, None))
             sample = samples[number] = _Sample(reference, _chosen(optimizer))
         with torch.no_grad():
-            norms = sample.norms()
-        if norms is None:
-            return None
-        if self._numbers.is_late(norms):
-            return self._numbers.take(norms)
-        change, size = norms.tolist()
-        return change, size
+            found = sample.measured(self._numbers.is_late)
+        return self._numbers.take(found) if isinstance(found, torch.Tensor) else found
 
 
 class _Relative:
@@ -94,7 +95,7 @@ class _Relative:
     def relative(self) -> float:
         pairs = [part if isinstance(part, tuple) else part.get().tolist() for part in self._parts]
         size = math.hypot(*[size for _, size in pairs])
-        return math.hypot(*[change for change, _ in pairs]) / size if size > 0 else 0.0
+        return math.hypot(*[change for change, _ in pairs]) / size if size != 0 else 0.0
 
 
 class _Sample:
@@ -105,29 +106,47 @@ class _Sample:
         self._parameters = [weakref.ref(tensor) for tensor in tensors]
         self._addresses = [tensor.data_ptr() for tensor in tensors]
         self._views = [_some(tensor) for tensor in tensors]
-        self._now: torch.Tensor | None = None
-        self._spare: torch.Tensor | None = None
+        self._buffers: list[torch.Tensor] = []  # the elements before, and those that follow
+        self._arrays: list[NDArray[np.float32]] = []  # the same memory; none on a device
+        self._has_before = False
+        self._calls = 0
 
     def is_current(self) -> bool:
-        """Return False if a tensor's values lie elsewhere by now, as after `model.to`."""
+        """Return False if a tensor's values lie elsewhere by now, as after `model.to`. Looked at now and then."""
+        self._calls += 1
+        if self._calls % _LOOK_EVERY:
+            return True
         for reference, address in zip(self._parameters, self._addresses, strict=True):
             parameter = reference()
             if parameter is None or parameter.data_ptr() != address:
                 return False
         return True
 
-    def norms(self) -> torch.Tensor | None:
-        """Return the norm of the change since the last call, and of the sample. None at the first call."""
+    def measured(self, is_late: Callable[[torch.Tensor], bool]) -> Size | torch.Tensor | None:
+        """Return the norm of the change since the last call, and of the sample; on a device both in a tensor.
+
+        None at the first call.
+        """
         if not self._views or is_in_cuda_graph(self._views[0]):
             return None
-        before, spare = self._now, self._spare
-        if spare is None:
-            spare = self._views[0].new_empty(sum(map(len, self._views)), dtype=torch.float32)
-        self._now = torch.cat(self._views, out=spare)
-        if before is None:
+        if not self._buffers:
+            count = sum(map(len, self._views))
+            self._buffers = [self._views[0].new_empty(count, dtype=torch.float32) for _ in range(2)]
+            self._arrays = [] if is_late(self._views[0]) else [buffer.numpy() for buffer in self._buffers]
+        before, now = self._buffers
+        torch.cat(self._views, out=now)
+        self._buffers.reverse()
+        if not self._has_before:
+            self._has_before = True
+            self._arrays.reverse()
             return None
-        self._spare = torch.sub(self._now, before, out=before)
-        return torch.stack(torch._foreach_norm([self._spare, self._now], 2))
+        if not self._arrays:
+            return torch.stack(torch._foreach_norm([torch.sub(now, before, out=before), now], 2))
+        old, new = self._arrays
+        self._arrays.reverse()
+        with np.errstate(all="ignore"):  # weights may be infinite, or NaN
+            np.subtract(new, old, out=old)
+            return math.sqrt(old @ old), math.sqrt(new @ new)
 
 
 def _chosen(optimizer: Optimizer) -> list[torch.Tensor]:

@@ -95,7 +95,11 @@ class LearnableBatch(Probe):
         try:
             parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
             made = _copy_of(optimizer) if rate is None else torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0)
-            return None if made is None else _losses(subject, program, made, parameters, seconds, most_gradient)
+            return (
+                None
+                if made is None
+                else _losses(subject, program, made, parameters, seconds=seconds, most_gradient=most_gradient)
+            )
         finally:
             kept.restore()
 
@@ -135,6 +139,7 @@ def _losses(
     program: StepProgram,
     optimizer: Optimizer,
     parameters: list[torch.Tensor],
+    *,
     seconds: float,
     most_gradient: float,
 ) -> _Attempt:

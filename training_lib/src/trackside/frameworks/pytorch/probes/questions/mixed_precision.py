@@ -53,7 +53,7 @@ class MixedPrecision(Probe):
 def _autocast_watched(used: set[torch.dtype], *, is_off: bool) -> Iterator[None]:
     """Collect the types of autocast while it is entered, or keep it switched off."""
     kind = torch.autocast
-    original = kind.__enter__
+    original: Any = kind.__enter__
 
     def enter(self: Any) -> Any:
         if is_off:

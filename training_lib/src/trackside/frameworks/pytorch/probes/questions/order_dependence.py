@@ -8,7 +8,7 @@ from trackside.contracts.check import Answer
 from trackside.frameworks.pytorch.probes.probe import DoesNotApplyError, NotTriedError, Probe
 from trackside.frameworks.pytorch.probes.subject import Outputs, Subject, gap
 
-_FEWEST_TOKENS = 4
+_FEWEST_TOKENS = 5
 _NOTHING = 1e-4  # of the largest output: attention adds in another order
 
 
@@ -70,8 +70,10 @@ def _tokens(inputs: list[torch.Tensor]) -> torch.Tensor:
 
 
 def _moved(tokens: torch.Tensor) -> torch.Tensor:
-    """Return an order in which each token has moved."""
-    return torch.arange(tokens.shape[1], device=tokens.device).roll(tokens.shape[1] // 2).flip(0)
+    """Return an order in which tokens have moved, but for the first and the last, which models read out."""
+    order = torch.arange(tokens.shape[1], device=tokens.device)
+    middle = order[1:-1]
+    return torch.cat([order[:1], middle.roll(len(middle) // 2).flip(0), order[-1:]])
 
 
 def _outputs(subject: Subject, tokens: torch.Tensor, replaced: torch.Tensor) -> list[torch.Tensor]:

@@ -9,8 +9,8 @@ from trackside.frameworks.pytorch.probes.probe import NotTriedError, Probe
 from trackside.frameworks.pytorch.probes.rows import Batch, batch_of, batch_with_rows
 from trackside.frameworks.pytorch.probes.subject import Outputs, Subject
 
-_SHARE = 1e-3  # of the change of the sample's own output
-_NOTHING = 1e-5  # of the largest output: kernels that choose by the data
+_SHARE = 1e-5  # of the change of the sample's own output; rows of right models differ by exactly 0 on a CPU
+_NOTHING = 1e-6  # of the largest output: kernels that choose by the data
 
 
 class SampleIndependence(Probe):
@@ -71,28 +71,32 @@ class SampleIndependence(Probe):
         """Return the name of the first module with independent inputs and dependent outputs."""
         row, other = batch.differing_row()
         names = {id(module): name for name, module in subject.named_modules()}
-        runs: list[list[tuple[str, torch.Tensor]]] = []
-        for inputs in ({}, batch.with_row(row, of=other)):
-            seen: list[tuple[str, torch.Tensor]] = []
-
-            def keep(
-                module: torch.nn.Module, _: object, output: object, seen: list[tuple[str, torch.Tensor]] = seen
-            ) -> None:
-                if isinstance(output, torch.Tensor) and output.is_floating_point() and id(module) in names:
-                    seen.append((names[id(module)], output.detach().clone()))
-
-            handles = [module.register_forward_hook(keep) for _, module in subject.named_modules()]
-            try:
-                subject.evaluated(inputs=inputs)
-            finally:
-                for handle in handles:
-                    handle.remove()
-            runs.append(seen)
-        for (name, one), (_, two) in zip(*runs, strict=False):
+        one_run = _row_outputs(subject, {}, names)
+        other_run = _row_outputs(subject, batch.with_row(row, of=other), names)
+        for (name, one), (_, two) in zip(one_run, other_run, strict=False):
             axis = batch.axis_of(one)
             if one.shape == two.shape and axis is not None and _share(one, two, row, axis) > _SHARE:
                 return name
         return ""
+
+
+def _row_outputs(
+    subject: Subject, inputs: dict[int, torch.Tensor], names: dict[int, str]
+) -> list[tuple[str, torch.Tensor]]:
+    """Return the name and output of each module, in the order of calls."""
+    seen: list[tuple[str, torch.Tensor]] = []
+
+    def keep(module: torch.nn.Module, _args: object, output: object) -> None:
+        if isinstance(output, torch.Tensor) and output.is_floating_point() and id(module) in names:
+            seen.append((names[id(module)], output.detach().clone()))
+
+    handles = [module.register_forward_hook(keep) for _, module in subject.named_modules()]
+    try:
+        subject.evaluated(inputs=inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return seen
 
 
 def _share(before: torch.Tensor, after: torch.Tensor, row: int, axis: int) -> float:

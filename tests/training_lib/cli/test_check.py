@@ -1,0 +1,57 @@
+"""Mistakes that `trackside check` refuses before anything starts. See tests/journeys/test_check.py."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from trackside.cli import main
+
+TOUCH = (sys.executable, "-c", "open('it-ran', 'w')")
+
+
+@pytest.fixture(autouse=True)
+def _work_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def check(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["check", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["--steps", "0", "--", *TOUCH], "not in the range", id="no-step"),
+        pytest.param(["--seconds", "0", "--", *TOUCH], "not in the range", id="no-time"),
+        pytest.param(["--probe-seconds", "-1", "--", *TOUCH], "not in the range", id="negative-time"),
+        pytest.param(["--limit", "0", "--", *TOUCH], "not in the range", id="no-limit"),
+        pytest.param(["--json", "--format", "table", "--", *TOUCH], "do not go together", id="two-formats"),
+        pytest.param(["--no-such-option", "--", *TOUCH], "No such option", id="unknown-option"),
+        pytest.param(["--out", "taken", "--", *TOUCH], "is not empty", id="folder-taken"),
+        pytest.param(["--", "no-such-program"], "there is no such program on PATH", id="no-program"),
+        pytest.param([], "Missing argument", id="no-command"),
+    ],
+)
+def test_a_mistake_is_refused_before_the_script_starts(arguments: list[str], message: str) -> None:
+    Path("taken").mkdir()
+    Path("taken/file").touch()
+    result = check(*arguments)
+    assert (result.exit_code, message in result.output.replace("\n", " ")) == (2, True), result.output
+    assert not Path("it-ran").exists()
+
+
+def test_a_command_without_a_training_could_not_be_tried() -> None:
+    result = check("--json", "--", *TOUCH)
+    document = json.loads(result.stdout)
+    outcomes = {probe["probe"]: probe["outcome"] for probe in document["probes"]}
+    assert (result.exit_code, document["exit_code"], document["steps"]) == (0, 0, 0)
+    assert outcomes == {
+        "script-runs": "could not try",
+        "loss-at-the-start": "could not try",
+        "ranks-agree": "does not apply",
+    }
