@@ -72,7 +72,7 @@ CANDIDATES: Mapping[str, tuple[Harm, ...]] = {
     "overfit": (Harm.LASTING,),
     "unsuitable-loss": (*_HURT, Harm.LASTING),
     "gradients-not-cleared": (*_HURT, Harm.LASTING),
-    "parameters-not-trained": (Harm.LASTING, Harm.NOTHING_LEARNED),
+    "parameters-not-trained": _HURT,  # parts may be frozen for long on purpose, as in gradual unfreezing
 }
 
 

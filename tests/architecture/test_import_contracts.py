@@ -104,6 +104,7 @@ OUTSIDE = {
     "click": {"cli"},
     "google_crc32c": {"records"},
     "numpy": {
+        "diagnosis",
         "capture",
         "cli",
         "cloud",
