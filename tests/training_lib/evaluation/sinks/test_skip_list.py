@@ -22,7 +22,7 @@ from trackside.environment import CaptureEnvironment
 from trackside.evaluation.evaluator import evaluate
 from trackside.evaluation.sinks.sink import UndeliveredError
 from trackside.evaluation.sinks.skip_list import SkipListSink
-from trackside.frameworks.pytorch import PyTorchAdapter
+from trackside.frameworks.pytorch.adapter import PyTorchAdapter
 from trackside.storage.local import LocalStore
 from trackside.storage.memory import MemoryStore
 
