@@ -33,6 +33,7 @@ from trackside.evaluation.backtest import backtest
 from trackside.trial.trial import Trial, open_trial
 
 _LIBRARY = Path(trackside.__file__).parent
+_FORM = b"1"  # of a judgement: another one is needed where its fields change
 _JUDGING = ("rules", "evaluation", "trial", "records", "contracts")  # the packages that decide on verdicts
 
 
@@ -107,6 +108,7 @@ def judge(job: Job, folder: Path) -> Judged:
     """Judge a stored run by the usual rules."""
     run = str((folder / "run").absolute())
     try:
+        trial = open_trial(run)
         found = backtest(run, default_plan().request.rules, clock=lambda: 0.0)
     except RunNotFoundError:  # trained to its end, by something that no adapter sees
         return Judged(job.program.name, job.seed, 0, (), ())
@@ -115,7 +117,7 @@ def judge(job: Job, folder: Path) -> Judged:
         program=job.program.name,
         seed=job.seed,
         steps=found.last_step + 1,
-        losses=_first_and_last(open_trial(run)),
+        losses=_first_and_last(trial),
         alarms=tuple(_alarm(each, last[each.configuration_name].state is not State.OPENED) for each in found.issues),
         crashed=found.crashed,
     )
@@ -167,7 +169,7 @@ def judged_once(job: Job, folder: Path) -> Judged:
 
 @cache
 def _code_digest() -> str:
-    digest = hashlib.sha256(Path(__file__).read_bytes())
+    digest = hashlib.sha256(_FORM)
     for package in _JUDGING:
         for path in sorted((_LIBRARY / package).rglob("*.py")):
             digest.update(path.read_bytes())

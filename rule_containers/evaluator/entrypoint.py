@@ -38,8 +38,8 @@ from trackside.evaluation.rule_container import FirstVerdict, Job, check_owner, 
 from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.sinks.event_bridge import connect_event_bridge
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
-from trackside.evaluation.sinks.skip_list import SkipListSink
 from trackside.evaluation.sinks.sink import Sink
+from trackside.evaluation.sinks.skip_list import SkipListSink
 from trackside.evaluation.stop_signal import StopSignal
 from trackside.evaluation.summary import Summary
 from trackside.evaluation.worker_lease import LeasedStore, WorkerLease

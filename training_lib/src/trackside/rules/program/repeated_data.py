@@ -72,7 +72,7 @@ class RepeatedData(Rule):
     what_to_do = (
         "Make the iterator once per epoch: for batch in loader, not next(iter(loader)) at each step.",
         "Divide the data among workers (get_worker_info) and ranks (DistributedSampler); seed each worker otherwise.",
-        "Print the first rows of a batch behind the collate function: are they different?",
+        "Print the first rows of a batch behind the collate function: they should be different.",
     )
 
     steps: int = parameter(20, "newest fingerprints that are looked at", minimum=2)

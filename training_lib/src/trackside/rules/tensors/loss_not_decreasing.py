@@ -69,7 +69,7 @@ class LossNotDecreasing(Rule):
            half of the run the decrease from the earlier half of it (before) to the later (after) is certainly small:
            d + 2 s < `diff_percent` / 100, and not certainly more than half a percent (then it learns);
            d = (median(before) - median(after)) / |median(before)|. It learns, too, if the loss fell certainly by more
-           than half a percent from the second quarter of the run to the fourth. A loss that certainly rises, by more
+           than one percent from the second quarter of the run to the fourth. A loss that certainly rises, by more
            than `increase_threshold_percent`, is left to point 1.
         3. s is the standard error of d. A median of n losses has the error 1.2533 x 1.4826 x MAD / sqrt(n), where MAD
            is the median absolute deviation; the errors of the two medians add in squares. Where noise could hide a
@@ -85,8 +85,12 @@ class LossNotDecreasing(Rule):
         6. Losses that are ever negative are left alone, and so are programs with several optimizers, unless these step
            together for one loss: the losses of a policy gradient or of two models that compete have no level that they
            should fall to. Of a sum of losses only the sum is judged: an addend may rise while it falls.
-        7. The losses up to ten steps before must say the same. A run that ends before two fifths of `start_step`, and
-           has not learned a tenth by then, could not be evaluated: that is not a clean bill of health.
+        7. When the run has ended, nothing more can come: then d may be as large as noise allows if the loss did not
+           certainly fall from the first quarter of the run to the last (by two standard errors) and is not below
+           guessing, or if the evaluations of point 4 were never better than guessing.
+        8. The losses up to ten steps before must say the same, unless the run has ended. A run that ends before two
+           fifths of `start_step`, and has not learned a tenth by then, could not be evaluated: that is not a clean bill
+           of health.
 
         Critical where the loss has risen above 1.5 x L0 (10 x L0 where it is computed by hand, for that may be the loss
         of a policy with seldom rewards, all positive), is stuck for more than `num_steps` steps, or where a run of
@@ -203,9 +207,10 @@ class LossNotDecreasing(Rule):
         found = self._answer(window, column, through=window.step)
         if found is None:
             return None
-        before = self._answer(window, column, through=window.step - _CONFIRMED_AFTER)
-        if before is None or before[1].kind != found[1].kind:
-            return None
+        if not window.is_last:
+            before = self._answer(window, column, through=window.step - _CONFIRMED_AFTER)
+            if before is None or before[1].kind != found[1].kind:
+                return None
         steps, answer, first, size = found
         rises = answer.kind == "rising"
         facts = window.facts.loss(column.tensor) if window.facts else None
@@ -247,6 +252,7 @@ class LossNotDecreasing(Rule):
             increase_threshold_percent=self.increase_threshold_percent,
             guessing=never_better,
             level_of_guessing=lambda: _level_of_guessing(window, column),
+            has_ended=window.is_last,
         )
         if answer is None:
             return None
@@ -290,12 +296,12 @@ def _never_exceeded_guessing(window: Window, trained: Column) -> float | None:
 
 
 def _level_of_guessing(window: Window, trained: Column) -> float | None:
-    """Return the loss of guessing classes, by the saved labels; None if unknown, or if an evaluation was better."""
+    """Return the loss of guessing classes, by the saved labels: infinite if an evaluation was better; or None."""
     guess = best_guess(window, trained.tensor, worker=trained.worker)
     if guess is None or not guess.is_of_classes:
         return None
     was_better = any(seen.means.min() < _AS_GUESSING * guess.loss for seen in _evaluations_of(window, trained))
-    return None if was_better else guess.loss
+    return math.inf if was_better else guess.loss
 
 
 def _warmed_up_at(window: Window) -> int:
@@ -339,12 +345,14 @@ def judge_losses(
     increase_threshold_percent: float,
     guessing: float | None = None,
     level_of_guessing: Callable[[], float | None] = lambda: None,
+    has_ended: bool = False,
 ) -> Answer | None:
     """Return the fault of these losses (finite, oldest first, shape (n,)), rising or stuck; None without a fault.
 
     window             number of losses in a window
     guessing           the loss of guessing, if validation losses were never better than that
-    level_of_guessing  returns the loss of guessing; called only for losses that stand still
+    level_of_guessing  returns the loss of guessing (infinite: it is known to be learned); called if losses stand still
+    has_ended          no further losses come
     """
     if len(losses) < window:
         return None
@@ -354,6 +362,7 @@ def judge_losses(
             losses,
             window,
             between=(-increase_threshold_percent, diff_percent),
+            has_ended=has_ended,
             guessing=guessing,
             level_of_guessing=level_of_guessing,
         )
@@ -399,6 +408,7 @@ def _stuck(
     window: int,
     *,
     between: tuple[float, float],
+    has_ended: bool,
     guessing: float | None,
     level_of_guessing: Callable[[], float | None],
 ) -> Answer | None:
@@ -407,14 +417,18 @@ def _stuck(
     half = max(window, len(losses) // 4)
     before, after = losses[-2 * half : -half], losses[-half:]
     decrease, error = _decrease(before, after)
-    if not between[0] <= decrease + 2 * error < between[1]:
+    largest, newest = decrease + 2 * error, float(np.median(losses[-window:]))
+    if has_ended and decrease < between[1] <= largest and (guessing is not None or not _certainly_fell(losses)):
+        guess = level_of_guessing()
+        largest = decrease if guess is None or guessing is not None or newest >= _AS_GUESSING * guess else largest
+    if not between[0] <= largest < between[1]:
         return None
     if guessing is None and _learns_slowly(losses, half, decrease - 2 * error):
         return None
     start = _start_of(losses, window)
     if guessing is not None:
         start = min(start, guessing)
-    newest, is_guessing = float(np.median(losses[-window:])), False
+    is_guessing = False
     if _fell(start, newest):
         guess = level_of_guessing()
         if guess is None or newest < _AS_GUESSING * guess:
@@ -432,6 +446,13 @@ def _stuck(
     )
 
 
+def _certainly_fell(losses: Losses) -> bool:
+    """Return True if the loss fell from the first quarter of the run to the last, by more than two standard errors."""
+    quarter = len(losses) // 4
+    decrease, error = _decrease(losses[:quarter], losses[-quarter:])
+    return decrease > 2 * error
+
+
 def _learns_slowly(losses: Losses, half: int, certain: float) -> bool:
     """Return True for a certain decrease in the newest half, or from the second quarter to the last.
 
@@ -442,7 +463,7 @@ def _learns_slowly(losses: Losses, half: int, certain: float) -> bool:
     if len(losses) < 4 * half:
         return False
     decrease, error = _decrease(losses[-3 * half : -2 * half], losses[-half:])
-    return decrease - 2 * error > _SLOWLY
+    return decrease - 2 * error > 2 * _SLOWLY  # over twice the steps
 
 
 def _decrease(before: Losses, after: Losses) -> tuple[float, float]:

@@ -14,9 +14,7 @@ from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.numbering import Numbering
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
-from trackside.frameworks.pytorch.modes.random_evaluation import RandomEvaluation
-from trackside.frameworks.pytorch.modes.validation import Validation
-from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
+from trackside.frameworks.pytorch.modes.evaluations import Evaluations
 from trackside.frameworks.pytorch.modules.source import ModuleSource, TrainedModules
 from trackside.frameworks.pytorch.optimizers.raw_gradients import RawGradients
 from trackside.frameworks.pytorch.optimizers.source import OptimizerSource, SkippedSteps
@@ -57,18 +55,19 @@ class PyTorchSources:
         self.loss_inputs = LossInputSource(engine, guard, saver=self.saver, numbering=self.numbering)
         self.optimizers = OptimizerSource(engine, saver=self.saver, names=self.names)
         self.statistics = PyTorchStatistics(session.statistics, names=self.names, optimizer_name=self.optimizers.name)
-        self.in_training_mode = ValidationInTrainingMode(
+        self.evaluations = Evaluations(
+            session,
             modules=self.modules,
-            step=lambda: engine.step,
-            counted=observer.validation_counted,
-            fuse=Fuse(guard, "watching for evaluations in training mode"),
-        )
-        self.random_evaluation = RandomEvaluation(
             counted=observer.validation_counted,
             is_compiler_used=lambda: self.calls.eager.is_compiler_used,
-            fuse=Fuse(guard, "watching for dropout in evaluations"),
         )
-        self.validation = self._make_validation(session, observer)
+        self.validation = self.evaluations.validation(
+            saver=self.saver,
+            loss_inputs=self.loss_inputs,
+            changed=observer.validation_changed,
+            ended=observer.validation_step_ends,
+            reads_every_loss=lambda loss: session.statistics.is_on and not self.statistics.numbers.is_late(loss),
+        )
         self.strategy = strategy(engine, self.names, self.validation)
         self.calls = self._make_calls(session)
         self.gradient_numbers = GradientNumbers(
@@ -139,20 +138,6 @@ class PyTorchSources:
         self.calls.remove()
         self.validation.end()
 
-    def _make_validation(self, session: RunSession, observer: Observer) -> Validation:
-        return Validation(
-            session.engine,
-            modules=self.modules,
-            saver=self.saver,
-            loss_inputs=self.loss_inputs,
-            changed=observer.validation_changed,
-            ended=observer.validation_step_ends,
-            reads_every_loss=lambda loss: session.statistics.is_on and not self.statistics.numbers.is_late(loss),
-            in_training_mode=self.in_training_mode,
-            random=self.random_evaluation,
-            fuse=Fuse(session.guard, "watching evaluation"),
-        )
-
     def _make_calls(self, session: RunSession) -> ModuleSource:
         return ModuleSource(
             session.engine,
@@ -177,7 +162,7 @@ class PyTorchSources:
             ),
             clipping=self.gradient_numbers.clipping_places,
             unmasked=self.calls.unmasked,
-            evaluations=(self.in_training_mode, self.random_evaluation),
+            evaluations=(self.evaluations.in_training_mode, self.evaluations.random),
             protect=Fuse(session.guard, "recording what the model is made of").protect,
         )
 

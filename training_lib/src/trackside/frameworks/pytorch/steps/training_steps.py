@@ -216,7 +216,7 @@ class TrainingSteps:
 
     def _end_validation(self) -> None:
         self._validation.end()
-        unseen, live = self.sources.in_training_mode, self.sources.random_evaluation
+        unseen, live = self.sources.evaluations.in_training_mode, self.sources.evaluations.random
         unseen.training_goes_on()
         has_news = self._facts.is_looking and (unseen.count or live.count)
         if has_news and not self._strategy.boundary.is_open:  # no step will end after it
