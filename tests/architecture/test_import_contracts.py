@@ -108,7 +108,6 @@ OUTSIDE = {
         "capture",
         "cli",
         "cloud",
-        "diagnosis",
         "evaluation",
         "exchange",
         "frameworks/plain",
