@@ -57,18 +57,18 @@ class ReachedParameters(Probe):
         return reached
 
     def _guilty(self, subject: Subject, left: Mapping[str, torch.Tensor]) -> list[str]:
-        if not left or not self._depends(subject, list(left.values())):
+        if not left or not self._depends(subject, list(left.values()), is_slope_needed=False):
             return []
         found = []
         for name, parameter in left.items():
             if subject.time_left() <= 0:
                 break
-            if self._depends(subject, [parameter]):
+            if self._depends(subject, [parameter], is_slope_needed=True):
                 found.append(name)
         return found
 
-    def _depends(self, subject: Subject, parameters: list[torch.Tensor]) -> bool:
-        """Return True if any loss has a slope along a random direction: its changes to both sides differ in sign."""
+    def _depends(self, subject: Subject, parameters: list[torch.Tensor], *, is_slope_needed: bool) -> bool:
+        """Return True if any loss changes along a random direction; for a slope, to both sides in different senses."""
         generator = torch.Generator().manual_seed(7)
         values = [parameter.detach().clone() for parameter in parameters]
         moves = [torch.randn(v.shape, generator=generator).to(v) * max(_SIZE * _rms(v), _SMALLEST) for v in values]
@@ -85,7 +85,7 @@ class ReachedParameters(Probe):
                     for parameter, value in zip(parameters, values, strict=True):
                         parameter.copy_(value)
                 smallest = _RESOLUTION * max(abs(start), 1e-3)
-                if min(map(abs, ends)) > smallest and ends[0] * ends[1] < 0:
+                if min(map(abs, ends)) > smallest and (ends[0] * ends[1] < 0 or not is_slope_needed):
                     return True
         return False
 
