@@ -70,3 +70,9 @@ def test_a_rule_with_a_row_does_not() -> None:
     hints = {"overfit": (Suspicion(Cause.STALLED),)}
     (first, *_) = ranked([Sign("found:overfit")], WEIGHTS, hints=hints)
     assert first.cause is Cause.OVERFITTING
+
+
+@pytest.mark.parametrize("signs", [(), (SIGN,), (SIGN, GREW)], ids=["no-evidence", "another-cause", "two-others"])
+def test_a_cause_that_the_finding_is_stands_alone(signs: tuple[Sign, ...]) -> None:
+    observed = Suspicion(Cause.RANDOM_EVALUATION, "dropout is on in eval mode", 1.0)
+    assert suspicions_of(signs, WEIGHTS, hints={}, observed=observed) == (observed,)

@@ -15,6 +15,7 @@ LEAST_PROBABILITY = 0.05  # of a cause that is listed after the first
 UNKNOWN_BELOW = 0.25  # probability of the likeliest cause, below which none is named
 HINT = 3.0  # weight of the first cause that a rule without a row in the table suspects
 NEXT_HINT = 1.0  # by which each further one has less
+OBSERVED = 1.0  # probability of a cause that a finding itself is
 _RARE = -1.0  # bias of a cause that the table does not have
 
 
@@ -47,7 +48,11 @@ def ranked(signs: Iterable[Sign], weights: Weights, *, hints: Mapping[str, Seque
 
 
 def suspicions_of(
-    signs: Iterable[Sign], weights: Weights, *, hints: Mapping[str, Sequence[Suspicion]]
+    signs: Iterable[Sign],
+    weights: Weights,
+    *,
+    hints: Mapping[str, Sequence[Suspicion]],
+    observed: Suspicion | None = None,
 ) -> tuple[Suspicion, ...]:
     """Return the causes to show, likeliest first; none if the evidence supports no cause well enough.
 
@@ -55,7 +60,11 @@ def suspicions_of(
         signs: The known evidence.
         weights: The learned weights.
         hints: By rule, the causes that it suspects.
+        observed: The cause that the finding itself is, if it is one. It stands alone: evidence of another problem of
+            the run explains nothing of it.
     """
+    if observed is not None:
+        return (observed,)
     causes = [one for one in ranked(signs, weights, hints=hints) if one.support][:MOST_CAUSES]
     if not causes or causes[0].probability < UNKNOWN_BELOW:
         return ()

@@ -14,6 +14,7 @@ from trackside.contracts.rule_request import CALIBRATED
 from trackside.contracts.verdict import Finding, Severity, Verdict
 from trackside.diagnosis.harm import gated, harms_in, lasted_steps
 from trackside.diagnosis.learned import UNLEARNED, critical_harms
+from trackside.diagnosis.ranking import OBSERVED
 from trackside.diagnosis.signs import signs_of, signs_of_harm, signs_of_rules
 from trackside.evaluation import verdicts
 from trackside.evaluation.progress import RuleProgress
@@ -342,6 +343,9 @@ def _signs(configured: ConfiguredRule, suspicions: tuple[Suspicion, ...], window
 
 def _suspicions(configured: ConfiguredRule, findings: tuple[Finding, ...], window: Window) -> tuple[Suspicion, ...]:
     try:
-        return tuple(configured.rule.suspicions(findings, window))
+        found = tuple(configured.rule.suspicions(findings, window))
     except RecordError:  # the findings hold, though a file with their causes is damaged
         return ()
+    if found and configured.rule.shows_its_cause and is_calibrated(configured):
+        return (replace(found[0], probability=OBSERVED), *found[1:])
+    return found

@@ -14,7 +14,7 @@ from trackside.contracts.run_layout import TENSORS
 from trackside.contracts.verdict import MOST_FINDINGS, NOTHING_TO_JUDGE, Finding, Outcome, Severity, State, Verdict
 from trackside.diagnosis.learned import odds, weights
 from trackside.diagnosis.probability import probability_of, properties_of
-from trackside.diagnosis.ranking import suspicions_of
+from trackside.diagnosis.ranking import OBSERVED, suspicions_of
 from trackside.diagnosis.signs import FOUND, SHOWN
 from trackside.rules.catalogue import ConfiguredRule
 
@@ -157,7 +157,14 @@ def diagnosed(verdict: Verdict, members: Sequence[Verdict]) -> Verdict:
     hints = {one.rule_id: one.suspicions for one in (*members, verdict)}
     others = {member.rule_id for member in members} - {verdict.rule_id}
     likely = probability_of(verdict.rule_id, properties_of(verdict, others=others), odds())
-    return replace(verdict, suspicions=suspicions_of(pooled, weights(), hints=hints), probability=round(likely, 3))
+    causes = suspicions_of(
+        pooled, weights(), hints=hints, observed=next(filter(_is_observed, verdict.suspicions), None)
+    )
+    return replace(verdict, suspicions=causes, probability=round(likely, 3))
+
+
+def _is_observed(suspicion: Suspicion) -> bool:
+    return suspicion.probability == OBSERVED
 
 
 def pooled_signs(verdict: Verdict, members: Sequence[Verdict]) -> Iterator[Sign]:

@@ -65,6 +65,7 @@ class Rule(ABC):
     other_runs           name of the parameter that lists runs to compare with (paths or s3:// URIs, separated by
                          commas); `window.others` holds them
     likely_causes        possible causes of its findings
+    shows_its_cause      True: a finding is the first of them, observed in the program; no other cause is ranked
     presets              the presets that the class implements
     preset_defaults      parameter defaults by preset, if they differ from the class's own
     """
@@ -82,6 +83,7 @@ class Rule(ABC):
     judges_waiting: ClassVar[bool] = False
     needs: ClassVar[tuple[CollectionRequest, ...] | None] = None
     likely_causes: ClassVar[tuple[Cause, ...]] = ()
+    shows_its_cause: ClassVar[bool] = False
     presets: ClassVar[tuple[str, ...]] = (CALIBRATED,)
     is_asked_for: ClassVar[bool] = False
     escalates: ClassVar[bool] = False

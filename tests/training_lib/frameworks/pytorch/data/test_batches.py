@@ -209,7 +209,9 @@ def test_other_batches_have_other_fingerprints() -> None:
 
 
 @pytest.mark.parametrize(
-    "batch", [None, "text", torch.tensor(3.0), torch.ones(2, 2), torch.empty(0, 4), object()], ids=str
+    "batch",
+    [None, "text", torch.tensor(3.0), torch.ones(2, 2), torch.empty(0, 4), object()],
+    ids=["nothing", "text", "number", "two rows", "no rows", "object"],
 )
 def test_a_batch_of_too_little_has_no_fingerprint(batch: Any) -> None:
     assert fingerprint(batch) is None

@@ -108,7 +108,9 @@ def suspicions_of(suspicions: Sequence[Suspicion]) -> tuple[str, ...]:
 
 def _suspicion(one: Suspicion) -> str:
     text = f"{one.explanation.what}: {one.because}" if one.because else one.explanation.what
-    return f"{text} ({one.probability:.0%})" if one.probability is not None else text
+    if one.probability is None:
+        return text
+    return f"{text} (observed)" if one.probability == 1 else f"{text} ({min(one.probability, 0.99):.0%})"
 
 
 def steps_to_try(verdict: Verdict, suspicions: Sequence[Suspicion]) -> tuple[str, ...]:

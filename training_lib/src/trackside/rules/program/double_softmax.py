@@ -56,6 +56,7 @@ class DoubleSoftmax(Rule):
     severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.DOUBLE_SOFTMAX,)
+    shows_its_cause = True
     what_to_do = (
         "Give the loss the output of the last linear layer: drop the softmax from the model.",
         "Where probabilities are wanted elsewhere, compute them outside of the training step.",

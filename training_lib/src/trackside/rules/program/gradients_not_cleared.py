@@ -64,6 +64,7 @@ class GradientsNotCleared(Rule):
     severity = Severity.CRITICAL
     since = "0.1"
     likely_causes = (Cause.MISSING_ZERO_GRAD,)
+    shows_its_cause = True
     what_to_do = (
         "Call optimizer.zero_grad() in each step, before backward.",
         "If gradients are accumulated on purpose, clear them after each optimizer.step().",

@@ -64,6 +64,7 @@ class LostUpdates(Rule):
     severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.LOST_UPDATES,)
+    shows_its_cause = True
     what_to_do = (
         "Keep the weights in float32 and let torch.autocast compute in half precision.",
         "With weights in half precision, raise the learning rate or use an optimizer that rounds at random.",

@@ -56,6 +56,7 @@ class PassesWithoutStep(Rule):
     severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.STEP_ORDER,)
+    shows_its_cause = True
     what_to_do = (
         "Look at the condition around optimizer.step(), which is never true again.",
         "With a gradient scaler, print its scale: it skips each step with gradients that are not finite.",

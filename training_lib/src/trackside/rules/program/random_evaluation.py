@@ -57,6 +57,7 @@ class RandomEvaluation(Rule):
     severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.RANDOM_EVALUATION,)
+    shows_its_cause = True
     what_to_do = (
         "Give dropout functions the mode: F.dropout(x, p, training=self.training).",
         "Hold modules in nn.ModuleList, not in a list, so that eval() reaches them.",

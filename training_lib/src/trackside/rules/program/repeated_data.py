@@ -69,6 +69,7 @@ class RepeatedData(Rule):
     severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.REPEATED_DATA,)
+    shows_its_cause = True
     what_to_do = (
         "Make the iterator once per epoch: for batch in loader, not next(iter(loader)) at each step.",
         "Divide the data among workers (get_worker_info) and ranks (DistributedSampler); seed each worker otherwise.",

@@ -57,6 +57,7 @@ class StaleStatistics(Rule):
     severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.TRAIN_EVAL_MODE,)
+    shows_its_cause = True
     what_to_do = (
         "Call model.train() before training, so that the layers learn their statistics.",
         "If these layers are frozen on purpose, load a checkpoint with their statistics first.",

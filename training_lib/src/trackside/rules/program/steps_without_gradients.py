@@ -64,6 +64,7 @@ class StepsWithoutGradients(Rule):
     severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.STEP_ORDER,)
+    shows_its_cause = True
     what_to_do = (
         "Call optimizer.zero_grad(), loss.backward() and optimizer.step() in this order, each once for a batch.",
         "If gradients are accumulated, call step only after the last backward pass of them.",

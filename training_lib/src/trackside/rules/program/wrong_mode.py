@@ -82,6 +82,7 @@ class WrongMode(Rule):
     severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.TRAIN_EVAL_MODE,)
+    shows_its_cause = True
     what_to_do = (
         "Call model.train() at the start of each training epoch, and model.eval() before each evaluation.",
         "If layers are frozen on purpose, set only these to eval() after model.train().",
