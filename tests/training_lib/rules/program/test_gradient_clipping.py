@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import ClippingFacts, ModelFacts, ProgramFacts
+from trackside.contracts.model_facts import ClippingFacts, ModelFacts, OptimizerFacts, ProgramFacts
 from trackside.contracts.recorded_names import CLIPPING
 from trackside.rules.program.gradient_clipping import GradientClipping, kept_shares
 from trackside.testing.rule_case import RuleCase, assert_case, replay
@@ -20,6 +21,12 @@ from trackside.testing.rule_case import RuleCase, assert_case, replay
 LOSS, W = "CrossEntropyLoss_output_0", "Net_fc.weight"
 STUCK, LEARNS = steady(2.3, 100), falling(2.3, 0.1, 100)
 LINE = ModelFacts(program=ProgramFacts(clipping=(ClippingFacts("norm", 0.001, "train.py:31"),)))
+
+
+ADAM = replace(LINE, optimizers=(OptimizerFacts("AdamW", "AdamW", groups=({"lr": 1e-3, "betas_1": 0.999, "eps": 1e-8},)),))
+RMSPROP = replace(LINE, optimizers=(OptimizerFacts("RMSprop", "RMSprop", groups=({"lr": 1e-3, "eps": 1e-8},)),))
+PLAIN = replace(LINE, optimizers=(OptimizerFacts("SGD", "SGD", groups=({"lr": 1e-3, "momentum": 0.9},)),))
+BOTH = replace(ADAM, optimizers=(*ADAM.optimizers, *PLAIN.optimizers))
 
 
 def case(
@@ -30,13 +37,14 @@ def case(
     loss: Mapping[int, float] = STUCK,
     ratio: float | None = 1e-3,
     fires: tuple[str, ...] = (),
+    facts: ModelFacts = LINE,
 ) -> RuleCase:
     recorded: dict[str, dict[str, Mapping[int, Any]]] = {
         CLIPPING: {"mean": norms, "max_norm": dict.fromkeys(norms, limit)},
         LOSS: {"mean": loss},
         **({W: {"update_ratio": steady(ratio, 100)}} if ratio is not None else {}),
     }
-    return RuleCase(name, recorded=recorded, fires=fires, facts=LINE)
+    return RuleCase(name, recorded=recorded, fires=fires, facts=facts)
 
 
 FIRES = (CLIPPING,)
@@ -46,6 +54,13 @@ CASES = [
     case("norms that swing", along([1.0, 100.0] * 50), 0.01, fires=FIRES),
     case("it learns, but weights stand still", steady(1.0, 100), 0.001, loss=LEARNS, ratio=1e-7, fires=FIRES),
     case("half the steps are known", steady(1.0, 30, start=70), 0.001, fires=FIRES),
+    case("plain steps", steady(1.0, 100), 0.01, facts=PLAIN, fires=FIRES),
+    case("plain steps beside Adam's", steady(1.0, 100), 0.01, facts=BOTH, fires=FIRES),
+    case("Adam, and weights stand still", steady(1.0, 100), 1e-9, facts=ADAM, ratio=1e-6, fires=FIRES),
+    case("RMSprop, and weights stand still", steady(1.0, 100), 1e-9, facts=RMSPROP, ratio=1e-6, fires=FIRES),
+    case("Adam's steps are as large as ever", steady(1.0, 100), 0.001, facts=ADAM),
+    case("RMSprop's steps are as large as ever", steady(1.0, 100), 0.001, facts=RMSPROP),
+    case("Adam, and nothing is known of its steps", steady(1.0, 100), 0.001, facts=ADAM, ratio=None),
     case("a fuse for spikes", along([0.5] * 95 + [80.0] * 5), 1.0),
     case("half is left", steady(2.0, 100), 1.0),
     case("Adam learns anyhow", steady(1.0, 100), 0.001, loss=LEARNS),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.training_lib.rules.columns import falling, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts
+from trackside.contracts.verdict import Severity
 from trackside.rules.program.unnormalized_inputs import UnnormalizedInputs, wrong_with
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -23,6 +24,9 @@ GOOD = RANDOM.normal(size=(32, 8)).astype(np.float32)
 IMAGES = RANDOM.uniform(0, 1, size=(16, 3, 8, 8)).astype(np.float32)
 UNEVEN = GOOD * np.array([1, 1, 1, 1, 1, 1, 1, 1e5], np.float32)
 ONE_NAN = np.where(np.arange(32)[:, None] == 7, np.float32(np.nan), GOOD)
+CAUSAL = np.triu(np.full((8, 8), -np.inf, np.float32), 1)
+PADDED = np.where(np.arange(8) < 5, 0, np.finfo(np.float32).min).astype(np.float32) * np.ones((16, 1, 1, 1), np.float32)
+LOG_OF_COUNTS = np.where(IMAGES > 0.5, np.float32(-np.inf), np.log(IMAGES))
 STUCK = steady(2.3, 101)
 
 
@@ -45,6 +49,18 @@ def case(
     )
 
 
+def entries(name: str, *batches: Any, fires: tuple[int, ...] = ()) -> RuleCase:
+    """A model with several inputs."""
+    names = [f"Net_input_{number}" for number in range(len(batches))]
+    return replace(
+        case(name, GOOD),
+        tensors={name: {100: batch} for name, batch in zip(names, batches, strict=True)},
+        collections={"model_inputs": ("^Net_input_[0-9]$",)},
+        fires=tuple([names[number] for number in fires]),
+    )
+
+
+SMALL = RANDOM.normal(size=(32, 4)).astype(np.float32)
 CASES = [
     case("pixels of 0 to 255", IMAGES * 255, fires=True),
     case("far from zero", GOOD + 1000, fires=True),
@@ -54,7 +70,13 @@ CASES = [
     case("infinity", np.where(ONE_NAN == GOOD, GOOD, np.float32(np.inf)), fires=True),
     case("a NaN, although it learns", ONE_NAN, loss=falling(2.3, 0.1, 101), fires=True),
     case("tokens, the same for each sample", np.tile(np.arange(8), (32, 1)), fires=True),
+    case("minus infinity among other numbers", LOG_OF_COUNTS, fires=True),
+    entries("constant inputs beside a mask", np.ones((32, 8), np.float32), CAUSAL, fires=(0,)),
+    entries("two inputs, one of them large", GOOD, GOOD * 1000, fires=(1,)),
+    entries("a large input beside tokens", RANDOM.integers(0, 50, size=(32, 8)), GOOD * 1000, fires=(1,)),
     case("standardised", GOOD),
+    entries("a causal mask", GOOD, CAUSAL),
+    entries("a mask of padding", GOOD, PADDED),
     replace(
         case("positions beside tokens", np.tile(np.arange(8), (32, 1))),
         tensors={X: {100: np.tile(np.arange(8), (32, 1))}, Y: {100: RANDOM.integers(0, 50, size=(32, 8))}},
@@ -86,6 +108,21 @@ def test_cases(case: RuleCase) -> None:
 def test_what_it_suspects(case: RuleCase, cause: Cause) -> None:
     findings = assert_case(UnnormalizedInputs(), case)
     assert UnnormalizedInputs().suspicions(findings, case.window)[0].cause is cause
+
+
+@pytest.mark.parametrize(
+    ("case", "severity"),
+    [
+        pytest.param(CASES[0], Severity.WARNING, id="the-only-input"),
+        pytest.param(entries("", GOOD, GOOD * 1000, fires=(1,)), Severity.WARNING, id="one-of-two"),
+        pytest.param(entries("", GOOD, SMALL, GOOD * 30, fires=(2,)), Severity.INFO, id="an-entry-of-many"),
+        pytest.param(entries("", GOOD, SMALL, UNEVEN, fires=(2,)), Severity.INFO, id="uneven-entry"),
+        pytest.param(entries("", GOOD, SMALL, ONE_NAN, fires=(2,)), Severity.WARNING, id="nan-in-one-of-many"),
+        pytest.param(entries("", GOOD, GOOD * 30, GOOD * 30, fires=(1, 2)), Severity.WARNING, id="most-of-them"),
+    ],
+)
+def test_how_sure_it_is(case: RuleCase, severity: Severity) -> None:
+    assert UnnormalizedInputs().severity_of(assert_case(UnnormalizedInputs(), case)) is severity
 
 
 def test_only_what_was_saved_at_this_step_is_judged() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ParameterFacts
+from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts, ParameterFacts
 from trackside.rules.tensors.exploding_gradient import ExplodingGradient, growth_of, recent_growth_of
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -43,6 +44,10 @@ def case(
     return RuleCase(name, recorded=recorded, fires=fires, facts=FACTS)
 
 
+SECOND_TRAINER = (
+    replace(FACTS, optimizers=(OptimizerFacts("SGD", "SGD"),)),
+    replace(FACTS, from_step=60, optimizers=(OptimizerFacts("SGD_1", "SGD"),)),
+)
 LATE = [20.0] * 20 + [1.0] * 100
 HUGE = steady(1e9, 61)
 CASES = [
@@ -52,6 +57,14 @@ CASES = [
     case("growing all along", falling(1e-3, 1e5, 61), steady(1e-3, 61), weight=10.0, fires=(ALL,)),
     case("spikes that stay", along([1.0] * 58 + [1e7] * 3), weight=1e4, fires=(ALL,)),
     case("a late blow-up, no larger than at first", along([*LATE, 60.0, 70.0, 80.0]), weight=1e3, fires=(ALL,)),
+    replace(
+        case("under a second trainer", along([1e-3] * 60 + [1.0] * 40 + [1e4] * 3), weight=1e3, fires=(ALL,)),
+        facts=SECOND_TRAINER,
+    ),
+    replace(
+        case("a second trainer's gradients", along([1e-3] * 60 + [10.0] * 40), steady(1e-3, 100), weight=1e3),
+        facts=SECOND_TRAINER,
+    ),
     case("a late blow-up that is over", along([*LATE, 60.0, 70.0, 80.0, 1.0]), weight=1e3),
     case("late, but the run has been there", along(LATE + [20.0] * 6 + LATE[20:] + [30.0] * 3), weight=1e3),
     case("late, but not by that much", along([*LATE, 30.0, 35.0, 40.0]), weight=1e3),

@@ -21,6 +21,13 @@ from trackside.testing.rule_case import RuleCase, assert_case
 
 LOSS, OTHER, RATE = "CrossEntropyLoss_output_0", "loss_output_0", "hyperparameters/AdamW/group_0/lr"
 TWO_OPTIMIZERS = ModelFacts(optimizers=(OptimizerFacts("Adam", "Adam"), OptimizerFacts("Adam_1", "Adam")))
+SECOND_TRAINER = (
+    ModelFacts(optimizers=(OptimizerFacts("AdamW", "AdamW"),)),
+    ModelFacts(from_step=200, optimizers=(OptimizerFacts("AdamW_1", "AdamW"),)),
+)
+ONE_EACH_EPOCH = tuple(
+    ModelFacts(from_step=40 * n, optimizers=(OptimizerFacts(f"AdamW_{n}", "AdamW"),)) for n in range(5)
+)
 _NOISE = np.random.default_rng(0).normal(0, 1, 2000)
 
 
@@ -56,6 +63,8 @@ LATE_RATE = [3e-3] * 200 + [3e-3 * 1.2**k for k in range(1, 41)]
 LATE_UPDATES = [0.002 + 1e-5 * float(_NOISE[k]) for k in range(200)] + [0.002 * 1.2**k for k in range(1, 41)]
 AFTER_40 = learned() + _rising(40)
 
+HARDER = learned() + learned(60, level=4.5)
+
 FIRES = [
     case("a rate that runs away", AFTER_40[:215], rates=LATE_RATE[:215], fires=(LOSS,)),
     case("updates that run away", AFTER_40[:215], updates=LATE_UPDATES[:215], fires=(LOSS,)),
@@ -71,10 +80,17 @@ FIRES = [
         [*learned(), 90.0, 95.0, 99.0, *learned()[100:], 90.0, 95.0, 99.0],
         fires=(LOSS,),
     ),
+    case("the second trainer's own spike", HARDER + [9.0, 20.0, 60.0], facts=SECOND_TRAINER, fires=(LOSS,)),
+    case("the second trainer breaks", [*learned(), math.nan], facts=SECOND_TRAINER, fires=(LOSS,)),
+    case("an optimizer made each epoch", [*learned(), 9.0, 20.0, 60.0], facts=ONE_EACH_EPOCH, fires=(LOSS,)),
     case("several optimizers of one loss", [*learned(), 9.0, 20.0, 60.0], facts=TWO_OPTIMIZERS, fires=(LOSS,)),
 ]
 SILENT = [
     case("learning", learned()),
+    case("a second trainer begins above all that was", learned() + [9.0] * 25, facts=SECOND_TRAINER),
+    case("a second trainer, its own task", HARDER, facts=SECOND_TRAINER),
+    case("a spike that a second trainer ends", [*learned(195), *[60.0] * 5, *[9.0] * 25], facts=SECOND_TRAINER),
+    case("a second trainer with larger updates", learned() + [4.0] * 25, updates=LATE_UPDATES[:225], facts=SECOND_TRAINER),
     case("learning, with wide noise", learned(400, noise=0.4)),
     case("a single odd batch", [*learned(), 40.0]),
     case("two odd batches", [*learned(), 40.0, 30.0]),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import ModelFacts, ProgramFacts
+from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ProgramFacts
 from trackside.contracts.recorded_names import UPDATE_SIZE
 from trackside.contracts.verdict import Severity
 from trackside.rules.tensors.runaway_updates import RunawayUpdates
@@ -21,6 +21,10 @@ from trackside.rules.update_growth import stands_out
 from trackside.testing.rule_case import RuleCase, assert_case
 
 LOSS, ALL, RATE = "CrossEntropyLoss_output_0", "all weights", "hyperparameters/AdamW/group_0/lr"
+SECOND_TRAINER = (
+    ModelFacts(optimizers=(OptimizerFacts("AdamW", "AdamW"),)),
+    ModelFacts(from_step=200, optimizers=(OptimizerFacts("AdamW_1", "AdamW"),)),
+)
 _NOISE = np.random.default_rng(1).normal(0, 1, 1000)
 
 
@@ -50,7 +54,11 @@ FIRES = [
     case("beyond an earlier cycle", calm(100) + calm(60, size=4e-3) + calm(100) + [9e-3] * 4, fires=(ALL,)),
     case("thinned", calm(120) + growing(6, factor=1.5), every=8, fires=(ALL,)),
 ]
+FIRES.append(
+    replace(case("under a second trainer", calm(400) + growing(6), fires=(ALL,)), facts=SECOND_TRAINER),
+)
 SILENT = [
+    replace(case("a second trainer takes larger steps", calm(200) + [8e-3] * 4), facts=SECOND_TRAINER),
     case("calm", calm(300)),
     case("a warm-up in a straight line", [*np.linspace(1e-5, 2e-3, 300)]),
     case("half a cosine upwards", [*(2e-3 * (1 - np.cos(np.linspace(0, np.pi, 300))) + 1e-5)]),

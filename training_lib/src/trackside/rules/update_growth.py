@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from trackside.contracts.recorded_names import UPDATE_SIZE
 from trackside.rules.diagnosis import Evidence
+from trackside.rules.phases import newest_phase, since
 from trackside.trial.window import Column, Window
 
 TRAILING = 50  # measurements that make up the recent past
@@ -48,14 +49,16 @@ class UpdateGrowth:
 def growth_of_updates(window: Window, *, worker: str, deviations: float = 6.0) -> UpdateGrowth | None:
     """Return the growth of a worker's updates, if the newest three stand out; else None.
 
-    They stand out where each is more than `deviations` above the median of the 50 before, and half as large again.
+    They stand out where each is more than `deviations` above the median of the 50 before, and half as large again. A
+    new optimizer begins a new past.
 
     Args:
         window: The window to read.
         worker: The worker.
         deviations: How far above the usual ones they must be, in deviations.
     """
-    column = next((c for c in window.statistic(UPDATE_SIZE, "mean", mode=None) if c.worker == worker), None)
+    columns = since(window.statistic(UPDATE_SIZE, "mean", mode=None), newest_phase(window))
+    column = next((c for c in columns if c.worker == worker), None)
     if column is None or len(column.values) < FEWEST or not stands_out(column.values, deviations=deviations):
         return None
     gaps = np.diff(column.steps[-TRAILING - _NEWEST :])
@@ -63,9 +66,9 @@ def growth_of_updates(window: Window, *, worker: str, deviations: float = 6.0) -
         return None
     usual, deviation, limit = _usual(column.values, deviations)
     below = np.flatnonzero(column.values <= limit)
-    since = int(column.steps[below[-1] + 1])
+    first = int(column.steps[below[-1] + 1])
     now = float(column.values[-_NEWEST:].min())
-    return UpdateGrowth(now, usual, deviation, peak_of(column.values), since, column)
+    return UpdateGrowth(now, usual, deviation, peak_of(column.values), first, column)
 
 
 def risen_rate(window: Window, *, before: int) -> tuple[float, float] | None:

@@ -83,3 +83,28 @@ def test_the_inputs_of_a_model_in_a_wrapper(capturing: Any) -> None:
         capturing, "model_inputs", model=lambda: nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.Linear(4, 2)))
     )
     assert trial.tensor_names(collection="model_inputs") == ("Sequential_input_0",)
+
+
+@pytest.mark.parametrize(
+    ("bridge", "names"),
+    [
+        pytest.param(lambda features: features, {"Sequential_input_0"}, id="trained features are no input"),
+        pytest.param(lambda features: features.detach(), {"Sequential_input_0", "Linear_input_0"}, id="data are"),
+        pytest.param(
+            lambda features: features.detach().requires_grad_(),
+            {"Sequential_input_0", "Linear_input_0"},
+            id="data with a gradient of their own are",
+        ),
+    ],
+)
+def test_the_output_of_a_trained_module_is_no_input_of_the_program(capturing: Any, bridge: Any, names: set[str]) -> None:
+    with capturing(model_inputs=1) as store:
+        body, head = nn.Sequential(nn.Linear(3, 4), nn.Tanh()), nn.Linear(4, 2)
+        optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], 0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            head(bridge(body(torch.randn(5, 3)))).square().mean().backward()
+            optimizer.step()
+    trial = Trial(store, store)
+    trial.refresh()
+    assert set(trial.tensor_names(collection="model_inputs")) == names

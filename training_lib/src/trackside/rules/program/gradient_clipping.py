@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.recorded_names import CLIPPING
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import Evidence, learned_share
@@ -34,8 +35,10 @@ class GradientClipping(Rule):
         1. At each step, k = min(1, m / n) is the share of the gradient that clipping leaves.
         2. Over the newest `steps` steps (half of them at least), it fires where the median of k is below `share` and
            k < 1 at nearly every step (95 %).
-        3. Clipping that hard is harmless where the optimizer divides by the size of the gradients (Adam): it is silent
-           where the loss has lost 30 % of its first value, unless a step changes the weights by less than 1e-4.
+        3. Clipping that hard is harmless where each optimizer divides by the size of the gradients (its groups have an
+           `eps` or two betas: Adam, RMSprop and their like): then it fires only where a step changes the weights by less
+           than 1e-4. With others it is silent where the loss has lost 30 % of its first value, unless a step changes the
+           weights by less than that.
 
         How often and how hard clipping bites stands in the finding. Amazon's Debugger has no such rule; its
         documentation names one, GradientClipping, without a description.
@@ -126,4 +129,14 @@ def kept_shares(norms: NDArray[np.float64], *, limits: NDArray[np.float64]) -> N
 
 def _is_slow(window: Window) -> bool:
     learned, ratio = learned_share(window), Evidence(window).update_ratio
+    if _are_free_of_scale(window.facts):
+        return ratio is not None and ratio < _SLOW_UPDATES
     return learned is None or learned < _LEARNED or (ratio is not None and ratio < _SLOW_UPDATES)
+
+
+def _are_free_of_scale(facts: ModelFacts | None) -> bool:
+    """Return True if the steps of all optimizers are the same however small the gradients are."""
+    optimizers = facts.optimizers if facts is not None else ()
+    return bool(optimizers) and all(
+        any("eps" in group or "betas_1" in group for group in optimizer.groups) for optimizer in optimizers
+    )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +28,8 @@ CONSTANT, SPREAD, SIZE, BROKEN = (
 _FEWEST_SAMPLES = 8
 _NEARLY_NOTHING = 1e-7  # of the inputs' own size
 _LEARNED = 0.5
+_MASKED = -1e4
 _MOST_VALUES = 1 << 20
-_WORKING_ROLES = ("linear", "convolution", "recurrent", "attention", "embedding", "normalization")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class UnnormalizedInputs(Rule):
         On the inputs of the model (whole batches of `model_inputs`, saved now and then; batches of fewer than 8 samples
         are left out, and integers, which are tokens, for all but point 2):
 
+        Masks of attention (zeros, and one number below -10,000 or minus infinity) are left out, and so is what another
+        trained module computed: the inputs of a head are activations.
+
         1. Any value that is not finite is a finding.
         2. Constant: the deviation between the samples, over all features, is below 1e-7 of the inputs' size, and that
            of all other inputs at this step is too: positions and masks are the same for each sample, and mean no harm.
@@ -53,6 +57,8 @@ class UnnormalizedInputs(Rule):
            `threshold_ratio` times that of the middle one.
         5. Points 3 and 4 are silent where the model normalises its inputs itself (its first layer is a normalisation),
            and once the training has lost half of its first loss: then it copes.
+        6. A remark, for points 3 and 4, where the same module takes more other inputs of floats that are well scaled: of
+           a batch with many entries not all enter a layer, such as targets in their own units. Else a warning.
 
         Amazon's CheckInputImages requires |mean| < 0.2 of each channel, under MXNet's name of the input; it is the
         preset `aws-docs`. Images between 0 and 1 exceed that, and train well.
@@ -82,6 +88,7 @@ class UnnormalizedInputs(Rule):
     save_interval = 100
     needs = (CollectionRequest("model_inputs", Schedule(50, end_step=101)),)
     severity = Severity.WARNING
+    escalates = True
     since = "0.1"
     likely_causes = (Cause.UNNORMALIZED_INPUTS, Cause.CONSTANT_INPUTS)
     what_to_do = (
@@ -97,19 +104,34 @@ class UnnormalizedInputs(Rule):
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per input."""
         copes, several = _copes(window), has_several_aims(window)
-        found, varies = [], False
+        found, varies, well_scaled = [], False, Counter[str]()
         for name in window.tensors("model_inputs"):
             for column in window.statistic(name, "mean", last=1):
                 if column.steps[-1] != window.step:
                     continue
-                finding = self._judge(window, name, column.worker)
+                batch = _saved(window, name, worker=column.worker)
+                if batch is None or is_mask(batch):
+                    continue
+                finding = self._judge(window, name, column.worker, batch)
                 varies |= finding is None or finding.measure != CONSTANT
+                well_scaled[_module_of(name)] += finding is None and batch.dtype.kind == "f"
                 if finding is None or (copes and finding.measure in {SIZE, SPREAD}):
                     continue
                 if several and finding.measure == CONSTANT:  # what one model makes for another is no data
                     continue
                 found.append(finding)
-        return [finding for finding in found if finding.measure != CONSTANT or not varies]
+        large = Counter(_module_of(finding.subject) for finding in found)
+        beside = {module: float(well_scaled[module] > count) for module, count in large.items()}
+        return [
+            replace(each, statistics={**each.statistics, "is_one_of_many": beside[_module_of(each.subject)]})
+            for each in found
+            if each.measure != CONSTANT or not varies
+        ]
+
+    def severity_of(self, findings: Sequence[Finding]) -> Severity:
+        """Return INFO if each finding is the size of one entry of many, which may enter no layer; else WARNING."""
+        doubtful = [f.measure in {SIZE, SPREAD} and f.statistics["is_one_of_many"] > 0 for f in findings]
+        return Severity.INFO if all(doubtful) else Severity.WARNING
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """Return the one cause that the measure of the first finding shows."""
@@ -117,11 +139,7 @@ class UnnormalizedInputs(Rule):
         causes = {BROKEN: Cause.NON_FINITE_DATA, CONSTANT: Cause.CONSTANT_INPUTS}
         return (Suspicion(causes.get(lead.measure, Cause.UNNORMALIZED_INPUTS), lead.comparison),)
 
-    def _judge(self, window: Window, name: str, worker: str) -> Finding | None:
-        try:
-            batch = window.value(name, worker=worker)
-        except TensorNotSavedError:  # reductions only
-            return None
+    def _judge(self, window: Window, name: str, worker: str, batch: NDArray[np.generic]) -> Finding | None:
         wrong = wrong_with(batch, size=self.threshold_size, ratio=self.threshold_ratio)
         if wrong is None:
             return None
@@ -146,6 +164,28 @@ class Wrong:
     observed: float
     relation: str
     threshold: float
+
+
+def is_mask(batch: NDArray[np.generic]) -> bool:
+    """Return True for what is added to the logits of attention: zeros, and one huge negative number or -infinity.
+
+    Of two dimensions only square ones count: a table of so few numbers is data.
+    """
+    if batch.dtype.kind != "f" or batch.ndim < 2 or (batch.ndim == 2 and batch.shape[0] != batch.shape[1]):
+        return False
+    others = batch[batch != 0]
+    return bool(0 < others.size < batch.size and others[0] <= _MASKED and (others == others[0]).all())
+
+
+def _saved(window: Window, name: str, *, worker: str) -> NDArray[np.generic] | None:
+    try:
+        return window.value(name, worker=worker)
+    except TensorNotSavedError:  # reductions only
+        return None
+
+
+def _module_of(name: str) -> str:
+    return name.rpartition("_input_")[0]
 
 
 def wrong_with(batch: NDArray[np.generic], *, size: float, ratio: float) -> Wrong | None:

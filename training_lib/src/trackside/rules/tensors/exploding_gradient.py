@@ -11,6 +11,7 @@ import numpy as np
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import certain_causes
+from trackside.rules.phases import newest_phase, since
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import MOST_IN_PANEL, Column, Panel, Window
 
@@ -44,6 +45,8 @@ class ExplodingGradient(Rule):
            steps before the newest three, and above 2 x the largest that the run has lived through before (of medians of
            three). A run that blows up after a good start has gradients no larger than those of its first steps for a
            while.
+
+        A new optimizer begins anew for points 2 and 3: a second trainer in one process has gradients of its own.
 
         Gradients that are no longer finite are `exploding-tensor`'s. Amazon's Debugger has no such rule: its
         ExplodingTensor waits for infinity.
@@ -151,8 +154,9 @@ class ExplodingGradient(Rule):
 
     def _grown(self, window: Window) -> list[Finding]:
         found = []
-        suspects = {worker for worker, panels in _panels_by_worker(window) if self._may_have_grown(panels)}
-        for worker, columns in _of_equal_length(window) if suspects else ():
+        began = newest_phase(window)
+        suspects = {worker for worker, panels in _panels_by_worker(window) if began or self._may_have_grown(panels)}
+        for worker, columns in _of_equal_length(window, first_step=began) if suspects else ():
             if worker not in suspects:
                 continue
             steps, norms = _total_norms(columns)
@@ -224,11 +228,11 @@ def _proportions(window: Window, name: str) -> list[tuple[Column, float]]:
     return pairs
 
 
-def _of_equal_length(window: Window) -> list[tuple[str, list[Column]]]:
+def _of_equal_length(window: Window, *, first_step: int) -> list[tuple[str, list[Column]]]:
     """Return (worker, norms of its gradients) by worker, of the gradients recorded most often."""
     by_worker: dict[str, list[Column]] = {}
     for name in window.tensors("gradients"):
-        for column in window.statistic(name, "l2", mode=None):
+        for column in since(window.statistic(name, "l2", mode=None), first_step):
             by_worker.setdefault(column.worker, []).append(column)
     found = []
     for worker, columns in sorted(by_worker.items()):

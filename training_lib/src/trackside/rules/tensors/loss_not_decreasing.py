@@ -26,6 +26,7 @@ from trackside.rules.evaluations import (
     was_never_better,
 )
 from trackside.rules.guessing import best_guess
+from trackside.rules.phases import newest_phase
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.training_loss import whole_losses
 from trackside.trial.window import Column, Window
@@ -39,7 +40,6 @@ _AGAIN = 5.0  # percent: a loss that rose and fell by so much since is on its wa
 _AS_GUESSING = 0.98  # of the loss of guessing, or of the first
 _AT_THE_END = 0.4  # of `start_step`, from which on the loss of a run that has ended can be stuck
 _CONFIRMED_AFTER = 10  # steps
-_MOST_PHASES = 3  # optimizers made after the first: a program that makes more makes one each epoch
 _SLOWLY = 0.5  # percent: a loss that certainly fell by more over half a run learns, if slowly
 
 Losses = NDArray[np.float64]
@@ -240,7 +240,7 @@ class LossNotDecreasing(Rule):
     def _answer(self, window: Window, column: Column, *, through: int) -> tuple[Steps, Answer, float, int] | None:
         """Return the steps and the fault of the losses through a step, their first loss, and the window's losses."""
         all_steps, all_losses, _ = self._finite(window, column, through=through)
-        began = _phase_of(window)
+        began = newest_phase(window)
         kept = all_steps >= began
         steps, losses = all_steps[kept], all_losses[kept]
         size = max(_FEWEST_LOSSES, min(int(np.count_nonzero(steps > through - self.num_steps)), len(losses) // 4))
@@ -262,19 +262,6 @@ class LossNotDecreasing(Rule):
         if answer.kind == "stuck" and not is_judged_alone and _fell(_start_of(all_losses, size), answer.level):
             return None  # it was learned before the new baseline
         return steps, answer, float(losses[0]), size
-
-
-def _phase_of(window: Window) -> int:
-    """Return the step at which the newest optimizer began; 0 for a run's first, or for a run that makes many."""
-    facts, begins = window.facts, list[int]()
-    while facts is not None and facts.from_step > 0:
-        earlier = window.source.facts_at(facts.from_step - 1)
-        if earlier is None or earlier.from_step >= facts.from_step:
-            break
-        if {o.name for o in facts.optimizers} - {o.name for o in earlier.optimizers}:
-            begins.append(facts.from_step)
-        facts = earlier
-    return begins[0] if begins and len(begins) <= _MOST_PHASES else 0
 
 
 def _evaluations_of(window: Window, trained: Column) -> tuple[Evaluations, ...]:

@@ -13,6 +13,7 @@ from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.recorded_names import BATCH_NUMBER, EPOCH
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import certain_causes, why_it_breaks
+from trackside.rules.phases import newest_phase, since
 from trackside.rules.rule import FoldingRule, parameter
 from trackside.rules.training_loss import whole_losses
 from trackside.rules.update_growth import BEYOND, growth_of_updates, risen_rate
@@ -81,6 +82,9 @@ class LossSpike(FoldingRule):
         Critical where such a spike lasts: three losses in a row that are not finite, `critical_steps` steps above all
         earlier levels, or, with such updates or such a rate, five times as many above the old level.
 
+        A new optimizer begins a new baseline, of losses and of updates: two trainings in one process, the second of
+        another task, are two runs. Not where optimizers are made again and again.
+
         The losses of several models that are trained in turns, and losses that are ever negative, rise as they like:
         of these only numbers that are not finite count.
 
@@ -138,10 +142,11 @@ class LossSpike(FoldingRule):
             state: The spikes that were open before.
             window: The run up to the step to judge.
         """
-        columns = whole_losses(window)
-        facts = window.facts
+        began, facts = newest_phase(window), window.facts
+        columns = since(whole_losses(window), began)
         is_shared = len(columns) > 1 and facts is not None and len(facts.optimizers) > 1
-        spikes, findings = dict(state.by_loss), []
+        spikes = {key: spike for key, spike in state.by_loss.items() if spike[_SINCE] >= began}
+        findings = []
         for column in columns:
             key = f"{column.tensor} {column.worker}"
             if column.steps[-1] == window.step:

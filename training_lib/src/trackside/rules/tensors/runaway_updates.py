@@ -41,6 +41,8 @@ class RunawayUpdates(Rule):
         It is a warning where a learning rate is higher than ever as well (1.2 x), and else a remark: a new task, or an
         optimizer that finds a cliff, may enlarge updates for a moment.
 
+        A new optimizer begins a new past: a second trainer in one process has steps of its own size.
+
         Where measurements are thinned, to keep within the budget of the always-on statistics, their distances must be
         equal: the change over more steps is larger. Amazon's Debugger has no such rule.
 

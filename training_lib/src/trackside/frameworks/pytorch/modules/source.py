@@ -43,6 +43,7 @@ from trackside.frameworks.pytorch.modules.trial_calls import TrialCalls
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 
 SEEN_IN_CALLS = ROLE_COLLECTIONS | {"inputs", "outputs", "labels", "predictions", "metrics", "activation_gradients"}
+_OF_DATA = frozenset({"model_inputs"})  # not the activations that one trained model hands to another
 _MOST_OF_A_NAME = 256  # tensors of one module in one step: a module called in a long loop, a step that never ends
 
 
@@ -281,8 +282,9 @@ class ModuleSource:
                 break
             name = f"{prefix}{k}"
             k += 1
-            if not collections.isdisjoint(self._engine.due.kinds):
-                self._saver.save_activation(name, tensor, collections=collections)
+            some = collections - _OF_DATA if tensor.grad_fn is not None else collections
+            if not some.isdisjoint(self._engine.due.kinds):
+                self._saver.save_activation(name, tensor, collections=some)
             if side == "output" and tensor.requires_grad and "activation_gradients" in self._engine.due.kinds:
                 self._watch_gradient(f"activation_gradient/{name}", tensor)
         self._numbering.move_on(self._engine.mode, prefix, k)
