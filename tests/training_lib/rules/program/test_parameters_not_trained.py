@@ -65,6 +65,7 @@ TURNS = {
     **NEVER_SEEN,
     BODY.gradient: {"l2": steady(1.0, STEPS), "is_present": along([step % 9 != 3 for step in range(STEPS)])},
 }
+MOVED = {**along([11.3] * 20), 276: 11.4}
 ORPHAN = replace(HEAD, module="", has_gradient=False)
 CORRECTED = (
     BODY,
@@ -121,7 +122,49 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+def sized(recorded: Mapping[str, Any], sizes: Mapping[int, float]) -> Mapping[str, Any]:
+    """Statistics with the norms of the head besides."""
+    return {**recorded, HEAD.name: {**recorded[HEAD.name], "l2": sizes}}
+
+
+CUT_OFF = {**NEVER_SEEN, HEAD.gradient: {"l2": steady(1.0, 20), "is_present": along([1.0] * 20 + [0.0] * 310)}}
+LONE = replace(HEAD, **UNSEEN)
+BY_HAND = [
+    case(
+        "no gradient, and its values stay",
+        BODY,
+        replace(HEAD, **UNSEEN),
+        recorded=sized(NEVER_SEEN, steady(11.3, 20, every=10)),
+        fires=(HEAD,),
+    ),
+    case(
+        "it moved while it had gradients",
+        BODY,
+        replace(HEAD, **UNSEEN),
+        recorded=sized(CUT_OFF, {**along([11.2, 11.25], every=5), **steady(11.3, 20, every=10, start=30)}),
+        fires=(HEAD,),
+    ),
+    case(
+        "no update, and its values stay",
+        BODY,
+        HEAD,
+        recorded=sized(rows(update=0.0), steady(11.3, 20, every=10)),
+        fires=(HEAD,),
+    ),
+    case("not measured for long, and it is over", BODY, LONE, recorded=sized(NEVER_SEEN, steady(9.0, 20)), fires=(HEAD,)),
+    replace(case("not measured for long", BODY, LONE, recorded=sized(NEVER_SEEN, steady(9.0, 20))), step=300),
+    case("no gradient, and it moves", BODY, replace(HEAD, **UNSEEN), recorded=sized(NEVER_SEEN, MOVED)),
+    case("no update of the optimizer's, and it moves", BODY, HEAD, recorded=sized(rows(update=0.0), MOVED)),
+    case(
+        "it moves after its last gradient",
+        BODY,
+        replace(HEAD, **UNSEEN),
+        recorded=sized(CUT_OFF, {**along([11.2, 11.25], every=5), 30: 11.3, 90: 11.4}),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", [*CASES, *BY_HAND], ids=str)
 def test_cases(case: RuleCase) -> None:
     assert_case(ParametersNotTrained(), case)
 

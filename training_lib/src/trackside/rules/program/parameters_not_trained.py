@@ -56,6 +56,9 @@ class ParametersNotTrained(Rule):
            without), that is information.
         4. *No change*: an optimizer with a learning rate above zero holds it and it gets gradients that are more than
            rounding noise, but its update was exactly zero whenever it was measured, three times at least.
+           For points 3 and 4 its norm is also the same whenever it was measured since: a weight that moves without
+           gradients is trained by hand, as TRPO's policies are. Until the end of the run, point 3 waits for a measurement
+           in the newer half of the steps without a gradient.
         5. *Frozen at its random start*: it requires no gradient, others of the same model are trained, and its values
            are still as a common initializer draws them. Not in a model with trained corrections of low rank beside
            frozen matrices, which are frozen on purpose.
@@ -123,6 +126,10 @@ class ParametersNotTrained(Rule):
             since = self._since(history, held, reason, present)
             may_wait = reason in {FROZEN, NO_GRADIENT} and not stands
             lasted = window.step - since
+            if reason == NO_GRADIENT and may_wait and not _was_measured(window, held, after=since + lasted // 2):
+                continue
+            if reason in {NO_GRADIENT, NO_CHANGE} and _moves_by_hand(window, held, since=since):
+                continue
             if lasted >= self.steps and (not may_wait or history.had_its_turn(since)):
                 is_passing = history.thaws if reason == FROZEN else takes_turns
                 findings.append(self._finding(window, facts, held, reason, since=since, takes_turns=is_passing))
@@ -410,6 +417,18 @@ def _never_moved(window: Window, held: ParameterFacts) -> bool:
         return False
     rates = window.statistic(f"hyperparameters/{held.optimizer}/group_{held.group}/lr", "mean", mode=None)
     return any((rate.values > 0).all() for rate in rates)
+
+
+def _was_measured(window: Window, held: ParameterFacts, *, after: int) -> bool:
+    """Return True if the norm of a parameter was measured after that step, is never measured, or nothing more comes."""
+    columns = window.statistic(held.name, "l2", mode=None)
+    return window.is_last or not columns or any(int(column.steps[-1]) > after for column in columns)
+
+
+def _moves_by_hand(window: Window, held: ParameterFacts, *, since: int) -> bool:
+    """Return True if the norm of a parameter changed although no optimizer has changed it since that step."""
+    norms = [column.values[column.steps >= since] for column in window.statistic(held.name, "l2", mode=None)]
+    return any(bool(len(some)) and float(np.ptp(some)) > _NOISE * float(some[0]) for some in norms)
 
 
 def _is_zero_throughout(column: Column) -> bool:
