@@ -23,7 +23,9 @@ STUCK, LEARNS = steady(2.3, 100), falling(2.3, 0.1, 100)
 LINE = ModelFacts(program=ProgramFacts(clipping=(ClippingFacts("norm", 0.001, "train.py:31"),)))
 
 
-ADAM = replace(LINE, optimizers=(OptimizerFacts("AdamW", "AdamW", groups=({"lr": 1e-3, "betas_1": 0.999, "eps": 1e-8},)),))
+ADAM = replace(
+    LINE, optimizers=(OptimizerFacts("AdamW", "AdamW", groups=({"lr": 1e-3, "betas_1": 0.999, "eps": 1e-8},)),)
+)
 RMSPROP = replace(LINE, optimizers=(OptimizerFacts("RMSprop", "RMSprop", groups=({"lr": 1e-3, "eps": 1e-8},)),))
 PLAIN = replace(LINE, optimizers=(OptimizerFacts("SGD", "SGD", groups=({"lr": 1e-3, "momentum": 0.9},)),))
 BOTH = replace(ADAM, optimizers=(*ADAM.optimizers, *PLAIN.optimizers))

@@ -151,7 +151,9 @@ BY_HAND = [
         recorded=sized(rows(update=0.0), steady(11.3, 20, every=10)),
         fires=(HEAD,),
     ),
-    case("not measured for long, and it is over", BODY, LONE, recorded=sized(NEVER_SEEN, steady(9.0, 20)), fires=(HEAD,)),
+    case(
+        "not measured for long, and it is over", BODY, LONE, recorded=sized(NEVER_SEEN, steady(9.0, 20)), fires=(HEAD,)
+    ),
     replace(case("not measured for long", BODY, LONE, recorded=sized(NEVER_SEEN, steady(9.0, 20))), step=300),
     case("no gradient, and it moves", BODY, replace(HEAD, **UNSEEN), recorded=sized(NEVER_SEEN, MOVED)),
     case("no update of the optimizer's, and it moves", BODY, HEAD, recorded=sized(rows(update=0.0), MOVED)),

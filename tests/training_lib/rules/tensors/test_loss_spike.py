@@ -90,7 +90,9 @@ SILENT = [
     case("a second trainer begins above all that was", learned() + [9.0] * 25, facts=SECOND_TRAINER),
     case("a second trainer, its own task", HARDER, facts=SECOND_TRAINER),
     case("a spike that a second trainer ends", [*learned(195), *[60.0] * 5, *[9.0] * 25], facts=SECOND_TRAINER),
-    case("a second trainer with larger updates", learned() + [4.0] * 25, updates=LATE_UPDATES[:225], facts=SECOND_TRAINER),
+    case(
+        "a second trainer with larger updates", learned() + [4.0] * 25, updates=LATE_UPDATES[:225], facts=SECOND_TRAINER
+    ),
     case("learning, with wide noise", learned(400, noise=0.4)),
     case("a single odd batch", [*learned(), 40.0]),
     case("two odd batches", [*learned(), 40.0, 30.0]),

@@ -97,7 +97,9 @@ def test_the_inputs_of_a_model_in_a_wrapper(capturing: Any) -> None:
         ),
     ],
 )
-def test_the_output_of_a_trained_module_is_no_input_of_the_program(capturing: Any, bridge: Any, names: set[str]) -> None:
+def test_the_output_of_a_trained_module_is_no_input_of_the_program(
+    capturing: Any, bridge: Any, names: set[str]
+) -> None:
     with capturing(model_inputs=1) as store:
         body, head = nn.Sequential(nn.Linear(3, 4), nn.Tanh()), nn.Linear(4, 2)
         optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], 0.1)
