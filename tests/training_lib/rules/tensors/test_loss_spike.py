@@ -80,7 +80,7 @@ FIRES = [
         [*learned(), 90.0, 95.0, 99.0, *learned()[100:], 90.0, 95.0, 99.0],
         fires=(LOSS,),
     ),
-    case("the second trainer's own spike", HARDER + [9.0, 20.0, 60.0], facts=SECOND_TRAINER, fires=(LOSS,)),
+    case("the second trainer's own spike", [*HARDER, 9.0, 20.0, 60.0], facts=SECOND_TRAINER, fires=(LOSS,)),
     case("the second trainer breaks", [*learned(), math.nan], facts=SECOND_TRAINER, fires=(LOSS,)),
     case("an optimizer made each epoch", [*learned(), 9.0, 20.0, 60.0], facts=ONE_EACH_EPOCH, fires=(LOSS,)),
     case("several optimizers of one loss", [*learned(), 9.0, 20.0, 60.0], facts=TWO_OPTIMIZERS, fires=(LOSS,)),

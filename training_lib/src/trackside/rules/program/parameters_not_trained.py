@@ -57,8 +57,8 @@ class ParametersNotTrained(Rule):
         4. *No change*: an optimizer with a learning rate above zero holds it and it gets gradients that are more than
            rounding noise, but its update was exactly zero whenever it was measured, three times at least.
            For points 3 and 4 its norm is also the same whenever it was measured since: a weight that moves without
-           gradients is trained by hand, as TRPO's policies are. Until the end of the run, point 3 waits for a measurement
-           in the newer half of the steps without a gradient.
+           gradients is trained by hand, as TRPO's policies are. Until the end of the run, point 3 waits for a
+           measurement in the newer half of the steps without a gradient.
         5. *Frozen at its random start*: it requires no gradient, others of the same model are trained, and its values
            are still as a common initializer draws them. Not in a model with trained corrections of low rank beside
            frozen matrices, which are frozen on purpose.

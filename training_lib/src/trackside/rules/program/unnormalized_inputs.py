@@ -57,8 +57,8 @@ class UnnormalizedInputs(Rule):
            `threshold_ratio` times that of the middle one.
         5. Points 3 and 4 are silent where the model normalises its inputs itself (its first layer is a normalisation),
            and once the training has lost half of its first loss: then it copes.
-        6. A remark, for points 3 and 4, where the same module takes more other inputs of floats that are well scaled: of
-           a batch with many entries not all enter a layer, such as targets in their own units. Else a warning.
+        6. A remark, for points 3 and 4, where the same module takes more other inputs of floats that are well scaled:
+           of a batch with many entries not all enter a layer, such as targets in their own units. Else a warning.
 
         Amazon's CheckInputImages requires |mean| < 0.2 of each channel, under MXNet's name of the input; it is the
         preset `aws-docs`. Images between 0 and 1 exceed that, and train well.
