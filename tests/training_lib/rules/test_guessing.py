@@ -63,6 +63,7 @@ def test_it_is_the_least_of_all_constant_answers(loss: LossFacts, labels: Any, e
         pytest.param(ENTROPY, [CLASSES[:8]], id="few-labels"),
         pytest.param(ENTROPY, [np.full(64, -100)], id="none-that-counts"),
         pytest.param(of("MSELoss"), [np.full((64, 1), np.nan)], id="not-finite"),
+        pytest.param(ENTROPY, [RANDOM.integers(0, 500, 400)], id="hardly-a-label-for-each-class"),
     ],
 )
 def test_nobody_can_tell(loss: LossFacts, labels: list[Any]) -> None:

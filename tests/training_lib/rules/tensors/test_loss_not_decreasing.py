@@ -62,6 +62,13 @@ def evaluated(name: str, training: object, validation: object, *, fires: bool = 
     )
 
 
+def warmed(name: str, losses: object, *, fires: bool = False) -> RuleCase:
+    """A run of 2000 steps with a rate that rises over the first 1200."""
+    rates = saved(np.minimum(1.0, np.arange(1, 201) / 120))
+    recorded = {"hyperparameters/Adam/group_0/lr": {"mean": rates}}
+    return RuleCase(name, {LOSS: saved(losses)}, recorded=recorded, fires=(LOSS,) if fires else ())
+
+
 RATES = ("hyperparameters/Adam/group_0/lr", "hyperparameters/Adam_1/group_0/lr")
 IN_TURNS = {rate: {"mean": saved(np.full(100, 0.1), every=20) | {10 * n: 0.1}} for n, rate in enumerate(RATES)}
 NEW_OPTIMIZER = (
@@ -84,6 +91,12 @@ CASES = [
         recorded={rate: {"mean": saved(np.full(200, 0.1))} for rate in RATES},
         facts=TWO_OPTIMIZERS,
         fires=(LOSS,),
+    ),
+    warmed("warmed up, and nothing is learned", noisy(np.full(200, 2.5), 0.01), fires=True),
+    warmed(
+        "learned while warming up, and all of it lost",
+        noisy([*np.linspace(3.0, 2.5, 60), *[2.9] * 140], 0.01),
+        fires=True,
     ),
     RuleCase("a new optimizer, and nothing is left", {LOSS: saved(BACK)}, facts=NEW_OPTIMIZER, fires=(LOSS,)),
     evaluated("learns rows by heart, slowly", BY_ROWS, AT_GUESSING, fires=True),
@@ -147,6 +160,7 @@ CASES = [
     RuleCase("done: the loss is nearly zero and triples", {LOSS: saved([2.3] * 5 + [1e-6] * 100 + [3e-6] * 95)}),
     RuleCase("done: the loss is exactly zero", {LOSS: saved([2.3] * 5 + [0.0] * 195)}),
     RuleCase("zero from the first step", {LOSS: saved(np.zeros(200))}),
+    warmed("learned while warming up, and rests", noisy([*np.linspace(3.0, 2.5, 60), *[2.5] * 140], 0.01)),
     RuleCase("a spike while warming up", {LOSS: saved(WARM_UP_SPIKE)}),
     RuleCase("a spike at the end", {LOSS: saved([*LEARNS[:190], *[50.0] * 10])}),
     RuleCase("learns slowly but steadily", {LOSS: saved(noisy(CHANCE * (1 - 2e-4 * np.arange(300)), 0.005))}),

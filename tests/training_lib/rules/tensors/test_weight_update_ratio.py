@@ -67,6 +67,9 @@ TORN = {
     A: {**GROWN.recorded[A], "update_ratio": FIRST_STEP},
     B: {**GROWN.recorded[B], "update_ratio": FIRST_STEP},
 }
+SOON = along(
+    [0.6, 3.1, 1.9, 2.6, 2.2, 2.4, 1.8, 2.8, 2.0, 2.3, 0.9, 1.0, 0.5, 0.8, 0.7, 0.4, 0.9, 0.6, 0.5, 0.4]
+)  # then evaluations
 CASES = [
     case("both too large", 0.8, 2.0, fires=(B, A)),
     case("both too large, and the loss rises", 0.8, 2.0, RISES, fires=(B, A)),
@@ -99,6 +102,9 @@ CASES = [
     case("not tiny, and two models that compete", 8e-6, 8e-6, of=facts(optimizers=2)),
     case("large, and two models that compete", 0.8, 2.0, of=facts(optimizers=2)),
     case("frozen", 1e-9, 1e-9, of=facts(frozen=True)),
+    case("both too large, few losses", 0.8, 2.0, {**steady(2.3, 20), 100: 2.3}, fires=(B, A)),
+    case("both too large, and few losses rise", 0.8, 2.0, {**falling(2.3, 9.0, 20), 100: 9.0}, fires=(B, A)),
+    case("large, and few losses that fall", 0.8, 2.0, SOON),
 ]
 
 

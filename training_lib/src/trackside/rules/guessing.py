@@ -19,6 +19,7 @@ from trackside.trial.window import Window
 
 _MOST_BATCHES = 8
 _FEWEST_LABELS = 16
+_FEWEST_OF_A_CLASS = 5  # on average: the entropy of k classes comes out too low by about k / 2n from n labels
 
 Rows = NDArray[np.float64]
 
@@ -66,7 +67,8 @@ def _cross_entropy(labels: NDArray[np.generic]) -> float | None:
         classes = labels.reshape(-1).astype(np.int64)
         shares = np.bincount(classes[classes >= 0]).astype(np.float64)  # below zero: places that do not count
     total = float(shares.sum())
-    if not total > 0:
+    seen = np.count_nonzero(shares)
+    if not total > 0 or (labels.dtype.kind != "f" and total < _FEWEST_OF_A_CLASS * seen):
         return None
     return float(-_log_product(shares / total).sum())
 

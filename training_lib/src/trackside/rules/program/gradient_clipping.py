@@ -36,7 +36,7 @@ class GradientClipping(Rule):
         2. Over the newest `steps` steps (half of them at least), it fires where the median of k is below `share` and
            k < 1 at nearly every step (95 %).
         3. Clipping that hard is harmless where each optimizer divides by the size of the gradients (its groups have an
-           `eps` or two betas: Adam, RMSprop and their like): then it fires only where a step changes the weights by
+           `eps` or two betas: Adam, RMSprop and their like). Then it fires only where a step changes the weights by
            less than 1e-4. With others it is silent where the loss has lost 30 % of its first value, unless a step
            changes the weights by less than that.
 

@@ -79,7 +79,8 @@ class LossNotDecreasing(Rule):
            loss has learned nothing, if no evaluation was better. Where eight evaluations and more were never better
            than guessing, and the last third of them no better than those before, start is at most that loss, and no
            decrease is enough for learning: a training loss that falls by the labels of single rows has learned nothing.
-        5. Steps in which the learning rate is still warming up (below half of the largest rate so far) do not count.
+        5. Steps in which the learning rate is still warming up (below half of the largest rate so far) do not count,
+           but what was learned in them does.
            A new optimizer begins a new baseline: L0, lowest and start are those since then, and what was learned
            before still counts as learned. Not where optimizers are made again and again.
         6. Losses that are ever negative are left alone, and so are programs with several optimizers, unless these step
@@ -258,9 +259,11 @@ class LossNotDecreasing(Rule):
             return None
         if answer.kind == "stuck" and window.step - began < self._needed(window):
             return None
-        is_judged_alone = never_better is not None or answer.is_guessing or not began
-        if answer.kind == "stuck" and not is_judged_alone and _fell(_start_of(all_losses, size), answer.level):
-            return None  # it was learned before the new baseline
+        is_judged_alone = never_better is not None or answer.is_guessing
+        if answer.kind == "stuck" and not is_judged_alone:
+            earlier = column.values[np.isfinite(column.values) & (column.steps <= through)]
+            if _fell(_start_of(earlier, size), answer.level):
+                return None  # it was learned before the new baseline, or while the rate was warming up
         return steps, answer, float(losses[0]), size
 
 

@@ -26,6 +26,7 @@ from trackside.trial.window import Column, Window
 _MEASUREMENTS = 5  # of the newest, their median
 _FEWEST = 3
 _NOT_LEARNED = 0.1  # share of the first loss that must be gone for large steps to be right
+_LOSSES = 20  # in a median, or the later half of fewer
 _NOT_MOVED = 0.02  # and for small ones
 _NO_WAY = 0.02  # share of its size that no weight may have come
 _RATIO, _GROWTH = "relative update of the weight", "norm of the weight over its first"
@@ -50,7 +51,8 @@ class WeightUpdateRatio(Rule):
         least). Weights that began at zero, and normalisation layers' and other vectors, are left out.
 
         1. Too large: after `start_step` steps the median of r over the weights is above `large_threshold`, and the
-           training has not learned a tenth of its first loss (or the loss is above its first value). Large steps that
+           training has not learned a tenth of its first loss (or the loss is above its first value), by medians of 20
+           losses, or of halves of fewer. Large steps that
            work are right. Where a loss may stay (several optimizers, rewards) this point is left out.
         2. Too large before: the median over the weights of their norm now over their first is above `growth_threshold`,
            and as little is learned. Steps that threw the weights so far out are small beside them afterwards. Where a
@@ -145,7 +147,10 @@ class WeightUpdateRatio(Rule):
         return why_it_diverges(window) if findings[0].relation == ">" else why_nothing_is_learned(window)
 
     def _is_too_large(self, window: Window) -> bool:
-        learned = learned_share(window) if _must_loss_fall(window) and window.step >= self.start_step else None
+        if not _must_loss_fall(window) or window.step < self.start_step:
+            return False
+        fewest = min(len(column.values) for column in training_losses(window))
+        learned = learned_share(window, newest=max(1, min(_LOSSES, fewest // 2)))  # of losses apart from the first ones
         return learned is not None and learned < _NOT_LEARNED
 
     def _thrown_out(self, window: Window) -> list[Finding]:
