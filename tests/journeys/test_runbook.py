@@ -161,7 +161,7 @@ def test_every_other_line_of_the_runbook_can_be_followed(shell: Shell) -> None:
     [
         pytest.param("redrive", "Name functions", id="nothing named"),
         pytest.param("redrive notfy", "Did you mean 'notify'", id="a name mistyped"),
-        pytest.param("replay --from 2020-01-01 --to 2020-01-02", "would be done again", id="too long ago"),
+        pytest.param("replay --from 2020-01-01 --to 2020-01-02", "would be repeated", id="too long ago"),
         pytest.param("replay --from 2020-01-02 --to 2020-01-01", "is not before", id="turned round"),
         pytest.param("replay --from yesterday --to 2020-01-01", "is no moment", id="no moment"),
         pytest.param("replay --from 2020-01-02 --to 2999-01-01", "still to come", id="the future"),

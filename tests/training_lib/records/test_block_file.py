@@ -173,5 +173,5 @@ def test_what_is_given_up_is_said_and_reading_goes_on_behind_it() -> None:
     found = read_blocks(data, key="k", offset=50)
     assert found.blocks == ()
     assert found.end == 50 + len(data)
-    assert "given up" in found.damage[-1].what
+    assert "is dropped" in found.damage[-1].what
     assert len(read_blocks(GOOD, key="k", offset=found.end).blocks) == 1

@@ -27,7 +27,7 @@ class _Moment(click.ParamType[datetime]):
 @click.command("replay")
 @click.option("--from", "first", type=_Moment(), required=True, metavar="MOMENT", help="From then on (UTC).")
 @click.option("--to", "last", type=_Moment(), required=True, metavar="MOMENT", help="Until then (UTC).")
-@click.option("--act-again", is_flag=True, help="Also what is so old that it would be done again.")
+@click.option("--act-again", is_flag=True, help="Also what is so old that it would be repeated.")
 @environment_option
 @shared_options
 def command(*, environment: str, first: datetime, last: datetime, act_again: bool) -> None:

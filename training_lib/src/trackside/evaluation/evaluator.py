@@ -203,8 +203,9 @@ class Evaluator:
         steps = self._trial.new_complete_steps(self._judged_by_all(names))
         has_grown = bool(steps) and steps[-1] > self._newest_step  # paced rules leave old steps unjudged
         for step in steps:
-            is_last = self._trial.has_ended and step == steps[-1]  # paced rules judge the last step too
-            names = self._judge_step(self._steps.at(step, now, is_last=is_last), names)
+            names = self._judge_step(self._steps.at(step, now, is_last=False), names)
+        if steps and self._trial.has_ended:  # paced rules judge the last step too, after all others, as in a live run
+            self._judge_step(self._steps.at(steps[-1], now, is_last=True), names)
         if has_grown:
             self._newest_step, self._newest_at = steps[-1], now
         self._threaded.collect()
