@@ -40,6 +40,14 @@ class FirstValues:
 
     def __init__(self) -> None:
         self._samples: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor, bool]] = {}
+        self._alike: dict[int, weakref.ref[torch.Tensor]] = {}  # parameters that began with equal rows
+
+    def had_equal_rows(self, parameter: torch.Tensor, *, is_first_look: bool) -> bool:
+        """Return True if all rows of a parameter were equal at the first look, however they have changed since."""
+        if is_first_look and has_equal_rows(parameter):
+            self._alike[id(parameter)] = weakref.ref(parameter)
+        reference = self._alike.get(id(parameter))
+        return reference is not None and reference() is parameter
 
     def facts(self, parameter: torch.Tensor) -> tuple[bool, bool]:
         """Return (looks untrained, has changed since it was first seen). On a device it waits for some numbers."""

@@ -32,7 +32,7 @@ from trackside.contracts.model_facts import (
     ProgramFacts,
 )
 from trackside.contracts.run_layout import model_facts_key
-from trackside.frameworks.pytorch.facts.initial_values import FirstValues, has_equal_rows
+from trackside.frameworks.pytorch.facts.initial_values import FirstValues
 from trackside.frameworks.pytorch.facts.stale_state import StaleState, has_state
 from trackside.frameworks.pytorch.ground.parameter_names import (
     ParameterNames,
@@ -349,7 +349,7 @@ class _Owners:
             tied_to=first if first != name else "",
             is_sharded=bool(placements) and not all(placement.is_replicate() for placement in placements),
             has_gradient=parameter.grad is not None,
-            has_equal_rows=self._looks_at_rows and has_equal_rows(parameter),
+            has_equal_rows=self._first_values.had_equal_rows(parameter, is_first_look=self._looks_at_rows),
             looks_untrained=is_untrained,
             has_changed=has_changed,
         )
