@@ -95,6 +95,7 @@ class ParametersNotTrained(Rule):
     """
 
     rule_id = "parameters-not-trained"
+    code = "TS206"
     watches = ("gradients", "losses")
     save_interval = 500
     needs = ()

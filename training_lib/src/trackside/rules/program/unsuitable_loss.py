@@ -102,6 +102,7 @@ class UnsuitableLoss(Rule):
     """
 
     rule_id = "unsuitable-loss"
+    code = "TS214"
     watches = ("losses",)
     save_interval = 500
     needs = ()
