@@ -12,6 +12,7 @@ from trackside.contracts.rule_catalogue import RuleCatalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.documents.requests import with_needs
 from trackside.local.lacking_inputs import lacking_input
+from trackside.local.rule_choice import with_names_of_their_own
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,14 @@ def plan_rules(
     actions: tuple[Action, ...] | None,
     save_interval: int | None = None,
     capture: CaptureRequest | None = None,
+    was_chosen: bool | None = None,
 ) -> RulePlan:
     """Return the plan for these rules; for every usual rule of the catalogue if none is named.
 
     actions        replace the actions of each rule; None keeps them
     save_interval  replaces the interval of every collection
     capture        saved whatever the rules need; a rule of an Amazon preset takes its schedules
+    was_chosen     True: the user chose each rule by itself; None: if any rule is named
 
     Errors: `ConfigurationError` with every problem at once.
     """
@@ -63,24 +66,7 @@ def plan_rules(
     if save_interval is not None:
         saved = _at_interval(saved, save_interval)
     notes = [n for one in prepared if (n := lacking_input(one.configuration, one.watches, catalogue, saved))]
-    return RulePlan(request, saved, tuple(notes), was_chosen=bool(rules))
-
-
-def with_names_of_their_own(rules: Sequence[RuleConfiguration]) -> tuple[RuleConfiguration, ...]:
-    """Return the rules with unique names, `exploding-tensor`, `exploding-tensor-2`.
-
-    The same rule may be given twice, with other parameters.
-    """
-    taken: set[str] = set()
-    named = []
-    for rule in rules:
-        name, number = rule.name, 1
-        while name in taken:
-            number += 1
-            name = f"{rule.name}-{number}"
-        taken.add(name)
-        named.append(replace(rule, name=name))
-    return tuple(named)
+    return RulePlan(request, saved, tuple(notes), was_chosen=bool(rules) if was_chosen is None else was_chosen)
 
 
 @dataclass(frozen=True)

@@ -122,8 +122,13 @@ def find_run(name: str, *, runs: Path = RUNS) -> str:
     if Path(name).is_dir():
         raise RunNotFoundError(f"{name!r} is a folder, but no run: it holds neither {TENSORS} nor {RULE_REQUEST_KEY}.")
     known = [folder.name for folder in local_runs(runs)]
-    hint = did_you_mean(name, known[-5:]) if known else "There is none yet: trackside run -- python train.py"
-    raise RunNotFoundError(f"There is no run {name!r}, neither as a path nor in {runs}. {hint}")
+    if not known:
+        advice = "trackside run -- python train.py   (starts the first one)"
+        raise RunNotFoundError(f"There is no run {name!r}. {runs} holds none yet.", advice=advice)
+    near = did_you_mean(name, [*known, LATEST])
+    advice = near if near.startswith("Did") else "trackside runs   (lists the runs of this folder)"
+    why = f"It is neither a folder nor a name in {runs}; the newest run is {known[-1]!r}."
+    raise RunNotFoundError(f"There is no run {name!r}. {why}", advice=advice)
 
 
 def local_runs(runs: Path = RUNS) -> list[Path]:

@@ -16,6 +16,7 @@ from trackside.contracts.errors import (
     RecordError,
     RuleEvaluationError,
     RunNotFoundError,
+    StorageError,
     StorageUnavailableError,
     TensorNotSavedError,
     TracksideError,
@@ -31,11 +32,12 @@ INTERRUPTED = 130
 READER_GONE = 141  # 128 + SIGPIPE, as of any program whose reader has gone
 
 MOST_COLUMNS = 100
+_EXAMPLE = "s3://bucket/prefix"  # in messages about places of any kind
 FEWEST_COLUMNS = 40
 
 _ADVICE = {
     USAGE: "trackside --help",
-    NOT_FOUND: "trackside runs   (lists the runs of this folder)",
+    NOT_FOUND: "trackside doctor   (checks the installation)",
     REMOTE: "again in a while; check the network, and AWS_ENDPOINT_URL if it is set",
     RULE_CRASHED: "run the command again with -v and report the rule",
 }
@@ -48,6 +50,8 @@ _ADVICE_FOR: tuple[tuple[type[TracksideError], bool | None, str], ...] = (
     (AccessDeniedError, True, "aws sts get-caller-identity   (shows whose credentials are used)"),
     (AccessDeniedError, False, "ls -ld PATH   (shows who may read it)"),
     (LocationNotFoundError, True, "aws s3 ls   (lists the buckets of these credentials)"),
+    (RunNotFoundError, False, "trackside runs   (lists the runs of this folder)"),
+    (StorageError, False, "ls -ld PATH   (shows who may read and write it); df -h PATH   (shows its free space)"),
     (RunNotFoundError, True, "trackside runs s3://BUCKET/PREFIX   (lists the runs right below a prefix)"),
 )
 
@@ -112,7 +116,7 @@ def _advice(error: BaseException, code: int) -> str:
 
 def _is_remote(error: BaseException) -> bool:
     """Return True if the error is about S3, or about a call of AWS (`trackside.cloud.calls`)."""
-    return "s3://" in str(error) or str(error).startswith("AWS ")
+    return "s3://" in str(error).replace(_EXAMPLE, "") or str(error).startswith("AWS ")
 
 
 def _fitted(line: str, where: TextIO) -> Iterator[str]:
