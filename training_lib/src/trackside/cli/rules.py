@@ -158,7 +158,7 @@ def _print_rule(rule: RuleDescription, *, requested_as: str) -> None:
             console.print(line)
     console.print()
     for label, command in _uses(rule, requested_as=requested_as):
-        console.print(f"{label}: trackside run {command} -- python train.py", soft_wrap=True)
+        console.print(f"{label}: trackside run {command} -- COMMAND", soft_wrap=True)
 
 
 def _manual(rule: RuleDescription, requested_as: str) -> tuple[tuple[str, str], ...]:
@@ -183,7 +183,7 @@ def _uses(rule: RuleDescription, *, requested_as: str) -> Iterator[tuple[str, st
         yield "Tune it", f"--set {rule.rule_id}.{first.name}={_shown(first.default)}"
     if not is_own and rule.is_on_by_default:
         yield "Leave it out", f"--skip {rule.rule_id}"
-    yield "Judge by nothing else", f"--only {requested_as}"
+    yield "Judge by it only", f"--only {requested_as}"
 
 
 def _needs(rule: RuleDescription) -> str:

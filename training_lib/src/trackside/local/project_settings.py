@@ -147,7 +147,7 @@ def read_settings(folder: Path, environ: Mapping[str, str]) -> ProjectSettings:
         values[RULES_FILE] = Value(variables[RULES_FILE], _variable(RULES_FILE))
     capture = _capture(table, where, problems)
     if problems:
-        raise ConfigurationError(problems, subject="The settings of this project")
+        raise ConfigurationError(problems, subject="The configuration of this project")
     return ProjectSettings(file, values, tuple([layer for layer in layers if layer]), capture)
 
 
@@ -224,4 +224,4 @@ def _parsed(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(_content(path).decode("utf-8"))
     except (ValueError, RecursionError) as error:  # TOMLDecodeError names line and column
-        raise ConfigurationError([Problem(str(path), f"is no TOML: {error}.")], subject="The settings") from error
+        raise ConfigurationError([Problem(str(path), f"is no TOML: {error}.")], subject="The settings file") from error
