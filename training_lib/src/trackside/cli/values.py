@@ -137,7 +137,7 @@ def _selected(trial: Trial, tensor: str, wanted: Filters) -> TensorSeries:
     steps = f"none of the steps {wanted.steps}" if ":" in wanted.steps else f"step {wanted.steps}"
     raise TensorNotSavedError(
         f"{tensor!r} was {'' if ':' in wanted.steps else 'not '}saved at {steps}. "
-        f"The nearest: {nearest}. It holds {len(saved)} steps, {saved[0]} to {saved[-1]}.",
+        f"The nearest: {nearest}. It holds {len(saved)} step{'' if len(saved) == 1 else 's'}, {saved[0]} to {saved[-1]}.",
         advice=f"--step {near[-1] if near[0] is None else near[0]}, or run --save-interval N to save values more often",
     )
 
