@@ -41,6 +41,7 @@ ACTIONS = ROOT / "docs" / "actions.md"
 DEPLOY = ROOT / "docs" / "deploy.md"
 COMMAND_LINE = ROOT / "docs" / "reference" / "cli.md"
 PYTHON = ROOT / "docs" / "reference" / "python.md"
+SCHEMAS = ROOT / "docs" / "schemas"
 DECISIONS = ROOT / "docs" / "decisions"
 VERDICTS = ROOT / "docs" / "formats" / "verdicts.md"
 DESCRIBED = {kind.__name__: kind for kind in (Verdict, Finding, Suspicion, Sign, RuleEvaluation, Evidence)}
@@ -75,8 +76,11 @@ def main(arguments: list[str]) -> int:
 
 def generate() -> Mapping[Path, str]:
     """Every generated file and its text."""
+    from docs.output_schemas import OUTPUTS, output_schema  # the root is on the path by now
+
     rules = built_in_rules()
     return {
+        **{SCHEMAS / f"{name}.json": as_file(output_schema(name)) for name in OUTPUTS},
         REGISTRY: with_every_action(REGISTRY.read_text(encoding="utf-8")),
         **{LAMBDAS / action.unit.name / "__init__.py": "" for action in Action},
         ACTIONS: with_actions(ACTIONS.read_text(encoding="utf-8")),

@@ -135,9 +135,10 @@ def _selected(trial: Trial, tensor: str, wanted: Filters) -> TensorSeries:
     near = [max((s for s in saved if s < first), default=None), min((s for s in saved if s >= first), default=None)]
     nearest = " and ".join(str(s) for s in near if s is not None)
     steps = f"none of the steps {wanted.steps}" if ":" in wanted.steps else f"step {wanted.steps}"
+    span = f"{len(saved)} step{'' if len(saved) == 1 else 's'}, {saved[0]} to {saved[-1]}"
     raise TensorNotSavedError(
         f"{tensor!r} was {'' if ':' in wanted.steps else 'not '}saved at {steps}. "
-        f"The nearest: {nearest}. It holds {len(saved)} step{'' if len(saved) == 1 else 's'}, {saved[0]} to {saved[-1]}.",
+        f"The nearest: {nearest}. It holds {span}.",
         advice=f"--step {near[-1] if near[0] is None else near[0]}, or run --save-interval N to save values more often",
     )
 
