@@ -63,11 +63,11 @@ def check(place: Path, wheel: Path, extras: str) -> int:
     )
     results = json.loads(done.stdout)
     failures = [result for result in results if result["code"] == 70 or MISTAKE in result["stderr"]]
-    asked = sorted(
+    advice = sorted(
         {line.strip() for result in results for line in result["stderr"].splitlines() if " install " in line}
     )
     print(f"{extras}: {len(results)} commands, {len(failures)} failed")
-    for line in asked:
+    for line in advice:
         print(f"  {line}")
     for result in failures:
         print(f"  FAILED trackside {' '.join(result['arguments'])}\n{result['stderr']}")

@@ -83,7 +83,7 @@ def test_config_show_names_the_source_of_each_value(monkeypatch: pytest.MonkeyPa
     assert set(document["rules"]) == USUAL - {"overfit"}
     lines = trackside("config", "show").stdout.splitlines()
     assert lines[1] == f"Judged by: the {len(USUAL)} default rules, without overfit"
-    assert "on-issue       trackside.toml        stop" in lines
+    assert "on-issue       stop     trackside.toml" in lines
 
 
 @pytest.mark.parametrize(

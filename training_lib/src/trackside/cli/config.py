@@ -66,8 +66,8 @@ def show(output: str) -> None:
     click.echo(f"File: {settings.file or 'none'}")
     click.echo(f"Judged by: {_judged_by(chosen)}")
     click.echo()
-    cells = [(name, source, _shown(value)) for name, value, source in rows]
-    print_table(("setting", "from", "value"), cells, color=wants_color())
+    cells = [(name, _shown(value), source) for name, value, source in rows]
+    print_table(("setting", "value", "from"), cells, color=wants_color())
 
 
 def _setting_rows(settings: ProjectSettings) -> Iterator[tuple[str, Any, str]]:

@@ -43,7 +43,7 @@ def command() -> None:
       trackside rules list
       trackside rules show vanishing-gradient
       trackside rules run latest --only vanishing-gradient
-      trackside rules test run-1 run-2 --only overfit --set overfit.ratio_threshold=0.2
+      trackside rules test run-1 run-2 --only overfit:ratio_threshold=0.2
     """
 
 

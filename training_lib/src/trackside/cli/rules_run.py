@@ -22,7 +22,7 @@ SCHEMA_VERSION = 1
 
 @click.command("run")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@rule_options(has_preset=True)
+@rule_options
 @click.option(
     "--fail-on",
     type=click.Choice(list(FAIL_ON)),
@@ -52,7 +52,7 @@ def command(
     \b
     Example:
       trackside rules run latest --only vanishing-gradient
-      trackside rules run s3://bucket/digits-7 --only mine.py:Large --set Large.limit=3
+      trackside rules run s3://bucket/digits-7 --only mine.py:Large:limit=3
     """
     from trackside.cli.terminal.console import progress_console
     from trackside.cli.terminal.progress import waiting

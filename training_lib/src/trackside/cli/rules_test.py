@@ -23,7 +23,7 @@ SCHEMA_VERSION = 1
 
 @click.command("test")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@rule_options(has_preset=True)
+@rule_options
 @format_option("table", "json", "jsonl")
 @shared_options
 def command(
@@ -41,7 +41,7 @@ def command(
     \b
     Example:
       trackside rules test latest
-      trackside rules test run-1 run-2 --only overfit --set overfit.ratio_threshold=0.2
+      trackside rules test run-1 run-2 --only overfit:ratio_threshold=0.2
     """
     from trackside.cli.terminal.console import progress_console
     from trackside.cli.terminal.progress import waiting

@@ -32,7 +32,7 @@ FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL, "never": 
 
 
 @click.command("run", cls=ConfiguredCommand, context_settings={"allow_interspersed_args": False})
-@rule_options(has_preset=False)
+@rule_options
 @click.option(
     "--on-issue",
     type=click.Choice(list(ON_ISSUE)),

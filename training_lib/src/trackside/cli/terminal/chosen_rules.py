@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,8 +17,6 @@ from trackside.local.rule_choice import Chosen, Layer, choose_rules, layer_of_op
 if TYPE_CHECKING:
     from trackside.local.project_settings import ProjectSettings
     from trackside.local.rules_file import RulesFile
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -35,25 +33,25 @@ class RuleOptions:
     preset: str | None = None
 
 
-def rule_options(*, has_preset: bool) -> Callable[[F], F]:
-    """Return a decorator that adds the options, passed as `options`."""
+def rule_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options, passed as `options`."""
 
-    def add(command: F) -> F:
-        @functools.wraps(command)
-        def run(
-            *,
-            rules: tuple[str, ...],
-            only: tuple[str, ...],
-            settings: tuple[str, ...],
-            skip: tuple[str, ...],
-            rules_file: Path | None,
-            preset: str | None = None,
-            **others: Any,
-        ) -> None:
-            words = layer_of_options(add=rules, only=only, settings=settings, skip=skip)
-            command(options=RuleOptions(words, rules_file, preset), **others)
+    @functools.wraps(command)
+    def run(
+        *,
+        rules: tuple[str, ...],
+        only: tuple[str, ...],
+        settings: tuple[str, ...],
+        skip: tuple[str, ...],
+        rules_file: Path | None,
+        preset: str | None,
+        **others: Any,
+    ) -> None:
+        words = layer_of_options(add=rules, only=only, settings=settings, skip=skip)
+        command(options=RuleOptions(words, rules_file, preset), **others)
 
-        each: list[Callable[[Any], Any]] = [
+    for option in reversed(
+        (
             click.option(
                 "--rule",
                 "rules",
@@ -80,16 +78,15 @@ def rule_options(*, has_preset: bool) -> Callable[[F], F]:
                 type=click.Path(exists=True, dir_okay=False, path_type=Path),
                 help="Rules as JSON or YAML.",
             ),
-        ]
-        if has_preset:
-            of_preset = f"In whose sense.  [default: {PRESETS[0]}, or as the file says]"
-            each.append(click.option("--preset", type=click.Choice(PRESETS), help=of_preset))
-        decorated: Any = run
-        for option in reversed(each):
-            decorated = option(decorated)
-        return decorated  # type: ignore[no-any-return] # click's decorators keep the function
-
-    return add
+            click.option(
+                "--preset",
+                type=click.Choice(PRESETS),
+                help=f"In whose sense.  [default: {PRESETS[0]}, or as the file says]",
+            ),
+        )
+    ):
+        option(run)
+    return run
 
 
 def rules_of(options: RuleOptions, settings: ProjectSettings, file: RulesFile) -> Chosen:
