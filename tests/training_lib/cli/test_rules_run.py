@@ -50,8 +50,7 @@ def rules_run(*arguments: str) -> Result:
 
 def test_an_issue_is_a_card_and_every_rule_has_a_state() -> None:
     result = rules_run("bad", "--only", "exploding-tensor", "--only", "vanishing-gradient")
-    assert result.exit_code == 0
-    assert result.stderr == "trackside: judged by exploding-tensor, vanishing-gradient only\n"
+    assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
     assert lines[0] == "bad: ended, 5 steps saved"
     assert "✖ CRITICAL  exploding-tensor, almost certain (" in result.stdout

@@ -165,10 +165,10 @@ def _manual(rule: RuleDescription, requested_as: str) -> tuple[tuple[str, str], 
     """Return the sections of a built-in rule's page that help its reader; none for a rule of the user's."""
     if ".py:" in requested_as:
         return ()
-    from trackside.rules.catalogue import load_rules
+    from trackside.rules.catalogue import built_in_rules
     from trackside.rules.manual import read_manual
 
-    sections = dict(read_manual(load_rules()[rule.rule_id]).sections)
+    sections = dict(read_manual(built_in_rules()[rule.rule_id]).sections)
     return tuple([(heading, sections[heading]) for heading in ("Why it matters", "How it decides", "What to do")])
 
 

@@ -114,7 +114,7 @@ def command(
     code = _run(
         command,
         plan=plan,
-        difference=chosen.difference,
+        difference=chosen.difference if chosen.is_default else "",
         folder=folder,
         environment=environment,
         grace=grace,

@@ -114,6 +114,6 @@ def recorded_rules(options: RuleOptions) -> Chosen:
     for note in file.notes:
         click.echo(f"trackside: {note}", err=True)
     chosen = rules_of(options, settings, file)
-    if chosen.difference:
+    if chosen.is_default and chosen.difference:  # other choices were named by the user
         click.echo(f"trackside: judged by {chosen.difference}", err=True)
     return chosen
