@@ -88,6 +88,34 @@ def trackside(*arguments: str) -> Result:
             "  Try: trackside runs   (lists the runs of this folder)\n", id="local-advice-for-a-local-folder",
         ),
         pytest.param(
+            ["run", "--rule", "mine.py", "--", "true"], 2,
+            "Error: --rule mine.py names a file, and no class in it.\n  Where: The choice of rules\n", id="no-class",
+        ),
+        pytest.param(
+            ["run", "--out", ".trackside", "--", "true"], 2,
+            "Error: .trackside is not empty.\n  Where: The run folder\n"
+            "  Try: Name a new folder, or remove this one first.\n", id="a-folder-in-use",
+        ),
+        pytest.param(
+            ["tensors", "/etc"], 3,
+            "Error: Nothing that looks like a run lies at /etc.\n", id="a-folder-that-is-no-run",
+        ),
+        pytest.param(
+            ["findings", "s3:/bucket/x"], 3,
+            "Error: There is no run 's3:/bucket/x'.\n"
+            "  Why: It is neither a folder nor a name in .trackside/runs; the newest run is '20261122-train'.\n"
+            "  Try: Did you mean 's3://bucket/x'?\n", id="a-slash-too-few",
+        ),
+        pytest.param(
+            ["findings", "gs://bucket/x"], 2,
+            "Error: 'gs://bucket/x' has the scheme 'gs', which is not known.\n  Where: The location\n", id="another-cloud",
+        ),
+        pytest.param(
+            ["export", "latest", "--to", "tensorbord", "x"], 2,
+            "Error: 'tensorbord' is not one of 'tensorboard', 'parquet'.\n"
+            "  Where: --to\n  Try: Did you mean 'tensorboard'?\n", id="choice-misspelt",
+        ),
+        pytest.param(
             ["finding"], 2,
             "Error: There is no command 'finding'. Did you mean 'findings'?\n  Try: trackside --help\n", id="command",
         ),
@@ -106,3 +134,7 @@ def test_a_mistake_names_problem_place_and_cure(arguments: list[str], code: int,
 def test_sound_usage_has_no_message(arguments: list[str]) -> None:
     result = trackside(*arguments)
     assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_advice_about_s3_is_for_places_in_s3() -> None:
+    assert "s3://" not in trackside("tensors", "/etc").stderr.partition("  Try: ")[2]

@@ -110,7 +110,7 @@ def find_run(name: str, *, runs: Path = RUNS) -> str:
 
     Errors: `RunNotFoundError` with the names of existing runs.
     """
-    if name.startswith("s3://"):
+    if "://" in name:
         return name
     if name == LATEST:
         newest = max(local_runs(runs), key=_started_at, default=None)
@@ -125,7 +125,7 @@ def find_run(name: str, *, runs: Path = RUNS) -> str:
     known = [folder.name for folder in local_runs(runs)]
     if not known:
         raise RunNotFoundError(f"There is no run {name!r}. {runs} holds none yet.", advice=START_ONE)
-    near = did_you_mean(name, [*known, LATEST])
+    near = did_you_mean(name, [*known, LATEST, *([name.replace(":/", "://", 1)] if name.startswith("s3:/") else [])])
     advice = near if near.startswith("Did") else "trackside runs   (lists the runs of this folder)"
     why = f"It is neither a folder nor a name in {runs}; the newest run is {known[-1]!r}."
     raise RunNotFoundError(f"There is no run {name!r}. {why}", advice=advice)

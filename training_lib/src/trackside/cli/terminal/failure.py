@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import textwrap
 import traceback
@@ -33,6 +34,10 @@ READER_GONE = 141  # 128 + SIGPIPE, as of any program whose reader has gone
 
 MOST_COLUMNS = 100
 _EXAMPLE = "s3://bucket/prefix"  # in messages about places of any kind
+_VERBS = frozenset(
+    {"is", "are", "was", "must", "has", "cannot", "can", "names", "holds", "needs", "lacks", "stands", "failed"}
+)
+_LOCATION = re.compile(r"s3://[A-Za-z0-9]")
 FEWEST_COLUMNS = 40
 
 _ADVICE = {
@@ -116,7 +121,7 @@ def _advice(error: BaseException, code: int) -> str:
 
 def _is_remote(error: BaseException) -> bool:
     """Return True if the error is about S3, or about a call of AWS (`trackside.cloud.calls`)."""
-    return "s3://" in str(error).replace(_EXAMPLE, "") or str(error).startswith("AWS ")
+    return bool(_LOCATION.search(str(error).replace(_EXAMPLE, ""))) or str(error).startswith("AWS ")
 
 
 def _fitted(line: str, where: TextIO) -> Iterator[str]:
@@ -131,15 +136,18 @@ def _fitted(line: str, where: TextIO) -> Iterator[str]:
     )
 
 
+def _first_word(text: str) -> str:
+    return text.partition(" ")[0]
+
+
 def _configuration_lines(error: ConfigurationError) -> list[str]:
     heading = str(error).partition("\n")[0]
     if len(error.problems) == 1:
         problem = error.problems[0]
         subject = heading.removesuffix(" has 1 problem:")
-        return [
-            f"Error: {subject}: {problem.what}",
-            f"  Where: {problem.where}",
-            f"  Try: {problem.fix or _ADVICE[USAGE]}",
-        ]
+        advice = f"  Try: {problem.fix or _ADVICE[USAGE]}"
+        if _first_word(problem.what) in _VERBS:  # then the place is the subject of the sentence
+            return [f"Error: {problem.where} {problem.what}", f"  Where: {subject}", advice]
+        return [f"Error: {subject}: {problem.what}", f"  Where: {problem.where}", advice]
     problems = [f"  - {problem}" for problem in error.problems]
     return [f"Error: {heading}", *problems, f"  Try: {_ADVICE[USAGE]}"]

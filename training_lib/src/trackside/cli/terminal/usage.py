@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from click.exceptions import NoArgsIsHelpError
 
 from trackside.cli.terminal.failure import write_lines
 from trackside.contracts.errors import did_you_mean
+
+_NOT_ONE_OF = re.compile(r"'([^']*)' is not one of ")
 
 
 class WrongUsage(click.UsageError):
@@ -64,7 +67,9 @@ def _missing(error: click.MissingParameter) -> tuple[str, str, str]:
 
 def _bad(error: click.BadParameter) -> tuple[str, str, str]:
     text = error.message.rstrip(".")
-    return f"{text[:1].upper()}{text[1:]}.", _name(error), ""
+    kind, wrong = getattr(error.param, "type", None), _NOT_ONE_OF.match(text)
+    hint = did_you_mean(wrong[1], kind.choices) if wrong and isinstance(kind, click.Choice) else ""
+    return f"{text[:1].upper()}{text[1:]}.", _name(error), hint if hint.startswith("Did") else ""
 
 
 def _name(error: click.BadParameter) -> str:
