@@ -34,9 +34,8 @@ READER_GONE = 141  # 128 + SIGPIPE, as of any program whose reader has gone
 
 MOST_COLUMNS = 100
 _EXAMPLE = "s3://bucket/prefix"  # in messages about places of any kind
-_VERBS = frozenset(
-    {"is", "are", "was", "must", "has", "cannot", "can", "names", "holds", "needs", "lacks", "stands", "failed"}
-)
+_VERBS = frozenset({"is", "was", "must", "has", "cannot", "names", "holds", "needs", "lacks", "stands", "failed"})
+_WHOLE = ("text", "the whole of it")  # places that are the subject itself
 _LOCATION = re.compile(r"s3://[A-Za-z0-9]")
 FEWEST_COLUMNS = 40
 
@@ -146,7 +145,9 @@ def _configuration_lines(error: ConfigurationError) -> list[str]:
         problem = error.problems[0]
         subject = heading.removesuffix(" has 1 problem:")
         advice = f"  Try: {problem.fix or _ADVICE[USAGE]}"
-        if _first_word(problem.what) in _VERBS:  # then the place is the subject of the sentence
+        if (
+            _first_word(problem.what) in _VERBS and problem.where not in _WHOLE
+        ):  # then the place is the subject of the sentence
             return [f"Error: {problem.where} {problem.what}", f"  Where: {subject}", advice]
         return [f"Error: {subject}: {problem.what}", f"  Where: {problem.where}", advice]
     problems = [f"  - {problem}" for problem in error.problems]
