@@ -108,7 +108,7 @@ def trackside(*arguments: str) -> Result:
         ),
         pytest.param(
             ["findings", "gs://bucket/x"], 2,
-            "Error: 'gs://bucket/x' has the scheme 'gs', which is not known.\n  Where: The location\n", id="another-cloud",
+            "Error: 'gs://bucket/x' has the scheme 'gs', which is not known.\n  Where: The location\n", id="scheme",
         ),
         pytest.param(
             ["export", "latest", "--to", "tensorbord", "x"], 2,
