@@ -12,7 +12,6 @@ from trackside.contracts.rule_catalogue import RuleCatalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.documents.requests import with_needs
 from trackside.local.lacking_inputs import lacking_input
-from trackside.local.rule_choice import with_names_of_their_own
 
 
 @dataclass(frozen=True)
@@ -67,6 +66,23 @@ def plan_rules(
         saved = _at_interval(saved, save_interval)
     notes = [n for one in prepared if (n := lacking_input(one.configuration, one.watches, catalogue, saved))]
     return RulePlan(request, saved, tuple(notes), was_chosen=bool(rules) if was_chosen is None else was_chosen)
+
+
+def with_names_of_their_own(rules: Sequence[RuleConfiguration]) -> tuple[RuleConfiguration, ...]:
+    """Return the rules with unique names, `exploding-tensor`, `exploding-tensor-2`.
+
+    The same rule may be given twice, with other parameters.
+    """
+    taken: set[str] = set()
+    named = []
+    for rule in rules:
+        name, number = rule.name, 1
+        while name in taken:
+            number += 1
+            name = f"{rule.name}-{number}"
+        taken.add(name)
+        named.append(replace(rule, name=name))
+    return tuple(named)
 
 
 @dataclass(frozen=True)

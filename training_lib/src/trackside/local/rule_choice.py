@@ -12,9 +12,9 @@ from typing import Any
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.rule_catalogue import RuleCatalogue
 from trackside.contracts.rule_request import PRESETS, RuleConfiguration
+from trackside.local.rule_text import HOW_TO_WRITE, parse_rule, split_rule
 
 RULE, ONLY, SET, SKIP = WORDS = ("rule", "only", "set", "skip")
-HOW_TO_WRITE_A_RULE = "Write ID or FILE.py:CLASS, then :NAME=VALUE,NAME=VALUE if you like."
 HOW_TO_WRITE_A_SETTING = "Write for example: --set vanishing-gradient.threshold=1e-8"
 MOST_NAMED = 4
 
@@ -85,38 +85,6 @@ class _Entry:
     tuned: dict[str, str] = field(default_factory=dict)
 
 
-def parse_rule(text: str) -> RuleConfiguration:
-    """Return the configuration in `exploding-tensor:threshold=10,patience=2`, or `FILE.py:CLASS:threshold=10`.
-
-    Raises `ValueError` with a cure.
-    """
-    source, rule_id, rest = split_rule(text)
-    parameters = {}
-    for pair in rest.split(",") if rest else ():
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
-            raise ValueError(f"{pair!r} is not NAME=VALUE.")
-        if name.strip() in parameters:
-            raise ValueError(f"{name.strip()!r} is set twice.")
-        parameters[name.strip()] = value.strip()
-    if not rule_id.strip():
-        raise ValueError("names no rule.")
-    if not source and rule_id.strip().endswith(".py"):
-        raise ValueError("names a file, and no class in it.")
-    return RuleConfiguration(rule_id.strip(), parameters=parameters, source=source)
-
-
-def split_rule(text: str) -> tuple[str, str, str]:
-    """Return (file, rule or class, the rest) of `s3://b/mine.py:Large:limit=3`.
-
-    The file is "" for a rule without one.
-    """
-    file, py, after = text.partition(".py:")
-    if not py or "=" in file:  # then it stands within a parameter
-        return "", *text.partition(":")[::2]
-    return f"{file}.py", *after.partition(":")[::2]
-
-
 def layer_of_options(
     *, add: Sequence[str] = (), only: Sequence[str] = (), settings: Sequence[str] = (), skip: Sequence[str] = ()
 ) -> Layer:
@@ -173,6 +141,8 @@ def choose_rules(layers: Sequence[Layer], *, catalogue: RuleCatalogue, preset: s
     Raises:
         ConfigurationError: Words are wrong. Lists every problem at once.
     """
+    from trackside.local.preflight import with_names_of_their_own  # the command line reads words without it
+
     problems: list[Problem] = []
     usual = [rule for rule in catalogue.usual if catalogue.rules[rule].in_sense_of(preset or "") is not None]
     entries = [_Entry(RuleConfiguration(rule_id), 0, "", is_usual=True) for rule_id in usual]
@@ -198,23 +168,6 @@ def choose_rules(layers: Sequence[Layer], *, catalogue: RuleCatalogue, preset: s
         raise ConfigurationError(problems, subject="The choice of rules")
     rules = with_names_of_their_own([one.rule for one in entries])
     return Chosen(rules, is_default, _difference(usual, entries, is_default=is_default))
-
-
-def with_names_of_their_own(rules: Sequence[RuleConfiguration]) -> tuple[RuleConfiguration, ...]:
-    """Return the rules with unique names, `exploding-tensor`, `exploding-tensor-2`.
-
-    The same rule may be given twice, with other parameters.
-    """
-    taken: set[str] = set()
-    named = []
-    for rule in rules:
-        name, number = rule.name, 1
-        while name in taken:
-            number += 1
-            name = f"{rule.name}-{number}"
-        taken.add(name)
-        named.append(replace(rule, name=name))
-    return tuple(named)
 
 
 def _words(option: str, texts: Sequence[str]) -> tuple[Word, ...]:
@@ -269,7 +222,7 @@ def _add(entries: list[_Entry], word: Word, level: int, problems: list[Problem])
     try:
         rule = parse_rule(word.text)
     except ValueError as error:
-        problems.append(Problem(word.where, str(error), HOW_TO_WRITE_A_RULE))
+        problems.append(Problem(word.where, str(error), HOW_TO_WRITE))
         return
     for one in entries:
         if one.level < level and (one.rule.rule_id, one.rule.source) == (rule.rule_id, rule.source):
