@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +138,14 @@ def test_a_wrong_variable_is_named(tmp_path: Path, name: str, text: str, said: s
     with pytest.raises(ConfigurationError) as raised:
         read_settings(tmp_path, {name: text})
     assert said in str(raised.value)
+
+
+def test_python_3_10_reads_the_file_with_tomli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "trackside.toml", "grace = 5\n")
+    expected = read_settings(tmp_path, {})
+    monkeypatch.setitem(sys.modules, "tomllib", None)
+    if find_spec("tomli") is not None:
+        assert read_settings(tmp_path, {}) == expected
+    monkeypatch.setitem(sys.modules, "tomli", None)
+    with pytest.raises(ConfigurationError, match="needs tomli, which is not installed"):
+        read_settings(tmp_path, {})

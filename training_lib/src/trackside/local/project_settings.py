@@ -16,7 +16,7 @@ from typing import Any
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.environment import project_variables
-from trackside.extras import missing_extra
+from trackside.extras import install_command
 from trackside.local.rule_choice import WORDS, Layer, key_place, layer_of_document
 
 FILE, PYPROJECT, TABLE = "trackside.toml", "pyproject.toml", "trackside"
@@ -220,7 +220,8 @@ def _parsed(path: Path) -> dict[str, Any]:
         try:
             import tomli as tomllib  # type: ignore[no-redef]
         except ModuleNotFoundError as error:
-            raise missing_extra("cli") from error
+            problem = Problem(str(path), "needs tomli, which is not installed.", install_command("cli"))
+            raise ConfigurationError([problem], subject="The settings file") from error
     try:
         return tomllib.loads(_content(path).decode("utf-8"))
     except (ValueError, RecursionError) as error:  # TOMLDecodeError names line and column
