@@ -149,3 +149,10 @@ def test_python_3_10_reads_the_file_with_tomli(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "tomli", None)
     with pytest.raises(ConfigurationError, match="needs tomli, which is not installed"):
         read_settings(tmp_path, {})
+
+
+def test_a_file_of_others_that_is_no_toml_or_cannot_be_read_is_left_alone(tmp_path: Path) -> None:
+    write(tmp_path, "pyproject.toml", "[[[ no TOML, and none of our business")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "pyproject.toml").symlink_to("pyproject.toml")  # a link to itself
+    assert read_settings(tmp_path / "a", {}) == ProjectSettings()

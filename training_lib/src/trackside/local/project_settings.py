@@ -165,11 +165,19 @@ def find_settings(folder: Path) -> tuple[Path | None, Mapping[str, Any], str]:
         if own.is_file():
             return own, _parsed(own), _shown(own, folder)
         project = place / PYPROJECT
-        if project.is_file() and b"tool.trackside" in _content(project):
+        if _mentions_us(project):
             tools = _parsed(project).get("tool", {})
             if isinstance(tools, Mapping) and isinstance(tools.get(TABLE), Mapping):
                 return project, tools[TABLE], f"{_shown(project, folder)}, tool.{TABLE}"
     return None, {}, ""
+
+
+def _mentions_us(project: Path) -> bool:
+    """Return True for a file that may have our table. One that cannot be read is of no interest."""
+    try:
+        return project.is_file() and b"tool.trackside" in _content(project)
+    except (ConfigurationError, OSError):
+        return False
 
 
 def _values(
