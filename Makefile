@@ -62,4 +62,4 @@ changelog: setup  ## assemble CHANGELOG.md from changes/
 docs: setup  ## write the generated pages again, and build the site into build/site
 	@$(BIN)/python docs/generate.py && $(BIN)/python -m docs.permissions && $(BIN)/zensical build --strict --clean
 
-.PHONY: help setup demo test quick check pythons synth drill sdk image audit wheels bench pictures changelog docs
+.PHONY: help setup demo test quick check extras pythons synth drill sdk image audit wheels bench pictures changelog docs
