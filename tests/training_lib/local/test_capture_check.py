@@ -7,6 +7,7 @@ import pytest
 
 from trackside.contracts.run_layout import index_key
 from trackside.environment import inherited
+from trackside.extras import install_elsewhere
 from trackside.local.capture_check import rule_progress, saved_steps, why_nothing_was_captured
 from trackside.storage.memory import MemoryStore
 
@@ -43,4 +44,4 @@ def test_a_python_without_trackside_is_named_with_the_way_to_mend_it(tmp_path: P
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
     bare.chmod(0o700)
     said = why_nothing_was_captured([str(bare), "train.py"], environment=inherited())
-    assert said == f"{bare} has no Trackside. Install it there: {bare} -m pip install 'trackside[torch]'"
+    assert said == f"{bare} has no Trackside. Install it there: {install_elsewhere(str(bare))}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from trackside.contracts.run_layout import INDEX_PREFIX, parse_index_key
 from trackside.evaluation.progress import ProgressFile, RuleProgress
+from trackside.extras import install_elsewhere
 from trackside.storage.store import Store
 
 _PROBE = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('trackside') else 3)"
@@ -33,7 +34,7 @@ def why_nothing_was_captured(command: Sequence[str], *, environment: Mapping[str
             "Capture works in a Python that has `trackside` and torch installed."
         )
     if _lacks_trackside(command[0], environment=environment):
-        return f"{command[0]} has no Trackside. Install it there: {command[0]} -m pip install 'trackside[torch]'"
+        return f"{command[0]} has no Trackside. Install it there: {install_elsewhere(command[0])}"
     return (
         "The script took no optimizer step that was due to be saved, or does not train with PyTorch. "
         "A short run may need --save-interval 1."

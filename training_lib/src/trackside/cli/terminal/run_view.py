@@ -19,6 +19,7 @@ from trackside.contracts.run_layout import RULE_REQUEST_KEY
 from trackside.local.preflight import RulePlan
 from trackside.local.run import LocalRunResult
 from trackside.local.run_folder import RUNS
+from trackside.local.source_text import SourceText
 
 MOST_RULES_NAMED = 4  # that is one line of 80 columns
 
@@ -30,9 +31,11 @@ class RunView:
         self._console: Console = progress_console(color=color)
         self._is_read = True
         self._shown: set[str] = set()
+        self._sources: SourceText | None = None
 
     def begin(self, folder: str, plan: RulePlan) -> None:
         """Show the location of the run and its rules."""
+        self._sources = SourceText(folder)
         self.note(f"run {folder}")
         ready = len(plan.request.rules) - len(plan.notes)
         self.note(f"rules {_names(plan)}{f'; ready: {ready} of {len(plan.request.rules)}' if plan.notes else ''}")
@@ -51,7 +54,7 @@ class RunView:
         """Show the card, set off from the training's own lines. A problem that is shown again is marked as updated."""
         is_update = group.group in self._shown
         self._shown.add(group.group)
-        self._print(Text(), VerdictCard(group, is_update=is_update), Text())
+        self._print(Text(), VerdictCard(group, is_update=is_update, sources=self._sources), Text())
 
     def end(self, result: LocalRunResult, folder: str, *, exit_code: int, fail_on: str) -> None:
         """Show the summary."""

@@ -62,6 +62,7 @@ class GradientClipping(Rule):
     """
 
     rule_id = "gradient-clipping"
+    code = "TS202"
     watches = ("gradients", "losses")
     save_interval = 500
     needs = ()

@@ -96,6 +96,7 @@ class ParametersNotTrained(Rule):
     """
 
     rule_id = "parameters-not-trained"
+    code = "TS206"
     watches = ("gradients", "losses")
     save_interval = 500
     needs = ()

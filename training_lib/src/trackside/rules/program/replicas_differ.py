@@ -59,6 +59,7 @@ class ReplicasDiffer(Rule):
     """
 
     rule_id = "replicas-differ"
+    code = "TS210"
     watches = ("weights", "biases")
     save_interval = 500
     needs = ()

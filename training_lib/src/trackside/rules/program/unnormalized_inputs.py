@@ -85,6 +85,7 @@ class UnnormalizedInputs(Rule):
     """
 
     rule_id = "unnormalized-inputs"
+    code = "TS213"
     watches = ("model_inputs",)
     save_interval = 100
     needs = (CollectionRequest("model_inputs", Schedule(50, end_step=101)),)

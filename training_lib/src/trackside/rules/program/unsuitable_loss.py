@@ -103,6 +103,7 @@ class UnsuitableLoss(Rule):
     """
 
     rule_id = "unsuitable-loss"
+    code = "TS214"
     watches = ("losses",)
     save_interval = 500
     needs = ()

@@ -72,6 +72,7 @@ class ExplodingGradient(Rule):
     """
 
     rule_id = "exploding-gradient"
+    code = "TS103"
     watches = ("gradients",)
     save_interval = 500
     needs = ()

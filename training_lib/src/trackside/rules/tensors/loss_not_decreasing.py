@@ -133,6 +133,7 @@ class LossNotDecreasing(Rule):
     """
 
     rule_id = "loss-not-decreasing"
+    code = "TS105"
     watches = ("losses",)
     save_interval = 10
     needs = ()

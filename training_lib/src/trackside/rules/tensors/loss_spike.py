@@ -111,6 +111,7 @@ class LossSpike(FoldingRule):
     """
 
     rule_id = "loss-spike"
+    code = "TS106"
     watches = ("losses",)
     save_interval = 10
     needs = ()

@@ -107,6 +107,7 @@ class Overfit(Rule):
     """
 
     rule_id = "overfit"
+    code = "TS108"
     watches = ("losses",)
     save_interval = 10
     needs = ()

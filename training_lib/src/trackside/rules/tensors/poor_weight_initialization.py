@@ -66,6 +66,7 @@ class PoorWeightInitialization(Rule):
     """
 
     rule_id = "poor-weight-initialization"
+    code = "TS110"
     watches = ("weights", "losses")
     save_interval = 500
     needs = ()

@@ -105,6 +105,7 @@ class VanishingGradient(Rule):
     """
 
     rule_id = "vanishing-gradient"
+    code = "TS117"
     watches = ("gradients",)
     save_interval = 100
     needs = ()

@@ -95,6 +95,7 @@ class WeightUpdateRatio(Rule):
     """
 
     rule_id = "weight-update-ratio"
+    code = "TS118"
     watches = ("weights",)
     save_interval = 500
     needs = ()
