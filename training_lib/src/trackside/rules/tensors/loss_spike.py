@@ -160,6 +160,14 @@ class LossSpike(FoldingRule):
                 findings.append(self._finding(column, spikes[key], window))
         return replace(state, by_loss=spikes), sorted(findings, key=lambda finding: finding.since_step)
 
+    def dump(self, state: OpenSpikes) -> str:
+        """Return the state as text; no text without spikes, as at most steps.
+
+        Args:
+            state: The open spikes.
+        """
+        return super().dump(state) if state.by_loss else ""
+
     def lacks(self, window: Window) -> str:
         """Name the missing input: a loss with enough values.
 
