@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from trackside import extras
 from trackside.contracts.errors import ConfigurationError
 from trackside.extras import (
     EXTRAS,
@@ -125,8 +124,8 @@ def test_our_own_name_is_never_asked_of_an_index(origin: Origin) -> None:
 def test_the_command_is_for_this_environment(
     on_path: dict[str, str], has_pip: bool, begins: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extras.shutil, "which", on_path.get)
-    monkeypatch.setattr(extras.util, "find_spec", lambda name: object() if has_pip else None)
+    monkeypatch.setattr("trackside.extras.shutil.which", on_path.get)
+    monkeypatch.setattr("trackside.extras.util.find_spec", lambda name: object() if has_pip else None)
     assert install_command("aws").startswith(begins)
 
 
