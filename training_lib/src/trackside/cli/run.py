@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trackside.cli.terminal.options import shared_options, wants_color
+from trackside.cli.terminal.options import is_verbose, shared_options, wants_color
 from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_catalogue import built_in_catalogue
@@ -69,6 +69,7 @@ FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL, "never": 
     metavar="SECONDS",
     help="Time to end after a stop, before SIGKILL.",
 )
+@click.option("-q", "--quiet", is_flag=True, help="Show problems only: no line at the start, no line if all is well.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @shared_options
 def command(
@@ -80,6 +81,7 @@ def command(
     out: Path | None,
     save_interval: int | None,
     grace: float,
+    quiet: bool,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND and judge it while it runs. Put `--` before COMMAND.
@@ -108,8 +110,9 @@ def command(
         capture=file.capture,
     )
     find_command(command, search_path=environment.get("PATH"))
+    folder = _new_folder(command, out)
     code = _run(
-        command, plan=plan, folder=_new_folder(command, out), environment=environment, grace=grace, fail_on=fail_on
+        command, plan=plan, folder=folder, environment=environment, grace=grace, fail_on=fail_on, is_quiet=quiet
     )
     click.get_current_context().exit(code)
 
@@ -179,15 +182,26 @@ def _new_folder(command: tuple[str, ...], out: Path | None) -> Path:
 
 
 def _run(
-    command: tuple[str, ...], *, plan: RulePlan, folder: Path, environment: dict[str, str], grace: float, fail_on: str
+    command: tuple[str, ...],
+    *,
+    plan: RulePlan,
+    folder: Path,
+    environment: dict[str, str],
+    grace: float,
+    fail_on: str,
+    is_quiet: bool,
 ) -> int:
-    from trackside.cli.terminal.run_view import RunView
+    from trackside.cli.terminal.run_view import RunView, Verbosity
+    from trackside.local.capture_check import lacks_trackside
     from trackside.local.run import LocalRun, run_locally
     from trackside.local.run_folder import discard_run_folder
     from trackside.local.training_process import owns_the_terminal
 
-    view = RunView(color=wants_color())
+    loud = Verbosity.VERBOSE if is_verbose(click.get_current_context()) else Verbosity.NORMAL
+    view = RunView(color=wants_color(), verbosity=Verbosity.QUIET if is_quiet else loud)
     view.begin(_relative(folder), plan)
+    if python := lacks_trackside(command, environment=environment):
+        view.note(f"nothing will be captured: {python} has no Trackside. Install it there: {python} -m pip install ...")
     run = LocalRun(
         command=command,
         folder=folder,

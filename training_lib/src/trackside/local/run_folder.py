@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -32,6 +33,9 @@ RECORD_FILE = "local-run.json"
 LOCK_FILE = "local-run.lock"
 EVALUATOR_LOG = "evaluator.log"
 
+PROBE_BYTES = 1 << 16  # more than verdicts and progress take
+
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 _LONGEST_SCRIPT_NAME = 40
 
 
@@ -134,6 +138,20 @@ def local_runs(runs: Path = RUNS) -> list[Path]:
 def is_run_folder(folder: Path) -> bool:
     """Return True if the folder holds any part of a run."""
     return any((folder / part).exists() for part in (RULE_REQUEST_KEY, TENSORS, RULE_OUTPUT))
+
+
+def storage_problem(folder: Path) -> str:
+    """Return a clause if nothing can be written to a folder, such as on a full disk; "" if it can."""
+    probe = folder / f".probe-{os.getpid()}"
+    try:
+        try:
+            probe.write_bytes(bytes(PROBE_BYTES))
+        finally:
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        cure = "free some and run `trackside rules run` on it" if error.errno in _NO_SPACE else "it cannot be written"
+        return f"{error.strerror or type(error).__name__} in {folder}; {cure}"
+    return ""
 
 
 def write_record(folder: Path, record: RunRecord) -> None:
