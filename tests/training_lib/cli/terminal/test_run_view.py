@@ -186,12 +186,13 @@ def test_on_a_terminal_it_is_wrapped_between_words(monkeypatch: pytest.MonkeyPat
         RunView(color=False).note(LONG)
         terminal.flush()
         said = b""
-        while not said.endswith(b"with.\r\n") and select.select([reader], [], [], 10)[0]:
+        while not said.endswith(b"with.\r\n\r\n") and select.select([reader], [], [], 10)[0]:
             said += os.read(reader, 4096)  # a terminal gives what there is, which may be a part
     os.close(reader)
     monkeypatch.undo()
     assert said.decode().removeprefix(EMPTY_LINE).split("\r\n") == [
         "trackside: similar-across-runs cannot judge anything: set other_trials to the",
         "           runs that it shall compare with.",
+        "",
         "",
     ]

@@ -54,7 +54,9 @@ _logger = logging.getLogger(__name__)
 class Observer(Protocol):
     """The receiver of messages for the user. No method may raise or block for long."""
 
-    shows_progress: bool
+    @property
+    def shows_progress(self) -> bool:
+        """True if `progress` is to be called."""
 
     def note(self, text: str) -> None:
         """Show one line about the present activity."""

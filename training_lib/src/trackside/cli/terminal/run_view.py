@@ -27,7 +27,8 @@ from trackside.local.run_now import RunNow
 
 MOST_RULES_NAMED = 4  # that is one line of 80 columns
 EMPTY_LINE = "\r\x1b[K"  # the line that a progress bar may have begun
-BAR_LINES = 2  # lines that a progress bar of several lines erases above its last one
+# Lines below a message, which the next redraw of a bar of two lines erases.
+GAP_LINES = 1
 
 _PREFIX = "trackside:"
 
@@ -59,17 +60,13 @@ class RunView:
     def begin(self, folder: str, plan: RulePlan) -> None:
         """Show the location of the run and its rules, and a line for each rule that lacks something."""
         if self._verbosity is not Verbosity.QUIET:
-            self.note(f"{_names(plan)} judge{'s' if len(plan.request.rules) == 1 else ''} {folder}")
+            self._line(f"{_names(plan)} judge{'s' if len(plan.request.rules) == 1 else ''} {folder}")
         for note in plan.notes:
-            self.note(f"warning: {note}")
+            self._line(f"warning: {note}")
 
     def note(self, text: str) -> None:
         """Show one line, marked as Trackside's; on a narrow terminal several."""
-        label, line = Text(_PREFIX, style="bold"), Text(safe(self._console, text))
-        if self._console.is_terminal:
-            self._print(*beside(self._console, label, line, indent=len(label) + 1, width=self._console.width))
-        else:  # one line, for `grep`
-            self._print(Text() + label + Text(" ") + line, soft_wrap=True)
+        self._line(text, gap=GAP_LINES if self._console.is_terminal else 0)
 
     @property
     def shows_progress(self) -> bool:
@@ -99,8 +96,7 @@ class RunView:
             self.note(f"{problem_line(group, ascii_only=self._console.options.ascii_only)}{likely}")
             return
         self._shown.add(group.group)
-        gap = [Text()] * (BAR_LINES if self._console.is_terminal else 1)
-        self._print(Text(), VerdictCard(group), *gap)
+        self._print(Text(), VerdictCard(group), *[Text()] * GAP_LINES)
 
     def end(self, result: LocalRunResult, folder: str, *, exit_code: int, fail_on: str) -> None:
         """Show the summary, with `-v` also a line for each rule."""
@@ -116,7 +112,16 @@ class RunView:
         is_ascii = self._console.options.ascii_only
         lines = summary_lines(result, run=_name(folder), exit_code=exit_code, fail_on=fail_on, ascii_only=is_ascii)
         for line in lines:
-            self.note(line)
+            self._line(line)
+
+    def _line(self, text: str, *, gap: int = 0) -> None:
+        label, line = Text(_PREFIX, style="bold"), Text(safe(self._console, text))
+        if self._console.is_terminal:
+            self._print(
+                *beside(self._console, label, line, indent=len(label) + 1, width=self._console.width), *[Text()] * gap
+            )
+        else:  # one line, for `grep`
+            self._print(Text() + label + Text(" ") + line, soft_wrap=True)
 
     def _print(self, *parts: Text | VerdictCard, soft_wrap: bool = False) -> None:
         if not self._is_read:

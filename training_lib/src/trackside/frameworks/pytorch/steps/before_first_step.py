@@ -77,7 +77,8 @@ def _elements(weight: torch.Tensor) -> list[float]:
 
 def _weights_of(end: Any) -> Iterator[torch.Tensor]:
     """Yield the leaves of a loss's graph that gradients are computed for."""
-    waiting, seen = [end], set()
+    waiting: list[Any] = [end]
+    seen: set[Any] = set()
     while waiting and len(seen) < MOST_NODES:
         node = waiting.pop()
         if node is None or node in seen:
