@@ -95,7 +95,7 @@ class Done:
     @property
     def lines(self) -> list[str]:
         """Our lines on stderr."""
-        return [line for line in self.stderr.splitlines() if line.startswith("Trackside")]
+        return [line for line in self.stderr.splitlines() if line.startswith("trackside: ")]
 
 
 Run = Callable[..., Done]

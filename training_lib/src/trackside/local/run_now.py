@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -59,7 +58,7 @@ class RunNowReader:
         except KeyNotFoundError:  # it was replaced by a longer one since
             return self._loss
         found = newest_loss(data, key=segment.key)
-        return self._loss if found is None or (math.isnan(found) and self._loss is None) else found
+        return self._loss if found is None else found
 
 
 def watermarks_of(uri: str) -> Iterator[Watermark]:
