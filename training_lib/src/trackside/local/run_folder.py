@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import re
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ EVALUATOR_LOG = "evaluator.log"
 
 PROBE_BYTES = 1 << 16  # more than verdicts and progress take
 
+_INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)  # the latter from a shell, or a launcher
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 _LONGEST_SCRIPT_NAME = 40
 
@@ -45,6 +47,7 @@ class RunState(str, Enum):
     RUNNING = "running"
     FINISHED = "finished"  # the command ended with code 0
     FAILED = "failed"  # the command ended with another code, or by a signal
+    INTERRUPTED = "interrupted"  # by Ctrl-C
     STOPPED = "stopped"  # Trackside stopped it
     LOST = "lost"  # `trackside run` itself was killed: the end is unknown
     ENDED = "ended"  # elsewhere: with an end marker, but without the command's status
@@ -175,6 +178,8 @@ def run_state(folder: Path) -> RunState:
     if record is not None and record.ended_at is not None:
         if record.stopped_by_trackside:
             return RunState.STOPPED
+        if record.status in _INTERRUPTED:
+            return RunState.INTERRUPTED
         return RunState.FAILED if record.status else RunState.FINISHED
     if _is_locked(folder):
         return RunState.RUNNING
