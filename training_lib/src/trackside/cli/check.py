@@ -121,11 +121,11 @@ def command(
 
 
 def _rehearse(run: LocalRun) -> CheckResult:
-    from trackside.cli.terminal.run_view import RunView
+    from trackside.cli.terminal.run_view import RunView, Verbosity
     from trackside.local.check import check_locally
     from trackside.local.run_folder import discard_run_folder
 
-    view = RunView(color=wants_color())
+    view = RunView(color=wants_color(), verbosity=Verbosity.QUIET)
     view.note(f"rehearsal in {run.folder}")
     try:
         return check_locally(run, observer=view)

@@ -12,7 +12,7 @@ import click
 
 from trackside.cli.terminal.chosen_rules import RuleOptions, rule_options, rules_of
 from trackside.cli.terminal.configured import ConfiguredCommand, is_given, settings_of
-from trackside.cli.terminal.options import shared_options, wants_color
+from trackside.cli.terminal.options import is_verbose, shared_options, wants_color
 from trackside.cli.terminal.reports import ReportPath
 from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError, Problem, TracksideError
@@ -70,6 +70,7 @@ FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL, "never": 
     metavar="SECONDS",
     help="Time to end after a stop, before SIGKILL.",
 )
+@click.option("-q", "--quiet", is_flag=True, help="Show problems only: no line at the start, no line if all is well.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @shared_options
 def command(
@@ -81,6 +82,7 @@ def command(
     reports: tuple[Path, ...],
     save_interval: int | None,
     grace: float,
+    quiet: bool,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND and judge it while it runs. Put `--` before COMMAND.
@@ -119,6 +121,7 @@ def command(
         environment=environment,
         grace=grace,
         fail_on=fail_on,
+        is_quiet=quiet,
     )
     _write_reports(folder, reports)
     click.get_current_context().exit(code)
@@ -164,16 +167,22 @@ def _run(
     environment: dict[str, str],
     grace: float,
     fail_on: str,
+    is_quiet: bool,
 ) -> int:
-    from trackside.cli.terminal.run_view import RunView
+    from trackside.cli.terminal.run_view import RunView, Verbosity
+    from trackside.extras import install_elsewhere
+    from trackside.local.capture_check import lacks_trackside
     from trackside.local.run import LocalRun, run_locally
     from trackside.local.run_folder import discard_run_folder
     from trackside.local.training_process import owns_the_terminal
 
-    view = RunView(color=wants_color())
+    loud = Verbosity.VERBOSE if is_verbose(click.get_current_context()) else Verbosity.NORMAL
+    view = RunView(color=wants_color(), verbosity=Verbosity.QUIET if is_quiet else loud)
     view.begin(_relative(folder), plan)
     if difference:
         view.note(f"judged by {difference}")
+    if python := lacks_trackside(command, environment=environment):
+        view.note(f"nothing will be captured: {python} has no Trackside. Install it there: {install_elsewhere(python)}")
     run = LocalRun(
         command=command,
         folder=folder,
