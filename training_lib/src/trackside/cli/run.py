@@ -18,6 +18,7 @@ from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Severity
 
 if TYPE_CHECKING:
+    from trackside.integrations.notification import Receiver
     from trackside.local.preflight import RulePlan
     from trackside.local.rules_file import RulesFile
 
@@ -69,6 +70,12 @@ FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL, "never": 
     metavar="SECONDS",
     help="Time to end after a stop, before SIGKILL.",
 )
+@click.option(
+    "--notify",
+    multiple=True,
+    metavar="WHERE",
+    help="Send each problem: desktop, https://WEBHOOK, or command:PROGRAM. Repeat for more.",
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @shared_options
 def command(
@@ -80,6 +87,7 @@ def command(
     out: Path | None,
     save_interval: int | None,
     grace: float,
+    notify: tuple[str, ...],
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND and judge it while it runs. Put `--` before COMMAND.
@@ -108,8 +116,15 @@ def command(
         capture=file.capture,
     )
     find_command(command, search_path=environment.get("PATH"))
+    receivers = _receivers(notify)
     code = _run(
-        command, plan=plan, folder=_new_folder(command, out), environment=environment, grace=grace, fail_on=fail_on
+        command,
+        plan=plan,
+        folder=_new_folder(command, out),
+        environment=environment,
+        grace=grace,
+        fail_on=fail_on,
+        receivers=receivers,
     )
     click.get_current_context().exit(code)
 
@@ -159,6 +174,21 @@ def _read_rules(texts: tuple[str, ...]) -> list[RuleConfiguration]:
     return configurations
 
 
+def _receivers(targets: tuple[str, ...]) -> list[Receiver]:
+    from trackside.integrations.notification import receiver_of
+
+    receivers: list[Receiver] = []
+    problems: list[Problem] = []
+    for target in targets:
+        try:
+            receivers.append(receiver_of(target))
+        except ConfigurationError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigurationError(problems, subject="The command line")
+    return receivers
+
+
 def _read_rules_file(path: Path | None) -> RulesFile:
     from trackside.cli.terminal.run_view import RunView
     from trackside.local.rules_file import RulesFile, read_rules_file
@@ -179,9 +209,17 @@ def _new_folder(command: tuple[str, ...], out: Path | None) -> Path:
 
 
 def _run(
-    command: tuple[str, ...], *, plan: RulePlan, folder: Path, environment: dict[str, str], grace: float, fail_on: str
+    command: tuple[str, ...],
+    *,
+    plan: RulePlan,
+    folder: Path,
+    environment: dict[str, str],
+    grace: float,
+    fail_on: str,
+    receivers: list[Receiver],
 ) -> int:
     from trackside.cli.terminal.run_view import RunView
+    from trackside.integrations.notifying_observer import NotifyingObserver
     from trackside.local.run import LocalRun, run_locally
     from trackside.local.run_folder import discard_run_folder
     from trackside.local.training_process import owns_the_terminal
@@ -198,12 +236,14 @@ def _run(
         shares_terminal=owns_the_terminal(),
         reports_inapplicable_rules=plan.was_chosen,
     )
+    observer = NotifyingObserver(view, receivers, run=folder.name)
     try:
-        result = run_locally(run, observer=view)
+        result = run_locally(run, observer=observer)
     except OSError as error:
         discard_run_folder(folder)
         problem = Problem(command[0], f"cannot be started: {error.strerror}.")
         raise ConfigurationError([problem], subject="The command") from error
+    observer.finish()
     code = result.exit_code(FAIL_ON[fail_on])
     view.end(result, _relative(folder), exit_code=code, fail_on=fail_on)
     return code
