@@ -15,6 +15,7 @@ import pytest
 from tests.patience import HANGS_SECONDS, ends_early
 from tests.training_lib.local.verdicts import issue
 from trackside.contracts.action import Action
+from trackside.contracts.action_terms import NO_TERMS, ActionTerms
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.issue_group import IssueGroup
@@ -85,6 +86,7 @@ def run_it(tmp_path: Path) -> Callable[..., Notes]:
         *,
         said: Sequence[Verdict] = (),
         actions: tuple[Action, ...] = NOTIFY,
+        terms: ActionTerms = NO_TERMS,
         grace_seconds: float = 10.0,
         ear: Ear | None = None,
         evaluator: str = EVALUATOR,
@@ -96,7 +98,7 @@ def run_it(tmp_path: Path) -> Callable[..., Notes]:
         local_run = LocalRun(
             command=(sys.executable, "-c", STARTED + code),
             folder=folder,
-            request=RuleRequest((RuleConfiguration("vanishing-gradient", actions=actions),)),
+            request=RuleRequest((RuleConfiguration("vanishing-gradient", actions=actions, terms=terms),)),
             capture=CaptureRequest(()),
             environment=inherited(),
             grace_seconds=grace_seconds,
@@ -165,6 +167,30 @@ def test_other_issues_do_not_stop_it(
     assert notes.result.stopped_for is None
     assert len(notes.ear.issues) == cards
     assert notes.result.verdicts == (verdict,)
+
+
+@pytest.mark.parametrize(
+    ("occurrence", "is_stopped"), [pytest.param(1, False, id="too-few"), pytest.param(2, True, id="enough")]
+)
+def test_a_stop_waits_for_the_number_of_findings_in_its_terms(
+    run_it: Callable[..., Notes], occurrence: int, is_stopped: bool
+) -> None:
+    terms = ActionTerms(((Action.STOP_TRAINING, "after_findings", 2),))
+    verdict = replace(issue(), occurrence=occurrence, terms=terms)
+    notes = run_it(FOREVER if is_stopped else WAIT_FOR_THE_VERDICT, said=[verdict], actions=STOP, terms=terms)
+    assert notes.result.stopped_for == (verdict if is_stopped else None)
+
+
+def test_a_veto_is_refused_before_the_training_starts(run_it: Callable[..., Notes], tmp_path: Path) -> None:
+    terms = ActionTerms(((Action.STOP_TRAINING, "veto_minutes", 15),))
+    with pytest.raises(ConfigurationError, match=r"StopTraining\.veto_minutes: is 15, but only a deployment in AWS"):
+        run_it("sys.exit(0)", actions=STOP, terms=terms)
+    assert not (tmp_path / "run" / "started").exists()
+
+
+def test_no_veto_is_no_reason_to_refuse_a_run(run_it: Callable[..., Notes]) -> None:
+    terms = ActionTerms(((Action.STOP_TRAINING, "veto_minutes", 0),))
+    assert run_it("sys.exit(0)", actions=STOP, terms=terms).result.status == 0
 
 
 def test_an_issue_is_counted_in_the_metrics_of_a_run_that_asked_for_it(run_it: Callable[..., Notes]) -> None:

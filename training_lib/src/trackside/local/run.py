@@ -21,7 +21,7 @@ from trackside.contracts.verdict import Outcome, Severity, State, Verdict
 from trackside.local.capture_check import rule_progress, saved_steps, why_nothing_was_captured
 from trackside.local.evaluator_process import EVALUATOR, EvaluatorProcess, EvaluatorState
 from trackside.local.first_facts import FirstFacts
-from trackside.local.local_twins import local_twins
+from trackside.local.local_twins import check_terms, local_twins
 from trackside.local.rule_state import RuleStatus, rule_statuses, worst_severity
 from trackside.local.run_folder import RunRecord, held, write_record
 from trackside.local.signal_inbox import SignalInbox
@@ -109,9 +109,10 @@ def run_locally(
 ) -> LocalRunResult:
     """Run the command to its end, judged by the rules. Returns when none of its processes is left running.
 
-    Errors: `OSError` if the command cannot be started, `ConfigurationError` if an action has no local twin. Later
-    failures of Trackside go to the observer, and the training goes on.
+    Errors: `OSError` if the command cannot be started, `ConfigurationError` if an action or one of its terms cannot be
+    kept here. Later failures of Trackside go to the observer, and the training goes on.
     """
+    check_terms(run.request.rules)
     local_twins(action for rule in run.request.rules for action in rule.actions)
     (run.folder / RULE_REQUEST_KEY).write_text(run.request.to_json(), encoding="utf-8")
     record = RunRecord(command=run.command, started_at=clock())

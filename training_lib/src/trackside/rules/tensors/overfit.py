@@ -38,7 +38,6 @@ _NOISES = 3  # how many times what evaluations differ by from one to the next th
 _NEAR_ITS_LOWEST = 0.1  # of the first training loss: one that rises again has other troubles
 _TURNED, _KEPT_TO_ITSELF, _WORSE = 0.05, 1 / 3, 1.1  # of the gain: lost again, and missing; times the lowest loss
 _NEVER_LEARNED = 0.05  # share of the training's gain below which the validation loss never fell
-_BADLY = 0.5  # share of the gain that is lost again, from which on the rest of the training is waste
 _TRAINING_STILL_FALLS = 0.02
 
 
@@ -111,7 +110,7 @@ class Overfit(Rule):
     save_interval = 10
     needs = ()
     paced = True
-    severity = Severity.CRITICAL
+    severity = Severity.WARNING  # the best checkpoint stands: what follows costs time, not the result
     since = "0.1"
     likely_causes = (Cause.OVERFITTING, Cause.WRONG_LABELS)
     what_to_do = (
@@ -148,11 +147,6 @@ class Overfit(Rule):
                 if any(seen is not None and len(seen.means) >= _FEWEST_EVALUATIONS for seen in found):
                     return ""
         return f"{_FEWEST_EVALUATIONS} evaluations of the model in eval mode, with a loss"
-
-    def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return CRITICAL once half of the gain is lost again."""
-        worst = max((finding.observed for finding in findings if finding.measure == LOST), default=0.0)
-        return Severity.CRITICAL if worst > _BADLY else Severity.WARNING
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """Return certain causes; wrong labels, if nothing was learned but the training's labels; overfitting."""
