@@ -1,4 +1,4 @@
-"""A script as users write it, with a learning rate that breaks the training: `broken_trainer.py hf|lightning`."""
+"""A script as users write it, with a learning rate that breaks its training: `broken_trainer.py hf|lightning COUNT`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def with_huggingface() -> None:
     print(f"rank {arguments.process_index} ended at step {trainer.state.global_step}", flush=True)
 
 
-def with_lightning() -> None:
+def with_lightning(processes: int) -> None:
     from lightning.pytorch import LightningModule, Trainer
     from torch.utils.data import DataLoader, TensorDataset
 
@@ -49,7 +49,7 @@ def with_lightning() -> None:
     inputs = torch.randn(2048, 10)
     loader = DataLoader(TensorDataset(inputs, (inputs[:, 0] > 0).long()), batch_size=8)
     trainer = Trainer(
-        max_steps=MOST_STEPS, max_epochs=-1, accelerator="cpu", devices="auto", strategy="ddp", logger=False,
+        max_steps=MOST_STEPS, max_epochs=-1, accelerator="cpu", devices=processes, strategy="ddp", logger=False,
         enable_progress_bar=False, enable_model_summary=False, callbacks=[TracksideCallback(on_issue="stop")],
     )  # fmt: skip
     trainer.fit(Classifier(), loader)
@@ -58,4 +58,4 @@ def with_lightning() -> None:
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    with_huggingface() if sys.argv[1] == "hf" else with_lightning()
+    with_huggingface() if sys.argv[1] == "hf" else with_lightning(int(sys.argv[2]))

@@ -25,7 +25,7 @@ def steps_of(command: list[str], folder: Path) -> tuple[int, dict[int, int], str
 @pytest.mark.parametrize("trainer", ["hf", "lightning"])
 def test_two_processes_stop_at_the_same_step(trainer: str, tmp_path: Path) -> None:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29611"]
-    code, steps, errors = steps_of([*launcher, str(SCRIPT), trainer], tmp_path)
+    code, steps, errors = steps_of([*launcher, str(SCRIPT), trainer, "2"], tmp_path)
     assert code == 0, errors
     assert set(steps) == {0, 1}
     assert steps[0] == steps[1] < MOST_STEPS
@@ -37,10 +37,10 @@ def test_two_processes_stop_at_the_same_step(trainer: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("trainer", ["hf", "lightning"])
 def test_under_trackside_run_the_callback_only_stops(trainer: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "trackside", "run", "--", sys.executable, str(SCRIPT), trainer]
+    command = [sys.executable, "-m", "trackside", "run", "--", sys.executable, str(SCRIPT), trainer, "1"]
     code, steps, errors = steps_of(command, tmp_path)
     assert code == 1, errors  # a critical issue; the training itself ended with 0
-    assert list(steps) == [0]
+    assert list(steps) == [0], errors
     assert steps[0] < MOST_STEPS
     assert len(list((tmp_path / ".trackside" / "runs").iterdir())) == 1
     assert "CRITICAL" in errors
