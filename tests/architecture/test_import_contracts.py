@@ -119,6 +119,7 @@ OUTSIDE = {
     },
     "pytest": {"integrations", "testing"},
     "rich": {"cli", "integrations"},
+    "tomli": {"local"},
     "torch": {"frameworks/pytorch"},
     "trackside_localaccount": {"cloud", "testing"},
     "yaml": {"local"},

@@ -21,6 +21,7 @@ from trackside.contracts.issue_group import IssueGroup, group_of_one
 from trackside.integrations import notification
 from trackside.integrations.notification import Message, body_for, receiver_of
 from trackside.integrations.notifying_observer import NotifyingObserver
+from trackside.local.run_now import RunNow
 
 MESSAGE = Message("Trackside, digits: critical: exploding-tensor at step 3", "It exploded.", "the card\n<&>")
 
@@ -28,12 +29,23 @@ MESSAGE = Message("Trackside, digits: critical: exploding-tensor at step 3", "It
 class Screen:
     """An observer that keeps what it is shown."""
 
+    shows_progress = False
+
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.shown: list[IssueGroup] = []
 
     def note(self, text: str) -> None:
         self.notes.append(text)
+
+    def hint(self, text: str) -> None:
+        self.notes.append(text)
+
+    def detail(self, text: str) -> None:
+        self.notes.append(text)
+
+    def progress(self, now: RunNow) -> None:
+        raise AssertionError("it shows none")
 
     def issue(self, group: IssueGroup) -> None:
         self.shown.append(group)

@@ -16,6 +16,7 @@ from trackside.integrations import notification
 from trackside.integrations.issue_text import issue_card, issue_title
 from trackside.integrations.notification import Message, Receiver
 from trackside.local.run import Observer
+from trackside.local.run_now import RunNow
 
 
 class NotifyingObserver:
@@ -33,9 +34,26 @@ class NotifyingObserver:
         self._waiting: queue.Queue[tuple[Receiver, Message] | None] = queue.Queue()
         self._thread: threading.Thread | None = None
 
+    @property
+    def shows_progress(self) -> bool:
+        """True if `progress` is to be called."""
+        return self._observer.shows_progress
+
     def note(self, text: str) -> None:
         """Show one line."""
         self._observer.note(text)
+
+    def hint(self, text: str) -> None:
+        """Show one line, unless the user wants to read of problems only."""
+        self._observer.hint(text)
+
+    def detail(self, text: str) -> None:
+        """Show one line, if the user wants to read everything."""
+        self._observer.detail(text)
+
+    def progress(self, now: RunNow) -> None:
+        """Show the present state of the run."""
+        self._observer.progress(now)
 
     def issue(self, group: IssueGroup) -> None:
         """Show a problem, and send its message in the background unless it was sent before."""
