@@ -110,7 +110,8 @@ def verdicts(folder: Path) -> list[dict[str, object]]:
 
 
 def test_a_faulty_run_is_stopped_and_the_card_says_why(tmp_path: Path) -> None:
-    ended = run(tmp_path, "--on-issue", "stop", "--", "python", TRAIN, "--fault", "vanishing", "--until-stopped")
+    options = ("--on-issue", "stop", "--notify", "command:tee -a notified")
+    ended = run(tmp_path, *options, "--", "python", TRAIN, "--fault", "vanishing", "--until-stopped")
     assert ended.code == 1, ended.stderr
     assert "✖ CRITICAL  vanishing-gradient" in ended.stderr
     assert "tensor     gradient/DigitClassifier_hidden.0.weight" in ended.stderr
@@ -122,6 +123,7 @@ def test_a_faulty_run_is_stopped_and_the_card_says_why(tmp_path: Path) -> None:
     assert max(map(len, ours)) <= 80
     assert (tmp_path / DEBUG_OUTPUT / "training_job_end.ts").exists()
     assert evaluators(tmp_path) == []
+    assert "✖ CRITICAL  vanishing-gradient" in (tmp_path / "notified").read_text()
 
     shown = subprocess.run(
         [*TRACKSIDE, "findings", "run", "--format", "json"], cwd=tmp_path, capture_output=True, text=True, check=True
