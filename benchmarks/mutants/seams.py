@@ -233,7 +233,9 @@ class Seams:
 
 def copy_of(function: FunctionType) -> FunctionType:
     """Return a function with the present code of another."""
-    made = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+    made = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
     made.__kwdefaults__ = function.__kwdefaults__
     return made
 

@@ -61,12 +61,8 @@ class Mutant:
 
     def folder(self, root: Path) -> Path:
         """Return the folder of this training, which may not exist."""
-        program = self.subject.program
-        if isinstance(program, OwnProgram):
-            own = OwnJob(program, "", self.seed, capture().to_json()).folder(root).name
-        else:
-            own = WildJob(program, self.seed).folder(root).name
-        text = "\n".join([own, torch.__version__.partition("+")[0], capture().to_json(), _digest(self.operator)])
+        program = f"{self.seed}-{_program_digest(self.subject)}"
+        text = "\n".join([program, torch.__version__.partition("+")[0], capture().to_json(), _digest(self.operator)])
         key = hashlib.sha256(text.encode()).hexdigest()[:12]
         name = self.operator.name if self.operator else TWIN
         return root / self.subject.name / name / f"{self.seed}-{key}"
@@ -116,6 +112,17 @@ def mutants(
             if planted:
                 yield Mutant(subject, None, seed)
                 yield from planted
+
+
+@cache
+def _program_digest(subject: Subject) -> str:
+    """Return the key by which runs of a program are stored in its own corpus, without the seed."""
+    program = subject.program
+    if isinstance(program, OwnProgram):
+        folder = OwnJob(program, "", 0, capture().to_json()).folder(ROOT)
+    else:
+        folder = WildJob(program, 0).folder(ROOT)
+    return folder.name.partition("-")[2]
 
 
 @cache

@@ -210,6 +210,20 @@ class TestOperators:
         assert numbers != twins["classify"]
         assert functional.cross_entropy is taken_out_of_its_module
 
+    def test_a_function_that_another_tool_has_wrapped_is_reached(
+        self, twins: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        original = functional.cross_entropy
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(functional, "cross_entropy", wrapped)
+        program = lambda: classify(loss=nn.CrossEntropyLoss())  # noqa: E731
+        assert trained(program, launch.TWIN)[0] == twins["classify"]
+        assert trained(program, "softmax-doubled")[0] != twins["classify"]
+        assert functional.cross_entropy is wrapped
+
 
 class TestPlainLosses:
     @pytest.mark.parametrize("name", ["loss-summed", "labels-shuffled", "labels-off-by-one", "softmax-doubled"])
