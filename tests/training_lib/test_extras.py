@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
+from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +126,8 @@ def test_our_own_name_is_never_asked_of_an_index(origin: Origin) -> None:
 def test_the_command_is_for_this_environment(
     on_path: dict[str, str], has_pip: bool, begins: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trackside.extras.shutil.which", on_path.get)
-    monkeypatch.setattr("trackside.extras.util.find_spec", lambda name: object() if has_pip else None)
+    monkeypatch.setattr(shutil, "which", on_path.get)
+    monkeypatch.setattr(util, "find_spec", lambda name: object() if has_pip else None)
     assert install_command("aws").startswith(begins)
 
 

@@ -2,6 +2,7 @@
 
 TracksideError
 ├── ConfigurationError (ValueError)      a request cannot be carried out; lists every problem at once
+│   └── RunTakenError                    another process writes this run
 ├── StorageError (OSError)               bytes could not be stored or fetched
 │   ├── KeyNotFoundError                 no object of that key
 │   │   └── NotAFileError                the key is not a regular file: a link that leads out, a folder, a pipe
@@ -57,6 +58,17 @@ class ConfigurationError(TracksideError, ValueError):
         count = len(self.problems)
         lines = [f"{subject} has {count} problem{'s' if count != 1 else ''}:", *(f"  - {p}" for p in self.problems)]
         super().__init__("\n".join(lines))
+
+
+class RunTakenError(ConfigurationError):
+    """Another living process writes the run as the same worker.
+
+    process  its number; "?" if unknown
+    """
+
+    def __init__(self, problems: Sequence[Problem], *, subject: str, process: str) -> None:
+        super().__init__(problems, subject=subject)
+        self.process = process
 
 
 class StorageError(TracksideError, OSError):

@@ -35,7 +35,7 @@ _GAIN = 0.05  # share of its size by which a loss must have fallen to have learn
 _AT_GUESSING = 0.95  # share of the loss of a guess, above which nothing has been learned
 _ERRORS = 4.0  # standard errors of a change beyond noise
 _HALF = 0.5  # share of the gain that must be lost again
-_BROKEN = frozenset(["non-finite values", "NaN values"])  # measures of a finding that is harm at once
+NOT_FINITE = frozenset(["non-finite values", "NaN values"])  # measures of a finding that is harm at once
 _NO_STEP = "seconds without a new step"
 _RISING = 0.98  # share of its peak that a learning rate in warm-up has at most a few steps before
 
@@ -114,7 +114,7 @@ def lasted_steps(findings: Sequence[Finding], window: Window) -> int:
 
 
 def _not_finite(findings: Sequence[Finding], window: Window) -> str:
-    if any(finding.measure in _BROKEN for finding in findings):
+    if any(finding.measure in NOT_FINITE for finding in findings):
         return "the run has values that are not finite"
     for column in training_losses(window):
         if not math.isfinite(column.values[-1]):

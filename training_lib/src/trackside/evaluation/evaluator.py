@@ -12,7 +12,7 @@ from trackside.contracts.errors import StorageUnavailableError
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Verdict
-from trackside.evaluation.final_verdict import final_verdict
+from trackside.evaluation.final_verdict import final_verdict, not_finite_since
 from trackside.evaluation.judging import RuleJudge, StepToJudge, visible_data
 from trackside.evaluation.other_runs import OtherRuns
 from trackside.evaluation.poll_interval import LONGEST_SECONDS, PollInterval
@@ -385,8 +385,15 @@ class Evaluator:
         self._outbox.send([verdict for verdict in final_verdicts.values() if verdict is not None])
 
     def _final_verdict(self, name: str, now: float) -> Verdict | None:
-        progress = self._run_progress.of(name)
-        return final_verdict(self._rules[name], progress, self._trial, run=self._run, now=now)
+        progress, found = self._run_progress.of(name), self._run_progress.progress.verdicts
+        return final_verdict(
+            self._rules[name],
+            progress,
+            self._trial,
+            run=self._run,
+            now=now,
+            not_finite_since=not_finite_since(found),
+        )
 
     def _log_damage(self) -> None:
         damaged = self._trial.damaged

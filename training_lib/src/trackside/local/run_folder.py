@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +35,10 @@ RECORD_FILE = "local-run.json"
 LOCK_FILE = "local-run.lock"
 EVALUATOR_LOG = "evaluator.log"
 
+PROBE_BYTES = 1 << 16  # more than verdicts and progress take
+
+_INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)  # the latter from a shell, or a launcher
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 _LONGEST_SCRIPT_NAME = 40
 
 
@@ -42,6 +48,7 @@ class RunState(str, Enum):
     RUNNING = "running"
     FINISHED = "finished"  # the command ended with code 0
     FAILED = "failed"  # the command ended with another code, or by a signal
+    INTERRUPTED = "interrupted"  # by Ctrl-C
     STOPPED = "stopped"  # Trackside stopped it
     LOST = "lost"  # `trackside run` itself was killed: the end is unknown
     ENDED = "ended"  # elsewhere: with an end marker, but without the command's status
@@ -141,6 +148,20 @@ def is_run_folder(folder: Path) -> bool:
     return any((folder / part).exists() for part in (RULE_REQUEST_KEY, TENSORS, RULE_OUTPUT))
 
 
+def storage_problem(folder: Path) -> str:
+    """Return a clause if nothing can be written to a folder, such as on a full disk; "" if it can."""
+    probe = folder / f".probe-{os.getpid()}"
+    try:
+        try:
+            probe.write_bytes(bytes(PROBE_BYTES))
+        finally:
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        cure = "free some and run `trackside rules run` on it" if error.errno in _NO_SPACE else "it cannot be written"
+        return f"{error.strerror or type(error).__name__} in {folder}; {cure}"
+    return ""
+
+
 def write_record(folder: Path, record: RunRecord) -> None:
     """Replace the record, whole or not at all."""
     partial = folder / f"{RECORD_FILE}.partial"
@@ -162,6 +183,8 @@ def run_state(folder: Path) -> RunState:
     if record is not None and record.ended_at is not None:
         if record.stopped_by_trackside:
             return RunState.STOPPED
+        if record.status in _INTERRUPTED:
+            return RunState.INTERRUPTED
         return RunState.FAILED if record.status else RunState.FINISHED
     if _is_locked(folder):
         return RunState.RUNNING
