@@ -169,6 +169,8 @@ def test_a_problem_has_one_card_and_then_a_line(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().err.splitlines() == [
         "trackside: ✖ gradients-not-cleared: critical, since step 4; also loss-not-decreasing"
     ]
+    view.issue(replace(group, issues=tuple([replace(each, harm="the loss is nan") for each in group.issues])))
+    assert capsys.readouterr().err.endswith("; the loss is nan\n")
 
 
 def test_in_a_log_a_note_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

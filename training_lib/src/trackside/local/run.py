@@ -30,7 +30,7 @@ from trackside.local.first_facts import FirstFacts
 from trackside.local.local_twins import check_terms, local_twins
 from trackside.local.rule_state import RuleStatus, rule_statuses, worst_severity
 from trackside.local.run_folder import RunRecord, held, storage_problem, write_record
-from trackside.local.run_now import RunNow, RunNowReader
+from trackside.local.run_now import RunNow, RunNowReader, steps_of, watermarks_of
 from trackside.local.signal_inbox import SignalInbox
 from trackside.local.training_process import TrainingProcess
 from trackside.local.verdict_feed import VerdictFeed
@@ -240,8 +240,10 @@ class _Watch:
     def result(self, status: int) -> LocalRunResult:
         """Return the result of the run."""
         steps: tuple[int, ...] = ()
+        training_steps: int | None = None
         try:
             steps = saved_steps(open_store(f"{self._run.folder}/{TENSORS}"))
+            training_steps = steps_of(watermarks_of(str(self._run.folder)))
         except StorageError as error:
             self._observer.note(f"The saved tensors cannot be listed: {error}")
         rules = rule_statuses(
@@ -250,7 +252,6 @@ class _Watch:
             progress=rule_progress(open_store(f"{self._run.folder}/{RULE_OUTPUT}")),
             is_running=False,
         )
-        training_steps = self._now.read()[0]
         is_empty = not steps and not any(rule.judged for rule in rules)  # statistics alone are something, too
         return LocalRunResult(
             folder=self._run.folder,

@@ -92,8 +92,9 @@ class RunView:
         """Show the card, set off from the training's own lines. A problem that was shown before has one line."""
         if group.group in self._shown:
             cause = group.suspicions[0].explanation.what if group.suspicions else ""
-            likely = f"; likely now: {cause}" if cause else ""
-            self.note(f"{problem_line(group, ascii_only=self._console.options.ascii_only)}{likely}")
+            news = [group.lead.harm, f"likely now: {cause}" if cause else ""]
+            line = problem_line(group, ascii_only=self._console.options.ascii_only)
+            self.note("; ".join([line, *filter(None, news)]))
             return
         self._shown.add(group.group)
         self._print(Text(), VerdictCard(group), *[Text()] * GAP_LINES)
