@@ -303,7 +303,14 @@ class _Watch:
             if verdict.outcome is Outcome.ISSUE_FOUND:
                 self._act(verdict)
             elif verdict.state is State.RECOVERED and Action.NOTIFY in self._twins.get(verdict.configuration_name, {}):
-                self._observer.note(f"{verdict.configuration_name}: {verdict.message}")
+                self._show_recovery(verdict)
+
+    def _show_recovery(self, verdict: Verdict) -> None:
+        """Show that an issue is over, in detail only while others of the same problem stand."""
+        groups = issue_groups(self._feed.verdicts)
+        is_standing = any(group.standing for group in groups if group.group == verdict.group)
+        show = self._observer.detail if is_standing else self._observer.note
+        show(f"{verdict.configuration_name}: {verdict.message}")
 
     def _show_progress(self) -> None:
         now = self._monotonic()
