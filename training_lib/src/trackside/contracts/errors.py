@@ -123,6 +123,9 @@ class RuleEvaluationError(TracksideError):
     """A rule crashed while it judged a step."""
 
 
+_FEWEST_LETTERS = 3  # of a beginning that names what was meant
+
+
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """Return `Did you mean 'x'?` for the nearest known name, else the list of all known names.
 
@@ -131,8 +134,10 @@ def did_you_mean(wrong: str, known: Iterable[str]) -> str:
         known: The names that would work; if empty, "" is returned.
     """
     names = sorted(known)
-    near = difflib.get_close_matches(wrong.lower().replace("_", "-"), names, n=1) or difflib.get_close_matches(
-        wrong, names, n=1
+    near = (
+        difflib.get_close_matches(wrong.lower().replace("_", "-"), names, n=1)
+        or difflib.get_close_matches(wrong, names, n=1)
+        or [name for name in names if len(wrong) >= _FEWEST_LETTERS and name.lower().startswith(wrong.lower())]
     )
     if near:
         return f"Did you mean {near[0]!r}?"

@@ -30,6 +30,7 @@ from trackside.contracts.stored_fields import (
 
 RUNS = Path(".trackside") / "runs"  # below the folder in which the user works
 LATEST = "latest"
+START_ONE = "trackside run -- python train.py   (starts the first one)"
 RECORD_FILE = "local-run.json"
 LOCK_FILE = "local-run.lock"
 EVALUATOR_LOG = "evaluator.log"
@@ -116,12 +117,12 @@ def find_run(name: str, *, runs: Path = RUNS) -> str:
 
     Errors: `RunNotFoundError` with the names of existing runs.
     """
-    if name.startswith("s3://"):
+    if "://" in name:
         return name
     if name == LATEST:
         newest = max(local_runs(runs), key=_started_at, default=None)
         if newest is None:
-            raise RunNotFoundError(f"There is no run yet in {runs}. Start one: trackside run -- python train.py")
+            raise RunNotFoundError(f"There is no run yet in {runs}.", advice=START_ONE)
         return str(newest)
     for folder in (Path(name), runs / name):
         if is_run_folder(folder):
@@ -129,8 +130,12 @@ def find_run(name: str, *, runs: Path = RUNS) -> str:
     if Path(name).is_dir():
         raise RunNotFoundError(f"{name!r} is a folder, but no run: it holds neither {TENSORS} nor {RULE_REQUEST_KEY}.")
     known = [folder.name for folder in local_runs(runs)]
-    hint = did_you_mean(name, known[-5:]) if known else "There is none yet: trackside run -- python train.py"
-    raise RunNotFoundError(f"There is no run {name!r}, neither as a path nor in {runs}. {hint}")
+    if not known:
+        raise RunNotFoundError(f"There is no run {name!r}. {runs} holds none yet.", advice=START_ONE)
+    near = did_you_mean(name, [*known, LATEST, *([name.replace(":/", "://", 1)] if name.startswith("s3:/") else [])])
+    advice = near if near.startswith("Did") else "trackside runs   (lists the runs of this folder)"
+    why = f"It is neither a folder nor a name in {runs}; the newest run is {known[-1]!r}."
+    raise RunNotFoundError(f"There is no run {name!r}. {why}", advice=advice)
 
 
 def local_runs(runs: Path = RUNS) -> list[Path]:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 
-def median(values: NDArray[np.float64]) -> float:
+def median(values: NDArray[np.floating[Any]] | Sequence[float]) -> float:
     """Return the median, as `np.median` does; NaN if a value is NaN, or without values.
 
     Args:
         values: The values, shape (n,).
     """
-    count = len(values)
+    ordered = np.array(values, np.float64)
+    count = len(ordered)
     if not count:
         return math.nan
-    half, ordered = count // 2, values.copy()
+    half = count // 2
     ordered.partition((half, count - 1) if count % 2 else (half - 1, half, count - 1))
     if math.isnan(ordered[-1]):  # NaN comes last
         return math.nan

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
@@ -21,6 +22,9 @@ from trackside.contracts.observation import is_recorded_number
 from trackside.contracts.probability import in_words
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Finding, Verdict
+
+if TYPE_CHECKING:
+    from trackside.local.source_text import SourceText
 
 LABEL_COLUMNS = 11
 MOST_NAMED = 3
@@ -39,10 +43,11 @@ class VerdictCard:
 
     Args:
         group: The issues of the problem.
+        sources: Files of the training; None if they are not at hand.
     """
 
-    def __init__(self, group: IssueGroup) -> None:
-        self._group = group
+    def __init__(self, group: IssueGroup, *, sources: SourceText | None = None) -> None:
+        self._group, self._sources = group, sources
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         group, verdict, ascii_only = self._group, self._group.lead, options.ascii_only
@@ -55,7 +60,8 @@ class VerdictCard:
         line = "-" if ascii_only else "─"
         yield title + Text(f" {line * max(0, options.max_width - title.cell_len - 1)}".rstrip(), style=style)
         yield from wrapped(console, Text(clean(_what(verdict))), options.max_width)
-        rows = [*_rows(verdict, ascii_only=ascii_only), *_state_rows(group), *_cause_rows(group), *_symptom_rows(group)]
+        facts = _rows(verdict, self._sources, ascii_only=ascii_only)
+        rows = [*facts, *_state_rows(group), *_cause_rows(group), *_symptom_rows(group)]
         for row_label, row in rows:
             label = Text(row_label, style="bold")
             yield from beside(console, label, Text(clean(row)), indent=LABEL_COLUMNS, width=options.max_width)
@@ -64,6 +70,9 @@ class VerdictCard:
             yield Text("what to do", style="bold")
         for number, step in enumerate(steps, 1):
             yield from beside(console, Text(f" {number:>2}."), Text(clean(step)), indent=5, width=options.max_width)
+        if code := built_in_catalogue().code_of(verdict.rule_id):
+            label, text = Text("more", style="bold"), Text(f"{code}: trackside rules show {verdict.rule_id}")
+            yield from beside(console, label, text, indent=LABEL_COLUMNS, width=options.max_width)
         yield Text(line * options.max_width, style=style)
 
     def _title(self, *, ascii_only: bool) -> str:
@@ -161,7 +170,7 @@ def _what(verdict: Verdict) -> str:
     return f"{verdict.message.partition(f': {lead.subject}')[0]}."
 
 
-def _rows(verdict: Verdict, *, ascii_only: bool) -> list[tuple[str, str]]:
+def _rows(verdict: Verdict, sources: SourceText | None, *, ascii_only: bool) -> list[tuple[str, str]]:
     lead = verdict.lead
     if lead is None:
         return [("step", str(verdict.step))]
@@ -170,13 +179,21 @@ def _rows(verdict: Verdict, *, ascii_only: bool) -> list[tuple[str, str]]:
     rows = [
         ("tensor", "" if is_recorded_number(lead.subject) else lead.subject),
         ("where", where),
-        ("line", lead.place),
+        *_place_rows(lead.place, sources),
         ("since", f"step {verdict.since_step} (found at step {verdict.step})"),
         ("affected", _affected(verdict)),
         ("observed", lead.comparison),
         ("evidence", _evidence(lead, ascii_only=ascii_only)),
     ]
     return [(label, text) for label, text in rows if text]
+
+
+def _place_rows(place: str, sources: SourceText | None) -> Iterator[tuple[str, str]]:
+    """Yield the path with the line's number, which terminals make clickable, and the line itself."""
+    found = sources.line(place) if sources and place else None
+    yield "line", found.place if found else place
+    if found and found.text:
+        yield "", f"    {found.text}"
 
 
 def _affected(verdict: Verdict) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
@@ -11,6 +12,7 @@ from rich.text import Text
 NARROW_COLUMNS = 50  # below, a label stands on a line of its own
 LAST_COLUMNS = 16  # fewer would make a column of syllables
 _FEWEST_COLUMNS = 10
+_LIST_ITEM = re.compile(r"(?:[-*]|\d+\.) ")
 
 
 def beside(console: Console, label: Text, body: Text, *, indent: int, width: int) -> Iterator[Text]:
@@ -21,6 +23,29 @@ def beside(console: Console, label: Text, body: Text, *, indent: int, width: int
     for number, line in enumerate(wrapped(console, body, max(_FEWEST_COLUMNS, width - indent))):
         lead = label if number == 0 else Text()
         yield Text() + lead + Text(" " * (indent - lead.cell_len)) + line  # or the label's style held for all of it
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    """Yield the paragraphs and list items of Markdown, each as one line. Code, tables and blank lines stay as they are.
+
+    Args:
+        text: The text, wrapped or not.
+    """
+    held, is_code = "", False
+    for line in text.splitlines():
+        bare = line.strip()
+        is_fence = bare.startswith("```")
+        if is_code or is_fence or not bare or bare.startswith("|"):
+            yield from [held] if held else []
+            yield line
+            held, is_code = "", is_code is not is_fence
+        elif _LIST_ITEM.match(bare) or not held:
+            yield from [held] if held else []
+            held = bare
+        else:
+            held = f"{held} {bare}"
+    if held:
+        yield held
 
 
 def columns(

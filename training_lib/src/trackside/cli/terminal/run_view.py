@@ -26,6 +26,7 @@ from trackside.local.rule_state import RuleState
 from trackside.local.run import LocalRunResult
 from trackside.local.run_folder import LATEST, RUNS
 from trackside.local.run_now import RunNow
+from trackside.local.source_text import SourceText
 
 MOST_RULES_NAMED = 4  # that is one line of 80 columns
 EMPTY_LINE = "\r\x1b[K"  # the line that a progress bar may have begun
@@ -56,11 +57,13 @@ class RunView:
         self._verbosity = verbosity
         self._is_read = True
         self._shown: dict[str, tuple[Severity, Cause | None]] = {}
+        self._sources: SourceText | None = None
         shows_title = self._console.is_terminal and verbosity is not Verbosity.QUIET
         self._title = StatusTitle(self._console.file) if shows_title else None
 
     def begin(self, folder: str, plan: RulePlan) -> None:
         """Show the location of the run and its rules, and a line for each rule that lacks something."""
+        self._sources = SourceText(folder)
         if self._verbosity is not Verbosity.QUIET:
             self._line(f"{_names(plan)} judge{'s' if len(plan.request.rules) == 1 else ''} {folder}")
         for note in plan.notes:
@@ -99,7 +102,7 @@ class RunView:
         before = self._shown.get(group.group)
         if before is None:
             self._shown[group.group] = (lead.severity, cause)
-            self._print(Text(), VerdictCard(group), *[Text()] * GAP_LINES)
+            self._print(Text(), VerdictCard(group, sources=self._sources), *[Text()] * GAP_LINES)
             return
         is_graver, is_other_cause = lead.severity.rank > before[0].rank, cause not in (before[1], None)
         if not (is_graver or is_other_cause):

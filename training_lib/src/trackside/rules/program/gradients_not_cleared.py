@@ -57,6 +57,7 @@ class GradientsNotCleared(Rule):
     """
 
     rule_id = "gradients-not-cleared"
+    code = "TS203"
     watches = ("losses", "gradients")
     save_interval = 500
     needs = ()

@@ -61,6 +61,7 @@ class ExplodingTensor(Rule):
     """
 
     rule_id = "exploding-tensor"
+    code = "TS104"
     watches = ("losses", "weights", "gradients")
     save_interval = 100
     needs = ()

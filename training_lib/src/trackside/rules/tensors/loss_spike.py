@@ -111,6 +111,7 @@ class LossSpike(FoldingRule):
     """
 
     rule_id = "loss-spike"
+    code = "TS106"
     watches = ("losses",)
     save_interval = 10
     needs = ()
@@ -158,6 +159,14 @@ class LossSpike(FoldingRule):
             if key in spikes and spikes[key][_REASON]:
                 findings.append(self._finding(column, spikes[key], window))
         return replace(state, by_loss=spikes), sorted(findings, key=lambda finding: finding.since_step)
+
+    def dump(self, state: OpenSpikes) -> str:
+        """Return the state as text; no text without spikes, as at most steps.
+
+        Args:
+            state: The open spikes.
+        """
+        return super().dump(state) if state.by_loss else ""
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: a loss with enough values.
