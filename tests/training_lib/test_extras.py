@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from trackside import extras
 from trackside.contracts.errors import ConfigurationError
 from trackside.extras import (
     EXTRAS,
