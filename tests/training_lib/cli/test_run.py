@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from trackside.cli import main
-from trackside.cli.run import parse_rule
+from trackside.local.rule_text import parse_rule
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,9 @@ from trackside.contracts.errors import did_you_mean
 COMMANDS = (
     "run",
     "check",
+    "watch",
     "findings",
+    "compare",
     "runs",
     "tensors",
     "stats",

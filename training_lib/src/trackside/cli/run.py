@@ -16,6 +16,7 @@ from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Severity
+from trackside.local.rule_text import HOW_TO_WRITE, parse_rule
 
 if TYPE_CHECKING:
     from trackside.local.preflight import RulePlan
@@ -114,46 +115,13 @@ def command(
     click.get_current_context().exit(code)
 
 
-def parse_rule(text: str) -> RuleConfiguration:
-    """Return the configuration in `exploding-tensor:threshold=10,patience=2`, or `FILE.py:CLASS:threshold=10`.
-
-    Raises `ValueError` with a cure.
-    """
-    source, rule_id, rest = split_rule(text)
-    parameters = {}
-    for pair in rest.split(",") if rest else ():
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
-            raise ValueError(f"{pair!r} is not NAME=VALUE.")
-        if name.strip() in parameters:
-            raise ValueError(f"{name.strip()!r} is set twice.")
-        parameters[name.strip()] = value.strip()
-    if not rule_id.strip():
-        raise ValueError("names no rule.")
-    if not source and rule_id.strip().endswith(".py"):
-        raise ValueError("names a file, and no class in it.")
-    return RuleConfiguration(rule_id.strip(), parameters=parameters, source=source)
-
-
-def split_rule(text: str) -> tuple[str, str, str]:
-    """Return (file, rule or class, the rest) of `s3://b/mine.py:Large:limit=3`.
-
-    The file is "" for a rule without one.
-    """
-    file, py, after = text.partition(".py:")
-    if not py or "=" in file:  # then it stands within a parameter
-        return "", *text.partition(":")[::2]
-    return f"{file}.py", *after.partition(":")[::2]
-
-
 def _read_rules(texts: tuple[str, ...]) -> list[RuleConfiguration]:
     configurations, problems = [], []
     for text in texts:
         try:
             configurations.append(parse_rule(text))
         except ValueError as error:
-            fix = "Write ID or FILE.py:CLASS, then :NAME=VALUE,NAME=VALUE if you like."
-            problems.append(Problem(f"--rule {text}", str(error), fix))
+            problems.append(Problem(f"--rule {text}", str(error), HOW_TO_WRITE))
     if problems:
         raise ConfigurationError(problems, subject="The command line")
     return configurations

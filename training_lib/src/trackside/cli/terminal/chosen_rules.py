@@ -9,14 +9,12 @@ from typing import Any, TypeVar
 
 import click
 
-from trackside.cli.run import parse_rule
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import PRESETS, RuleConfiguration, RuleRequest
+from trackside.local.rule_text import HOW_TO_WRITE, parse_rule
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_HOW_TO_WRITE_A_RULE = "Write ID or FILE.py:CLASS, then :NAME=VALUE,NAME=VALUE if you like."
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ def _rule(text: str, problems: list[Problem]) -> RuleConfiguration | None:
     try:
         return parse_rule(text)
     except ValueError as error:
-        problems.append(Problem(f"--rule {text}", str(error), _HOW_TO_WRITE_A_RULE))
+        problems.append(Problem(f"--rule {text}", str(error), HOW_TO_WRITE))
         return None
 
 
