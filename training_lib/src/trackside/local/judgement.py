@@ -10,7 +10,7 @@ from trackside.contracts.issue_group import IssueGroup, issue_groups
 from trackside.contracts.run_layout import TENSORS, RunLocation
 from trackside.contracts.verdict import Severity, Verdict
 from trackside.local.judged_now import judge_now
-from trackside.local.problem_text import problems_as_html, problems_as_text
+from trackside.local.problem_text import problems_as_html, problems_as_text, safe
 from trackside.local.recorded_run import RecordedRun
 from trackside.local.rule_state import RuleStatus, worst_severity
 from trackside.local.rule_text import Rules, rules_of
@@ -27,7 +27,8 @@ class Findings(tuple[Verdict, ...]):
     def __repr__(self) -> str:
         if not self:
             return "no findings"
-        return "\n".join(f"{v.severity.value}  {v.configuration_name}, since step {v.since_step}{_at(v)}" for v in self)
+        lines = (f"{v.severity.value}  {v.configuration_name}, since step {v.since_step}{_at(v)}" for v in self)
+        return "\n".join(map(safe, lines))
 
     def _repr_html_(self) -> str:
         rows = [(v.severity.value, v.configuration_name, f"since step {v.since_step}{_at(v)}", v.message) for v in self]
@@ -66,9 +67,9 @@ class Judgement:
         return worst_severity(self.verdicts)
 
     @property
-    def steps_judged(self) -> int:
-        """The number of steps that the rule with most of them has judged."""
-        return max((rule.judged for rule in self.rules), default=0)
+    def judged_through(self) -> int:
+        """The newest step that any rule has judged; -1 for none."""
+        return max((rule.judged_through for rule in self.rules), default=-1)
 
     def __repr__(self) -> str:
         return f"<Judgement of {self.run!r}: {self.headline()}>"
@@ -83,7 +84,8 @@ class Judgement:
         """Return the result in a few words."""
         if not self.rules:
             return "no rule has judged it"
-        rules = f"{len(self.rules)} rule{'' if len(self.rules) == 1 else 's'} over {self.steps_judged:,} steps"
+        rules = f"{len(self.rules)} rule{'' if len(self.rules) == 1 else 's'}"
+        rules += f" through step {self.judged_through:,}" if self.judged_through >= 0 else ", no step judged"
         standing = [group for group in self.problems if group.standing]
         if not standing:
             return f"no issue so far, {rules}" if not self.has_ended else f"no issue, {rules}"

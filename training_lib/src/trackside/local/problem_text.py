@@ -29,7 +29,7 @@ def problem_as_text(group: IssueGroup) -> list[str]:
     lines = [_title(group), f"  {_what(group.lead)}"]
     lines += [f"  {label:<9} {text}" for label, text in _rows(group)]
     lines += [f"  {number}. {fix}" for number, fix in enumerate(_fixes(group), 1)]
-    return [_safe(line) for line in lines]
+    return [safe(line) for line in lines]
 
 
 def problems_as_html(problems: Sequence[IssueGroup], *, heading: str, state: str) -> str:
@@ -92,9 +92,10 @@ def _fixes(group: IssueGroup) -> list[str]:
     return list(dict.fromkeys(fixes))[:MOST_FIXES]
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
+    """Return `text` with escapes for characters that a terminal might obey."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _html(text: str) -> str:
-    return html.escape(_safe(text))
+    return html.escape(safe(text))

@@ -250,7 +250,7 @@ class _Session:
         phase = "ended" if self.is_closed else "watching"
         if self._judging is None:
             return f"{phase}, captured only" if not judgement.rules else f"{phase}, {judgement.headline()}"
-        if not judgement.steps_judged and not judgement.verdicts:
+        if judgement.judged_through < 0:
             return "nothing was captured" if self._judging.is_over else f"{phase}, no step judged yet"
         if self.is_closed and not self._judging.is_over:
             phase = "ended, the rules judge the last steps"
