@@ -119,6 +119,7 @@ OUTSIDE = {
     },
     "pytest": {"testing"},
     "rich": {"cli"},
+    "tomli": {"local"},
     "torch": {"frameworks/pytorch"},
     "trackside_localaccount": {"cloud", "testing"},
     "yaml": {"local"},

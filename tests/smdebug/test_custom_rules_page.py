@@ -111,7 +111,7 @@ def test_the_commands_that_only_look_work() -> None:
 )
 def test_the_rules_of_the_commands_that_train_judge(rule: str, run: str) -> None:
     (command,) = [command for command in COMMANDS if command[1] == "run" and rule in command[3]]
-    asked = RuleRequest((parse_rule(command[command.index("--rule") + 1]),))
+    asked = RuleRequest((parse_rule(command[command.index("--only") + 1]),))
     assert len(build_rules(asked)) == 1
     assert judged(asked, run=run).issues
 

@@ -31,10 +31,10 @@ def check(*arguments: str) -> Result:
         pytest.param(["--probe-seconds", "-1", "--", *TOUCH], "not in the range", id="negative-time"),
         pytest.param(["--limit", "0", "--", *TOUCH], "not in the range", id="no-limit"),
         pytest.param(["--json", "--format", "table", "--", *TOUCH], "do not go together", id="two-formats"),
-        pytest.param(["--no-such-option", "--", *TOUCH], "No such option", id="unknown-option"),
+        pytest.param(["--no-such-option", "--", *TOUCH], "There is no option", id="unknown-option"),
         pytest.param(["--out", "taken", "--", *TOUCH], "is not empty", id="folder-taken"),
         pytest.param(["--", "no-such-program"], "there is no such program on PATH", id="no-program"),
-        pytest.param([], "Missing argument", id="no-command"),
+        pytest.param([], "COMMAND... is missing", id="no-command"),
     ],
 )
 def test_a_mistake_is_refused_before_the_script_starts(arguments: list[str], message: str) -> None:

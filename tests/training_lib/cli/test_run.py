@@ -71,7 +71,7 @@ TOUCH = (sys.executable, "-c", "open('it-ran', 'w')")
         pytest.param(["--save-interval", "0"], "not in the range", id="no-interval"),
         pytest.param(["--grace", "-1"], "not in the range", id="negative-grace"),
         pytest.param(["--rules-file", "nowhere.json"], "does not exist", id="no-file"),
-        pytest.param(["--no-such-option"], "No such option", id="unknown-option"),
+        pytest.param(["--no-such-option"], "There is no option", id="unknown-option"),
         pytest.param(["--out", "taken"], "is not empty", id="folder-taken"),
     ],
 )

@@ -86,12 +86,16 @@ def command(
     from trackside.environment import RehearsalEnvironment, inherited
     from trackside.local.check import rehearsed
     from trackside.local.preflight import plan_rules
+    from trackside.local.project_settings import read_settings
+    from trackside.local.rule_choice import choose_rules
     from trackside.local.run import LocalRun
     from trackside.local.run_folder import RUNS, create_run_folder, run_name
     from trackside.local.training_process import find_command, owns_the_terminal
 
     environment = inherited()
-    plan = plan_rules((), catalogue=built_in_catalogue(), actions=(), save_interval=1)
+    layers = read_settings(Path.cwd(), environment).rule_layers
+    chosen = choose_rules(layers, catalogue=built_in_catalogue())
+    plan = plan_rules(chosen.rules, catalogue=built_in_catalogue(), actions=(), save_interval=1)
     find_command(command, search_path=environment.get("PATH"))
     name = run_name(command, now=time.time(), token=secrets.token_hex(2))
     run = LocalRun(
@@ -117,11 +121,11 @@ def command(
 
 
 def _rehearse(run: LocalRun) -> CheckResult:
-    from trackside.cli.terminal.run_view import RunView
+    from trackside.cli.terminal.run_view import RunView, Verbosity
     from trackside.local.check import check_locally
     from trackside.local.run_folder import discard_run_folder
 
-    view = RunView(color=wants_color())
+    view = RunView(color=wants_color(), verbosity=Verbosity.QUIET)
     view.note(f"rehearsal in {run.folder}")
     try:
         return check_locally(run, observer=view)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trackside.cli.terminal.options import shared_options, wants_color
+from trackside.cli.terminal.chosen_rules import RuleOptions, rule_options, rules_of
+from trackside.cli.terminal.configured import ConfiguredCommand, is_given, settings_of
+from trackside.cli.terminal.options import is_verbose, shared_options, wants_color
+from trackside.cli.terminal.reports import ReportPath
 from trackside.contracts.action import Action
-from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.errors import ConfigurationError, Problem, TracksideError
 from trackside.contracts.rule_catalogue import built_in_catalogue
-from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Severity
-from trackside.local.rule_text import HOW_TO_WRITE, parse_rule
 
 if TYPE_CHECKING:
     from trackside.local.preflight import RulePlan
@@ -30,17 +31,8 @@ ON_ISSUE = {
 FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL, "never": None}
 
 
-@click.command("run", context_settings={"allow_interspersed_args": False})
-@click.option(
-    "--rule",
-    "rules",
-    multiple=True,
-    metavar="ID[:NAME=VALUE,...]",
-    help="Judge by this rule, or by your own: FILE.py:CLASS. Repeat for more. Default: all.",
-)
-@click.option(
-    "--rules-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Rules as JSON or YAML."
-)
+@click.command("run", cls=ConfiguredCommand, context_settings={"allow_interspersed_args": False})
+@rule_options
 @click.option(
     "--on-issue",
     type=click.Choice(list(ON_ISSUE)),
@@ -57,6 +49,14 @@ FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL, "never": 
     "--out", type=click.Path(file_okay=False, path_type=Path), help="The run's folder.  [default: .trackside/runs/NAME]"
 )
 @click.option(
+    "--report",
+    "reports",
+    type=ReportPath(),
+    multiple=True,
+    metavar="FILE",
+    help="Write the verdicts to FILE at the end: .json, .sarif, or .xml for JUnit. Repeat for more.",
+)
+@click.option(
     "--save-interval",
     type=click.IntRange(min=1),
     metavar="STEPS",
@@ -70,17 +70,19 @@ FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL, "never": 
     metavar="SECONDS",
     help="Time to end after a stop, before SIGKILL.",
 )
+@click.option("-q", "--quiet", is_flag=True, help="Show problems only: no line at the start, no line if all is well.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @shared_options
 def command(
     *,
-    rules: tuple[str, ...],
-    rules_file: Path | None,
+    options: RuleOptions,
     on_issue: str | None,
     fail_on: str,
     out: Path | None,
+    reports: tuple[Path, ...],
     save_interval: int | None,
     grace: float,
+    quiet: bool,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND and judge it while it runs. Put `--` before COMMAND.
@@ -91,40 +93,50 @@ def command(
     \b
     Example:
       trackside run -- python train.py --epochs 10
-      trackside run --on-issue stop --rule exploding-tensor -- torchrun train.py
+      trackside run --on-issue stop --skip overfit -- torchrun train.py
     """
     from trackside.environment import inherited
     from trackside.local.preflight import plan_rules
     from trackside.local.training_process import find_command
 
     environment = inherited()
-    file = _read_rules_file(rules_file)
-    requested = [*file.rules, *_read_rules(rules)]
-    keeps_file_actions = on_issue is None and rules_file is not None
+    settings = settings_of(click.get_current_context())
+    file = _read_rules_file(options.rules_file or settings.rules_file)
+    chosen = rules_of(options, settings, file)
     plan = plan_rules(
-        requested,
+        chosen.rules,
         catalogue=built_in_catalogue(),
-        actions=None if keeps_file_actions else ON_ISSUE[on_issue or "notify"],
+        actions=None if file.rules and not is_given("on_issue") else ON_ISSUE[on_issue or "notify"],
         save_interval=save_interval,
-        capture=file.capture,
+        capture=file.capture or settings.capture,
+        was_chosen=not chosen.is_default,
     )
     find_command(command, search_path=environment.get("PATH"))
+    folder = _new_folder(command, out)
     code = _run(
-        command, plan=plan, folder=_new_folder(command, out), environment=environment, grace=grace, fail_on=fail_on
+        command,
+        plan=plan,
+        difference=chosen.difference if chosen.is_default else "",
+        folder=folder,
+        environment=environment,
+        grace=grace,
+        fail_on=fail_on,
+        is_quiet=quiet,
     )
+    _write_reports(folder, reports)
     click.get_current_context().exit(code)
 
 
-def _read_rules(texts: tuple[str, ...]) -> list[RuleConfiguration]:
-    configurations, problems = [], []
-    for text in texts:
+def _write_reports(folder: Path, paths: tuple[Path, ...]) -> None:
+    """Write the reports. A failure is shown, and the exit code stays that of the run."""
+    from trackside.cli.terminal.reports import write_report
+    from trackside.local.recorded_run import read_run
+
+    for path in paths:
         try:
-            configurations.append(parse_rule(text))
-        except ValueError as error:
-            problems.append(Problem(f"--rule {text}", str(error), HOW_TO_WRITE))
-    if problems:
-        raise ConfigurationError(problems, subject="The command line")
-    return configurations
+            write_report(read_run(str(folder)), path)
+        except (OSError, TracksideError) as error:
+            click.echo(f"trackside: The report {path} was not written: {error}", err=True)
 
 
 def _read_rules_file(path: Path | None) -> RulesFile:
@@ -147,15 +159,30 @@ def _new_folder(command: tuple[str, ...], out: Path | None) -> Path:
 
 
 def _run(
-    command: tuple[str, ...], *, plan: RulePlan, folder: Path, environment: dict[str, str], grace: float, fail_on: str
+    command: tuple[str, ...],
+    *,
+    plan: RulePlan,
+    difference: str,
+    folder: Path,
+    environment: dict[str, str],
+    grace: float,
+    fail_on: str,
+    is_quiet: bool,
 ) -> int:
-    from trackside.cli.terminal.run_view import RunView
+    from trackside.cli.terminal.run_view import RunView, Verbosity
+    from trackside.extras import install_elsewhere
+    from trackside.local.capture_check import lacks_trackside
     from trackside.local.run import LocalRun, run_locally
     from trackside.local.run_folder import discard_run_folder
     from trackside.local.training_process import owns_the_terminal
 
-    view = RunView(color=wants_color())
+    loud = Verbosity.VERBOSE if is_verbose(click.get_current_context()) else Verbosity.NORMAL
+    view = RunView(color=wants_color(), verbosity=Verbosity.QUIET if is_quiet else loud)
     view.begin(_relative(folder), plan)
+    if difference:
+        view.note(f"judged by {difference}")
+    if python := lacks_trackside(command, environment=environment):
+        view.note(f"nothing will be captured: {python} has no Trackside. Install it there: {install_elsewhere(python)}")
     run = LocalRun(
         command=command,
         folder=folder,

@@ -163,7 +163,7 @@ def _print_table(rows: Sequence[StatisticRow]) -> None:
     ]
     if not several_statistics:
         click.echo(f"{rows[0].statistic}, by tensor")
-    print_table(header, cells, color=wants_color())
+    print_table(header, cells, color=wants_color(), whole=len(header) - 1)
 
 
 def _least(values: Sequence[float]) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -129,17 +131,21 @@ def _selected(trial: Trial, tensor: str, wanted: Filters) -> TensorSeries:
     saved = trial.tensor(tensor, mode=wanted.mode, worker=wanted.worker).steps
     if wanted.steps is None or not saved:
         narrowed = f" with {Filters(mode=wanted.mode, worker=wanted.worker)}" if wanted.mode or wanted.worker else ""
-        raise TensorNotSavedError(
-            f"{tensor!r} was saved at no complete step{narrowed}. "
-            + ("Leave that out to see where it was." if narrowed else "`trackside stats` shows what is recorded of it.")
-        )
+        if narrowed:
+            advice = "the same without that   (shows where it was saved)"
+        else:
+            advice = f"trackside stats RUN --regex {shlex.quote(re.escape(tensor))}   (its statistics)"
+        why = "" if narrowed else " Values are saved as rules need them, or every N steps with run --save-interval N."
+        raise TensorNotSavedError(f"{tensor!r} was saved at no complete step{narrowed}.{why}", advice=advice)
     first = series.selection.steps.first
     near = [max((s for s in saved if s < first), default=None), min((s for s in saved if s >= first), default=None)]
     nearest = " and ".join(str(s) for s in near if s is not None)
     steps = f"none of the steps {wanted.steps}" if ":" in wanted.steps else f"step {wanted.steps}"
+    span = f"{len(saved)} step{'' if len(saved) == 1 else 's'}, {saved[0]} to {saved[-1]}"
     raise TensorNotSavedError(
         f"{tensor!r} was {'' if ':' in wanted.steps else 'not '}saved at {steps}. "
-        f"The nearest: {nearest}. It holds {len(saved)} steps, {saved[0]} to {saved[-1]}."
+        f"The nearest: {nearest}. It holds {span}.",
+        advice=f"--step {near[-1] if near[0] is None else near[0]}, or run --save-interval N to save values more often",
     )
 
 

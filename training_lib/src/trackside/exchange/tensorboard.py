@@ -244,4 +244,4 @@ def _target(folder: str | os.PathLike[str], run: str) -> Path:
 
 
 def _not_written(path: Path, error: OSError) -> StorageError:
-    return StorageError(f"Cannot write {path}. {error.strerror or error}. Name another place.")
+    return StorageError(f"Cannot write {path}. {error.strerror or error}.", advice="the export to another place")

@@ -122,7 +122,7 @@ class EvaluatorProcess:
         how = _describe(status)
         if status == BAD_CONFIGURATION or self._restarts == MOST_RESTARTS:
             self.state, self.problem = EvaluatorState.GIVEN_UP, f"{how}{self._last_log_line()}"
-            self._note(f"The rules are no longer judged: {self.problem} The training goes on.")
+            self._note(f"the rules judge no further: {self.problem} The training goes on.")
             return
         self._start_at = self._monotonic() + RESTART_PAUSE_SECONDS[self._restarts]
         self._restarts += 1

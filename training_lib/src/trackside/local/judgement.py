@@ -115,7 +115,7 @@ def judge(run: str | Trial, *, rules: Rules | None = None) -> Judgement:
     Args:
         run: A folder, `s3://bucket/prefix`, the name of a run below `.trackside/runs`, `latest`, or an open trial.
         rules: Rules by id, as `"overfit"`, `"overfit:patience_evaluations=5"` or `"mine.py:Large"`; or a mapping from
-            the rule to its parameters. None for all usual rules.
+            the rule to its parameters. None for the project's rules, by default all usual ones.
 
     Returns:
         The judgement: its `findings`, `problems`, `rules` and `verdicts`.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from trackside.contracts.errors import ConfigurationError, Problem
-from trackside.contracts.rule_catalogue import built_in_catalogue
+from trackside.contracts.rule_catalogue import RuleCatalogue, built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.environment import inherited
 
 HOW_TO_WRITE = "Write ID or FILE.py:CLASS, then :NAME=VALUE,NAME=VALUE if you like."
 
@@ -46,7 +48,7 @@ def split_rule(text: str) -> tuple[str, str, str]:
 
 
 def rules_of(rules: Rules | None, *, subject: str) -> tuple[RuleConfiguration, ...]:
-    """Return the rules that a Python program chose, with unique names; the usual ones for None.
+    """Return the rules that a Python program chose, with unique names; those of the project's settings for None.
 
     Errors: `ConfigurationError` with every problem at once, under the name `subject`.
     """
@@ -54,7 +56,7 @@ def rules_of(rules: Rules | None, *, subject: str) -> tuple[RuleConfiguration, .
 
     catalogue = built_in_catalogue()
     if rules is None:
-        return tuple([RuleConfiguration(rule_id) for rule_id in catalogue.usual])
+        return _of_project(catalogue)
     problems: list[Problem] = []
     chosen: list[RuleConfiguration] = []
     for rule in [rules] if isinstance(rules, str) else rules:
@@ -75,6 +77,17 @@ def rules_of(rules: Rules | None, *, subject: str) -> tuple[RuleConfiguration, .
     named = with_names_of_their_own(chosen)
     catalogue.check(RuleRequest(named))
     return named
+
+
+def _of_project(catalogue: RuleCatalogue) -> tuple[RuleConfiguration, ...]:
+    from trackside.local.project_settings import read_settings
+    from trackside.local.rule_choice import Layer, choose_rules
+    from trackside.local.rules_file import RulesFile, read_rules_file
+
+    settings = read_settings(Path.cwd(), inherited())
+    file = RulesFile(()) if settings.rules_file is None else read_rules_file(settings.rules_file)
+    of_file = Layer(requests=file.rules, requested_in=str(settings.rules_file or "")) if file.rules else Layer()
+    return choose_rules([*settings.rule_layers, of_file, file.words], catalogue=catalogue).rules
 
 
 def _text(value: object) -> str:

@@ -119,7 +119,7 @@ def watch(
         save: A whole request, or an interval of steps for each collection; by default losses, and whatever the rules
             need.
         rules: Rules by id, as `"overfit"`, `"overfit:patience_evaluations=5"` or `"mine.py:Large"`; or a mapping from
-            the rule to its parameters. None for all usual rules, `()` for none.
+            the rule to its parameters. None for the project's rules, by default all usual ones, `()` for none.
         model: A model. If it is given, only it is captured.
         loss: A loss module to save under the name of its class; others are found by themselves.
         optimizer: Needed only for one that is neither built nor stepped by `torch.optim`.

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.errors import ConfigurationError, Problem, RecordError, TensorNotSavedError
+from trackside.extras import pip_install
 from trackside.records.modes import MODE_NUMBERS
 from trackside.trial.notebook import html_table
 from trackside.trial.parts import TrialParts
@@ -179,7 +180,7 @@ class TensorSeries:
         try:
             pandas = import_module("pandas")
         except ImportError as missing:
-            problem = Problem("pandas", "is not installed.", "Install it: pip install pandas")
+            problem = Problem("pandas", "is not installed.", f"{pip_install()} pandas")
             raise ConfigurationError([problem], subject="to_pandas") from missing
         return pandas.DataFrame(self.to_columns())
 
