@@ -5,6 +5,7 @@ import io
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,7 +97,7 @@ def test_tensors_without_numbers_are_left_out() -> None:
 
 
 @pytest.fixture
-def recorded() -> dict[str, dict[str, object]]:
+def recorded() -> dict[str, dict[str, Any]]:
     """Every step of a loss, a learning rate and a gradient is recorded; only step 0 is saved."""
     store = LocalStore("recorded/debug-output")
     write_collections(store)
@@ -125,7 +126,7 @@ def recorded() -> dict[str, dict[str, object]]:
     ],
 )
 def test_each_tensor_shows_the_statistic_with_most_steps(
-    recorded: dict[str, dict[str, list[int]]], tensor: str, statistic: str, steps: int
+    recorded: dict[str, dict[str, Any]], tensor: str, statistic: str, steps: int
 ) -> None:
     assert (recorded[tensor]["statistic"], len(recorded[tensor]["steps"])) == (statistic, steps)
 

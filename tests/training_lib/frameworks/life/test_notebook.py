@@ -64,8 +64,7 @@ JUDGED = {
         f"with trackside.watch('runs/second', {RULES}) as named:\n    broken(3)\nprint(named.run.endswith('second-2'))"
     ),
     "the class of a layer": (
-        "facts = trackside.open_trial(named.run).model_facts\n"
-        "print([module.line for module in facts.modules], facts.optimizers[0].line)"
+        "facts = trackside.open_trial(named.run).model_facts\nprint([module.line for module in facts.modules])"
     ),
 }
 
@@ -79,7 +78,7 @@ for number, cell in enumerate(json.load(sys.stdin)):
     def note(message):
         print(json.dumps([number, message["msg_type"], message["content"]], default=str))
     reply = client.execute_interactive(cell, timeout=600, output_hook=note)
-    print(json.dumps([number, "status", reply["content"]["status"]]), flush=True)
+    print(json.dumps([number, "reply", reply["content"]["status"]]), flush=True)
 client.stop_channels()
 manager.shutdown_kernel()
 """
@@ -93,7 +92,7 @@ class Notebook:
         self._messages = messages
 
     def statuses(self) -> list[str]:
-        return [content for _, kind, content in self._messages if kind == "status"]
+        return [content for _, kind, content in self._messages if kind == "reply"]
 
     def shown(self, cell: str, *, kinds: tuple[str, ...] = ("stream",), form: str = "text/plain") -> list[str]:
         """What a cell of `JUDGED` has shown, in order."""
@@ -102,7 +101,7 @@ class Notebook:
         return [content.get("text") or content.get("data", {}).get(form, "") for content in contents]
 
     def all_text(self) -> str:
-        return json.dumps([content for _, kind, content in self._messages if kind != "status"])
+        return json.dumps([content for _, kind, content in self._messages if kind != "reply"])
 
 
 @pytest.fixture(scope="module")
@@ -172,4 +171,3 @@ def test_a_cell_run_again_begins_a_new_run_and_a_deleted_one_ends(notebook: Note
 def test_lines_of_modules_point_into_the_cell_of_their_class(notebook: Notebook) -> None:
     shown = notebook.shown("the class of a layer")[0]
     assert "'In [8], line 6'" in shown
-    assert shown.endswith("In [8], line 11\n")

@@ -29,11 +29,6 @@ class Notebook:
         shell = ipython.get_ipython() if ipython is not None else None
         return cls(shell) if getattr(shell, "kernel", None) is not None else None
 
-    @property
-    def cell(self) -> int:
-        """The number of the cell that runs now."""
-        return int(self._shell.execution_count)
-
     def show(self, shown: Shown) -> None:
         """Show the object below the running cell, or where it was shown before."""
         from IPython.display import display
@@ -50,11 +45,11 @@ class Notebook:
 
         display({"text/plain": str(shown), "text/html": shown._repr_html_()}, raw=True)
 
-    def after_each_cell(self, call: Callable[[int], object]) -> Callable[[], None]:
-        """Call `call` with the number of each cell that has run. Return the function that ends this."""
+    def after_each_cell(self, call: Callable[[], object]) -> Callable[[], None]:
+        """Call `call` after the running cell and each later one. Return the function that ends this."""
 
         def ran(result: Any) -> None:
-            call(int(result.execution_count or 0))
+            call()
 
         self._shell.events.register("post_run_cell", ran)
         return lambda: self._shell.events.unregister("post_run_cell", ran)

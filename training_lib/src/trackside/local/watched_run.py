@@ -199,7 +199,7 @@ class _Session:
         self._is_for_others = bool(environment.run_uri) or environment.rank > 0
         self.is_closed = False
         self._has_name = True
-        self._cell = self.notebook.cell if self.notebook else 0
+        self._is_in_first_cell = True
         self._shown: dict[str, str] = {}
         self._shown_at = 0.0
         self._forget_cells: Callable[[], object] = lambda: None
@@ -282,10 +282,11 @@ class _Session:
         self._forget_cells()
         self.close(wait_seconds=JUDGING_SECONDS if self.notebook is None else KERNEL_SECONDS)
 
-    def _cell_ran(self, cell: int) -> None:
+    def _cell_ran(self) -> None:
         """Show new problems below the cell that has run, and end the run if nobody can reach it any more."""
         try:
-            if cell == self._cell:
+            if self._is_in_first_cell:
+                self._is_in_first_cell = False
                 self._has_name = self.handle() is not None
                 self._shown = {group.group: group.lead.verdict_id for group in self.judgement().problems}
                 return
