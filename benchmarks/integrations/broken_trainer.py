@@ -9,7 +9,7 @@ import torch
 MOST_STEPS = 20_000
 
 
-def with_huggingface() -> None:
+def with_huggingface(processes: int) -> None:
     from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
     from trackside.integrations.huggingface import TracksideCallback
@@ -21,7 +21,7 @@ def with_huggingface() -> None:
     )
     arguments = TrainingArguments(
         output_dir="out", max_steps=MOST_STEPS, learning_rate=10.0, report_to=[], use_cpu=True, disable_tqdm=True,
-        save_steps=100_000, logging_steps=100_000, ddp_backend="gloo",
+        save_steps=100_000, logging_steps=100_000, ddp_backend="gloo" if processes > 1 else None,
     )  # fmt: skip
     callback = TracksideCallback(on_issue="stop")
     trainer = Trainer(BertForSequenceClassification(config), arguments, train_dataset=data, callbacks=[callback])
@@ -58,4 +58,4 @@ def with_lightning(processes: int) -> None:
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    with_huggingface() if sys.argv[1] == "hf" else with_lightning(int(sys.argv[2]))
+    (with_huggingface if sys.argv[1] == "hf" else with_lightning)(int(sys.argv[2]))

@@ -98,11 +98,20 @@ def create_run_folder(folder: Path) -> Path:
         if any(folder.iterdir()):
             fix = "Name a new folder, or remove this one first."
             raise ConfigurationError([Problem(str(folder), "is not empty.", fix)], subject="The run folder")
-        _keep_out_of_git(folder)
+        keep_out_of_git(folder)
     except OSError as error:
         problem = Problem(str(folder), f"cannot be made: {error.strerror}.", "Name another place with --out.")
         raise ConfigurationError([problem], subject="The run folder") from error
     return folder.resolve()
+
+
+def keep_out_of_git(folder: Path) -> None:
+    """Write a `.gitignore` at the top of `.trackside` if the folder lies in it: runs stay out of commits."""
+    top = RUNS.parent
+    if top in folder.parents or top.absolute() in folder.parents:
+        top.mkdir(exist_ok=True)
+        if not (top / ".gitignore").exists():
+            (top / ".gitignore").write_text("*\n", encoding="utf-8")
 
 
 def discard_run_folder(folder: Path) -> None:
@@ -229,10 +238,3 @@ def _script_name(command: Sequence[str]) -> str:
         if before == "-m":
             return word
     return Path(command[0]).name
-
-
-def _keep_out_of_git(folder: Path) -> None:
-    """Write a `.gitignore` at the top of `.trackside`: runs are data, and stay out of commits."""
-    top = RUNS.parent
-    if top in folder.parents and not (top / ".gitignore").exists():
-        (top / ".gitignore").write_text("*\n", encoding="utf-8")
