@@ -157,6 +157,30 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
         "settings": [{"setting": "text", "value": "any", "source": "text"}],
         "rules": ["text"],
     },
+    "compare": {
+        "a": "text",
+        "b": "text",
+        "facts": ["any"],
+        "losses": [
+            {
+                "name": "text",
+                "steps": "count",
+                "first": "count or null",
+                "last": "count or null",
+                "differs_from": "count or null",
+                "parts_from": "count or null",
+            }
+        ],
+        "only_a": ["text"],
+        "only_b": ["text"],
+        "steps_a": "count",
+        "steps_b": "count",
+        "is_judged_a": "boolean",
+        "is_judged_b": "boolean",
+        "issues_a": "object",
+        "issues_b": "object",
+        "issues_both": "object",
+    },
     "rm": REMOVED,
     "prune": REMOVED,
 }

@@ -34,6 +34,7 @@ LINES = [
     ("rules-run", ["rules", "run", "bad"]),
     ("rules-run", ["rules", "run", "bad", "sound", "--only", "exploding-tensor"]),
     ("rules-test", ["rules", "test", "bad", "sound", "--only", "exploding-tensor"]),
+    ("compare", ["compare", "bad", "sound"]),
     ("doctor", ["doctor"]),
     ("config-show", ["config", "show"]),
     ("rm", ["rm", "bad", "--dry-run"]),

@@ -130,7 +130,7 @@ def test_a_mistake_names_problem_place_and_cure(arguments: list[str], code: int,
     assert result.stderr.startswith(message)
 
 
-@pytest.mark.parametrize("arguments", [["runs"], ["rules", "list"], ["findings", "latest"], ["run", "--help"]])
+@pytest.mark.parametrize("arguments", [["runs"], ["rules", "list"], ["tensors", "latest"], ["run", "--help"]])
 def test_sound_usage_has_no_message(arguments: list[str]) -> None:
     result = trackside(*arguments)
     assert (result.exit_code, result.stderr) == (0, "")
