@@ -52,7 +52,6 @@ ALLOWED = {
     "ROLES": "ModelFacts: the words of a field",
     "ACTIVATIONS": "ModelFacts: the words of a field",
     # Only tests look, because nothing else can see the promise being kept.
-    "attached": "who captures, if anybody",
     "compaction_error": "the failure that a run survives",
     "kept_bytes": "the bound on memory",
     "load_rules": "the rules of installed packages, all at once",

@@ -76,7 +76,7 @@ def _headline(result: LocalRunResult, groups: list[IssueGroup], *, ascii_only: b
     steps = f" over {count_of(result.training_steps, 'step')}"
     if result.evaluator_problem:
         head = f"{_mark(False, ascii_only=ascii_only)} not judged to the end: {result.evaluator_problem}"
-        return f"{head}; {count_of(fine, 'rule')} found nothing so far{steps}"
+        return f"{head}; {count_of(fine, 'rule')} found nothing so far{steps}" if fine else head
     if groups:
         return f"{count_of(len(groups), 'problem')}{before}; {count_of(fine, 'rule')} found nothing{steps}"
     if not fine:
