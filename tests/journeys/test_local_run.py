@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -113,7 +114,9 @@ def test_a_faulty_run_is_stopped_and_the_card_says_why(tmp_path: Path) -> None:
     options = ("--on-issue", "stop", "--notify", "command:tee -a notified")
     ended = run(tmp_path, *options, "--", "python", TRAIN, "--fault", "vanishing", "--until-stopped")
     assert ended.code == 1, ended.stderr
-    assert "✖ CRITICAL  vanishing-gradient" in ended.stderr
+    (card,) = re.findall("^. (?:CRITICAL|WARNING)  vanishing-gradient.*$", ended.stderr, re.MULTILINE)
+    assert "CRITICAL" in card or "trackside: ✖ vanishing-gradient: critical, since step" in ended.stderr
+    assert len(ended.stderr.splitlines()) <= 30, "one fault, one card"
     assert "tensor     gradient/DigitClassifier_hidden.0.weight" in ended.stderr
     assert "stopped by Trackside: vanishing-gradient found a critical issue" in ended.stderr
     assert "SIGKILL sent" not in ended.stderr
