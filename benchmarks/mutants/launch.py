@@ -14,8 +14,10 @@ import atexit
 import os
 import runpy
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from benchmarks.mutants.operator import all_operators
@@ -59,19 +61,27 @@ def plant(name: str, *, seed: int = 0) -> Planted:
     return Planted(seams, losses)
 
 
+def listing() -> Iterator[str]:
+    """Yield the operators by family, for a terminal of 80 columns."""
+    for family, several in groupby(all_operators().values(), key=lambda each: each.family):
+        yield family
+        for each in several:
+            yield f"  {each.name}"
+            yield textwrap.fill(each.what, 78, initial_indent="      ", subsequent_indent="      ")
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Plant the mistake, and become the script."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--list", action="store_true", help="print the operators")
     options.add_argument("--seed", type=int, default=0, help="of the operator's own random numbers")
     options.add_argument("--losses", type=Path, help="write the losses there, as the script alone would compute them")
-    options.add_argument("operator", nargs="?", default=TWIN)
-    options.add_argument("script", nargs="?")
-    options.add_argument("arguments", nargs=argparse.REMAINDER)
+    options.add_argument("operator", nargs="?", default=TWIN, help="name of an operator, or `twin` for none")
+    options.add_argument("script", nargs="?", help="the script, which is not changed")
+    options.add_argument("arguments", nargs=argparse.REMAINDER, help="the arguments of the script")
     arguments = options.parse_args(words)
     if arguments.list or arguments.script is None:
-        for each in all_operators().values():
-            print(f"{each.family:16} {each.name:30} {each.what}")
+        print("\n".join(listing()))
         return 0
     if arguments.operator != TWIN and arguments.operator not in all_operators():
         options.error(f"Unknown operator {arguments.operator!r}. `--list` prints them.")

@@ -71,8 +71,8 @@ class PlainLosses:
 
     def _function(self, name: str, plain: Any) -> Any:
         def record(inner: Any, *args: Any, **kwargs: Any) -> Any:
-            with torch.no_grad():
-                value = plain(*args, **kwargs)
+            # Not under `no_grad`: capture takes a script that switches gradients off for one that validates.
+            value = plain(*_detached(args), **{key: _detached(each) for key, each in kwargs.items()})
             self._add(name if torch.is_grad_enabled() else f"{EVALUATION} {name}", value)
             return inner(*args, **kwargs)
 
@@ -95,6 +95,13 @@ class PlainLosses:
         partial = path.with_name(f"{path.name}.partial")
         partial.write_text(json.dumps(document), encoding="utf-8")
         os.replace(partial, path)
+
+
+def _detached(value: Any) -> Any:
+    """Return tensors without their graph, and all else as it is."""
+    if isinstance(value, tuple):
+        return tuple(_detached(each) for each in value)
+    return value.detach() if isinstance(value, Tensor) else value
 
 
 @dataclass(frozen=True)

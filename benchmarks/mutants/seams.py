@@ -166,6 +166,19 @@ class Seams:
 
         self.wrap(Optimizer, "__init__", init)
 
+    def when_first_built(self, act: Callable[[], object]) -> None:
+        """Act once, when the first optimizer has been built: after capture has been attached, and so outside of it."""
+        is_built = False
+
+        def init(original: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
+            nonlocal is_built
+            original(optimizer, *args, **kwargs)
+            if not is_built:
+                is_built = True
+                act()
+
+        self.wrap(Optimizer, "__init__", init)
+
     def at_calls(
         self,
         inputs: Callable[[nn.Module, Tensor], Tensor] | None = None,

@@ -226,6 +226,18 @@ class TestOperators:
 
 
 class TestPlainLosses:
+    def test_never_switch_gradients_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Capture would take that for a validation, and miss the real one."""
+        entered = []
+        original = torch.no_grad.__enter__
+        monkeypatch.setattr(torch.no_grad, "__enter__", lambda self: (entered.append(1), original(self))[1])
+        counts = []
+        for operator in (None, launch.TWIN):
+            entered.clear()
+            trained(classify, operator)
+            counts.append(len(entered))
+        assert counts[0] == counts[1] > 0
+
     @pytest.mark.parametrize("name", ["loss-summed", "labels-shuffled", "labels-off-by-one", "softmax-doubled"])
     def test_are_those_of_the_unchanged_program(self, name: str) -> None:
         """The first loss is of weights that no mistake has touched yet: it must be the twin's."""
@@ -283,6 +295,12 @@ class TestLauncher:
         twin = Recorded.read(tmp_path / f"{launch.TWIN}.json")
         assert twin is not None
         assert twin.series["cross_entropy"].last[-1] == printed[launch.TWIN]
+
+    def test_lists_every_operator_in_80_columns(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert launch.main(["--list"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) < 80
+        assert {line.strip() for line in lines} > set(OPERATORS) | set(FAMILIES)
 
     def test_an_unknown_operator_is_an_error(self, script: Path, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit):
@@ -452,15 +470,15 @@ class TestPublishedLists:
         assert all(each.operators or len(each.why_not) > 10 for each in ENTRIES)
 
 
-CHOICE = ["--half", "tune", "--only", "wine-mlp", "loss-negated"]
+CHOICE = ["--half", "tune", "--only", "wine-batch-norm", "loss-negated", "evaluated-in-training-mode"]
 
 
 def test_a_mutant_is_trained_judged_and_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = ["--root", str(tmp_path)]
     assert run.main([*CHOICE, *root, "--minutes", "0"]) == 1
-    assert "0 of 2 trainings stored" in capsys.readouterr().out
+    assert "0 of 3 trainings stored" in capsys.readouterr().out
     assert run.main([*CHOICE, *root]) == 0
-    planted = mutant("wine-mlp", "loss-negated")
+    planted = mutant("wine-batch-norm", "loss-negated")
     folder = planted.folder(tmp_path)
     before, outcome = (folder / "outcome.json").stat().st_mtime_ns, Outcome.read(folder)
     twin = Outcome.read(planted.twin.folder(tmp_path))
@@ -471,11 +489,14 @@ def test_a_mutant_is_trained_judged_and_reported_once(tmp_path: Path, capsys: py
     assert (twin.score or 0.0) > 0.88
     assert run.main([*CHOICE, *root]) == 0
     assert (folder / "outcome.json").stat().st_mtime_ns == before
-    found = judge.judged_once(folder)
-    assert Cause.LOSS_SIGN in first_causes(found.beyond(judge.judged_once(planted.twin.folder(tmp_path))), 1)
+    quiet = judge.judged_once(planted.twin.folder(tmp_path))
+    assert Cause.LOSS_SIGN in first_causes(judge.judged_once(folder).beyond(quiet), 1)
+    # Capture must see a mutant as it sees the mistake in a script: this one is found by how it is made.
+    other = judge.judged_once(mutant("wine-batch-norm", "evaluated-in-training-mode").folder(tmp_path))
+    assert first_causes(other.beyond(quiet), 1) == (Cause.TRAIN_EVAL_MODE,)
     capsys.readouterr()
     assert report.main([*CHOICE, *root]) == 0
-    assert "| untested | 1 | 0 |" in capsys.readouterr().out
+    assert "| untested | 2 | 0 |" in capsys.readouterr().out
 
 
 def test_a_word_that_is_no_name_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,7 @@ DRAWS = (
 ACTIVATIONS = ("relu", "gelu", "silu", "leaky_relu", "elu", "selu", "relu6", "mish")
 HIDDEN = "the activations of torch.nn.functional, which the modules call"
 NO_HIDDEN = "models without them, and `Tensor.relu`"
-MODE = "`Module.train`, which `Module.eval` calls"
+MODE = "`Module.train`, which `Module.eval` calls, once an optimizer exists"
 
 
 def _drawn(seams: Seams, change: Callable[[Tensor], object]) -> None:
@@ -141,7 +141,7 @@ def trained_in_evaluation_mode(seams: Seams) -> None:
         seams.touch()
         return original(module, False)
 
-    seams.wrap(nn.Module, "train", switch)
+    seams.when_first_built(lambda: seams.wrap(nn.Module, "train", switch))
 
 
 @operator(
@@ -158,27 +158,31 @@ def evaluated_in_training_mode(seams: Seams) -> None:
         seams.touch()
         return original(module, True)
 
-    seams.wrap(nn.Module, "train", switch)
+    seams.when_first_built(lambda: seams.wrap(nn.Module, "train", switch))
 
 
 @operator(
     "modes",
     Cause.RANDOM_EVALUATION,
     Cause.TRAIN_EVAL_MODE,
-    seam="`dropout` of torch.nn.functional",
-    unreached="models without dropout",
+    seam="`forward` of the dropout modules",
+    unreached="models without dropout, or with dropout as a function",
     is_silent=True,
 )
 def dropout_always_on(seams: Seams) -> None:
     """Dropout is live in evaluation too (transformers-33844)."""
 
-    def drop(original: Any, values: Tensor, p: float = 0.5, training: bool = True, **kwargs: Any) -> Any:
-        if not training and p > 0:
-            seams.touch()
-        return original(values, p, training=True, **kwargs)
+    def always(kind: type, function: Any) -> None:
+        # Above the function, where a model makes this mistake: capture looks at the function's arguments.
+        def forward(_original: Any, layer: Any, values: Tensor) -> Any:
+            if not layer.training and layer.p > 0:
+                seams.touch()
+            return function(values, layer.p, training=True)
 
-    for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):
-        seams.wrap(functional, name, drop)
+        seams.wrap(kind, "forward", forward)
+
+    for kind, name in ((nn.Dropout, "dropout"), (nn.Dropout1d, "dropout1d"), (nn.Dropout2d, "dropout2d")):
+        always(kind, getattr(functional, name))
 
 
 @operator("modes", seam="`dropout` of torch.nn.functional", unreached="models without dropout")

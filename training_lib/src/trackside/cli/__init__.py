@@ -24,7 +24,9 @@ from trackside.extras import extra_of, missing_extra
 COMMANDS = (
     "run",
     "check",
+    "watch",
     "findings",
+    "compare",
     "runs",
     "tensors",
     "stats",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 
 import click
 
-from trackside.cli.terminal.failure import FINDINGS
+from trackside.cli.terminal.failure import FINDINGS, write_lines
 from trackside.cli.terminal.options import format_option, shared_options
 from trackside.cli.terminal.reports import REPORTS, report_text
 from trackside.cli.terminal.run_cards import FAIL_ON, print_cards, run_document, verdict_document
@@ -51,6 +53,12 @@ def command(run: str, output: str, fail_on: str) -> None:
         click.echo(report_text(recorded, output), nl=False)
     else:
         print_cards(recorded)
+        if not recorded.rules:
+            write_lines(_not_judged(run), sys.stderr)
     threshold, worst = FAIL_ON[fail_on], worst_severity(recorded.verdicts)
     if threshold and worst and worst.rank >= threshold.rank:
         click.get_current_context().exit(FINDINGS)
+
+
+def _not_judged(run: str) -> list[str]:
+    return ["No rule has judged this run.", f"  Try: trackside rules run {shlex.quote(run)}   (judges it now)"]

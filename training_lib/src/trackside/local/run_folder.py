@@ -30,7 +30,7 @@ from trackside.contracts.stored_fields import (
 
 RUNS = Path(".trackside") / "runs"  # below the folder in which the user works
 LATEST = "latest"
-START_ONE = "trackside run -- python train.py   (starts the first one)"
+START_ONE = "trackside run -- python train.py   (starts one)"
 RECORD_FILE = "local-run.json"
 LOCK_FILE = "local-run.lock"
 EVALUATOR_LOG = "evaluator.log"
@@ -98,11 +98,20 @@ def create_run_folder(folder: Path) -> Path:
         if any(folder.iterdir()):
             fix = "Name a new folder, or remove this one first."
             raise ConfigurationError([Problem(str(folder), "is not empty.", fix)], subject="The run folder")
-        _keep_out_of_git(folder)
+        keep_out_of_git(folder)
     except OSError as error:
         problem = Problem(str(folder), f"cannot be made: {error.strerror}.", "Name another place with --out.")
         raise ConfigurationError([problem], subject="The run folder") from error
     return folder.resolve()
+
+
+def keep_out_of_git(folder: Path) -> None:
+    """Write a `.gitignore` at the top of `.trackside` if the folder lies in it: runs stay out of commits."""
+    top = RUNS.parent
+    if top in folder.parents or top.absolute() in folder.parents:
+        top.mkdir(exist_ok=True)
+        if not (top / ".gitignore").exists():
+            (top / ".gitignore").write_text("*\n", encoding="utf-8")
 
 
 def discard_run_folder(folder: Path) -> None:
@@ -122,7 +131,7 @@ def find_run(name: str, *, runs: Path = RUNS) -> str:
     if name == LATEST:
         newest = max(local_runs(runs), key=_started_at, default=None)
         if newest is None:
-            raise RunNotFoundError(f"There is no run yet in {runs}.", advice=START_ONE)
+            raise RunNotFoundError(f"There is no run yet in {runs}. {START_ONE}", advice=START_ONE)
         return str(newest)
     for folder in (Path(name), runs / name):
         if is_run_folder(folder):
@@ -131,11 +140,11 @@ def find_run(name: str, *, runs: Path = RUNS) -> str:
         raise RunNotFoundError(f"{name!r} is a folder, but no run: it holds neither {TENSORS} nor {RULE_REQUEST_KEY}.")
     known = [folder.name for folder in local_runs(runs)]
     if not known:
-        raise RunNotFoundError(f"There is no run {name!r}. {runs} holds none yet.", advice=START_ONE)
+        raise RunNotFoundError(f"There is no run {name!r}. {runs} holds none yet. {START_ONE}", advice=START_ONE)
     near = did_you_mean(name, [*known, LATEST, *([name.replace(":/", "://", 1)] if name.startswith("s3:/") else [])])
     advice = near if near.startswith("Did") else "trackside runs   (lists the runs of this folder)"
     why = f"It is neither a folder nor a name in {runs}; the newest run is {known[-1]!r}."
-    raise RunNotFoundError(f"There is no run {name!r}. {why}", advice=advice)
+    raise RunNotFoundError(f"There is no run {name!r}. {why} {advice}", advice=advice)
 
 
 def local_runs(runs: Path = RUNS) -> list[Path]:
@@ -229,10 +238,3 @@ def _script_name(command: Sequence[str]) -> str:
         if before == "-m":
             return word
     return Path(command[0]).name
-
-
-def _keep_out_of_git(folder: Path) -> None:
-    """Write a `.gitignore` at the top of `.trackside`: runs are data, and stay out of commits."""
-    top = RUNS.parent
-    if top in folder.parents and not (top / ".gitignore").exists():
-        (top / ".gitignore").write_text("*\n", encoding="utf-8")

@@ -135,6 +135,10 @@ class TensorSeries:
         """
         return self._parts.columns.selected(self.name, statistic, self.selection)
 
+    def fullest_statistic(self) -> str:
+        """Return the statistic with a number at most steps: `mean` of a loss, which has one of every step."""
+        return self._parts.columns.fullest(self.name, self.selection)
+
     def to_columns(self) -> dict[str, NDArray[Any]]:
         """Return `step`, `worker`, `mode` and every statistic, each an array of shape (n,).
 
