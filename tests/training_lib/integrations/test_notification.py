@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.training_lib.local.verdicts import issue
 from trackside.cli import main
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.issue_group import IssueGroup, group_of_one
+from trackside.contracts.verdict import Severity
 from trackside.integrations import notification
 from trackside.integrations.notification import Message, body_for, receiver_of
 from trackside.integrations.notifying_observer import NotifyingObserver
@@ -105,6 +107,15 @@ def test_a_webhook_gets_each_problem_once(webhook: Webhook) -> None:
     assert "digits-7" in webhook.bodies[0]["text"]
     assert screen.shown == [first, first, second]  # the terminal shows changes, too
     assert screen.notes == []
+
+
+def test_a_problem_that_becomes_graver_is_sent_again(webhook: Webhook) -> None:
+    observer = NotifyingObserver(Screen(), [receiver_of(webhook.url)], run="digits-7")
+    for severity in (Severity.WARNING, Severity.CRITICAL, Severity.WARNING):
+        group = group_of_one(replace(issue("dead-relu", severity=severity), group="one problem"))
+        observer.issue(group)
+    observer.finish()
+    assert [body["text"].split(": ")[1] for body in webhook.bodies] == ["warning", "critical"]
 
 
 def test_nothing_is_sent_of_a_healthy_run(webhook: Webhook) -> None:

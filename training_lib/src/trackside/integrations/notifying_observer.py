@@ -12,6 +12,7 @@ import urllib.error
 from collections.abc import Sequence
 
 from trackside.contracts.issue_group import IssueGroup
+from trackside.contracts.verdict import Severity
 from trackside.integrations import notification
 from trackside.integrations.issue_text import issue_card, issue_title
 from trackside.integrations.notification import Message, Receiver
@@ -20,7 +21,7 @@ from trackside.local.run_now import RunNow
 
 
 class NotifyingObserver:
-    """An observer that also sends one message for each problem to every receiver.
+    """An observer that also sends each problem to every receiver, and again if it becomes graver.
 
     observer   shows everything to the user, the first failure of each receiver too
     receivers  the receivers
@@ -29,7 +30,7 @@ class NotifyingObserver:
 
     def __init__(self, observer: Observer, receivers: Sequence[Receiver], *, run: str) -> None:
         self._observer, self._receivers, self._run = observer, receivers, run
-        self._known: set[str] = set()
+        self._sent: dict[str, Severity] = {}  # by the problem, the gravest severity that was sent
         self._failed: set[str] = set()
         self._waiting: queue.Queue[tuple[Receiver, Message] | None] = queue.Queue()
         self._thread: threading.Thread | None = None
@@ -56,11 +57,12 @@ class NotifyingObserver:
         self._observer.progress(now)
 
     def issue(self, group: IssueGroup) -> None:
-        """Show a problem, and send its message in the background unless it was sent before."""
+        """Show a problem, and send its message in the background if it is new or graver than before."""
         self._observer.issue(group)
-        if group.group in self._known:
+        before = self._sent.get(group.group)
+        if before is not None and group.severity.rank <= before.rank:
             return
-        self._known.add(group.group)
+        self._sent[group.group] = group.severity
         message = Message(f"Trackside, {self._run}: {issue_title(group)}", group.lead.message, issue_card(group))
         for receiver in self._receivers:
             self._waiting.put((receiver, message))
