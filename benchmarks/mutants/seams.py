@@ -169,6 +169,8 @@ class Seams:
     def when_first_built(self, act: Callable[[], object]) -> None:
         """Act once, when the first optimizer has been built: after capture has been attached, and so outside of it."""
 
+        is_built = False
+
         def init(original: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
             nonlocal is_built
             original(optimizer, *args, **kwargs)
@@ -176,7 +178,6 @@ class Seams:
                 is_built = True
                 act()
 
-        is_built = False
         self.wrap(Optimizer, "__init__", init)
 
     def at_calls(
