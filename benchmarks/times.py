@@ -151,7 +151,7 @@ def machine() -> str:
 def tables(measured: Measured) -> str:
     """The generated part of the page."""
     parts = [measured.machine, "", "### The whole", "", *_whole(measured)]
-    for twin, title in ((FAULTY, "The faulty twin, effect by effect"), (HEALTHY, "The healthy twin, hop by hop")):
+    for twin, title in ((FAULTY, "The faulty twin, effect by effect"), (HEALTHY, "The healthy twin, effect by effect")):
         parts += ["", f"### {title}", "", *_effects(measured, twin)]
     return "\n".join(parts)
 

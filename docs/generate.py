@@ -41,6 +41,7 @@ ACTIONS = ROOT / "docs" / "actions.md"
 DEPLOY = ROOT / "docs" / "deploy.md"
 COMMAND_LINE = ROOT / "docs" / "reference" / "cli.md"
 PYTHON = ROOT / "docs" / "reference" / "python.md"
+SCHEMAS = ROOT / "docs" / "schemas"
 DECISIONS = ROOT / "docs" / "decisions"
 VERDICTS = ROOT / "docs" / "formats" / "verdicts.md"
 DESCRIBED = {kind.__name__: kind for kind in (Verdict, Finding, Suspicion, Sign, RuleEvaluation, Evidence)}
@@ -75,8 +76,11 @@ def main(arguments: list[str]) -> int:
 
 def generate() -> Mapping[Path, str]:
     """Every generated file and its text."""
+    from docs.output_schemas import OUTPUTS, output_schema  # the root is on the path by now
+
     rules = built_in_rules()
     return {
+        **{SCHEMAS / f"{name}.json": as_file(output_schema(name)) for name in OUTPUTS},
         REGISTRY: with_every_action(REGISTRY.read_text(encoding="utf-8")),
         **{LAMBDAS / action.unit.name / "__init__.py": "" for action in Action},
         ACTIONS: with_actions(ACTIONS.read_text(encoding="utf-8")),
@@ -181,13 +185,13 @@ def _with_table(page: str, name: str, lines: list[str]) -> str:
 def rule_index(rules: Mapping[str, type[Rule]]) -> str:
     """The list of all rules."""
     rows = [
-        f"| [{rule_id}]({rule_id}.md) | {_cell(rule.describe().summary)} | {rule.severity.value} "
+        f"| {rule.code} | [{rule_id}]({rule_id}.md) | {_cell(rule.describe().summary)} | {rule.severity.value} "
         f"| {rule.life_cycle.value} | {_needed(rule.describe())} |"
         for rule_id, rule in rules.items()
         if rule.describe().is_on_by_default
     ]
     others = [
-        f"| [{rule_id}]({rule_id}.md) | {_cell(rule.describe().summary)} | {rule.severity.value} "
+        f"| {rule.code} | [{rule_id}]({rule_id}.md) | {_cell(rule.describe().summary)} | {rule.severity.value} "
         f"| {rule.life_cycle.value} |"
         for rule_id, rule in rules.items()
         if not rule.describe().is_on_by_default
@@ -200,8 +204,8 @@ def rule_index(rules: Mapping[str, type[Rule]]) -> str:
             "A rule asks one question about a run, again and again while the run goes on. Without a request of yours,",
             "these judge with the defaults on their pages. How well: [quality of the rules](../rule-quality.md).",
             "",
-            "| rule | finds | severity | life cycle | needs |",
-            "|---|---|---|---|---|",
+            "| code | rule | finds | severity | life cycle | needs |",
+            "|---|---|---|---|---|---|",
             *rows,
             "",
             "What a rule says is a verdict: [its format and schema](../formats/verdicts.md). A rule of your own is a",
@@ -209,8 +213,8 @@ def rule_index(rules: Mapping[str, type[Rule]]) -> str:
             "",
             "These judge only where they are chosen, because they must be told what to look at, or are in preview:",
             "",
-            "| rule | finds | severity | life cycle |",
-            "|---|---|---|---|",
+            "| code | rule | finds | severity | life cycle |",
+            "|---|---|---|---|---|",
             *others,
             "",
             "Rules that Amazon has too can be had in the sense of its documentation: preset `aws-docs`, or `aws-sdk`",
@@ -241,6 +245,7 @@ def _facts(rule: type[Rule], facts: RuleDescription) -> Iterator[str]:
     )
     yield "| | |"
     yield "|---|---|"
+    yield f"| code | {facts.code} |"
     yield f"| severity | {facts.severity.value} |"
     yield f"| needs | {_needed(facts)} |"
     yield f"| says so after | {patience} |"

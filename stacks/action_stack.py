@@ -23,7 +23,7 @@ from stacks.webhooks import create_webhooks
 from trackside.contracts.action import Action
 
 MOST_ARCHIVE_NAME_CHARACTERS = 48  # API_CreateArchive
-SMS_HAS_NO_QUEUE = "What a phone could not be told stands in the e-mail, on the bus and in the table of runs."
+SMS_HAS_NO_QUEUE = "An issue that no SMS could report stands in the e-mail, on the bus and in the table of runs."
 
 
 class ActionStack(Stack):
@@ -48,7 +48,7 @@ class ActionStack(Stack):
             scope,
             construct_id,
             stack_name=settings.stack_name(construct_id),
-            description="Trackside: what follows from a verdict",
+            description="Trackside: the actions on a verdict",
         )
         self._settings = settings
         self.bus = self._create_bus()
@@ -110,7 +110,7 @@ class ActionStack(Stack):
 
     def _write_outputs(self) -> None:
         CfnOutput(self, "EventBusName", value=self.bus.event_bus_name, description="Verdicts travel on it")
-        CfnOutput(self, "IssueTopicArn", value=self.topic.topic_arn, description="Subscribe to be told of issues")
+        CfnOutput(self, "IssueTopicArn", value=self.topic.topic_arn, description="Subscribe to be notified of issues")
         switch = switch_name(self._settings)
         CfnOutput(self, "DryRunParameterName", value=switch, description="true: nothing is stopped")
         CfnOutput(self, "IdempotencyTableName", value=self.table.table_name)

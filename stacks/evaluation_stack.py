@@ -80,7 +80,7 @@ class EvaluationStack(Stack):
             scope,
             construct_id,
             stack_name=settings.stack_name(construct_id),
-            description="Trackside: what judges a run",
+            description="Trackside: the evaluators of runs",
         )
         self._settings, self._runs, self._key = settings, runs, key
         self._notify_queue = notify_queue
@@ -185,7 +185,7 @@ class EvaluationStack(Stack):
         reaction.react_to("TrainingStarted", training_started(), description="A training job that opted in is running")
         description = "A processing job that judges a training job has ended: another may go on"
         reaction.react_to("EvaluatorEnded", evaluator_ended(self.role.role_arn), description=description)
-        why = "Says which training job is no longer watched."
+        why = "Reports training jobs that are no longer watched."
         queues = [self.failed_evaluations.queue_arn, self._notify_queue.queue_arn]
         allow(reaction.function, "TellWhatFailed", ["sqs:SendMessage"], queues, why=why)
         jobs = self.format_arn(service="sagemaker", resource="processing-job", resource_name="trackside-*")
@@ -214,7 +214,7 @@ class EvaluationStack(Stack):
     def _let_read_requests(self, function: lambda_.Function) -> None:
         """Let the function read the requests of runs. Listing separates an absent request from one without access."""
         requests = f"*/{RULE_REQUEST_KEY}"
-        why = "Which rules a run asks for, and with which parameters; and objects that many jobs refer to."
+        why = "Reads rule requests of runs, and objects that many jobs refer to."
         allow(function, "ReadRuleRequests", ["s3:GetObject"], [self._runs.arn_for_objects(requests)], why=why)
         why = "Tells a request that is absent from one that may not be read."
         allow(function, "SeeWhatIsThere", ["s3:ListBucket"], [self._runs.bucket_arn], why=why)
@@ -228,7 +228,7 @@ class EvaluationStack(Stack):
             self,
             "ReportCustomRule",
             name="report_custom_rule",
-            description="Trackside: says on the bus what a rule from a file found",
+            description="Trackside: publishes the findings of a rule from a file",
             settings=ReportCustomRuleSettings(event_bus=bus.event_bus_name, role_arn=role_arn),
             layer=layer,
             log_retention_days=self._settings.retention.log_days,
@@ -242,7 +242,7 @@ class EvaluationStack(Stack):
             ["events:PutEvents"],
             [bus.event_bus_arn],
             conditions={"StringEquals": {"events:source": SOURCE}},
-            why="Its purpose: says what the rule found, in our name only.",
+            why="Its purpose: publishes the findings of the rule, in our name only.",
         )
         verdicts = f"*/{RULE_OUTPUT}/*/{VERDICTS_KEY}"
         why = "Verdicts lie beside their run, wherever that is."
@@ -257,7 +257,7 @@ class EvaluationStack(Stack):
             self,
             "NoteNews",
             name="note_news",
-            description="Trackside: tells the worker that judges a run that it was written to",
+            description="Trackside: notifies the worker that judges a run of new data",
             settings=NoteNewsSettings(lease_table=fleet.table.table_name),
             layer=layer,
             log_retention_days=self._settings.retention.log_days,
@@ -309,7 +309,7 @@ class EvaluationStack(Stack):
             event_pattern=evaluation_failed(self._runs.bucket_name, but_for=self.role.role_arn),
             targets=[targets.SqsQueue(queue)],
         )
-        acknowledge(rule, {"Serverless-EventBusDLQ": "Its target is itself a queue that keeps what went wrong."})
+        acknowledge(rule, {"Serverless-EventBusDLQ": "Its target is itself a queue of failures."})
         return queue
 
     def _write_outputs(self) -> None:

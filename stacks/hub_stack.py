@@ -30,7 +30,7 @@ class HubStack(Stack):
             scope,
             construct_id,
             stack_name=settings.stack_name(construct_id),
-            description="Trackside: what the accounts that it watches may send",
+            description="Trackside: the permissions of watched accounts to send",
         )
         self._settings = settings
         self._let_events_in()

@@ -78,7 +78,7 @@ class MonitoringStack(Stack):
             failed_evaluations=failed_evaluations,
             alarms=alarms,
         )
-        about = "Subscribe to be told when Trackside itself needs somebody"
+        about = "Subscribe to be notified when Trackside itself needs attention"
         CfnOutput(self, "AlarmTopicArn", value=self.topic.topic_arn, description=about)
         about = "Subscribe incident workflows: an alarm while rules find issues"
         CfnOutput(self, "IssueAlarmTopicArn", value=self.issue_topic.topic_arn, description=about)
@@ -155,9 +155,9 @@ class MonitoringStack(Stack):
             below=True,
             periods=MISSED_SWEEPS,
             silence_is_alarm=True,
-            description=f"No sweep came to its end for {MISSED_SWEEPS} times {minutes} minutes: what events missed "
+            description=f"No sweep came to its end for {MISSED_SWEEPS} times {minutes} minutes: a lost event "
             "is not found, and nobody looks whether evaluators live. The log of reconcile says why. (Right after the "
-            "first deployment it speaks once, until the first sweep.)",
+            "first deployment it is in alarm once, until the first sweep.)",
         )
 
     def _watch_failed_evaluations(self, queue: sqs.IQueue) -> TopicAlarm:
@@ -179,7 +179,7 @@ class MonitoringStack(Stack):
             topic=self.topic,
             metric=waiting(webhook.dead_letters),
             threshold=1,
-            description=f"The webhook {name} could not be told for a day: what it missed lies in "
+            description=f"The webhook {name} could not be reached for a day: the messages it missed lie in "
             f"{webhook.dead_letters.queue_name}. Mails and the table do not depend on it.",
         )
 

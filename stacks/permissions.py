@@ -24,12 +24,12 @@ BY_CONSTRUCT: Mapping[tuple[str, str, str], str] = {
     (IDENTITY_POLICY, "Allow", "sqs:ReceiveMessage"): "Takes messages of its own queue, which Lambda does in its name.",
     ("AWS::IAM::Role", "Allow", "sts:AssumeRole"): "The service runs the code with this role.",
     ("AWS::S3::BucketPolicy", "Deny", "s3:*"): "Plain HTTP is refused.",
-    ("AWS::S3::BucketPolicy", "Allow", "s3:PutObject"): "S3 writes who accessed the bucket of runs.",
+    ("AWS::S3::BucketPolicy", "Allow", "s3:PutObject"): "S3 logs each access to the bucket of runs.",
     ("AWS::SNS::TopicPolicy", "Deny", "sns:Publish"): "Plain HTTP is refused.",
-    ("AWS::SNS::TopicPolicy", "Allow", "sns:Publish"): "Alarms of this account tell who subscribed.",
+    ("AWS::SNS::TopicPolicy", "Allow", "sns:Publish"): "Alarms of this account notify subscribers.",
     ("AWS::SQS::QueuePolicy", "Deny", "sqs:*"): "Plain HTTP is refused.",
     ("AWS::SQS::QueuePolicy", "Allow", "sqs:SendMessage"): "What one rule of EventBridge matches, or cannot deliver.",
-    ("AWS::KMS::Key", "Allow", "kms:*"): "The account manages its key; IAM policies say who may use it.",
+    ("AWS::KMS::Key", "Allow", "kms:*"): "The account manages its key; IAM policies give others access to it.",
     ("AWS::KMS::Key", "Allow", "kms:GenerateDataKey"): "Alarms of this account reach topics encrypted with it.",
 }
 

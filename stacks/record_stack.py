@@ -24,7 +24,7 @@ from trackside.contracts.deployment.evaluators import JOB_NAME_PREFIX
 from trackside.contracts.run_layout import RULE_OUTPUT
 
 SWEEP_SECONDS = 300  # 10,000 jobs are a hundred pages, one a second
-LEAST_AT_ONCE = 2  # Lambda's least for a queue; one sweep at a time is what is meant
+LEAST_AT_ONCE = 2  # Lambda's least for a queue; one sweep at a time is intended
 
 
 class RecordStack(Stack):
@@ -47,7 +47,7 @@ class RecordStack(Stack):
             scope,
             construct_id,
             stack_name=settings.stack_name(construct_id),
-            description="Trackside: what is remembered of runs",
+            description="Trackside: the records of runs",
         )
         self._settings, self._table, self._runs = settings, table, runs
         layer = PowertoolsLayer(self, "Layer")
@@ -73,7 +73,7 @@ class RecordStack(Stack):
             self,
             "RecordVerdict",
             name="record_verdict",
-            description="Trackside: remembers what rules said and what became of jobs",
+            description="Trackside: records verdicts and the states of jobs",
             settings=RecordVerdictSettings(
                 run_table=self._table.table_name,
                 run_bucket=self._runs.bucket_name,
@@ -83,17 +83,17 @@ class RecordStack(Stack):
             log_retention_days=self._settings.retention.log_days,
         )
         reaction.react_to(
-            "RuleStatusChanged", rule_status_changed(), event_bus=bus, description="A rule said something of a job"
+            "RuleStatusChanged", rule_status_changed(), event_bus=bus, description="A rule has a verdict on a job"
         )
         reaction.react_to(
             "OfficialRuleStatusChanged",
             official_rule_status_changed(),
-            description="A rule of SageMaker Debugger itself may have said something",
+            description="A rule of SageMaker Debugger itself may have a verdict",
         )
         reaction.react_to(
             "TrainingChanged", training_changed(), description="A training job that opted in is in another state"
         )
-        why = "Its purpose: writes what was said, and never an earlier state over a later one."
+        why = "Its purpose: writes verdicts, and never an earlier state over a later one."
         self._table.let(reaction.function, "GetItem", "PutItem", "UpdateItem", why=why)
         return reaction
 
@@ -111,7 +111,7 @@ class RecordStack(Stack):
             self,
             "Reconcile",
             name="reconcile",
-            description="Trackside: finds what events missed",
+            description="Trackside: finds changes without an event",
             settings=ReconcileSettings.of(
                 self._settings.monitoring,
                 run_table=self._table.table_name,
@@ -136,24 +136,24 @@ class RecordStack(Stack):
             self._settings.monitoring.reconcile_minutes, description="What may have been missed is looked for"
         )
         function = reaction.function
-        why = "Knows which jobs run, and notes down whose tags it has read and who judges them."
+        why = "Knows the jobs that run, and records tags that it has read and the evaluator of each job."
         self._table.let(function, "BatchGetItem", "PutItem", "Query", "UpdateItem", and_shelves=True, why=why)
         jobs = self.format_arn(service="sagemaker", resource="training-job", resource_name="*")
         evaluators = self.format_arn(
             service="sagemaker", resource="processing-job", resource_name=f"{JOB_NAME_PREFIX}*"
         )
         queues = [queue.queue_arn for queue in (start_queue, finish_queue, record_queue)]
-        why = "Finds jobs that no event told of. The call knows no resources."
+        why = "Finds jobs without an event. The call knows no resources."
         allow(function, "ListTrainingJobs", ["sagemaker:ListTrainingJobs"], ["*"], why=why)
         why = "Who asked for Trackside is not known before its tags are read. Reads only."
         allow(function, "AskAboutJobs", ["sagemaker:DescribeTrainingJob", "sagemaker:ListTags"], [jobs], why=why)
-        why = "Sees whether a job is judged. Reads only, what is ours."
+        why = "Sees whether a job is judged. Reads only our own jobs."
         allow(function, "AskAboutEvaluators", ["sagemaker:DescribeProcessingJob"], [evaluators], why=why)
         why = "Finds all evaluators of a training job. The call knows no resources."
         allow(function, "ListEvaluators", ["sagemaker:ListProcessingJobs"], ["*"], why=why)
         if fleet:
             fleet.let_see(function)
-        why = "Says what an event should have said, where the event would have arrived."
+        why = "Puts a lost event on the bus again, in the place where it would have arrived."
         allow(function, "TellWhatWasMissed", ["sqs:SendMessage"], queues, why=why)
         allow(
             function,
@@ -161,12 +161,12 @@ class RecordStack(Stack):
             ["s3:ListBucket"],
             [runs.bucket_arn],
             conditions={"StringLike": {"s3:prefix": f"*/{RULE_OUTPUT}/"}},
-            why="The age of an evaluator's progress is its sign of life; what is in it cannot be read.",
+            why="The age of an evaluator's progress is its sign of life; its content cannot be read.",
         )
         prefix = "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>"
         reason = "Reads only; whoever asked for Trackside is not known before its tags are read."
         accept_wildcard(reaction.function, f"{prefix}:training-job/*", reason=reason)
         accept_wildcard(
-            reaction.function, f"{prefix}:processing-job/{JOB_NAME_PREFIX}*", reason="Reads only, what is ours."
+            reaction.function, f"{prefix}:processing-job/{JOB_NAME_PREFIX}*", reason="Reads only our own jobs."
         )
         return reaction

@@ -65,7 +65,7 @@ class SpokeStack(Stack):
         role = iam.Role(
             self,
             "Forwarder",
-            description="Trackside: tells the hub of training jobs",
+            description="Trackside: notifies the hub of training jobs",
             assumed_by=iam.ServicePrincipal(
                 "events.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": self.account}}
             ),
@@ -73,12 +73,12 @@ class SpokeStack(Stack):
         hub = events.EventBus.from_event_bus_arn(self, "Hub", where)
         for construct_id, pattern, what in (
             ("TrainingChanged", training_changed(), "A training job that opted in is in another state"),
-            ("OfficialRules", official_rule_status_changed(), "A rule of SageMaker Debugger said something"),
+            ("OfficialRules", official_rule_status_changed(), "A rule of SageMaker Debugger has a verdict"),
         ):
             events.Rule(
                 self,
                 construct_id,
-                description=f"{what}: the hub is told",
+                description=f"{what}: the hub is notified",
                 event_pattern=pattern,
                 targets=[targets.EventBus(hub, role=role, dead_letter_queue=dead_letters)],
             )

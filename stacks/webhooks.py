@@ -33,7 +33,7 @@ def create_webhooks(scope: Construct, *, settings: DeploymentSettings, bus: even
             secret_name=settings.notices.slack_secret,
             body=events.RuleTargetInput.from_object({"channel": settings.notices.slack_channel, "text": text}),
             calls_per_second=min(rate, 1),  # Slack takes one message a second for a channel
-            description="Tells a channel of Slack what owners are told",
+            description="Sends the messages of owners to a channel of Slack",
         )
     if settings.notices.webhook_url:
         found["webhook"] = Webhook(
@@ -46,7 +46,7 @@ def create_webhooks(scope: Construct, *, settings: DeploymentSettings, bus: even
             secret_name=settings.notices.webhook_secret,
             body=events.RuleTargetInput.from_event_path("$.detail"),
             calls_per_second=rate,
-            description="Tells an HTTPS endpoint what owners are told",
+            description="Sends the messages of owners to an HTTPS endpoint",
         )
     return found
 
@@ -59,5 +59,5 @@ def let_publish_to_webhooks(function: lambda_.Function, bus: events.IEventBus) -
         ["events:PutEvents"],
         [bus.event_bus_arn],
         conditions={"StringEquals": {"events:source": SOURCE}},
-        why="Webhooks are told by the bus, in our name only.",
+        why="The bus calls webhooks, in our name only.",
     )

@@ -69,7 +69,7 @@ CANDIDATES: Mapping[str, tuple[Harm, ...]] = {
     "exploding-tensor": (Harm.NOT_FINITE,),
     "stalled-training": (Harm.STANDSTILL,),
     "replicas-differ": (Harm.LASTING,),
-    "overfit": (Harm.LASTING,),
+    "overfit": (),  # the best checkpoint stands, and right programs of other people overfit as well
     "unsuitable-loss": (*_HURT, Harm.LASTING),
     "gradients-not-cleared": (*_HURT, Harm.LASTING),
     "parameters-not-trained": _HURT,  # parts may be frozen for long on purpose, as in gradual unfreezing
@@ -534,7 +534,7 @@ def levels_of(runs: Sequence[Run]) -> list[Level]:
 
 def critical_table(levels: Sequence[Level]) -> dict[str, list[str]]:
     """Return by rule the kinds of harm with which it is critical, none for one that never is."""
-    table: dict[str, list[str]] = {level.rule: [] for level in levels}
+    table: dict[str, list[str]] = {rule.rule_id: [] for rule in rules_of(CALIBRATED)}
     for level in levels:
         if level.is_precise:
             table[level.rule].append(level.harm)

@@ -168,7 +168,6 @@ class Seams:
 
     def when_first_built(self, act: Callable[[], object]) -> None:
         """Act once, when the first optimizer has been built: after capture has been attached, and so outside of it."""
-
         is_built = False
 
         def init(original: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:

@@ -12,7 +12,7 @@ from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import RULE_REQUEST_KEY, RunLocation
 
-MOST_BYTES = 4 << 20  # what is larger is cut there, and so is no JSON
+MOST_BYTES = 4 << 20  # a larger object is cut there, and so is no JSON
 
 
 def read_request(run: RunLocation) -> RuleRequest | Nothing:

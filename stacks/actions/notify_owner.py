@@ -28,7 +28,7 @@ def create(action: Action, parts: ActionParts) -> QueueBackedFunction:
     about = "What a job says of its rules cannot be done"
     reaction.react_to("WrongChoice", wrong_choice(), event_bus=parts.bus, description=about)
     function, queue = reaction.function, reaction.queue.queue_arn
-    let_publish(function, parts, why="Its purpose: tells who subscribed of an issue.")
+    let_publish(function, parts, why="Its purpose: notifies subscribers of an issue.")
     why = "What a rule finds while it is quiet waits in the queue."
     allow(function, "TellLater", ["sqs:SendMessage"], [queue], why=why)
     if parts.has_webhooks:

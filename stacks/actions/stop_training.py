@@ -40,7 +40,7 @@ def create(action: Action, parts: ActionParts) -> QueueBackedFunction:
         ),
     )
     function = reaction.function
-    why = "Reads what rules said before, and records each decision about a stop."
+    why = "Reads earlier verdicts, and records each decision about a stop."
     parts.run_table.let(function, "PutItem", "Query", "UpdateItem", why=why)
     switch, queue = dry_run.parameter_arn, reaction.queue.queue_arn
     allow(function, "ReadTheSwitch", ["ssm:GetParameter"], [switch], why="A person may forbid all stops.")

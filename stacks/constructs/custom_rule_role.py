@@ -46,7 +46,7 @@ class CustomRuleRole(ProcessingJobRole):
         files = Stack.of(scope).format_arn(service="s3", region="", account="", resource=bucket, resource_name=below)
         allow(self, "FindRuns", ["s3:ListBucket"], [runs.bucket_arn], why="A trial lists what a run has written.")
         readable = [runs.arn_for_objects(f"*/{part}") for part in READABLE]
-        allow(self, "ReadRuns", ["s3:GetObject"], readable, why="What rules judge, and nothing that rules said.")
+        allow(self, "ReadRuns", ["s3:GetObject"], readable, why="The data that rules judge, but no verdicts.")
         allow(self, "ReadRuleFiles", ["s3:GetObject"], [files], why="The files that this deployment runs.")
         allow(self, "ReadEncrypted", ["kms:Decrypt"], [key.key_arn], why="Runs are encrypted with this key.")
         for part in READABLE:

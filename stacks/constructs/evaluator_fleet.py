@@ -88,13 +88,13 @@ class EvaluatorFleet(Construct):
 
     def let_note_news(self, function: lambda_.Function) -> None:
         """Let a function that gets writes to runs note them."""
-        why = "Its purpose: the moment at which a run was last written to."
+        why = "Its purpose: the moment of the last write to a run."
         allow(function, "NoteNews", ["dynamodb:PutItem"], [self.table.table_arn], why=why)
         self._let_open_table(function)
 
     def let_see(self, function: lambda_.Function) -> None:
         """Let a function that looks for unjudged runs read the table."""
-        why = "Sees which runs the fleet has, and which it has judged."
+        why = "Reads the list of runs of the fleet, judged ones included."
         allow(function, "SeeLeases", ["dynamodb:GetItem"], [self.table.table_arn], why=why)
         self._let_open_table(function)
 
@@ -145,11 +145,17 @@ class EvaluatorFleet(Construct):
         let_judge(role, runs=runs, key=self._key, bus=bus)
         actions = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
         leases = [self.table.table_arn, f"{self.table.table_arn}/index/{OPEN_INDEX}"]
-        allow(role, "Lease", actions, leases, why="Takes runs, renews its leases, and says which are judged.")
+        allow(role, "Lease", actions, leases, why="Takes runs, renews its leases, and marks judged runs.")
         self._let_open_table(role)
         actions = ["sqs:DeleteMessage", "sqs:ReceiveMessage"]
         allow(role, "ReadAnnouncements", actions, [self.queue.queue_arn], why="Hears of new runs.")
-        allow(role, "TellWhatFailed", ["sqs:SendMessage"], [failed.queue_arn], why="Says who is no longer watched.")
+        allow(
+            role,
+            "TellWhatFailed",
+            ["sqs:SendMessage"],
+            [failed.queue_arn],
+            why="Reports runs that are no longer watched.",
+        )
         return role
 
     def _create_task(self, repository: ecr.Repository, *, failed: sqs.IQueue) -> ecs.FargateTaskDefinition:

@@ -49,7 +49,7 @@ def let_judge(role: iam.Role, *, runs: s3.IBucket, key: kms.IKey, bus: events.IE
         ["events:PutEvents"],
         [bus.event_bus_arn],
         conditions={"StringEquals": {"events:source": SOURCE}},
-        why="Says what the rules found, in our name only.",
+        why="Publishes verdicts, in our name only.",
     )
     for resource, reason in (
         (f"{name_in_findings(runs)}/*", "A run lies where its job's tag says."),

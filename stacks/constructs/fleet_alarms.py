@@ -46,7 +46,7 @@ def watch_fleet(
             metric=oldest(fleet.queue),
             threshold=settings.monitoring.oldest_message_minutes * 60,
             description=f"A run was announced to the fleet {settings.monitoring.oldest_message_minutes} minutes ago, "
-            "and no worker has room for it, or there is none. Look at the events of the ECS service.",
+            "and no worker has room for it, or none runs. Look at the events of the ECS service.",
         ),
     ]
     if settings.fleet.least_workers:
@@ -60,9 +60,9 @@ def watch_fleet(
                 below=True,
                 periods=SILENT_MINUTES,
                 silence_is_alarm=True,
-                description=f"No worker of the fleet has said how much it does for {SILENT_MINUTES} minutes: no run is "
+                description=f"No worker of the fleet has reported its load for {SILENT_MINUTES} minutes: no run is "
                 "judged. Look at the events of the ECS service: no image, no capacity, no way to AWS's endpoints? "
-                "(Right after the first deployment it speaks until the first worker runs.)",
+                "(After the first deployment it is in alarm until the first worker runs.)",
             )
         )
     return alarms

@@ -42,7 +42,7 @@ def let_settle_rules(
 ) -> None:
     """Let start_evaluation put the rules that a job chose into its run, and report on the bus if it cannot."""
     function, requests = reaction.function, f"*/{RULE_REQUEST_KEY}"
-    why = "What a job chose is put into its run, where the evaluator reads it; what lies there is not replaced."
+    why = "Puts a job's rule request into its run, where the evaluator reads it, and replaces no existing one."
     allow(function, "PutRuleRequests", ["s3:PutObject"], [runs.arn_for_objects(requests)], why=why)
     why = "Runs are encrypted with this key."
     allow(function, "EncryptRuleRequests", ["kms:GenerateDataKey"], [key.key_arn], why=why)
@@ -88,10 +88,10 @@ def watch_untagged_jobs(reaction: QueueBackedFunction, settings: DeploymentSetti
             "ForAllValues:StringEquals": {"aws:TagKeys": [RUN_TAG, WATCH_TAG]},
             "Null": {"aws:TagKeys": "false"},
         },
-        why="A job that is watched for its name or environment gets our tag, by which all else finds its run.",
+        why="A job that is watched for its name or environment gets our tag, which leads every other part to its run.",
     )
     if settings.watching.watch_by_environment:
-        why = "No event tells a job's environment, where its run may be named. Reads only."
+        why = "No event contains a job's environment, which may name its run. Reads only."
         allow(function, "ReadEnvironments", ["sagemaker:DescribeTrainingJob"], [jobs], why=why)
     where = "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:training-job/*"
     accept_wildcard(function, where, reason="Which jobs are watched for their name or environment is not known before.")

@@ -274,3 +274,13 @@ def test_amazons_rules_are_built_from_a_request(rule_id: str, preset: str) -> No
 def test_every_rule_of_amazons_is_there_with_every_parameter() -> None:
     names = {rule_id: set(texts) | ACTIONS.get(rule_id, set()) for rule_id, texts in AMAZONS.items()}
     assert names == {rule_id: set(known) for rule_id, known in DOCUMENTED_PARAMETERS.items() if rule_id not in REPORTS}
+
+
+def test_each_rule_has_a_code_that_never_changes_and_is_never_reused() -> None:
+    """The list only grows: a rule that goes leaves its line, so that no other rule gets its code."""
+    lines = Path(__file__).with_name("rule_codes.txt").read_text(encoding="utf-8").splitlines()
+    codes = dict(line.split(" ", 1) for line in lines)
+    assert len(codes) == len(lines) == len(set(codes.values()))
+    assert all(re.fullmatch("TS[1-9][0-9]{2}", code) for code in codes)
+    assert {rule.code: rule.rule_id for rule in RULES}.items() <= codes.items()
+    assert {rule.rule_id for rule in RULES} <= set(codes.values())

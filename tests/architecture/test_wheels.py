@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import trackside
+from trackside.extras import install_command
 
 ROOT = Path(__file__).parents[2]
 PROJECTS = {
@@ -66,7 +67,7 @@ def test_without_the_command_lines_libraries_one_sentence_says_what_to_install(t
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from trackside.__main__ import main; main()"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 2
-    assert result.stderr == "The trackside command needs click and rich: pip install 'trackside[cli]'\n"
+    assert result.stderr == f"The trackside command needs click and rich: {install_command('cli')}\n"
 
 
 @pytest.mark.parametrize("name", PROJECTS)

@@ -539,7 +539,7 @@ def test_trackside_run_judges_by_a_custom_rule(training: Path, tmp_path: Path) -
 def test_a_file_that_does_not_work_is_said_before_the_training_starts(training: Path, tmp_path: Path) -> None:
     training.write_text("open('started', 'w')")
     done = subprocess.run(
-        [sys.executable, "-m", "trackside", "run", "--rule", f"{FILE}:StukLoss", "--", sys.executable, str(training)],
+        [sys.executable, "-m", "trackside", "run", "--only", f"{FILE}:StukLoss", "--", sys.executable, str(training)],
         capture_output=True, text=True, timeout=HANGS_SECONDS, check=False, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 2

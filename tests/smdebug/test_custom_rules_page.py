@@ -14,13 +14,13 @@ import pytest
 from click.testing import CliRunner
 
 from trackside.cli import main
-from trackside.cli.run import parse_rule
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.evaluation.evaluator import evaluate
 from trackside.evaluation.summary import Summary
 from trackside.local.preflight import plan_rules
+from trackside.local.rule_text import parse_rule
 from trackside.rules.catalogue import build_rules
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_statistics, write_tensors
@@ -111,7 +111,7 @@ def test_the_commands_that_only_look_work() -> None:
 )
 def test_the_rules_of_the_commands_that_train_judge(rule: str, run: str) -> None:
     (command,) = [command for command in COMMANDS if command[1] == "run" and rule in command[3]]
-    asked = RuleRequest((parse_rule(command[command.index("--rule") + 1]),))
+    asked = RuleRequest((parse_rule(command[command.index("--only") + 1]),))
     assert len(build_rules(asked)) == 1
     assert judged(asked, run=run).issues
 

@@ -71,7 +71,7 @@ def test_says_each_class_of_failure_once(caplog: pytest.LogCaptureFixture) -> No
     for _ in range(3):
         guard.warn_once("disk", "disk is full")
         guard.warn_once("network", "network is down")
-    assert [r.getMessage() for r in caplog.records] == ["Trackside: disk is full", "Trackside: network is down"]
+    assert [r.getMessage() for r in caplog.records] == ["trackside: disk is full", "trackside: network is down"]
 
 
 def test_attempts_even_when_off(caplog: pytest.LogCaptureFixture) -> None:

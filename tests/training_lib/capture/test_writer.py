@@ -124,7 +124,7 @@ def test_a_full_queue_drops_the_whole_step_and_says_so_once(target: Target, capl
     messages = [r.getMessage() for r in caplog.records]
     assert len(messages) == 2
     assert "step 1 could not be saved" in messages[0]
-    assert messages[1] == "Trackside: 2 of 4 steps could not be saved."
+    assert messages[1] == "trackside: 2 of 4 steps could not be saved."
 
 
 def test_a_full_queue_blocks_for_its_bound_once_and_not_per_step(target: Target) -> None:
@@ -185,8 +185,8 @@ def test_an_outage_is_said_once_and_tried_again_sparsely(
     assert writer.close(LONG)
     assert target.saved == [30, 31]
     assert [r.getMessage() for r in caplog.records[1:]] == [
-        "Trackside: saving works again from step 30 on.",
-        "Trackside: 30 of 32 steps could not be saved.",
+        "trackside: saving works again from step 30 on.",
+        "trackside: 30 of 32 steps could not be saved.",
     ]
 
 
@@ -209,7 +209,7 @@ def test_close_is_bounded_when_the_store_hangs(target: Target, caplog: pytest.Lo
     writer.submit(step(0))
     writer.submit(step(1))
     assert not writer.close(0.05)
-    assert caplog.records[-1].getMessage() == "Trackside: 2 of 2 steps could not be saved."
+    assert caplog.records[-1].getMessage() == "trackside: 2 of 2 steps could not be saved."
 
 
 class Memory:
@@ -374,7 +374,7 @@ def test_a_step_after_the_end_is_lost_without_a_word_about_storage(
     assert not writer.submit(step(8))
     assert target.lost_steps == [(7, "its run is closed"), (8, "its run is closed")]
     assert [record.getMessage() for record in caplog.records] == [
-        "Trackside: step 7 could not be saved: its run is closed."
+        "trackside: step 7 could not be saved: its run is closed."
     ]
 
 

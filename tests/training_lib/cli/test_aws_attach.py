@@ -120,7 +120,7 @@ def test_a_dry_run_leaves_the_folder_as_it_is(tmp_path: Path) -> None:
     [
         pytest.param("{", ["--run", RUN], "is not JSON", id="no JSON"),
         pytest.param([], ["--run", RUN], "must hold an object", id="no object"),
-        pytest.param({}, ["--run", RUN], "Where: TrainingJobName", id="no request"),
+        pytest.param({}, ["--run", RUN], "TrainingJobName is missing.", id="no request"),
         pytest.param({"TrainingJobName": "x"}, ["--run", "runs/x"], "no place in S3", id="a folder"),
         pytest.param({"TrainingJobName": "x"}, ["--run", RUN, "--rules", "overfitt"], "'overfit'", id="no such rule"),
         pytest.param({"TrainingJobName": "x"}, ["--run", RUN, "--actions", "Sing"], "no action", id="no such action"),

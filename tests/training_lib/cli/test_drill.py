@@ -16,6 +16,7 @@ from rich.console import Console
 from trackside.cli import main
 from trackside.cli.terminal.drill_card import DrillCard, as_document
 from trackside.cloud.drill import OUTPUTS, Arrival, Missing, Report
+from trackside.extras import install_command
 
 ARRIVALS = (
     Arrival("training job runs", 90.0, "one ml.m5.large"),
@@ -135,5 +136,5 @@ def test_a_local_drill_needs_the_local_account(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "trackside_localaccount", None)  # as if it were not installed
     result = CliRunner().invoke(main, ["drill", "--local"])
     assert result.exit_code == 2
-    assert "trackside_localaccount" in result.stderr
-    assert "pip install ./training_lib/localaccount" in result.stderr
+    assert "trackside-localaccount is not installed" in result.stderr
+    assert install_command("localcloud") in result.stderr

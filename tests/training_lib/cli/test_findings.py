@@ -111,3 +111,13 @@ def test_damaged_files_do_not_hide_the_rest() -> None:
     result = findings("a")
     assert result.exit_code == 0
     assert "✖ Issue  vanishing-gradient" in result.stdout
+
+
+def test_a_run_that_no_rule_has_judged_names_the_command_that_does() -> None:
+    write_run()
+    Path(".trackside/runs/a/rule-request.json").unlink()
+    result = findings("a")
+    assert result.exit_code == 0
+    assert result.stderr == "No rule has judged this run.\n  Try: trackside rules run a   (judges it now)\n"
+    write_run(issue(), folder=".trackside/runs/b")
+    assert findings("b").stderr == ""

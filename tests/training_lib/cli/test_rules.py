@@ -22,7 +22,9 @@ def test_every_rule_is_listed() -> None:
 def test_a_rule_shows_its_parameters_and_how_to_ask_for_it(rule_id: str) -> None:
     result = CliRunner().invoke(main, ["rules", "show", rule_id])
     assert result.exit_code == 0
-    assert f"trackside run --rule {rule_id}" in result.stdout
+    on_by_default = rule_id in built_in_catalogue().usual
+    assert (f"trackside run --skip {rule_id} --" in result.stdout) is on_by_default
+    assert (f"trackside run --rule {rule_id}" in result.stdout) is not on_by_default
     assert all(parameter.name in result.stdout for parameter in RULES[rule_id].parameters)
 
 
@@ -32,6 +34,7 @@ def test_json_is_one_document_with_a_version() -> None:
     assert [rule["rule"] for rule in document["rules"]] == list(RULES)
     assert set(document["rules"][0]) == {
         "rule",
+        "code",
         "summary",
         "watches",
         "save_interval",
@@ -59,7 +62,7 @@ def test_one_rule_as_json() -> None:
 
 def test_the_life_cycle_of_a_rule_is_shown() -> None:
     listed = CliRunner().invoke(main, ["rules", "list"]).stdout
-    assert listed.split("\n")[0].split() == ["rule", "severity", "life", "cycle", "finds"]
+    assert listed.split("\n")[0].split() == ["code", "rule", "severity", "life", "cycle", "finds"]
     shown = CliRunner().invoke(main, ["rules", "show", "vanishing-gradient"]).stdout
     assert "life cycle  stable" in shown
 
@@ -96,7 +99,7 @@ def test_a_rule_of_ones_own_is_shown_by_file_and_class(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["rules", "show", f"{file}:Mine"])
     assert result.exit_code == 0
     assert "Something is odd." in result.stdout
-    assert f"Use it: trackside run --rule {file}:Mine:limit=" in result.stdout
+    assert f"Add it: trackside run --rule {file}:Mine:limit=" in result.stdout
     document = json.loads(CliRunner().invoke(main, ["rules", "show", f"{file}:Mine", "--format", "json"]).stdout)
     assert [(p["name"], p["default"]) for p in document["parameters"]] == [("limit", ""), ("patience", "3")]
 

@@ -49,7 +49,7 @@ def rules_run(*arguments: str) -> Result:
 
 
 def test_an_issue_is_a_card_and_every_rule_has_a_state() -> None:
-    result = rules_run("bad", "--rule", "exploding-tensor", "--rule", "vanishing-gradient")
+    result = rules_run("bad", "--only", "exploding-tensor", "--only", "vanishing-gradient")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
     assert lines[0] == "bad: ended, 5 steps saved"
@@ -71,19 +71,19 @@ def test_what_was_said_before_does_not_count() -> None:
     rule_output.mkdir()
     (rule_output / "verdicts.jsonl").write_text("an older Trackside's words\n")
     (rule_output / "progress.json").write_text('{"version": 2, "rules": [{"name": "exploding-tensor"}]}')
-    assert "CRITICAL  exploding-tensor" in rules_run("bad", "--rule", "exploding-tensor").stdout
+    assert "CRITICAL  exploding-tensor" in rules_run("bad", "--only", "exploding-tensor").stdout
 
 
 def test_a_run_that_has_not_ended_is_judged_as_far_as_it_is_there() -> None:
     write_run("growing", [1.0, 1.0, math.nan], ended=False)
-    lines = rules_run("growing", "--rule", "exploding-tensor", "--rule", "vanishing-gradient").stdout.splitlines()
+    lines = rules_run("growing", "--only", "exploding-tensor", "--only", "vanishing-gradient").stdout.splitlines()
     assert lines[0] == "growing: not ended, 3 steps saved"
     assert "✖ Issue    exploding-tensor    critical, since step 20, 1 tensor" in lines
     assert "▶ Running  vanishing-gradient  3 steps judged, no issue so far" in lines
 
 
 def test_several_runs_are_told_one_after_the_other() -> None:
-    result = rules_run("bad", "sound", "--rule", "exploding-tensor")
+    result = rules_run("bad", "sound", "--only", "exploding-tensor")
     assert result.stdout.index("bad: ended") < result.stdout.index("CRITICAL") < result.stdout.index("sound: ended")
     assert "\n\nsound: ended, 5 steps saved\n" in result.stdout
 
@@ -96,20 +96,20 @@ def test_without_a_rule_all_usual_ones_judge() -> None:
 @pytest.mark.parametrize(
     ("arguments", "issues"),
     [
-        pytest.param(("--rule", "mine.py:Large:limit=0.5"), 1, id="a-rule-of-ones-own"),
-        pytest.param(("--rule", "mine.py:Large", "--set", "limit=0.5"), 1, id="set"),
-        pytest.param(("--rule", "vanishing-gradient", "--set", "threshold=2", "--preset", "aws-docs"), 1, id="preset"),
+        pytest.param(("--only", "mine.py:Large:limit=0.5"), 1, id="a-rule-of-ones-own"),
+        pytest.param(("--only", "mine.py:Large", "--set", "limit=0.5"), 1, id="set"),
+        pytest.param(("--only", "vanishing-gradient", "--set", "threshold=2", "--preset", "aws-docs"), 1, id="preset"),
         pytest.param(("--rules-file", "loud.json"), 1, id="file"),
         pytest.param(("--rules-file", "request.json"), 1, id="request-of-create-training-job"),
-        pytest.param(("--rules-file", "loud.json", "--rule", "mine.py:Large:limit=0.5"), 2, id="file-and-rule"),
-        pytest.param(("--rule", "mine.py:Large:limit=0.5", "--rule", "mine.py:Large:limit=0.1"), 2, id="twice"),
-        pytest.param(("--rule", "mine.py:Large"), 0, id="own-default"),
-        pytest.param(("--rule", "mine.py:Large:limit=0.5", "--set", "limit=2"), 0, id="set-counts"),
-        pytest.param(("--rule", "vanishing-gradient", "--preset", "aws-docs"), 0, id="preset-default"),
+        pytest.param(("--rules-file", "loud.json", "--rule", "mine.py:Large:limit=0.1"), 1, id="file-and-rule-tuned"),
+        pytest.param(("--only", "mine.py:Large:limit=0.5", "--only", "mine.py:Large:limit=0.1"), 2, id="twice"),
+        pytest.param(("--only", "mine.py:Large"), 0, id="own-default"),
+        pytest.param(("--only", "mine.py:Large:limit=0.5", "--set", "limit=2"), 0, id="set-counts"),
+        pytest.param(("--only", "vanishing-gradient", "--preset", "aws-docs"), 0, id="preset-default"),
         pytest.param(("--rules-file", "quiet.json"), 0, id="quiet-file"),
-        pytest.param(("--rule", "exploding-tensor"), 0, id="another-rule"),
-        pytest.param(("--rule", "exploding-tensor", "--rule", "exploding-tensor"), 0, id="twice-the-same"),
-        pytest.param(("--preset", "aws-sdk", "--rule", "exploding-tensor"), 0, id="other-preset"),
+        pytest.param(("--only", "exploding-tensor"), 0, id="another-rule"),
+        pytest.param(("--only", "exploding-tensor", "--only", "exploding-tensor"), 0, id="twice-the-same"),
+        pytest.param(("--preset", "aws-sdk", "--only", "exploding-tensor"), 0, id="other-preset"),
     ],
 )
 def test_the_rules_are_those_that_were_chosen(arguments: tuple[str, ...], issues: int) -> None:
@@ -128,14 +128,14 @@ def test_the_rules_are_those_that_were_chosen(arguments: tuple[str, ...], issues
 @pytest.mark.parametrize(
     ("run", "arguments", "code"),
     [
-        pytest.param("bad", ("--rule", "exploding-tensor", "--fail-on", "critical"), 1, id="critical"),
-        pytest.param("bad", ("--rule", "exploding-tensor", "--fail-on", "warning"), 1, id="graver"),
-        pytest.param("sound", ("--rule", "mine.py:Large:limit=0", "--fail-on", "warning"), 1, id="warning"),
-        pytest.param("sound", ("--rule", "crashes.py:Large"), 5, id="crash"),
-        pytest.param("bad", ("--rule", "crashes.py:Large", "--rule", "exploding-tensor", "--fail-on", "critical"), 5,
+        pytest.param("bad", ("--only", "exploding-tensor", "--fail-on", "critical"), 1, id="critical"),
+        pytest.param("bad", ("--only", "exploding-tensor", "--fail-on", "warning"), 1, id="graver"),
+        pytest.param("sound", ("--only", "mine.py:Large:limit=0", "--fail-on", "warning"), 1, id="warning"),
+        pytest.param("sound", ("--only", "crashes.py:Large"), 5, id="crash"),
+        pytest.param("bad", ("--only", "crashes.py:Large", "--only", "exploding-tensor", "--fail-on", "critical"), 5,
                      id="crash-beside-an-issue"),
-        pytest.param("bad", ("--rule", "exploding-tensor"), 0, id="never"),
-        pytest.param("sound", ("--rule", "mine.py:Large:limit=0", "--fail-on", "critical"), 0, id="less-grave"),
+        pytest.param("bad", ("--only", "exploding-tensor"), 0, id="never"),
+        pytest.param("sound", ("--only", "mine.py:Large:limit=0", "--fail-on", "critical"), 0, id="less-grave"),
         pytest.param("sound", ("--fail-on", "warning"), 0, id="sound"),
     ],
 )  # fmt: skip
@@ -144,13 +144,13 @@ def test_exit_codes(run: str, arguments: tuple[str, ...], code: int) -> None:
 
 
 def test_a_crash_is_told_and_the_other_rules_go_on() -> None:
-    text = " ".join(rules_run("bad", "--rule", "crashes.py:Large", "--rule", "exploding-tensor").stdout.split())
+    text = " ".join(rules_run("bad", "--only", "crashes.py:Large", "--only", "exploding-tensor").stdout.split())
     assert "CRITICAL exploding-tensor" in text
     assert "⚠ Error Large KeyError: 'oh'" in text
 
 
 def test_lines_of_json_are_verdicts_of_whatever_outcome() -> None:
-    result = rules_run("bad", "sound", "--rule", "exploding-tensor", "--format", "jsonl")
+    result = rules_run("bad", "sound", "--only", "exploding-tensor", "--format", "jsonl")
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert [(line["run"], line["outcome"]) for line in lines] == [("bad", "issue-found"), ("sound", "clean")]
     assert {line["schema_version"] for line in lines} == {1}
@@ -159,10 +159,10 @@ def test_lines_of_json_are_verdicts_of_whatever_outcome() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        pytest.param(("bad", "--rule", "exploding-tensr"), 2, "Did you mean 'exploding-tensor'?", id="rule"),
-        pytest.param(("bad", "--rule", "mine.py:Larg"), 2, "Did you mean 'Large'?", id="class"),
-        pytest.param(("bad", "--rule", "mine.py:Large:limt=1"), 2, "Did you mean 'limit'?", id="own-parameter"),
-        pytest.param(("bad", "--rule", "nowhere.py:Large"), 2, "nowhere.py", id="file"),
+        pytest.param(("bad", "--only", "exploding-tensr"), 2, "Did you mean 'exploding-tensor'?", id="rule"),
+        pytest.param(("bad", "--only", "mine.py:Larg"), 2, "Did you mean 'Large'?", id="class"),
+        pytest.param(("bad", "--only", "mine.py:Large:limt=1"), 2, "Did you mean 'limit'?", id="own-parameter"),
+        pytest.param(("bad", "--only", "nowhere.py:Large"), 2, "nowhere.py", id="file"),
         pytest.param(("bad", "--set", "limit=1"), 2, "needs one --rule", id="set-of-none"),
         pytest.param(("bad", "--rules-file", "nowhere.json"), 2, "nowhere.json", id="rules-file"),
         pytest.param(("nowhere",), 3, "There is no run 'nowhere'", id="run"),

@@ -25,7 +25,7 @@ def rules_test(*arguments: str) -> Result:
 
 def test_the_table_says_what_when_and_what_it_would_have_saved() -> None:
     write_run("bad", [1.0, 1.0, math.nan, math.nan, math.nan])
-    result = rules_test("bad", "--rule", "exploding-tensor")
+    result = rules_test("bad", "--only", "exploding-tensor")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["run", "rule", "severity", "step", "since", "observed"]
@@ -37,13 +37,13 @@ def test_the_table_says_what_when_and_what_it_would_have_saved() -> None:
 def test_nothing_is_written_and_the_run_may_still_go_on() -> None:
     write_run("growing", [1.0, math.nan], ended=False)
     before = sorted(Path().rglob("*"))
-    assert "stopped at step 10" in rules_test("latest", "--rule", "exploding-tensor").stdout
+    assert "stopped at step 10" in rules_test("latest", "--only", "exploding-tensor").stdout
     assert sorted(Path().rglob("*")) == before
 
 
 def test_a_sound_run_has_no_table() -> None:
     write_run("sound", [1.0] * 5)
-    result = rules_test("sound", "--rule", "exploding-tensor", "--rule", "vanishing-gradient")
+    result = rules_test("sound", "--only", "exploding-tensor", "--only", "vanishing-gradient")
     assert result.stdout == "sound: 0 issues by 2 rules; nothing would have stopped it in its 41 steps.\n"
 
 
@@ -62,12 +62,12 @@ def test_without_a_rule_all_usual_ones_judge() -> None:
 @pytest.mark.parametrize(
     ("arguments", "issues"),
     [
-        pytest.param(("--rule", "vanishing-gradient:threshold=1e-3"), 1, id="in-the-rule"),
-        pytest.param(("--rule", "vanishing-gradient", "--set", "threshold=1e-3"), 1, id="set"),
-        pytest.param(("--rule", "vanishing-gradient:threshold=1e-9", "--set", "threshold=1e-3"), 1, id="set-counts"),
-        pytest.param(("--rule", "vanishing-gradient:threshold=1e-9"), 0, id="another"),
-        pytest.param(("--rule", "vanishing-gradient", "--set", "threshold=1e-9"), 0, id="set-another"),
-        pytest.param(("--rule", "exploding-tensor"), 0, id="another-rule"),
+        pytest.param(("--only", "vanishing-gradient:threshold=1e-3"), 1, id="in-the-rule"),
+        pytest.param(("--only", "vanishing-gradient", "--set", "threshold=1e-3"), 1, id="set"),
+        pytest.param(("--only", "vanishing-gradient:threshold=1e-9", "--set", "threshold=1e-3"), 1, id="set-counts"),
+        pytest.param(("--only", "vanishing-gradient:threshold=1e-9"), 0, id="another"),
+        pytest.param(("--only", "vanishing-gradient", "--set", "threshold=1e-9"), 0, id="set-another"),
+        pytest.param(("--only", "exploding-tensor"), 0, id="another-rule"),
     ],
 )
 def test_parameters(arguments: tuple[str, ...], issues: int) -> None:
@@ -87,7 +87,7 @@ def test_a_preset_judges_with_the_rules_that_have_it() -> None:
 def test_json_has_a_version_and_every_number() -> None:
     write_run("bad", [1.0, math.nan, math.nan])
     write_run("sound", [1.0] * 3)
-    document = json.loads(rules_test("bad", "sound", "--rule", "exploding-tensor", "--format", "json").stdout)
+    document = json.loads(rules_test("bad", "sound", "--only", "exploding-tensor", "--format", "json").stdout)
     assert document["schema_version"] == 1
     bad, sound = document["runs"]
     assert {name: bad[name] for name in ("run", "last_step", "stop_step", "saved_steps", "judged")} == {
@@ -99,7 +99,7 @@ def test_json_has_a_version_and_every_number() -> None:
     }
     assert [finding["rule"] for finding in bad["findings"]] == ["exploding-tensor"]
     assert (sound["stop_step"], sound["saved_steps"], sound["findings"]) == (None, 0, [])
-    lines = rules_test("bad", "sound", "--rule", "exploding-tensor", "--format", "jsonl").stdout.splitlines()
+    lines = rules_test("bad", "sound", "--only", "exploding-tensor", "--format", "jsonl").stdout.splitlines()
     assert [json.loads(line)["run"] for line in lines] == ["bad", "sound"]
     assert {json.loads(line)["schema_version"] for line in lines} == {1}
 
@@ -119,7 +119,7 @@ def test_a_rule_of_ones_own() -> None:
         "            if value > 5:\n"
         "                yield Finding(name, window.step, window.step, 'value', value, '>', 5.0)\n"
     )
-    result = rules_test("bad", "--rule", "mine.py:Large")
+    result = rules_test("bad", "--only", "mine.py:Large")
     assert result.exit_code == 0
     assert "value 7 > 5" in result.stdout
     assert "1 issue by 1 rule; nothing would have stopped it" in result.stdout
@@ -128,21 +128,21 @@ def test_a_rule_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        pytest.param(("sound", "--rule", "vanishing-gradiant"), 2, "'vanishing-gradient'", id="unknown-rule"),
+        pytest.param(("sound", "--only", "vanishing-gradiant"), 2, "'vanishing-gradient'", id="unknown-rule"),
         pytest.param(("sound", "--set", "threshold=1"), 2, "needs one --rule", id="set-without-rule"),
         pytest.param(
-            ("sound", "--rule", "overfit", "--rule", "dead-relu", "--set", "threshold=1"),
+            ("sound", "--only", "overfit", "--only", "dead-relu", "--set", "threshold=1"),
             2,
             "one --rule",
             id="set-of-two",
         ),
-        pytest.param(("sound", "--rule", "vanishing-gradient", "--set", "x"), 2, "is not NAME=VALUE", id="no-value"),
-        pytest.param(("sound", "--rule", "vanishing-gradient:x"), 2, "is not NAME=VALUE", id="no-value-in-the-rule"),
+        pytest.param(("sound", "--only", "overfit", "--set", "x"), 2, "is not RULE.NAME=VALUE", id="no-value"),
+        pytest.param(("sound", "--only", "vanishing-gradient:x"), 2, "is not NAME=VALUE", id="no-value-in-the-rule"),
         pytest.param(
-            ("sound", "--rule", "vanishing-gradient", "--set", "treshold=1"), 2, "'threshold'", id="unknown-parameter"
+            ("sound", "--only", "vanishing-gradient", "--set", "treshold=1"), 2, "'threshold'", id="unknown-parameter"
         ),
         pytest.param(
-            ("sound", "--rule", "wrong-mode", "--preset", "aws-sdk"), 2, "Amazon documents no such rule", id="no-preset"
+            ("sound", "--only", "wrong-mode", "--preset", "aws-sdk"), 2, "Amazon documents no such rule", id="no-preset"
         ),
         pytest.param(("sound", "--preset", "ours"), 2, "calibrated", id="unknown-preset"),
         pytest.param(("nowhere",), 3, "nowhere", id="unknown-run"),
@@ -158,7 +158,7 @@ def test_what_cannot_be_done_is_said(arguments: tuple[str, ...], code: int, said
 
 def test_the_table_fits_into_80_columns() -> None:
     write_run("a-run-with-a-name-that-goes-on-and-on-for-ever", [1.0, math.nan, math.nan])
-    lines = rules_test("a-run-with-a-name-that-goes-on-and-on-for-ever", "--rule", "exploding-tensor").stdout.split(
+    lines = rules_test("a-run-with-a-name-that-goes-on-and-on-for-ever", "--only", "exploding-tensor").stdout.split(
         "\n"
     )
     assert max(len(line) for line in lines[:-2]) <= 80
@@ -176,10 +176,10 @@ def test_a_crash_and_rules_that_could_not_answer_are_no_silence() -> None:
         "    def check(self, window):\n"
         "        raise KeyError('oh')\n"
     )
-    result = rules_test("sound", "--rule", "crashes.py:Large", "--rule", "overfit", "--rule", "exploding-tensor")
+    result = rules_test("sound", "--only", "crashes.py:Large", "--only", "overfit", "--only", "exploding-tensor")
     assert result.exit_code == 5
     assert result.stdout.startswith("sound: 0 issues by 3 rules (Large crashed; 1 could not answer); nothing would")
-    document = json.loads(rules_test("sound", "--rule", "crashes.py:Large", "--json").stdout)
+    document = json.loads(rules_test("sound", "--only", "crashes.py:Large", "--json").stdout)
     assert document["runs"][0]["crashed"] == ["Large"]
 
 

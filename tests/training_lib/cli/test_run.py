@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from trackside.cli import main
-from trackside.cli.run import parse_rule
+from trackside.local.rule_text import parse_rule
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +71,7 @@ TOUCH = (sys.executable, "-c", "open('it-ran', 'w')")
         pytest.param(["--save-interval", "0"], "not in the range", id="no-interval"),
         pytest.param(["--grace", "-1"], "not in the range", id="negative-grace"),
         pytest.param(["--rules-file", "nowhere.json"], "does not exist", id="no-file"),
-        pytest.param(["--no-such-option"], "No such option", id="unknown-option"),
+        pytest.param(["--no-such-option"], "There is no option", id="unknown-option"),
         pytest.param(["--out", "taken"], "is not empty", id="folder-taken"),
     ],
 )
@@ -107,7 +107,7 @@ def test_a_rules_file_that_is_wrong_is_refused(text: str) -> None:
     Path("rules.json").write_text(text)
     result = run("--rules-file", "rules.json", "--", *TOUCH)
     assert result.exit_code == 2
-    assert "Error: The rules file rules.json" in result.stderr
+    assert "The rules file rules.json" in result.stderr
 
 
 @pytest.mark.parametrize(

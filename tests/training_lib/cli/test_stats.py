@@ -5,6 +5,7 @@ import io
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from trackside.cli import main
 from trackside.storage.local import LocalStore
-from trackside.testing.fake_trial import end_run, write_collections, write_tensors
+from trackside.testing.fake_trial import end_run, write_collections, write_statistics, write_tensors
 from trackside.trial.statistics import STATISTICS
 
 WEIGHT, LOSS = "Net_fc.weight", "Loss_output_0"
@@ -93,3 +94,46 @@ def test_tensors_without_numbers_are_left_out() -> None:
     end_run(store)
     result = CliRunner().invoke(main, ["stats", "texts"])
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No selected tensor holds numbers.\n")
+
+
+@pytest.fixture
+def recorded() -> dict[str, dict[str, Any]]:
+    """Every step of a loss, a learning rate and a gradient is recorded; only step 0 is saved."""
+    store = LocalStore("recorded/debug-output")
+    write_collections(store)
+    write_tensors(store, 0, {LOSS: 2.0, WEIGHT: np.array([-1.0, 3.0])})
+    numbers = {
+        LOSS: {"mean": {step: 2.0 - step / 10 for step in range(8)}, "nonfinite_count": dict.fromkeys(range(8), 0.0)},
+        "hyperparameters/Adam/group_0/lr": {"mean": dict.fromkeys(range(8), 0.01)},
+        f"gradient/{WEIGHT}": {"l2": dict.fromkeys(range(0, 8, 2), 0.5), "abs_mean": {0: 0.25}},
+        "even": {"l2": {0: 1.0}, "abs_mean": {0: 0.25}},
+    }
+    write_statistics(LocalStore("recorded/statistics"), numbers)
+    end_run(store)
+    result = CliRunner().invoke(main, ["stats", "recorded", "--format", "jsonl"])
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    return {row["tensor"]: row for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("tensor", "statistic", "steps"),
+    [
+        pytest.param(LOSS, "mean", 8, id="a loss has its value of every step"),
+        pytest.param("hyperparameters/Adam/group_0/lr", "mean", 8, id="a learning rate does not vanish"),
+        pytest.param(f"gradient/{WEIGHT}", "l2", 4, id="a gradient has its norm"),
+        pytest.param(WEIGHT, "abs_mean", 1, id="a saved tensor keeps its mean"),
+        pytest.param("even", "abs_mean", 1, id="on a tie as ever"),
+    ],
+)
+def test_each_tensor_shows_the_statistic_with_most_steps(
+    recorded: dict[str, dict[str, Any]], tensor: str, statistic: str, steps: int
+) -> None:
+    assert (recorded[tensor]["statistic"], len(recorded[tensor]["steps"])) == (statistic, steps)
+
+
+@pytest.mark.usefixtures("recorded")
+def test_losses_come_first_and_a_chosen_statistic_is_kept() -> None:
+    lines = CliRunner().invoke(main, ["stats", "recorded"]).stdout.splitlines()
+    assert lines[1].split()[-1] == LOSS
+    only = CliRunner().invoke(main, ["stats", "recorded", "--regex", "Loss", "--statistic", "abs_mean"]).stdout
+    assert [line.split()[0] for line in only.splitlines()[2:]] == ["1"]

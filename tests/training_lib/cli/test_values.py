@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from trackside.cli import main
 from trackside.contracts.run_layout import event_key
 from trackside.storage.local import LocalStore
-from trackside.testing.fake_trial import end_run, write_collections, write_tensors
+from trackside.testing.fake_trial import end_run, write_collections, write_statistics, write_tensors
 
 WEIGHT, BIAS = "Net_fc.weight", "Net_fc.bias"
 
@@ -227,3 +227,47 @@ def test_only_the_selected_steps_are_read(monkeypatch: pytest.MonkeyPatch) -> No
     assert values(BIAS, "--steps", "0:10").exit_code == 0
     assert event_key(0, "worker_0") in read
     assert event_key(10, "worker_0") not in read
+
+
+LOSS, RATE = "Loss_output_0", "hyperparameters/Adam/group_0/lr"
+
+
+@pytest.fixture
+def recorded() -> None:
+    store = LocalStore("recorded/debug-output")
+    write_collections(store)
+    write_tensors(store, 0, {LOSS: np.float32(2.0), "each_output_0": np.array([1.0, 3.0])})
+    numbers = {name: {"mean": {step: 2.0 - step / 8 for step in range(8)}} for name in (LOSS, RATE, "each_output_0")}
+    write_statistics(LocalStore("recorded/statistics"), numbers)
+    end_run(store)
+
+
+@pytest.mark.usefixtures("recorded")
+@pytest.mark.parametrize(
+    ("arguments", "steps"),
+    [
+        pytest.param([LOSS, "--steps", ":"], list(range(8)), id="a loss at every step"),
+        pytest.param([LOSS, "--steps", "1:8:3"], [1, 4, 7], id="some of them"),
+        pytest.param([LOSS], [7], id="the newest"),
+        pytest.param([LOSS, "--step", "5"], [5], id="one that was not saved"),
+        pytest.param([LOSS, "--step", "0"], [0], id="one that was saved"),
+        pytest.param([RATE, "--steps", ":"], list(range(8)), id="a learning rate"),
+        pytest.param(["--regex", "Adam"], [7], id="by a pattern"),
+        pytest.param(["--regex", "Adam", "--steps", "2:4"], [2, 3], id="by a pattern, over steps"),
+        pytest.param(["each_output_0", "--steps", ":"], [0], id="a tensor of several elements as saved"),
+    ],
+)
+def test_a_number_has_the_steps_at_which_it_is_recorded(arguments: list[str], steps: list[int]) -> None:
+    result = CliRunner().invoke(main, ["values", "recorded", *arguments, "--format", "jsonl"])
+    assert result.exit_code == 0, result.stderr
+    assert [json.loads(line)["step"] for line in result.stdout.splitlines()] == steps
+
+
+@pytest.mark.usefixtures("recorded")
+def test_recorded_numbers_in_the_other_formats() -> None:
+    table = CliRunner().invoke(main, ["values", "recorded", LOSS, "--steps", "6:"]).stdout.splitlines()
+    assert table == [LOSS, "step  value", "6     1.25", "7     1.125"]
+    assert CliRunner().invoke(main, ["values", "recorded", LOSS, "--steps", "6:", "--npy", "a.npy"]).exit_code == 0
+    assert np.load("a.npy").tolist() == [[1.25], [1.125]]
+    missing = CliRunner().invoke(main, ["values", "recorded", LOSS, "--step", "9"])
+    assert (missing.exit_code, missing.stdout) == (3, "")

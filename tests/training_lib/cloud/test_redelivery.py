@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from trackside.cli import main
 from trackside.cloud import calls
 from trackside.cloud.redelivery import Redelivery
+from trackside.contracts.errors import ConfigurationError
 
 FIRST, LAST = (datetime(2026, 11, 21, hour, tzinfo=timezone.utc) for hour in (1, 2))
 OUTPUTS = ("NotifyQueueUrl", "NotifyDeadLettersUrl", "StopTrainingQueueUrl", "StopTrainingDeadLettersUrl")
@@ -21,10 +22,17 @@ OUTPUTS = ("NotifyQueueUrl", "NotifyDeadLettersUrl", "StopTrainingQueueUrl", "St
 class Account:
     """All services in one: two functions with a dead letter each, and a bus with an archive."""
 
-    def __init__(self, *, refused: str = "", replays: list[dict[str, str]] | None = None) -> None:
-        self._refused, self._replays = refused, replays or []
+    def __init__(
+        self,
+        *,
+        refused: str = "",
+        replays: list[dict[str, str]] | None = None,
+        archives: tuple[str, ...] = ("archive",),
+    ) -> None:
+        self._refused, self._replays, self._archives = refused, replays or [], archives
         self.moved: list[str] = []
         self.started: list[str] = []
+        self.replayed_from: list[str] = []
 
     def describe_stacks(self, **_: Any) -> Any:
         outputs = [{"OutputKey": name, "OutputValue": name} for name in (*OUTPUTS, "EventBusName")]
@@ -45,10 +53,10 @@ class Account:
         return {"Arn": "arn:bus"}
 
     def list_archives(self, **_: Any) -> Any:
-        return {"Archives": [{"ArchiveName": "archive"}]}
+        return {"Archives": [{"ArchiveName": name} for name in self._archives]}
 
-    def describe_archive(self, **_: Any) -> Any:
-        return {"ArchiveArn": "arn:archive"}
+    def describe_archive(self, **request: Any) -> Any:
+        return {"ArchiveArn": f"arn:{request['ArchiveName']}"}
 
     def list_replays(self, **request: Any) -> Any:
         return {
@@ -57,6 +65,7 @@ class Account:
 
     def start_replay(self, **request: Any) -> None:
         self.started.append(request["ReplayName"])
+        self.replayed_from.append(request["EventSourceArn"])
 
 
 def test_a_queue_that_cannot_be_redriven_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,3 +105,32 @@ def test_moments_are_replayed_once_unless_that_failed(replays: list[dict[str, st
     replay = redelivery.replay(FIRST, LAST)
     assert replay.is_new is bool(started)
     assert account.started == [f"trackside-20261121T010000-20261121T020000{end}" for end in started]
+
+
+@pytest.mark.parametrize(
+    ("archives", "wanted", "replayed"),
+    [
+        pytest.param(("only",), "", "arn:only", id="only one"),
+        pytest.param(("ours", "theirs"), "theirs", "arn:theirs", id="named"),
+    ],
+)
+def test_the_archive_is_the_only_one_or_the_named_one(archives: tuple[str, ...], wanted: str, replayed: str) -> None:
+    account = Account(archives=archives)
+    Redelivery(client=lambda _: account, clock=lambda: LAST.timestamp() + 60).replay(FIRST, LAST, archive=wanted)
+    assert account.replayed_from == [replayed]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        pytest.param("", "the bus has 2: ours, theirs. Name one: --archive ours", id="not named"),
+        pytest.param("our", "'our' is no archive of the bus. Did you mean 'ours'?", id="misspelt"),
+    ],
+)
+def test_one_of_several_archives_is_never_guessed(wanted: str, message: str) -> None:
+    account = Account(archives=("ours", "theirs"))
+    redelivery = Redelivery(client=lambda _: account, clock=lambda: LAST.timestamp() + 60)
+    with pytest.raises(ConfigurationError) as refused:
+        redelivery.replay(FIRST, LAST, archive=wanted)
+    assert message in str(refused.value)
+    assert account.started == []

@@ -64,3 +64,10 @@ def test_after_a_pause_the_first_quick_steps_are_seen_at_the_old_pace_once() -> 
 @pytest.mark.parametrize("silence", [0.0, 5.0, 5000.0])
 def test_a_run_in_a_folder_is_always_looked_at_alike(silence: float) -> None:
     assert PollInterval(shortest_seconds=0.5, longest_seconds=0.5, now=0.0).pause_seconds(silence) == 0.5
+
+
+def test_looks_are_quicker_for_a_while_after_an_issue() -> None:
+    interval = PollInterval(shortest_seconds=1.0, longest_seconds=10.0, now=0.0)
+    interval.note_issue(100.0)
+    assert interval.pause_seconds(109.9) == 0.25
+    assert interval.pause_seconds(110.0) > 1.0

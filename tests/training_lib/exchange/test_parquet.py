@@ -18,6 +18,7 @@ from tests.patience import HANGS_SECONDS
 from trackside.contracts.errors import ConfigurationError, StorageError, TensorNotSavedError
 from trackside.contracts.run_layout import event_key
 from trackside.exchange.parquet import export_parquet
+from trackside.extras import install_command
 from trackside.records.step_file import encode_step, write_step
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, fake_trial, write_collections, write_tensors
@@ -163,8 +164,8 @@ def test_without_pyarrow_one_sentence_says_what_to_install(tmp_path: Path) -> No
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "Error: The export: A Parquet file needs pyarrow, which is not installed.\n"
-        "  Where: parquet\n"
-        "  Try: Install it: pip install 'trackside[parquet]'\n"
+        "Error: Extras: pyarrow is not installed, which the export to Parquet needs.\n"
+        "  Where: the extra 'parquet'\n"
+        f"  Try: {install_command('parquet')}\n"
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]

@@ -95,7 +95,7 @@ class Done:
     @property
     def lines(self) -> list[str]:
         """Our lines on stderr."""
-        return [line for line in self.stderr.splitlines() if line.startswith("Trackside")]
+        return [line for line in self.stderr.splitlines() if line.startswith("trackside: ")]
 
 
 Run = Callable[..., Done]
@@ -304,7 +304,7 @@ def test_a_thread_that_is_cut_off_while_it_trains(run: Path, run_script: Run, re
     done = run_script(run, end=IN_A_THREAD.format(daemon=True) + "\n    time.sleep(0.03)")
     said = done.stderr.replace("terminate called without an active exception\n", "")
     assert done.returncode == (0 if said == done.stderr else -signal.SIGABRT), done.stderr
-    lost = r"Trackside: (\d of \d+ steps could not be saved|step \d+ could not be saved: its run is closed)\."
+    lost = r"trackside: (\d of \d+ steps could not be saved|step \d+ could not be saved: its run is closed)\."
     assert all(re.fullmatch(lost, line) for line in said.splitlines()), said
     assert set(range(STEPS)) <= set(read_run(tensors(run)))
     assert has_ended(run)
@@ -519,7 +519,7 @@ def test_a_broken_adapter_is_one_line(run: Path, folder: Path, bare: Done) -> No
     environment = {**inherited(), "TRACKSIDE_RUN": str(run)}
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
     assert (done.returncode, done.stdout) == (0, "trained\n")
-    assert done.stderr.startswith("Trackside: torch is not captured, training goes on: ")
+    assert done.stderr.startswith("trackside: torch is not captured, training goes on: ")
     assert done.stderr.count("\n") == 1
 
 

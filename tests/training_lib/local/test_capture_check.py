@@ -2,12 +2,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from trackside.contracts.run_layout import index_key
+from trackside.contracts.run_layout import index_key, uncaptured_key
+from trackside.contracts.uncaptured import UncapturedProcess
 from trackside.environment import inherited
-from trackside.local.capture_check import rule_progress, saved_steps, why_nothing_was_captured
+from trackside.local.capture_check import (
+    lacks_trackside,
+    rule_progress,
+    saved_steps,
+    uncaptured_processes,
+    why_nothing_was_captured,
+)
 from trackside.storage.memory import MemoryStore
 
 
@@ -24,23 +32,88 @@ def test_nothing_saved_is_no_step() -> None:
     assert rule_progress(MemoryStore()) == {}
 
 
+def process(**signs: Any) -> UncapturedProcess:
+    return UncapturedProcess(**{"program": "train.py", "frameworks": ("torch",), **signs})
+
+
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "status", "processes", "said"),
     [
-        pytest.param(["bash", "train.sh"], "bash may start no Python", id="a-shell"),
-        pytest.param(["torchrun", "train.py"], "torchrun may start no Python", id="a-launcher"),
-        pytest.param([sys.executable, "train.py"], "took no optimizer step", id="a-python-that-has-trackside"),
-        pytest.param(["/nowhere/python", "train.py"], "took no optimizer step", id="a-python-that-is-gone"),
+        pytest.param(["bash", "t.sh"], 0, (), "bash started no Python that has Trackside", id="a-shell"),
+        pytest.param(["python", "t.py"], 0, (), "the script never imported torch", id="no-torch"),
+        pytest.param(["python", "t.py"], 2, (), "code 2 before it imported torch; its own message", id="misspelt"),
+        pytest.param(["python", "t.py"], -9, (), "a signal ended the command before its first", id="killed"),
+        pytest.param(
+            ["python", "t.py"], 1, (process(error="ImportError"),),
+            "ImportError ended it before the first optimizer step; the traceback is above", id="an-early-crash",
+        ),
+        pytest.param(
+            ["python", "t.py"], 0, (process(backward_passes=9, manual_update="main.py:181"),),
+            "weights change by hand, without a torch.optim optimizer (main.py:181); put `hook = trackside.Hook()`",
+            id="an-update-by-hand",
+        ),
+        pytest.param(
+            ["python", "t.py"], 0, (process(backward_passes=1, optimizers=("Adam", "Adam")),),
+            "Adam was made and 1 backward pass ran, but `optimizer.step()` was never called", id="no-step",
+        ),
+        pytest.param(
+            ["python", "t.py"], 0, (process(backward_passes=3),),
+            "backward ran, but no torch.optim optimizer was made", id="no-optimizer",
+        ),
+        pytest.param(
+            ["python", "t.py"], 0, (process(),), "torch was imported, but `backward` was never called", id="inference",
+        ),
+        pytest.param(
+            ["python", "t.py"], 0, (process(frameworks=("sklearn",)),),
+            "the script uses sklearn; `trackside run` captures PyTorch only", id="another-framework",
+        ),
+        pytest.param(
+            ["python", "t.py"], 3, (process(error="SystemExit"),),
+            "torch was imported, but `backward` was never called", id="an-exit-is-no-crash",
+        ),
     ],
-)
-def test_the_likeliest_reason_is_told(command: list[str], said: str) -> None:
-    assert said in why_nothing_was_captured(command, environment=inherited())
+)  # fmt: skip
+def test_the_likeliest_reason(
+    command: list[str], status: int, processes: tuple[UncapturedProcess, ...], said: str
+) -> None:
+    assert said in why_nothing_was_captured(command, status=status, has_begun=False, processes=processes)
 
 
-def test_a_python_without_trackside_is_named_with_the_way_to_mend_it(tmp_path: Path) -> None:
+def test_steps_that_were_not_due_are_no_missing_training() -> None:
+    said = why_nothing_was_captured(["python", "t.py"], status=0, has_begun=True, processes=())
+    assert "none was due to be saved" in said
+
+
+def test_the_likeliest_training_stands_first_and_damage_is_left_out() -> None:
+    store = MemoryStore()
+    helper, trainer = process(frameworks=("sklearn",)), process(backward_passes=2)
+    store.put(uncaptured_key(1), helper.to_json().encode())
+    store.put(uncaptured_key(2), trainer.to_json().encode())
+    store.put(uncaptured_key(3), b"{")
+    assert uncaptured_processes(store) == (trainer, helper)
+
+
+@pytest.mark.parametrize("form", ["python", "script", "script-by-env"])
+def test_a_python_without_trackside_is_named_before_the_training(tmp_path: Path, form: str) -> None:
     """Isolated mode and no site-packages: what a Python looks like in which Trackside was never installed."""
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
-    bare.chmod(0o700)
-    said = why_nothing_was_captured([str(bare), "train.py"], environment=inherited())
-    assert said == f"{bare} has no Trackside. Install it there: {bare} -m pip install 'trackside[torch]'"
+    script = tmp_path / "torchrun"
+    script.write_text("#!/usr/bin/env python\n" if form == "script-by-env" else f"#!{bare}\n")
+    for file in (bare, script):
+        file.chmod(0o700)
+    command = str(bare if form == "python" else script)
+    environment = {**inherited(), "PATH": f"{tmp_path}:{inherited().get('PATH', '')}"}
+    assert lacks_trackside([command, "train.py"], environment=environment) == str(bare)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(sys.executable, id="this-python"),
+        pytest.param("/nowhere/python", id="gone"),
+        pytest.param("sh", id="a-program"),
+    ],
+)
+def test_others_are_not_warned_of(program: str) -> None:
+    assert lacks_trackside([program, "train.py"], environment=inherited()) == ""

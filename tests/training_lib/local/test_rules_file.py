@@ -122,7 +122,9 @@ def test_files_for_tensorboard_are_not_sent_to_a_bucket_from_here() -> None:
         pytest.param("r.yaml", "[" * 20_000, "is not YAML", id="deep-yaml"),
         pytest.param("r.json", "5", "must be an object", id="a-number"),
         pytest.param("r.json", '{"rules": []}', "names no rule that can judge", id="none"),
-        pytest.param("r.json", '{"rule": ["x"]}', "Did you mean 'rules'?", id="misspelled"),
+        pytest.param("r.json", '{"ruls": ["x"]}', "Did you mean 'rules'?", id="misspelled"),
+        pytest.param("r.json", '{"skip": ["overfit"], "ste": {}}', "Did you mean 'set'?", id="misspelled-word"),
+        pytest.param("r.json", '{"skip": "overfit,dead-relu", "only": [5]}', "must be a list of texts", id="no-list"),
         pytest.param("r.yaml", "rules:\n  - rule: x\n    paramters: {}", "Did you mean 'parameters'?", id="field"),
         pytest.param("r.yaml", "- 2026-11-21", "must be an object", id="a-date"),
         pytest.param("r.yaml", "!!python/object/apply:os.getcwd []", "is not YAML", id="code-never-runs"),
@@ -161,7 +163,7 @@ def test_a_file_that_is_far_too_large_is_not_read() -> None:
 
 def test_without_pyyaml_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(ConfigurationError, match=r"pip install pyyaml, or write the file as JSON"):
+    with pytest.raises(ConfigurationError, match=r"pip install( --python \S+)? pyyaml, or write the file as JSON"):
         read("rules.yaml", YAML)
 
 

@@ -15,6 +15,7 @@ import pytest
 from tests.patience import HANGS_SECONDS, ends_early
 from tests.training_lib.local.verdicts import issue
 from trackside.contracts.action import Action
+from trackside.contracts.action_terms import NO_TERMS, ActionTerms
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.issue_group import IssueGroup
@@ -25,6 +26,7 @@ from trackside.local.process_table import living_processes
 from trackside.local.rule_state import RuleState
 from trackside.local.run import LocalRun, LocalRunResult, run_locally
 from trackside.local.run_folder import RunState, run_state
+from trackside.local.run_now import RunNow
 
 STOP, NOTIFY = (Action.STOP_TRAINING, Action.NOTIFY), (Action.NOTIFY,)
 
@@ -59,6 +61,8 @@ class Ear:
     notes: list[str] = field(default_factory=list)
     issues: list[Verdict] = field(default_factory=list)
     groups: list[IssueGroup] = field(default_factory=list)
+    states: list[RunNow] = field(default_factory=list)
+    shows_progress: bool = True
     on_note: Mapping[str, Callable[[], None]] = field(default_factory=dict)
 
     def note(self, text: str) -> None:
@@ -66,6 +70,15 @@ class Ear:
         for word, act in self.on_note.items():
             if word in text:
                 act()
+
+    def hint(self, text: str) -> None:
+        self.note(text)
+
+    def detail(self, text: str) -> None:
+        self.note(text)
+
+    def progress(self, now: RunNow) -> None:
+        self.states.append(now)
 
     def issue(self, group: IssueGroup) -> None:
         self.groups.append(group)
@@ -85,6 +98,7 @@ def run_it(tmp_path: Path) -> Callable[..., Notes]:
         *,
         said: Sequence[Verdict] = (),
         actions: tuple[Action, ...] = NOTIFY,
+        terms: ActionTerms = NO_TERMS,
         grace_seconds: float = 10.0,
         ear: Ear | None = None,
         evaluator: str = EVALUATOR,
@@ -96,7 +110,7 @@ def run_it(tmp_path: Path) -> Callable[..., Notes]:
         local_run = LocalRun(
             command=(sys.executable, "-c", STARTED + code),
             folder=folder,
-            request=RuleRequest((RuleConfiguration("vanishing-gradient", actions=actions),)),
+            request=RuleRequest((RuleConfiguration("vanishing-gradient", actions=actions, terms=terms),)),
             capture=CaptureRequest(()),
             environment=inherited(),
             grace_seconds=grace_seconds,
@@ -165,6 +179,30 @@ def test_other_issues_do_not_stop_it(
     assert notes.result.stopped_for is None
     assert len(notes.ear.issues) == cards
     assert notes.result.verdicts == (verdict,)
+
+
+@pytest.mark.parametrize(
+    ("occurrence", "is_stopped"), [pytest.param(1, False, id="too-few"), pytest.param(2, True, id="enough")]
+)
+def test_a_stop_waits_for_the_number_of_findings_in_its_terms(
+    run_it: Callable[..., Notes], occurrence: int, is_stopped: bool
+) -> None:
+    terms = ActionTerms(((Action.STOP_TRAINING, "after_findings", 2),))
+    verdict = replace(issue(), occurrence=occurrence, terms=terms)
+    notes = run_it(FOREVER if is_stopped else WAIT_FOR_THE_VERDICT, said=[verdict], actions=STOP, terms=terms)
+    assert notes.result.stopped_for == (verdict if is_stopped else None)
+
+
+def test_a_veto_is_refused_before_the_training_starts(run_it: Callable[..., Notes], tmp_path: Path) -> None:
+    terms = ActionTerms(((Action.STOP_TRAINING, "veto_minutes", 15),))
+    with pytest.raises(ConfigurationError, match=r"StopTraining\.veto_minutes: is 15, but only a deployment in AWS"):
+        run_it("sys.exit(0)", actions=STOP, terms=terms)
+    assert not (tmp_path / "run" / "started").exists()
+
+
+def test_no_veto_is_no_reason_to_refuse_a_run(run_it: Callable[..., Notes]) -> None:
+    terms = ActionTerms(((Action.STOP_TRAINING, "veto_minutes", 0),))
+    assert run_it("sys.exit(0)", actions=STOP, terms=terms).result.status == 0
 
 
 def test_an_issue_is_counted_in_the_metrics_of_a_run_that_asked_for_it(run_it: Callable[..., Notes]) -> None:
@@ -302,7 +340,7 @@ def test_a_failure_of_ours_is_said_once_and_the_training_goes_on(run_it: Callabl
 def test_a_command_that_captured_nothing_is_told_why(run_it: Callable[..., Notes]) -> None:
     result = run_it("sys.exit(0)").result
     assert result.steps == ()
-    assert "took no optimizer step" in result.capture_problem
+    assert "never imported torch" in result.capture_problem
 
 
 def test_the_command_is_told_that_it_does_not_end_the_run(run_it: Callable[..., Notes]) -> None:
@@ -325,3 +363,29 @@ def test_an_evaluator_that_never_ends_is_ended(run_it: Callable[..., Notes], mon
         notes = run_it("time.sleep(0.5)", evaluator=deaf)
     assert notes.result.evaluator_problem == "The rules were ended before they had judged every step."
     assert notes.result.rules[0].state is RuleState.NOT_ENOUGH_DATA
+
+
+def test_a_full_disk_ends_the_wait_at_once(
+    run_it: Callable[..., Notes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A folder in the way of the probe fails as a full disk does; the evaluator would wait for ever."""
+    monkeypatch.setattr("trackside.local.run.STORAGE_GRACE_SECONDS", 0.1)
+    probe = tmp_path / "run" / f".probe-{os.getpid()}"
+    deaf = f"import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep({HANGS_SECONDS})"
+    with ends_early():
+        notes = run_it(f"pathlib.Path({str(probe)!r}).mkdir()", evaluator=deaf)
+    assert notes.result.status == 0
+    assert "Is a directory" in notes.result.evaluator_problem
+    assert notes.result.evaluator_problem == notes.result.capture_problem
+    assert notes.ear.notes == []
+
+
+def test_the_state_is_shown_while_it_runs_and_nothing_captured_is_said_once(
+    run_it: Callable[..., Notes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trackside.local.run.PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr("trackside.local.run.UNCAPTURED_SECONDS", 0.0)
+    notes = run_it(WAIT_FOR_THE_VERDICT, said=[issue()])
+    assert notes.ear.notes == ["nothing captured yet: no torch.optim optimizer has stepped"]
+    assert {state.problems for state in notes.ear.states} == {0, 1}
+    assert {(state.steps, state.loss, state.rules) for state in notes.ear.states} == {(None, None, 1)}

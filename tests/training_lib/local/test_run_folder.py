@@ -137,6 +137,8 @@ def test_where_there_is_no_run_yet_it_says_how_to_start_one(name: str) -> None:
         pytest.param(RunRecord(("x",), 1.0, ended_at=2.0, status=0), RunState.FINISHED, id="code-0"),
         pytest.param(RunRecord(("x",), 1.0, ended_at=2.0, status=7), RunState.FAILED, id="code-7"),
         pytest.param(RunRecord(("x",), 1.0, ended_at=2.0, status=-9), RunState.FAILED, id="killed"),
+        pytest.param(RunRecord(("x",), 1.0, ended_at=2.0, status=-2), RunState.INTERRUPTED, id="ctrl-c"),
+        pytest.param(RunRecord(("x",), 1.0, ended_at=2.0, status=130), RunState.INTERRUPTED, id="ctrl-c-in-a-shell"),
         pytest.param(
             RunRecord(("x",), 1.0, ended_at=2.0, status=-15, stopped_by_trackside=True), RunState.STOPPED, id="stopped"
         ),

@@ -65,5 +65,5 @@ def test_a_missing_package_is_named_with_what_would_help(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(importlib.util, "find_spec", without)
 
-    with pytest.raises(ConfigurationError, match=r"(?s)awslambdaric.*pip install 'trackside\[localcloud\]'"):
+    with pytest.raises(ConfigurationError, match=r"(?s)awslambdaric.*pip install .*training_lib/localaccount"):
         lay_out_runtime(tmp_path / "runtime")

@@ -14,6 +14,7 @@ from trackside.contracts.action import Action
 from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.extras import install_command
 from trackside.rules import rule_file
 from trackside.rules.catalogue import build_rules
 from trackside.rules.rule import Rule, is_rule
@@ -268,7 +269,7 @@ except ValueError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "line 2: it is a rule of smdebug, whose names are not installed." in done.stdout
-    assert "pip install 'trackside[smdebug]'" in done.stdout
+    assert install_command("smdebug") in done.stdout
 
 
 def test_an_adapter_that_cannot_be_loaded_is_named(

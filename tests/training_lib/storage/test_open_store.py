@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from trackside.contracts.errors import ConfigurationError
+from trackside.extras import install_command
 from trackside.storage.local import LocalStore
 from trackside.storage.open_store import open_store
 from trackside.storage.s3 import S3Store
@@ -66,7 +67,7 @@ def test_says_which_extra_is_missing() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert answer.returncode == 1
-    assert "needs boto3, which is not installed. Install it: pip install 'trackside[aws]'" in answer.stderr
+    assert f"boto3 is not installed, which all work in AWS needs. {install_command('aws')}" in answer.stderr
 
 
 def test_a_local_run_does_not_import_boto3() -> None:

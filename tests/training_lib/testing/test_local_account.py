@@ -7,6 +7,7 @@ import sys
 
 import trackside_localaccount
 from tests.patience import HANGS_SECONDS
+from trackside.extras import install_command
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -32,4 +33,4 @@ def test_without_the_package_it_names_what_to_install() -> None:
     code = "import sys; sys.modules['trackside_localaccount'] = None; import trackside.testing.local_account"
     done = run("-c", code)
     assert done.returncode != 0
-    assert "pip install 'trackside[localcloud]'" in done.stderr
+    assert install_command("localcloud") in done.stderr

@@ -140,7 +140,7 @@ class Hook:
 
 
 def _warn_thinned(stride: int) -> None:
-    logger.warning("Trackside: the memory for tensors is full, so only every %d. step that is saved is kept.", stride)
+    logger.warning("trackside: the memory for tensors is full, so only every %d. step that is saved is kept.", stride)
 
 
 def _translated(config: DebugHookConfig) -> tuple[CaptureRequest, int | None]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.extras import install_command
 
 # What a Python 3.12 Lambda can import without any package of the function's own.
 _OFFERED = (
@@ -58,7 +59,7 @@ def lay_out_runtime(folder: Path) -> Path:
         source = origin.parent if origin.name == "__init__.py" else origin
         (folder / source.name).symlink_to(source)
     if lacking := [name for name in missing if name not in _OPTIONAL]:
-        fix = "pip install 'trackside[localcloud]'"
+        fix = install_command("localcloud")
         raise ConfigurationError([Problem(name, "is not installed.", fix) for name in lacking], subject="Lambda here")
     return folder
 

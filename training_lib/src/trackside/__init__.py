@@ -1,6 +1,7 @@
 """Trackside: captures what happens inside a training run, judges it with rules while it runs, and acts.
 
 Public names load on first use, so that importing `trackside.contracts` in a Lambda never imports NumPy.
+PYTEST_DONT_REWRITE: else pytest warns of this package where capture has imported it first.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     )
     from trackside.frameworks.plain.run import Run
     from trackside.frameworks.pytorch.script.hook import Hook
-    from trackside.frameworks.pytorch.script.notebook import watch
+    from trackside.local.judgement import Judgement, judge
+    from trackside.local.watched_run import WatchedRun, watch
     from trackside.trial.trial import Trial, open_trial
 
 __version__ = "0.1.0"
@@ -34,6 +36,7 @@ __all__ = [
     "AccessDeniedError",
     "ConfigurationError",
     "Hook",
+    "Judgement",
     "KeyNotFoundError",
     "LocationNotFoundError",
     "NotAFileError",
@@ -46,17 +49,22 @@ __all__ = [
     "TensorNotSavedError",
     "TracksideError",
     "Trial",
+    "WatchedRun",
     "__version__",
+    "judge",
     "open_trial",
     "watch",
 ]
 
 _HOME = {
     "Hook": "trackside.frameworks.pytorch.script.hook",
+    "Judgement": "trackside.local.judgement",
     "Run": "trackside.frameworks.plain.run",
     "Trial": "trackside.trial.trial",
+    "WatchedRun": "trackside.local.watched_run",
+    "judge": "trackside.local.judgement",
     "open_trial": "trackside.trial.trial",
-    "watch": "trackside.frameworks.pytorch.script.notebook",
+    "watch": "trackside.local.watched_run",
 }
 _HOME_OF_ERRORS = "trackside.contracts.errors"
 

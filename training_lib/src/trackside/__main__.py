@@ -17,7 +17,9 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in _EXTRA:
             raise
-        sys.stderr.write(f"The trackside command needs {' and '.join(_EXTRA)}: pip install 'trackside[cli]'\n")
+        from trackside.extras import install_command
+
+        sys.stderr.write(f"The trackside command needs {' and '.join(_EXTRA)}: {install_command('cli')}\n")
         sys.exit(2)
     command_line()
 

@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import Any
 
 from trackside.collection_pause import CollectionPause
-from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.environment import aws_region, aws_settings
 
 _CONNECTIONS = 32  # kept open, for as many threads that ask at the same time
@@ -103,8 +102,9 @@ def _botocore() -> Any:
         import botocore.config
         import botocore.session
     except ModuleNotFoundError as error:
-        problem = Problem("AWS", "needs boto3, which is not installed.", "pip install 'trackside[aws]'")
-        raise ConfigurationError([problem], subject="This installation") from error
+        from trackside.extras import missing_extra  # for the message only
+
+        raise missing_extra("aws") from error
     return botocore
 
 

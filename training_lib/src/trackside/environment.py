@@ -269,6 +269,31 @@ class CloudEnvironment:
         return cls(run_table=_environ(environ).get("TRACKSIDE_TABLE", "").strip())
 
 
+_OF_A_PROJECT = {
+    "rule": "TRACKSIDE_RULE",
+    "only": "TRACKSIDE_ONLY",
+    "set": "TRACKSIDE_SET",
+    "skip": "TRACKSIDE_SKIP",
+    "rules-file": "TRACKSIDE_RULES_FILE",
+    "on-issue": "TRACKSIDE_ON_ISSUE",
+    "fail-on": "TRACKSIDE_FAIL_ON",
+    "save-interval": "TRACKSIDE_SAVE_INTERVAL",
+    "grace": "TRACKSIDE_GRACE",
+}
+
+
+def project_variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the settings of a project that variables give, as texts, by their key in a settings file.
+
+    TRACKSIDE_RULE, TRACKSIDE_ONLY, TRACKSIDE_SKIP   rules, with spaces between them
+    TRACKSIDE_SET                                    RULE.NAME=VALUE, with spaces between them
+    TRACKSIDE_RULES_FILE                             path of a rules file
+    TRACKSIDE_ON_ISSUE, TRACKSIDE_FAIL_ON, TRACKSIDE_SAVE_INTERVAL, TRACKSIDE_GRACE   as the options of `trackside run`
+    """
+    env = _environ(environ)
+    return {key: env[name].strip() for key, name in _OF_A_PROJECT.items() if env.get(name, "").strip()}
+
+
 def aws_region(environ: Mapping[str, str] | None = None) -> str | None:
     """Return AWS_REGION, which the CDK and other SDKs of AWS use and boto3 does not; None for boto3's own choice."""
     return _environ(environ).get("AWS_REGION", "").strip() or None

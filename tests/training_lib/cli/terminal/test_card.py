@@ -24,7 +24,6 @@ def drawn(
     width: int = 80,
     encoding: str = "utf-8",
     color: bool = False,
-    is_update: bool = False,
 ) -> str:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding)
@@ -36,7 +35,7 @@ def drawn(
         markup=False,
         emoji=False,
     )
-    console.print(VerdictCard(shown if isinstance(shown, IssueGroup) else group_of_one(shown), is_update=is_update))
+    console.print(VerdictCard(shown if isinstance(shown, IssueGroup) else group_of_one(shown)))
     file.flush()
     return raw.getvalue().decode(encoding)
 
@@ -50,7 +49,7 @@ def test_the_whole_card_at_80_columns() -> None:
         "where      layers.0 of MLP, worker_0",
         "since      step 4 (found at step 20)",
         "affected   12 tensors; also gradient/MLP_layers.1.weight, 10 more",
-        "observed   mean |gradient| 3.1e-12 < 1e-07",
+        "observed   mean |gradient|: 3.1e-12, below the limit of 1e-07",
         "evidence   ██▇▆▅▄▃▂▁▁  0.01 → 1e-11, steps 0 to 18, log scale",
         "what to do",
         "  1. Replace sigmoid by ReLU.",
@@ -115,7 +114,7 @@ def test_a_verdict_that_names_no_tensor_still_makes_a_card() -> None:
 
 def test_values_that_are_no_numbers_are_drawn() -> None:
     card = drawn(issue(OWN, findings=(finding(observed=math.nan, series=((0, 1.0), (1, math.inf), (2, math.nan))),)))
-    assert "observed   mean |gradient| nan < 1e-07" in card
+    assert "observed   mean |gradient|: nan, below the limit of 1e-07" in card
     assert "evidence   ▅█×  1 → nan, steps 0 to 2" in card
 
 
@@ -175,7 +174,7 @@ def test_likely_causes_and_the_line_at_80_columns() -> None:
         "where      layers.0 of MLP, worker_0",
         "line       train.py:41",
         "since      step 4 (found at step 20)",
-        "observed   mean |gradient| 3.1e-12 < 1e-07",
+        "observed   mean |gradient|: 3.1e-12, below the limit of 1e-07",
         "evidence   ██▇▆▅▄▃▂▁▁  0.01 → 1e-11, steps 0 to 18, log scale",
         "likely     1. the learning rate is too high: a step changes weights by 31 %",
         "           (median)",
@@ -223,7 +222,7 @@ def test_a_line_that_is_not_known_has_no_row() -> None:
     ("message", "said"),
     [
         pytest.param(
-            "The loss has jumped: loss (mean |gradient| 3.1e-12 < 1e-07 at step 20) since step 4.",
+            "The loss has jumped: loss (mean |gradient|: 3.1e-12, below the limit of 1e-07 at step 20) since step 4.",
             "The loss has jumped.",
             id="what-the-rows-say-is-not-said-twice",
         ),
@@ -276,5 +275,29 @@ def test_one_card_for_one_problem(verdicts: tuple[Verdict, ...], lines: list[str
     assert ("what to do" in card) is bool(group.standing)
 
 
-def test_a_card_that_is_shown_again_is_marked() -> None:
-    assert drawn(issue(OWN), is_update=True).startswith("✖ CRITICAL  my-rule, updated ")
+ZERO_GRAD = ("Call optimizer.zero_grad() in each step.", "Call optimizer.zero_grad() in each step, before backward.")
+LOWER = (
+    "Divide the learning rate by ten, or warm it up over the first steps.",
+    "Lower the learning rate by a factor of ten, or warm it up over the first steps.",
+)
+OTHERS = ("Replace sigmoid by ReLU.", "Normalise between layers.")
+OPPOSITE = ("Divide the learning rate by ten.", "Multiply the learning rate by ten.")
+
+
+@pytest.mark.parametrize(
+    ("advice", "kept"),
+    [
+        pytest.param(ZERO_GRAD, ZERO_GRAD[:1], id="one-in-more-words"),
+        pytest.param(LOWER, LOWER[:1], id="one-in-other-words"),
+        pytest.param(OPPOSITE, OPPOSITE, id="the-opposite"),
+        pytest.param(OTHERS, OTHERS, id="another"),
+    ],
+)
+def test_no_advice_twice(advice: tuple[str, ...], kept: tuple[str, ...]) -> None:
+    assert steps_to_try(issue(OWN, what_to_do=advice), ()) == kept
+
+
+def test_a_number_that_the_run_records_of_itself_is_not_named() -> None:
+    card = drawn(issue(OWN, findings=(finding("trackside/gradients_kept"),)))
+    assert "trackside/" not in card
+    assert "since      step 4" in card

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
+from tests.training_lib.local.verdicts import issue
 from trackside.cli.terminal.rule_lines import rule_lines
+from trackside.contracts.verdict import Severity
 from trackside.local.rule_state import RuleState, RuleStatus
 
 
@@ -32,7 +35,7 @@ def status(name: str, state: RuleState, detail: str = "because") -> RuleStatus:
 def test_what_needs_a_look_comes_first() -> None:
     found = lines(*[status(state.value.replace(" ", "-").lower(), state) for state in reversed(RuleState)])
     assert [line.split("  ")[0] for line in found] == [
-        "✖ Issue", "⚠ Error", "✔ Recovered", "◌ Not enough data", "▶ Running", "✔ OK", "– Not applicable",
+        "▲ Issue", "⚠ Error", "✔ Recovered", "◌ Not enough data", "▶ Running", "✔ OK", "– Not applicable",
     ]  # fmt: skip
 
 
@@ -61,3 +64,21 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
         status("poor-weight-initialization", RuleState.NOT_ENOUGH_DATA, "it needs " + "words " * 40), width=width
     )
     assert max(map(len, found)) <= width
+
+
+@pytest.mark.parametrize(
+    ("severity", "symbol"),
+    [
+        pytest.param(Severity.CRITICAL, "✖", id="critical"),
+        pytest.param(Severity.WARNING, "▲", id="warning"),
+        pytest.param(Severity.INFO, "●", id="info"),
+    ],
+)
+def test_a_severity_has_the_symbol_of_its_card(severity: Severity, symbol: str) -> None:
+    rule = replace(status("overfit", RuleState.ISSUE), verdict=issue("overfit", severity=severity))
+    assert lines(rule)[0].startswith(f"{symbol} Issue")
+
+
+def test_many_rules_with_one_reason_share_a_line() -> None:
+    rules = [status(f"r{k}", RuleState.NOT_ENOUGH_DATA, "nothing was saved.") for k in range(23)]
+    assert lines(*rules) == ["◌ Not enough data  23 rules  nothing was saved."]

@@ -9,16 +9,22 @@ import select
 import struct
 import sys
 import termios
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from trackside.cli.terminal.run_view import RunView
+from tests.training_lib.local.verdicts import issue
+from trackside.cli.terminal.run_view import EMPTY_LINE, RunView, Verbosity
 from trackside.contracts.capture_request import CaptureRequest
+from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.issue_group import group_of_one, issue_groups
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.verdict import Severity, Verdict
 from trackside.local.preflight import RulePlan
 from trackside.local.rule_state import RuleState, RuleStatus
 from trackside.local.run import LocalRunResult
+from trackside.local.run_folder import RUNS
 
 LONG = "similar-across-runs cannot judge anything: set other_trials to the runs that it shall compare with."
 
@@ -30,49 +36,163 @@ def plan(*names: str, notes: tuple[str, ...] = ()) -> RulePlan:
 @pytest.mark.parametrize(
     ("rules", "said"),
     [
-        pytest.param(plan("a", "b"), "rules a, b", id="few"),
-        pytest.param(plan(*"abcde"), "rules 5, in rule-request.json of the run", id="many"),
-        pytest.param(plan("a", "b", notes=("a x.",)), "rules a, b; ready: 1 of 2", id="one-lacks"),
-        pytest.param(
-            plan(*"abcde", notes=("a x.",)),
-            "rules 5, in rule-request.json of the run; ready: 4 of 5",
-            id="of-5",
-        ),
+        pytest.param(plan("a"), "a judges runs/a", id="one"),
+        pytest.param(plan("a", "b"), "a, b judge runs/a", id="few"),
+        pytest.param(plan(*"abcde"), "5 rules judge runs/a", id="many"),
+        pytest.param(plan("a", "b", notes=("a x.",)), "a, b judge runs/a", id="one-lacks"),
     ],
 )
-def test_the_beginning(rules: RulePlan, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_beginning_is_one_line(rules: RulePlan, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     RunView(color=False).begin("runs/a", rules)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[:2] == ["trackside: run runs/a", f"trackside: {said}"]
-    assert lines[2:] == [f"trackside: warning: {note}" for note in rules.notes]
+    assert lines == [f"trackside: {said}", *(f"trackside: warning: {note}" for note in rules.notes)]
 
 
-def result(steps: tuple[int, ...], judged_through: int) -> LocalRunResult:
-    status = RuleStatus("a", "a", RuleState.OK, "fine", judged=3, judged_through=judged_through)
+def result(
+    *rules: RuleStatus, status: int = 0, verdicts: tuple[Verdict, ...] = (), evaluator: str = "", capture: str = ""
+) -> LocalRunResult:
     return LocalRunResult(
         folder=Path("runs/a"),
-        status=0,
+        status=status,
         stopped_for=None,
-        verdicts=(),
-        rules=(status,),
-        steps=steps,
-        evaluator_problem="",
-        capture_problem="",
+        verdicts=verdicts,
+        rules=rules,
+        steps=(0, 10),
+        evaluator_problem=evaluator,
+        capture_problem=capture,
+        training_steps=1840,
     )
 
 
+def rule(name: str, state: RuleState) -> RuleStatus:
+    return RuleStatus(name, name, state, "because", judged=3, judged_through=12)
+
+
+FINE = tuple([rule(f"r{number}", RuleState.OK) for number in range(19)])
+LACKING = (rule("overfit", RuleState.NOT_ENOUGH_DATA), rule("overtraining", RuleState.NOT_ENOUGH_DATA))
+ELSEWHERE = (rule("dead-relu", RuleState.NOT_APPLICABLE), rule("replicas-differ", RuleState.NOT_APPLICABLE))
+WRONG = issue("gradients-not-cleared", severity=Severity.CRITICAL)
+ALSO = replace(issue("loss-not-decreasing", severity=Severity.WARNING), group=WRONG.group)
+WARNED = issue("vanishing-gradient", severity=Severity.WARNING)
+RUN = f"{RUNS}/20261122-075818-train-5806"
+
+
 @pytest.mark.parametrize(
-    ("ended", "said"),
+    ("ended", "exit_code", "lines"),
     [
-        pytest.param(result((0, 10), 12), "2 saved, step 0 to 10; judged through step 12", id="saved-and-judged"),
-        pytest.param(result((0, 10), -1), "2 saved, step 0 to 10; none judged", id="saved"),
-        pytest.param(result((), 12), "none saved; by statistics judged through step 12", id="statistics"),
-        pytest.param(result((), -1), "none saved", id="nothing"),
+        pytest.param(
+            result(*FINE, *LACKING, *ELSEWHERE),
+            0,
+            ["✔ no issue: 19 rules over 1,840 steps; 2 lacked data, 2 do not apply; trackside findings latest"],
+            id="healthy",
+        ),
+        pytest.param(
+            result(FINE[0], status=3),
+            3,
+            ["✔ no issue before the training ended with code 3: 1 rule over 1,840 steps; trackside findings latest"],
+            id="crashed",
+        ),
+        pytest.param(
+            result(FINE[0], status=-9),
+            137,
+            ["✔ no issue before SIGKILL ended the training: 1 rule over 1,840 steps; trackside findings latest"],
+            id="killed",
+        ),
+        pytest.param(
+            result(*LACKING), 0, ["◌ no rule could judge over 1,840 steps; 2 lacked data; trackside findings latest"],
+            id="too-short",
+        ),
+        pytest.param(
+            result(*FINE, verdicts=(WRONG, ALSO)),
+            1,
+            [
+                "✖ gradients-not-cleared: critical, since step 4; also loss-not-decreasing",
+                ("1 problem; 19 rules found nothing over 1,840 steps; exit code 1 (an issue reached --fail-on critical)"
+                "; trackside findings latest"),
+            ],
+            id="one-fault-in-two-rules",
+        ),
+        pytest.param(
+            result(*FINE, evaluator="No space left on device in runs/a; free some"),
+            0,
+            [
+                ("◌ not judged to the end: No space left on device in runs/a; free some; "
+                "19 rules found nothing so far over 1,840 steps; trackside findings latest")
+            ],
+            id="a-full-disk",
+        ),
+        pytest.param(
+            result(*LACKING, status=1, capture="ImportError ended it before the first optimizer step"),
+            1,
+            ["◌ nothing was captured: ImportError ended it before the first optimizer step"],
+            id="nothing-captured",
+        ),
+    ],
+)  # fmt: skip
+def test_the_end(ended: LocalRunResult, exit_code: int, lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    RunView(color=False).end(ended, RUN, exit_code=exit_code, fail_on="critical")
+    assert capsys.readouterr().err.splitlines() == [f"trackside: {line}" for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("ended", "is_silent"),
+    [
+        pytest.param(result(*FINE), True, id="healthy"),
+        pytest.param(result(*FINE, status=3), False, id="crashed"),
+        pytest.param(result(*FINE, rule("bad", RuleState.ERROR)), False, id="a-rule-failed"),
+        pytest.param(result(capture="why"), False, id="nothing-captured"),
+        pytest.param(result(rule("a", RuleState.ISSUE), verdicts=(WRONG,)), False, id="a-problem"),
     ],
 )
-def test_the_end_says_what_was_saved(ended: LocalRunResult, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    RunView(color=False).end(ended, "runs/a", exit_code=0, fail_on="critical")
-    assert f"steps  {said}" in capsys.readouterr().err.splitlines()
+def test_quiet_shows_problems_only(ended: LocalRunResult, is_silent: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    view = RunView(color=False, verbosity=Verbosity.QUIET)
+    view.begin("runs/a", plan("a"))
+    view.hint("nothing captured yet")
+    view.end(ended, RUN, exit_code=ended.status, fail_on="critical")
+    assert (capsys.readouterr().err == "") is is_silent
+
+
+def test_verbose_has_a_line_for_each_rule_that_needs_a_look(capsys: pytest.CaptureFixture[str]) -> None:
+    view = RunView(color=False, verbosity=Verbosity.VERBOSE)
+    view.detail("SIGUSR1 passed on to the training.")
+    view.end(result(*FINE, *LACKING), RUN, exit_code=0, fail_on="critical")
+    shown = capsys.readouterr().err
+    assert "trackside: SIGUSR1 passed on to the training.\n" in shown
+    assert "◌ Not enough data  overfit       because\n" in shown
+    assert "19 rules" in shown
+
+
+GRAVER = replace(issue("dead-relu", severity=Severity.CRITICAL), group=WARNED.group, harm="the loss is nan")
+CAUSED = replace(WARNED, suspicions=(Suspicion(Cause.LEARNING_RATE_TOO_HIGH),))
+
+
+@pytest.mark.parametrize(
+    ("later", "lines"),
+    [
+        pytest.param((WARNED,), [], id="the-same"),
+        pytest.param((WARNED, replace(ALSO, group=WARNED.group)), [], id="another-rule-found-it-too"),
+        pytest.param(
+            (WARNED, GRAVER),
+            ["trackside: ✖ dead-relu: critical, since step 4; also vanishing-gradient; the loss is nan"],
+            id="graver",
+        ),
+        pytest.param(
+            (CAUSED,),
+            ["trackside: ▲ vanishing-gradient: warning, since step 4; likely now: the learning rate is too high"],
+            id="another-cause",
+        ),
+    ],
+)
+def test_a_problem_has_one_card_and_a_line_for_what_is_news(
+    later: tuple[Verdict, ...], lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = RunView(color=False)
+    view.issue(group_of_one(WARNED))
+    assert "what to do" in capsys.readouterr().err
+    (group,) = issue_groups(later)
+    for _ in range(2):
+        view.issue(group)
+    assert capsys.readouterr().err.splitlines() == lines
 
 
 def test_in_a_log_a_note_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,12 +210,13 @@ def test_on_a_terminal_it_is_wrapped_between_words(monkeypatch: pytest.MonkeyPat
         RunView(color=False).note(LONG)
         terminal.flush()
         said = b""
-        while not said.endswith(b"with.\r\n") and select.select([reader], [], [], 10)[0]:
+        while not said.endswith(b"with.\r\n\r\n") and select.select([reader], [], [], 10)[0]:
             said += os.read(reader, 4096)  # a terminal gives what there is, which may be a part
     os.close(reader)
     monkeypatch.undo()
-    assert said.decode().split("\r\n") == [
+    assert said.decode().removeprefix(EMPTY_LINE).split("\r\n") == [
         "trackside: similar-across-runs cannot judge anything: set other_trials to the",
         "           runs that it shall compare with.",
+        "",
         "",
     ]

@@ -64,7 +64,7 @@ class Done:
 
     @property
     def lines(self) -> list[str]:
-        return [line for line in self.stderr.splitlines() if line.startswith("Trackside")]
+        return [line for line in self.stderr.splitlines() if line.startswith("trackside: ")]
 
 
 Start = Callable[..., Done]
@@ -140,7 +140,7 @@ def trackside_run(start: Start) -> Start:
     """The same below `trackside run`, into the folder `run`."""
 
     def run_it(*command: str | Path, python: str | Path = sys.executable) -> Done:
-        ours = ("run", "--out", "run", "--save-interval", "1", "--fail-on", "never", "--")
+        ours = ("run", "--quiet", "--out", "run", "--save-interval", "1", "--fail-on", "never", "--")
         return start(*TRACKSIDE, *ours, *command, python=python)
 
     return run_it

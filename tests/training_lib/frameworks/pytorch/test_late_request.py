@@ -140,7 +140,7 @@ def test_where_it_cannot_be_read_the_default_is_saved_and_that_is_said_once(
     done = run_script("train()", "http://127.0.0.1:9")
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()
-    assert line.startswith("Trackside: the capture request cannot be read: ")
+    assert line.startswith("trackside: the capture request cannot be read: ")
     assert ADDRESS.rpartition("/")[0] in line
     assert "The default request is used instead" in line
     assert sorted(read_run(LocalStore(tmp_path / "run" / "debug-output"))) == [0]

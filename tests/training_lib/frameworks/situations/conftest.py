@@ -30,7 +30,7 @@ class Done:
 
     @property
     def lines(self) -> list[str]:
-        return [line for line in self.stderr.splitlines() if line.startswith("Trackside")]
+        return [line for line in self.stderr.splitlines() if line.startswith("trackside: ")]
 
 
 Script = Callable[..., Done]

@@ -161,7 +161,7 @@ def together(
         requests = [request_json(**dict.fromkeys(BUILT_IN_COLLECTIONS, interval)) for interval in intervals]
         ends = train_ranks(kind, folder, [_environment(run, request) for request in requests])
         assert [code for code, _ in ends] == [0] * RANKS, ends
-        lines = [line for _, said in ends for line in said.splitlines() if line.startswith("Trackside")]
+        lines = [line for _, said in ends for line in said.splitlines() if line.startswith("trackside: ")]
         assert all(says in line for line in lines)
         assert len(lines) == (0 if says == "nothing" else RANKS)
         return _ended(folder / kind)

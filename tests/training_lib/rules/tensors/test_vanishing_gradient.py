@@ -142,7 +142,7 @@ def test_the_finding_names_size_worker_and_beginning() -> None:
     (finding,) = assert_case(VanishingGradient(), case)
     assert (finding.worker, finding.step, finding.since_step) == ("worker_1", 300, 100)
     assert finding.observed == float(np.float32(1e-10))
-    assert finding.comparison == "mean |gradient| 1e-10 < 1e-07"
+    assert finding.comparison == "mean |gradient|: 1e-10, below the limit of 1e-07"
     assert finding.statistics == {"largest_mean_abs_gradient": 0.5, "zero_gradients": 1.0, "is_side_path": 0.0}
     assert [step for step, _ in finding.series] == list(sizes)
 

@@ -43,7 +43,7 @@ class CheckpointWatch:
         except OSError as error:
             if not self._was_logged:
                 self._was_logged = True
-                logger.warning("Trackside: how far training has come could not be left by its checkpoints: %s.", error)
+                logger.warning("trackside: how far training has come could not be left by its checkpoints: %s.", error)
 
 
 __getattr__ = not_offered.attribute_of(__name__)

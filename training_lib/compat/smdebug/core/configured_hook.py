@@ -184,7 +184,7 @@ class ConfiguredHook:
             tensorboard=self.tensorboard_dir or "",
         )
         for name in empty:
-            what = "Trackside: Collection %s has not been configured: it has neither include_regex nor tensor_names."
+            what = "trackside: Collection %s has not been configured: it has neither include_regex nor tensor_names."
             logger.warning(what, name)
         return request
 
@@ -225,7 +225,7 @@ def _state_store() -> StateStore | None:
     try:
         return StateStore()
     except (OSError, ValueError) as error:
-        what = "Trackside: the configuration of checkpoints cannot be read, so steps count from 0 after a restart: %s."
+        what = "trackside: the configuration of checkpoints cannot be read, so steps count from 0 after a restart: %s."
         logger.warning(what, error)
         return None
 

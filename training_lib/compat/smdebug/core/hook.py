@@ -239,7 +239,7 @@ class BaseHook(ConfiguredHook):
         warned: set[str] = self.__dict__.setdefault("_warned", set())
         if what not in warned:
             warned.add(what)
-            logger.warning("Trackside: " + message, *args)
+            logger.warning("trackside: " + message, *args)
 
     # What stays for the next instance, beside the checkpoints.
 

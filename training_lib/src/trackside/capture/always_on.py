@@ -15,7 +15,6 @@ A number may still be on its way from a device when its step ends. Its row is re
 from __future__ import annotations
 
 import itertools
-import logging
 import math
 import threading
 import time
@@ -33,14 +32,11 @@ from trackside.capture.step_numbers import StepNumbers
 from trackside.contracts.capture_request import StatisticsRequest
 from trackside.contracts.recorded_names import DEAR_INTERVAL, NORMS_INTERVAL
 
-logger = logging.getLogger(__name__)
-
 MOST_WAITING = 256  # steps with numbers on their way, or that ended before the run began
 
 RECORD_SECONDS = 0.25  # so often rows are made, of all steps since: code that runs cold costs three times as much
 MOST_AT_ONCE = 64
 RECORDER_SECONDS = 0.05  # how long the writer thread waits for the training thread to have made its rows
-SETTLED_SECONDS = 10.0  # a training that ends before is too short for a message about its statistics
 
 _JUST_AFTER = 1e-4  # seconds by which a row is younger than the one it corrects
 
@@ -117,8 +113,6 @@ class AlwaysOn:
         self._loss_jumps, self._norm_jumps = Jumps(), Jumps()
         self._recorded = self.budget.intervals
         self._newest: Marks | None = None  # of the newest training step
-        self._began_at: float | None = None
-        self._has_logged = False
         self.takes_norms = self.takes_dear = self.takes_update = True  # by the open step
         self._decide()
 
@@ -259,12 +253,9 @@ class AlwaysOn:
             with suppress(IndexError):  # the writer thread has just taken it
                 self._waiting.popleft()
         self._waiting.append(step)
-        if self._began_at is None:
-            self._began_at = now
         if now - self._recorded_at >= self._record_seconds or len(self._waiting) >= MOST_AT_ONCE:
             self._recorded_at = now
             self.drain()
-            self._log_intervals_once(now)
             self.budget.spend(ROWS, now)
 
     def _record(self, rows: StatisticRows, step: _Step) -> None:
@@ -299,21 +290,6 @@ class AlwaysOn:
             return {}
         self._recorded = now
         return {(NORMS_INTERVAL, "mean"): float(now.norms), (DEAR_INTERVAL, "mean"): float(now.dear)}
-
-    def _log_intervals_once(self, now: float) -> None:
-        """Log once that norms are taken less often, after that has settled.
-
-        A thinned dear tier is normal and not logged.
-        """
-        intervals = self.budget.intervals
-        if self._has_logged or self._began_at is None or intervals.norms == 1 or now - self._began_at < SETTLED_SECONDS:
-            return
-        self._has_logged = True
-        message = (
-            "Trackside: gradient norms are recorded at every %d. step only, statistics of weights at every %d., "
-            "because always-on statistics may cost %s of a step's time. Losses and learning rates are not affected."
-        )
-        logger.warning(message, intervals.norms, intervals.dear, f"{self.budget.share:.1%}")
 
 
 class TierSchedule:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
+
+from trackside.contracts.errors import RunTakenError
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +54,13 @@ class Guard:
     def switch_off(self, doing: str, error: Exception) -> None:
         """Switch capture off in this process, and log the reason in one line."""
         self.is_off = True
+        if isinstance(error, RunTakenError):
+            message = (
+                "process %d trains uncaptured: process %s already records this run; "
+                "a `trackside run` for each command records both."
+            )
+            self.warn_once("off", message, os.getpid(), error.process)
+            return
         self.warn_once("off", "capture is switched off, training goes on: %s failed: %s.", doing, describe(error))
         logger.debug("Where capture failed", exc_info=error)
 
@@ -63,7 +73,7 @@ class Guard:
         if failure_class in self._logged:
             return
         self._logged.add(failure_class)
-        logger.warning("Trackside: " + message, *args)
+        logger.warning("trackside: " + message, *args)
 
 
 def describe(error: BaseException) -> str:

@@ -72,7 +72,7 @@ def with_request_of_run(request: CaptureRequest, text: str) -> CaptureRequest:
     try:
         return request.merged_with(read_capture_request(text)) if text else request
     except (ConfigurationError, StorageError) as error:
-        logger.warning("Trackside: TRACKSIDE_CAPTURE_REQUEST is passed over: %s.", describe(error))
+        logger.warning("trackside: TRACKSIDE_CAPTURE_REQUEST is passed over: %s.", describe(error))
         return request
 
 

@@ -80,7 +80,7 @@ class TensorBoardFiles:
 
     def _complain(self, error: OSError) -> None:
         if not self._has_complained:
-            logger.warning("Trackside: files for TensorBoard could not be stored: %s. It is tried again.", error)
+            logger.warning("trackside: files for TensorBoard could not be stored: %s. It is tried again.", error)
         self._has_complained = True
 
 

@@ -6,7 +6,7 @@ import errno
 import os
 from pathlib import Path
 
-from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.errors import Problem, RunTakenError
 from trackside.contracts.run_layout import worker_lock_key
 from trackside.storage.local import LocalStore
 from trackside.storage.store import Store
@@ -33,7 +33,7 @@ class WorkerLock:
         self._descriptor: int | None = None
 
     def take(self) -> None:
-        """Take the lock. Errors: `ConfigurationError` if another living process is this worker of the run."""
+        """Take the lock. Errors: `RunTakenError` if another living process is this worker of the run."""
         if self._path is None or self._descriptor is not None:
             return
         try:
@@ -86,11 +86,11 @@ class WorkerLock:
                 raise
             os.close(descriptor)  # it was removed in between
 
-    def _refusal(self, path: Path) -> ConfigurationError:
+    def _refusal(self, path: Path) -> RunTakenError:
         try:
             number = path.read_bytes()[:20].decode("ascii", "replace").strip() or "?"
         except OSError:
             number = "?"
         message = f"is being written as {self._worker} by another process ({number}), so this training is not recorded."
         fix = "Trainings at the same time need a run each: start each with its own `trackside run`, or TRACKSIDE_RUN."
-        return ConfigurationError([Problem(self._uri, message, fix)], subject="The run")
+        return RunTakenError([Problem(self._uri, message, fix)], subject="The run", process=number)

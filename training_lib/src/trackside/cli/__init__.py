@@ -16,13 +16,17 @@ import click
 from trackside import __version__
 from trackside.cli.terminal.failure import INTERRUPTED, READER_GONE, exit_code_of, explain
 from trackside.cli.terminal.options import is_verbose, shared_options
+from trackside.cli.terminal.usage import shown_as_ours
 from trackside.contracts.errors import did_you_mean
+from trackside.extras import extra_of, missing_extra
 
 # In the order in which a user meets them.
 COMMANDS = (
     "run",
     "check",
+    "watch",
     "findings",
+    "compare",
     "runs",
     "tensors",
     "stats",
@@ -32,6 +36,9 @@ COMMANDS = (
     "rules",
     "aws",
     "drill",
+    "config",
+    "rm",
+    "prune",
     "doctor",
 )
 
@@ -55,9 +62,14 @@ class _Commands(click.Group):
             raise click.UsageError(f"There is no command {args[0]!r}. {did_you_mean(args[0], COMMANDS)}", ctx)
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with shown_as_ours():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            result = super().invoke(ctx)
+            with shown_as_ours():
+                result = super().invoke(ctx)
             _flush_stdout()
         except (click.exceptions.Exit, click.ClickException):
             raise
@@ -67,8 +79,9 @@ class _Commands(click.Group):
             _forget_stdout()
             ctx.exit(READER_GONE)
         except Exception as error:  # noqa: BLE001 - the last catcher: a user gets a sentence, not a traceback
-            explain(error, verbose=is_verbose(ctx), where=sys.stderr)
-            ctx.exit(exit_code_of(error))
+            shown = _as_missing_extra(error)
+            explain(shown, verbose=is_verbose(ctx), where=sys.stderr)
+            ctx.exit(exit_code_of(shown))
         return result
 
 
@@ -87,6 +100,16 @@ def main() -> None:
 
     Exit codes: 0 fine; 1 findings; 2 usage; 3 not found; 4 remote; 5 a rule crashed; 70 our mistake; 130 interrupted.
     """
+
+
+def _as_missing_extra(error: Exception) -> Exception:
+    """Return the error of a missing extra for a failed import of one of its modules; any other error unchanged."""
+    extra = extra_of(error.name) if isinstance(error, ModuleNotFoundError) else ""
+    if not extra:
+        return error
+    named = missing_extra(extra)
+    named.__cause__ = error
+    return named
 
 
 def _flush_stdout() -> None:

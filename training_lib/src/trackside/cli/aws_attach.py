@@ -100,12 +100,15 @@ def _planned(
         raise click.UsageError("Give either --rules or --rules-file.")
     chosen: str | RuleRequest | None = rules
     if rules_file is not None:
+        from trackside.contracts.rule_catalogue import built_in_catalogue
+        from trackside.local.rule_choice import Layer, choose_rules
         from trackside.local.rules_file import read_rules_file
 
         found = read_rules_file(rules_file)
         for note in (*found.notes, *found.capture_notes):
             _print(note)
-        chosen = RuleRequest(found.rules)
+        of_file = Layer(requests=found.rules, requested_in=str(rules_file))
+        chosen = RuleRequest(choose_rules([of_file, found.words], catalogue=built_in_catalogue()).rules)
     return plan_attachment(
         run,
         chosen,

@@ -27,10 +27,11 @@ class _Moment(click.ParamType[datetime]):
 @click.command("replay")
 @click.option("--from", "first", type=_Moment(), required=True, metavar="MOMENT", help="From then on (UTC).")
 @click.option("--to", "last", type=_Moment(), required=True, metavar="MOMENT", help="Until then (UTC).")
+@click.option("--archive", default="", metavar="NAME", help="The archive, if the bus has several.")
 @click.option("--act-again", is_flag=True, help="Also what is so old that it would be repeated.")
 @environment_option
 @shared_options
-def command(*, environment: str, first: datetime, last: datetime, act_again: bool) -> None:
+def command(*, environment: str, first: datetime, last: datetime, archive: str, act_again: bool) -> None:
     """Send verdicts of the archive once more.
 
     Functions receive every event that came onto the bus between the two moments as if it came now.
@@ -43,7 +44,7 @@ def command(*, environment: str, first: datetime, last: datetime, act_again: boo
     """
     from trackside.cloud.redelivery import Redelivery
 
-    replay = Redelivery(environment=environment).replay(first, last, act_again=act_again)
+    replay = Redelivery(environment=environment).replay(first, last, archive=archive, act_again=act_again)
     if replay.is_new:
         click.echo(f"{replay.name} has begun: aws events describe-replay --replay-name {replay.name}")
     else:

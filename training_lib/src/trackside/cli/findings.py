@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 
 import click
 
-from trackside.cli.terminal.failure import FINDINGS
+from trackside.cli.terminal.failure import FINDINGS, write_lines
 from trackside.cli.terminal.options import format_option, shared_options
+from trackside.cli.terminal.reports import REPORTS, report_text
 from trackside.cli.terminal.run_cards import FAIL_ON, print_cards, run_document, verdict_document
 
 SCHEMA_VERSION = 1
@@ -15,7 +18,7 @@ SCHEMA_VERSION = 1
 
 @click.command("findings")
 @click.argument("run")
-@format_option("table", "json", "jsonl")
+@format_option("table", "json", "jsonl", *REPORTS)
 @click.option(
     "--fail-on",
     type=click.Choice(list(FAIL_ON)),
@@ -27,12 +30,14 @@ SCHEMA_VERSION = 1
 def command(run: str, output: str, fail_on: str) -> None:
     """Show the verdicts of the rules on RUN.
 
-    RUN is a folder, s3://bucket/prefix, the name of a run below .trackside/runs, or `latest`.
+    RUN is a folder, s3://bucket/prefix, the name of a run below .trackside/runs, or `latest`. For continuous
+    integration: `github` prints annotations of a workflow, `sarif` a log for code scanning, `junit` a test report.
 
     \b
     Example:
       trackside findings latest
       trackside findings s3://bucket/digits-7 --fail-on critical
+      trackside findings latest --format sarif > trackside.sarif
     """
     from trackside.local.recorded_run import read_run
     from trackside.local.rule_state import worst_severity
@@ -44,8 +49,16 @@ def command(run: str, output: str, fail_on: str) -> None:
     elif output == "jsonl":
         for verdict in recorded.verdicts:
             click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **verdict_document(verdict)}))
+    elif output in REPORTS:
+        click.echo(report_text(recorded, output), nl=False)
     else:
         print_cards(recorded)
+        if not recorded.rules:
+            write_lines(_not_judged(run), sys.stderr)
     threshold, worst = FAIL_ON[fail_on], worst_severity(recorded.verdicts)
     if threshold and worst and worst.rank >= threshold.rank:
         click.get_current_context().exit(FINDINGS)
+
+
+def _not_judged(run: str) -> list[str]:
+    return ["No rule has judged this run.", f"  Try: trackside rules run {shlex.quote(run)}   (judges it now)"]

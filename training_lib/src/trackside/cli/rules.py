@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +42,8 @@ def command() -> None:
     Example:
       trackside rules list
       trackside rules show vanishing-gradient
-      trackside rules run latest --rule vanishing-gradient
-      trackside rules test run-1 run-2 --rule overfit --set ratio_threshold=0.2
+      trackside rules run latest --only vanishing-gradient
+      trackside rules test run-1 run-2 --only overfit:ratio_threshold=0.2
     """
 
 
@@ -120,10 +121,10 @@ def _print_list(rules: list[RuleDescription]) -> None:
 
     console = data_console(color=wants_color())
     rows = [
-        [Text(text) for text in (rule.rule_id, rule.severity.value, rule.life_cycle.value, rule.summary)]
+        [Text(text) for text in (rule.code, rule.rule_id, rule.severity.value, rule.life_cycle.value, rule.summary)]
         for rule in rules
     ]
-    for line in columns(console, rows, header=("rule", "severity", "life cycle", "finds")):
+    for line in columns(console, rows, header=("code", "rule", "severity", "life cycle", "finds")):
         console.print(line)
 
 
@@ -131,11 +132,12 @@ def _print_rule(rule: RuleDescription, *, requested_as: str) -> None:
     from rich.text import Text
 
     from trackside.cli.terminal.console import data_console
-    from trackside.cli.terminal.layout import columns
+    from trackside.cli.terminal.layout import columns, paragraphs, wrapped
 
     console = data_console(color=wants_color())
     facts = [
         ("finds", rule.summary),
+        ("code", rule.code),
         ("severity", rule.severity.value),
         ("needs", _needs(rule)),
         ("since", rule.since),
@@ -144,14 +146,44 @@ def _print_rule(rule: RuleDescription, *, requested_as: str) -> None:
     console.print(Text(rule.rule_id, style="bold"))
     for line in columns(console, [[Text(label, style="bold"), Text(text)] for label, text in facts if text]):
         console.print(line)
+    for heading, text in _manual(rule, requested_as):
+        console.print()
+        console.print(Text(heading, style="bold"))
+        for paragraph in paragraphs(text):
+            for line in wrapped(console, Text(paragraph), console.width):
+                console.print(line)
     if rule.parameters:
         console.print()
         for line in columns(console, _parameter_rows(rule), header=("parameter", "default", "allowed", "meaning")):
             console.print(line)
-    first = next(iter(rule.parameters), None)
-    setting = f":{first.name}={_shown(first.default)}" if first else ""
     console.print()
-    console.print(f"Use it: trackside run --rule {requested_as}{setting} -- python train.py", soft_wrap=True)
+    for label, command in _uses(rule, requested_as=requested_as):
+        console.print(f"{label}: trackside run {command} -- COMMAND", soft_wrap=True)
+
+
+def _manual(rule: RuleDescription, requested_as: str) -> tuple[tuple[str, str], ...]:
+    """Return the sections of a built-in rule's page that help its reader; none for a rule of the user's."""
+    if ".py:" in requested_as:
+        return ()
+    from trackside.rules.catalogue import built_in_rules
+    from trackside.rules.manual import read_manual
+
+    sections = dict(read_manual(built_in_rules()[rule.rule_id]).sections)
+    return tuple([(heading, sections[heading]) for heading in ("Why it matters", "How it decides", "What to do")])
+
+
+def _uses(rule: RuleDescription, *, requested_as: str) -> Iterator[tuple[str, str]]:
+    """Yield commands that use the rule and keep all others."""
+    is_own = ".py:" in requested_as
+    first = next(iter(rule.parameters), None)
+    if is_own or not rule.is_on_by_default:
+        setting = f":{first.name}={_shown(first.default)}" if first else ""
+        yield "Add it", f"--rule {requested_as}{setting}"
+    elif first:
+        yield "Tune it", f"--set {rule.rule_id}.{first.name}={_shown(first.default)}"
+    if not is_own and rule.is_on_by_default:
+        yield "Leave it out", f"--skip {rule.rule_id}"
+    yield "Judge by it only", f"--only {requested_as}"
 
 
 def _needs(rule: RuleDescription) -> str:

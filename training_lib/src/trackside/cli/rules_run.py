@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from trackside.cli.terminal.chosen_rules import Choice, chosen_rules, rule_options
+from trackside.cli.terminal.chosen_rules import RuleOptions, recorded_rules, rule_options
 from trackside.cli.terminal.failure import FINDINGS, RULE_CRASHED
 from trackside.cli.terminal.options import format_option, shared_options, wants_color
 from trackside.cli.terminal.run_cards import FAIL_ON, print_cards, run_document, verdict_document
@@ -23,7 +22,7 @@ SCHEMA_VERSION = 1
 
 @click.command("run")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@rule_options("Judge by")
+@rule_options
 @click.option(
     "--fail-on",
     type=click.Choice(list(FAIL_ON)),
@@ -36,10 +35,7 @@ SCHEMA_VERSION = 1
 def command(
     *,
     runs: tuple[str, ...],
-    rules: tuple[str, ...],
-    settings: tuple[str, ...],
-    preset: str | None,
-    rules_file: Path | None,
+    options: RuleOptions,
     fail_on: str,
     output: str,
 ) -> None:
@@ -55,15 +51,15 @@ def command(
 
     \b
     Example:
-      trackside rules run latest --rule vanishing-gradient
-      trackside rules run s3://bucket/digits-7 --rule mine.py:Large --set limit=3
+      trackside rules run latest --only vanishing-gradient
+      trackside rules run s3://bucket/digits-7 --only mine.py:Large:limit=3
     """
     from trackside.cli.terminal.console import progress_console
     from trackside.cli.terminal.progress import waiting
     from trackside.local.judged_now import judge_now
     from trackside.local.run_folder import find_run
 
-    configurations = chosen_rules(Choice(rules, settings, preset, rules_file))
+    configurations = recorded_rules(options).rules
     uris = [find_run(run) for run in runs]
     judged = []
     for run, uri in zip(runs, uris, strict=True):

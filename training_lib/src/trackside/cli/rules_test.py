@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from trackside.cli.terminal.chosen_rules import Choice, chosen_rules, rule_options
+from trackside.cli.terminal.chosen_rules import RuleOptions, recorded_rules, rule_options
 from trackside.cli.terminal.failure import RULE_CRASHED
 from trackside.cli.terminal.options import format_option, shared_options, wants_color
 from trackside.contracts.rule_request import RuleConfiguration
@@ -24,16 +23,13 @@ SCHEMA_VERSION = 1
 
 @click.command("test")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@rule_options("Test")
+@rule_options
 @format_option("table", "json", "jsonl")
 @shared_options
 def command(
     *,
     runs: tuple[str, ...],
-    rules: tuple[str, ...],
-    settings: tuple[str, ...],
-    preset: str | None,
-    rules_file: Path | None,
+    options: RuleOptions,
     output: str,
 ) -> None:
     """Backtest rules on recorded RUNs.
@@ -45,14 +41,14 @@ def command(
     \b
     Example:
       trackside rules test latest
-      trackside rules test run-1 run-2 --rule overfit --set ratio_threshold=0.2
+      trackside rules test run-1 run-2 --only overfit:ratio_threshold=0.2
     """
     from trackside.cli.terminal.console import progress_console
     from trackside.cli.terminal.progress import waiting
     from trackside.local.judged_now import judge_now
     from trackside.local.run_folder import find_run
 
-    configurations = chosen_rules(Choice(rules, settings, preset, rules_file))
+    configurations = recorded_rules(options).rules
     uris = [find_run(run) for run in runs]
     tested = []
     for run, uri in zip(runs, uris, strict=True):

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trackside.cli.terminal.options import shared_options, wants_color
+from trackside.cli.terminal.chosen_rules import RuleOptions, rule_options, rules_of
+from trackside.cli.terminal.configured import ConfiguredCommand, is_given, settings_of
+from trackside.cli.terminal.options import is_verbose, shared_options, wants_color
+from trackside.cli.terminal.reports import ReportPath
 from trackside.contracts.action import Action
-from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.errors import ConfigurationError, Problem, TracksideError
 from trackside.contracts.rule_catalogue import built_in_catalogue
-from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Severity
 
 if TYPE_CHECKING:
+    from trackside.integrations.notification import Receiver
     from trackside.local.preflight import RulePlan
     from trackside.local.rules_file import RulesFile
 
@@ -29,17 +32,8 @@ ON_ISSUE = {
 FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL, "never": None}
 
 
-@click.command("run", context_settings={"allow_interspersed_args": False})
-@click.option(
-    "--rule",
-    "rules",
-    multiple=True,
-    metavar="ID[:NAME=VALUE,...]",
-    help="Judge by this rule, or by your own: FILE.py:CLASS. Repeat for more. Default: all.",
-)
-@click.option(
-    "--rules-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Rules as JSON or YAML."
-)
+@click.command("run", cls=ConfiguredCommand, context_settings={"allow_interspersed_args": False})
+@rule_options
 @click.option(
     "--on-issue",
     type=click.Choice(list(ON_ISSUE)),
@@ -56,6 +50,14 @@ FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL, "never": 
     "--out", type=click.Path(file_okay=False, path_type=Path), help="The run's folder.  [default: .trackside/runs/NAME]"
 )
 @click.option(
+    "--report",
+    "reports",
+    type=ReportPath(),
+    multiple=True,
+    metavar="FILE",
+    help="Write the verdicts to FILE at the end: .json, .sarif, or .xml for JUnit. Repeat for more.",
+)
+@click.option(
     "--save-interval",
     type=click.IntRange(min=1),
     metavar="STEPS",
@@ -69,17 +71,26 @@ FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL, "never": 
     metavar="SECONDS",
     help="Time to end after a stop, before SIGKILL.",
 )
+@click.option(
+    "--notify",
+    multiple=True,
+    metavar="WHERE",
+    help="Send each problem: desktop, https://WEBHOOK, or command:PROGRAM. Repeat for more.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Show problems only: no line at the start, no line if all is well.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @shared_options
 def command(
     *,
-    rules: tuple[str, ...],
-    rules_file: Path | None,
+    options: RuleOptions,
     on_issue: str | None,
     fail_on: str,
     out: Path | None,
+    reports: tuple[Path, ...],
     save_interval: int | None,
     grace: float,
+    notify: tuple[str, ...],
+    quiet: bool,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND and judge it while it runs. Put `--` before COMMAND.
@@ -90,73 +101,67 @@ def command(
     \b
     Example:
       trackside run -- python train.py --epochs 10
-      trackside run --on-issue stop --rule exploding-tensor -- torchrun train.py
+      trackside run --on-issue stop --skip overfit -- torchrun train.py
     """
     from trackside.environment import inherited
     from trackside.local.preflight import plan_rules
     from trackside.local.training_process import find_command
 
     environment = inherited()
-    file = _read_rules_file(rules_file)
-    requested = [*file.rules, *_read_rules(rules)]
-    keeps_file_actions = on_issue is None and rules_file is not None
+    settings = settings_of(click.get_current_context())
+    file = _read_rules_file(options.rules_file or settings.rules_file)
+    chosen = rules_of(options, settings, file)
     plan = plan_rules(
-        requested,
+        chosen.rules,
         catalogue=built_in_catalogue(),
-        actions=None if keeps_file_actions else ON_ISSUE[on_issue or "notify"],
+        actions=None if file.rules and not is_given("on_issue") else ON_ISSUE[on_issue or "notify"],
         save_interval=save_interval,
-        capture=file.capture,
+        capture=file.capture or settings.capture,
+        was_chosen=not chosen.is_default,
     )
     find_command(command, search_path=environment.get("PATH"))
+    receivers = _receivers(notify)
+    folder = _new_folder(command, out)
     code = _run(
-        command, plan=plan, folder=_new_folder(command, out), environment=environment, grace=grace, fail_on=fail_on
+        command,
+        plan=plan,
+        difference=chosen.difference if chosen.is_default else "",
+        folder=folder,
+        environment=environment,
+        grace=grace,
+        fail_on=fail_on,
+        is_quiet=quiet,
+        receivers=receivers,
     )
+    _write_reports(folder, reports)
     click.get_current_context().exit(code)
 
 
-def parse_rule(text: str) -> RuleConfiguration:
-    """Return the configuration in `exploding-tensor:threshold=10,patience=2`, or `FILE.py:CLASS:threshold=10`.
+def _write_reports(folder: Path, paths: tuple[Path, ...]) -> None:
+    """Write the reports. A failure is shown, and the exit code stays that of the run."""
+    from trackside.cli.terminal.reports import write_report
+    from trackside.local.recorded_run import read_run
 
-    Raises `ValueError` with a cure.
-    """
-    source, rule_id, rest = split_rule(text)
-    parameters = {}
-    for pair in rest.split(",") if rest else ():
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
-            raise ValueError(f"{pair!r} is not NAME=VALUE.")
-        if name.strip() in parameters:
-            raise ValueError(f"{name.strip()!r} is set twice.")
-        parameters[name.strip()] = value.strip()
-    if not rule_id.strip():
-        raise ValueError("names no rule.")
-    if not source and rule_id.strip().endswith(".py"):
-        raise ValueError("names a file, and no class in it.")
-    return RuleConfiguration(rule_id.strip(), parameters=parameters, source=source)
-
-
-def split_rule(text: str) -> tuple[str, str, str]:
-    """Return (file, rule or class, the rest) of `s3://b/mine.py:Large:limit=3`.
-
-    The file is "" for a rule without one.
-    """
-    file, py, after = text.partition(".py:")
-    if not py or "=" in file:  # then it stands within a parameter
-        return "", *text.partition(":")[::2]
-    return f"{file}.py", *after.partition(":")[::2]
-
-
-def _read_rules(texts: tuple[str, ...]) -> list[RuleConfiguration]:
-    configurations, problems = [], []
-    for text in texts:
+    for path in paths:
         try:
-            configurations.append(parse_rule(text))
-        except ValueError as error:
-            fix = "Write ID or FILE.py:CLASS, then :NAME=VALUE,NAME=VALUE if you like."
-            problems.append(Problem(f"--rule {text}", str(error), fix))
+            write_report(read_run(str(folder)), path)
+        except (OSError, TracksideError) as error:
+            click.echo(f"trackside: The report {path} was not written: {error}", err=True)
+
+
+def _receivers(targets: tuple[str, ...]) -> list[Receiver]:
+    from trackside.integrations.notification import receiver_of
+
+    receivers: list[Receiver] = []
+    problems: list[Problem] = []
+    for target in targets:
+        try:
+            receivers.append(receiver_of(target))
+        except ConfigurationError as error:
+            problems += error.problems
     if problems:
         raise ConfigurationError(problems, subject="The command line")
-    return configurations
+    return receivers
 
 
 def _read_rules_file(path: Path | None) -> RulesFile:
@@ -179,15 +184,32 @@ def _new_folder(command: tuple[str, ...], out: Path | None) -> Path:
 
 
 def _run(
-    command: tuple[str, ...], *, plan: RulePlan, folder: Path, environment: dict[str, str], grace: float, fail_on: str
+    command: tuple[str, ...],
+    *,
+    plan: RulePlan,
+    difference: str,
+    folder: Path,
+    environment: dict[str, str],
+    grace: float,
+    fail_on: str,
+    is_quiet: bool,
+    receivers: list[Receiver],
 ) -> int:
-    from trackside.cli.terminal.run_view import RunView
+    from trackside.cli.terminal.run_view import RunView, Verbosity
+    from trackside.extras import install_elsewhere
+    from trackside.integrations.notifying_observer import NotifyingObserver
+    from trackside.local.capture_check import lacks_trackside
     from trackside.local.run import LocalRun, run_locally
     from trackside.local.run_folder import discard_run_folder
     from trackside.local.training_process import owns_the_terminal
 
-    view = RunView(color=wants_color())
+    loud = Verbosity.VERBOSE if is_verbose(click.get_current_context()) else Verbosity.NORMAL
+    view = RunView(color=wants_color(), verbosity=Verbosity.QUIET if is_quiet else loud)
     view.begin(_relative(folder), plan)
+    if difference:
+        view.note(f"judged by {difference}")
+    if python := lacks_trackside(command, environment=environment):
+        view.note(f"nothing will be captured: {python} has no Trackside. Install it there: {install_elsewhere(python)}")
     run = LocalRun(
         command=command,
         folder=folder,
@@ -198,12 +220,14 @@ def _run(
         shares_terminal=owns_the_terminal(),
         reports_inapplicable_rules=plan.was_chosen,
     )
+    observer = NotifyingObserver(view, receivers, run=folder.name)
     try:
-        result = run_locally(run, observer=view)
+        result = run_locally(run, observer=observer)
     except OSError as error:
         discard_run_folder(folder)
         problem = Problem(command[0], f"cannot be started: {error.strerror}.")
         raise ConfigurationError([problem], subject="The command") from error
+    observer.finish()
     code = result.exit_code(FAIL_ON[fail_on])
     view.end(result, _relative(folder), exit_code=code, fail_on=fail_on)
     return code

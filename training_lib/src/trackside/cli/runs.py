@@ -162,8 +162,8 @@ def _print_table(runs: Sequence[RunSummary]) -> None:
         for run in runs
     ]
     rows = [[Text(safe(console, text)) for text in row] for row in cells]
-    for line in columns(console, rows, header=header):
-        console.print(line)
+    for line in columns(console, rows, header=header, whole=0):
+        console.print(line, soft_wrap=True)
 
 
 def _shown_time(seconds: float | None) -> str:

@@ -25,7 +25,6 @@ from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 if TYPE_CHECKING:
     from trackside.trial.series import TensorSeries
 
-DEFAULT = "abs_mean"
 TREND_POINTS = 8
 
 
@@ -48,7 +47,7 @@ class StatisticRow:
     "statistics",
     multiple=True,
     metavar="NAME",
-    help=f"Which; repeat for more, `all` for all.  [default: {DEFAULT}]",
+    help="Which; repeat for more, `all` for all.  [default: of each tensor the one with most steps]",
 )
 @filter_options
 @shared_options
@@ -61,16 +60,18 @@ def command(
 ) -> None:
     """Show statistics of the tensors of RUN.
 
-    RUN is named as for `trackside tensors`. The table sums up the steps, JSON holds every step, and CSV has a row for
-    each tensor, statistic, worker and step. Only the steps of --steps are read. Statistics: mean, std, min, max,
-    abs_mean, abs_max, l2, zero_share, nonfinite_count, nan_count.
+    RUN is named as for `trackside tensors`. The table sums up the steps, losses first; JSON holds every step, and CSV
+    has a row for each tensor, statistic, worker and step. Only the steps of --steps are read. Statistics: mean, std,
+    min, max, abs_mean, abs_max, l2, zero_share, nonfinite_count, nan_count. Without --statistic, each tensor shows
+    the one recorded at most steps: `mean` of a loss is its value.
 
     \b
     Example:
+      trackside stats latest
       trackside stats latest --collection gradients
       trackside stats latest --statistic max --steps 10:200:10 --format csv
     """
-    names = _checked(statistics or (DEFAULT,))
+    names = _checked(statistics)
     trial = open_run(run)
     found = filters.choose(trial)
     rows = [row for series in shown(found, "reading tensors") for row in _rows(series, names)]
@@ -84,7 +85,8 @@ def command(
     elif output == "csv":
         print_csv(("tensor", "worker", "statistic", "step", "value"), _csv_rows(rows))
     elif rows:
-        _print_table(rows)
+        losses = frozenset(trial.tensor_names(collection="losses"))
+        _print_table(sorted(rows, key=lambda row: row.tensor not in losses))
     elif found:
         click.echo("No selected tensor holds numbers.", err=True)
     else:
@@ -106,7 +108,7 @@ def _checked(statistics: Sequence[str]) -> tuple[str, ...]:
 
 
 def _rows(series: TensorSeries, statistics: Sequence[str]) -> Iterator[StatisticRow]:
-    for statistic in statistics:
+    for statistic in statistics or (series.fullest_statistic(),):
         for column in series.columns(statistic):
             steps, values = tuple(column.steps.tolist()), tuple(column.values.tolist())
             yield StatisticRow(series.name, column.worker, statistic, steps, values)
@@ -161,7 +163,7 @@ def _print_table(rows: Sequence[StatisticRow]) -> None:
     ]
     if not several_statistics:
         click.echo(f"{rows[0].statistic}, by tensor")
-    print_table(header, cells, color=wants_color())
+    print_table(header, cells, color=wants_color(), whole=len(header) - 1)
 
 
 def _least(values: Sequence[float]) -> float:

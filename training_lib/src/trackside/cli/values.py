@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import re
+import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +72,7 @@ def command(
     CSV hold all of it, CSV with a row for each element. If several workers saved it, choose one. Over --steps, or for
     tensors chosen by --regex or --collection, a table has a row for each step with the value or a summary; JSON lines
     hold a step in full each; CSV counts the elements of a tensor by `index`, the last axis fastest. Only what is
-    selected is read.
+    selected is read. A loss or learning rate has a value at every step, wherever it is recorded more often than saved.
 
     \b
     Example:
@@ -82,17 +85,22 @@ def command(
     wanted = replace(filters, steps=steps or _text(step))
     trial = open_run(run)
     if tensor is not None:
-        series = _selected(trial, tensor, wanted)
+        numbers = _numbers(trial, [wanted.tensor(trial, tensor)])
+        series = wanted.tensor(trial, tensor) if numbers else _selected(trial, tensor, wanted)
         if npy is not None:
-            _write_npy(trial, series, npy, is_stacked=steps is not None)
+            _write_npy(trial, series, npy, numbers.get(tensor, []), is_stacked=steps is not None)
         elif steps is None:
-            _show_one(trial, _at_one_step(series), output)
+            _show_one(trial, _at_one_step(trial, series, numbers.get(tensor, [])), output)
         else:
-            _show_all(trial, [series], output)
+            _show_all(trial, [series], output, numbers)
     else:
-        found = [_last_step(trial, series, wanted) for series in wanted.choose(trial) if series.steps]
+        chosen = wanted.choose(trial)
+        numbers = _numbers(trial, chosen)
+        found = [_last_step(trial, one, wanted) for one in chosen if one.steps or one.name in numbers]
+        if steps is None:
+            numbers = {name: _newest(of_tensor) for name, of_tensor in numbers.items()}
         if found or output != "table":
-            _show_all(trial, found, output)
+            _show_all(trial, found, output, numbers)
         else:
             print_nothing_selected(trial, wanted)
     print_damage(trial, color=wants_color())
@@ -123,41 +131,85 @@ def _selected(trial: Trial, tensor: str, wanted: Filters) -> TensorSeries:
     saved = trial.tensor(tensor, mode=wanted.mode, worker=wanted.worker).steps
     if wanted.steps is None or not saved:
         narrowed = f" with {Filters(mode=wanted.mode, worker=wanted.worker)}" if wanted.mode or wanted.worker else ""
-        raise TensorNotSavedError(
-            f"{tensor!r} was saved at no complete step{narrowed}. "
-            + ("Leave that out to see where it was." if narrowed else "`trackside stats` shows what is recorded of it.")
-        )
+        if narrowed:
+            advice = "the same without that   (shows where it was saved)"
+        else:
+            advice = f"trackside stats RUN --regex {shlex.quote(re.escape(tensor))}   (its statistics)"
+        why = "" if narrowed else " Values are saved as rules need them, or every N steps with run --save-interval N."
+        raise TensorNotSavedError(f"{tensor!r} was saved at no complete step{narrowed}.{why}", advice=advice)
     first = series.selection.steps.first
     near = [max((s for s in saved if s < first), default=None), min((s for s in saved if s >= first), default=None)]
     nearest = " and ".join(str(s) for s in near if s is not None)
     steps = f"none of the steps {wanted.steps}" if ":" in wanted.steps else f"step {wanted.steps}"
+    span = f"{len(saved)} step{'' if len(saved) == 1 else 's'}, {saved[0]} to {saved[-1]}"
     raise TensorNotSavedError(
         f"{tensor!r} was {'' if ':' in wanted.steps else 'not '}saved at {steps}. "
-        f"The nearest: {nearest}. It holds {len(saved)} steps, {saved[0]} to {saved[-1]}."
+        f"The nearest: {nearest}. It holds {span}.",
+        advice=f"--step {near[-1] if near[0] is None else near[0]}, or run --save-interval N to save values more often",
     )
 
 
-def _at_one_step(series: TensorSeries) -> TensorSeries:
-    """Return the series itself. Errors: `ConfigurationError` if several workers saved it and none was chosen."""
-    workers = series.workers
+def _at_one_step(trial: Trial, series: TensorSeries, numbers: Sequence[Value]) -> Value:
+    """Return the newest value. Errors: `ConfigurationError` if several workers saved it and none was chosen."""
+    worker = _only_worker(series, numbers)
+    if numbers:
+        return numbers[-1]
+    step = series.steps[-1]
+    return Value(series.name, step, worker, trial.mode_of(step), trial.value(series.name, step=step, worker=worker))
+
+
+def _only_worker(series: TensorSeries, numbers: Sequence[Value]) -> str:
+    workers = sorted({value.worker for value in numbers}) or series.workers
     if len(workers) > 1:
-        fix = f"Choose one: --worker {workers[0]} (of {', '.join(workers)}), or see all: --steps {series.steps[-1]}."
+        newest = max(value.step for value in numbers) if numbers else series.steps[-1]
+        fix = f"Choose one: --worker {workers[0]} (of {', '.join(workers)}), or see all: --steps {newest}."
         problem = Problem("--worker", f"{series.name!r} was saved by {len(workers)} workers.", fix)
         raise ConfigurationError([problem], subject="The command line")
-    return series
+    return workers[0]
+
+
+def _numbers(trial: Trial, found: Sequence[TensorSeries]) -> dict[str, list[Value]]:
+    """Return the values of tensors of one element that are recorded at more steps than saved, by worker and step.
+
+    Such are losses and learning rates. A tensor that is not recorded, or has several elements, is left out.
+    """
+    import numpy as np
+
+    heads = trial.parts.heads(found)
+    values: dict[str, list[Value]] = {}
+    for series in found:
+        head = heads.get(series.name)
+        if head is not None and math.prod(head.shape) != 1:
+            continue
+        columns = series.columns("mean")
+        if sum(len(column.steps) for column in columns) > sum(map(len, _steps_by_worker(trial, series).values())):
+            values[series.name] = [
+                Value(series.name, step, column.worker, trial.mode_of(step), np.array([value]))
+                for column in columns
+                for step, value in zip(column.steps.tolist(), column.values.tolist(), strict=True)
+            ]
+    return values
+
+
+def _newest(numbers: Sequence[Value]) -> list[Value]:
+    newest = max(value.step for value in numbers)
+    return [value for value in numbers if value.step == newest]
 
 
 def _last_step(trial: Trial, series: TensorSeries, wanted: Filters) -> TensorSeries:
-    if wanted.steps is not None:
+    if wanted.steps is not None or not series.steps:
         return series
     return trial.tensor(series.name, steps=series.steps[-1], mode=wanted.mode, worker=wanted.worker)
 
 
-def _read(trial: Trial, found: Sequence[TensorSeries], *, has_bar: bool = True) -> Iterator[Value]:
+def _read(
+    trial: Trial, found: Sequence[TensorSeries], numbers: Mapping[str, Sequence[Value]], *, has_bar: bool = True
+) -> Iterator[Value]:
     """Yield every value, by tensor, worker and step, without damaged ones. Few are in memory at a time."""
     pieces = [
         (series.name, worker, steps, at_once)
         for series in found
+        if series.name not in numbers
         for worker, steps in _steps_by_worker(trial, series).items()
         for at_once in (_steps_at_once(trial, series),)
     ]
@@ -166,6 +218,7 @@ def _read(trial: Trial, found: Sequence[TensorSeries], *, has_bar: bool = True) 
         for name, worker, steps, at_once in pieces
         for first in range(0, len(steps), at_once)
     ]
+    yield from (value for series in found for value in numbers.get(series.name, ()))
     for name, worker, steps in shown(chunks, "reading values") if has_bar else chunks:
         for step, array in _arrays(trial, name, worker, steps):
             yield Value(name, step, worker, trial.mode_of(step), array)
@@ -198,9 +251,7 @@ def _steps_at_once(trial: Trial, series: TensorSeries) -> int:
     return max(1, min(REMOTE_STEPS_AT_ONCE, REMOTE_BYTES_AT_ONCE // (8 * elements)))
 
 
-def _show_one(trial: Trial, series: TensorSeries, output: str) -> None:
-    step, worker = series.steps[-1], series.workers[0]
-    value = Value(series.name, step, worker, trial.mode_of(step), trial.value(series.name, step=step, worker=worker))
+def _show_one(trial: Trial, value: Value, output: str) -> None:
     if output == "json":
         print_json({"run": trial.uri, **_plain(value)})
     elif output == "jsonl":
@@ -211,18 +262,18 @@ def _show_one(trial: Trial, series: TensorSeries, output: str) -> None:
         _print_values(value)
 
 
-def _show_all(trial: Trial, found: Sequence[TensorSeries], output: str) -> None:
+def _show_all(trial: Trial, found: Sequence[TensorSeries], output: str, numbers: Mapping[str, Sequence[Value]]) -> None:
     if output == "json":
-        values = [_plain(value) for value in _read(trial, found)]
+        values = [_plain(value) for value in _read(trial, found, numbers)]
         print_json({"run": trial.uri, "has_ended": trial.has_ended, "values": values, "damaged": damage_of(trial)})
     elif output == "jsonl":  # on a terminal the rows themselves show how far it has come
-        print_json_lines(_plain(value) for value in _read(trial, found, has_bar=not _stdout_is_terminal()))
+        print_json_lines(_plain(value) for value in _read(trial, found, numbers, has_bar=not _stdout_is_terminal()))
     elif output == "csv":
-        values_read = _read(trial, found, has_bar=not _stdout_is_terminal())
+        values_read = _read(trial, found, numbers, has_bar=not _stdout_is_terminal())
         rows = (row for value in values_read for row in _csv_rows(value))
         print_csv(("tensor", "step", "worker", "mode", "index", "value"), rows)
     else:
-        rows_read = [_row(value) for value in _read(trial, found)]
+        rows_read = [_row(value) for value in _read(trial, found, numbers)]
         if rows_read:
             _print_rows(rows_read)
 
@@ -251,14 +302,18 @@ def _elements(values: NDArray[np.generic]) -> Iterator[tuple[object, ...]]:
         yield *index, values[index].tolist()
 
 
-def _write_npy(trial: Trial, series: TensorSeries, path: str, *, is_stacked: bool) -> None:
+def _write_npy(trial: Trial, series: TensorSeries, path: str, numbers: Sequence[Value], *, is_stacked: bool) -> None:
     from trackside.cli.terminal.npy_file import write_npy
     from trackside.cli.terminal.text import printable
 
-    worker = _at_one_step(series).workers[0]
-    steps = _steps_by_worker(trial, series)[worker] if is_stacked else [series.steps[-1]]
+    worker = _only_worker(series, numbers)
+    every = [value.step for value in numbers] if numbers else _steps_by_worker(trial, series)[worker]
+    steps = every if is_stacked else every[-1:]
 
     def read() -> Iterator[NDArray[np.generic]]:
+        if numbers:
+            yield from (value.array for value in numbers[-len(steps) :])
+            return
         at_once = _steps_at_once(trial, series)
         for some in shown(
             [steps[first : first + at_once] for first in range(0, len(steps), at_once)], "reading values"

@@ -16,6 +16,7 @@ from trackside.contracts.errors import (
     StorageUnavailableError,
     TracksideError,
 )
+from trackside.extras import missing_extra
 
 # Each protocol of AWS has words of its own for the same.
 _DENIED = frozenset(
@@ -50,12 +51,14 @@ class Calls:
 
         Raises:
             AccessDeniedError: AWS refused, or credentials are missing.
-            ConfigurationError: boto3 has no region, or an unknown profile.
+            ConfigurationError: boto3 is not installed, has no region, or an unknown profile.
             LocationNotFoundError: The resource does not exist.
             StorageUnavailableError: AWS cannot be reached, or failed.
         """
-        from botocore.exceptions import BotoCoreError, ClientError
-
+        try:
+            from botocore.exceptions import BotoCoreError, ClientError
+        except ModuleNotFoundError as error:
+            raise missing_extra("aws") from error
         try:
             return getattr(self.client(service), operation)(**request)
         except ClientError as error:

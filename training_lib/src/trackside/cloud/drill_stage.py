@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import trackside
 from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.extras import missing_extra
 
 if TYPE_CHECKING:
     from trackside_localaccount import LocalAccount
@@ -31,8 +32,8 @@ def drill_stage(*, folder: Path | None = None) -> Iterator[Callable[[str], Any]]
         ConfigurationError: It is no checkout, the local account's package is missing, or the stacks cannot be
             synthesized.
     """
-    root = checkout_of(folder or Path.cwd())
     local_account = _local_account_package()
+    root = checkout_of(folder or Path.cwd())
     assembly = _synthesized(root)
     with local_account.LocalAccount(stop_grace_seconds=GRACE_SECONDS) as account:
         local_account.deploy.deploy(assembly, account)
@@ -64,9 +65,7 @@ def _local_account_package() -> Any:
     try:
         import trackside_localaccount.deploy
     except ModuleNotFoundError as error:
-        fix = "pip install ./training_lib/localaccount"
-        problem = Problem("The local account", f"needs {error.name}, which is not installed.", fix)
-        raise ConfigurationError([problem], subject="--local") from error
+        raise missing_extra("localcloud") from error
     return trackside_localaccount
 
 

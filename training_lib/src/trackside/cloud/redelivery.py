@@ -101,7 +101,7 @@ class Redelivery:
         )
         return str(answer["TaskHandle"])
 
-    def replay(self, first: datetime, last: datetime, *, act_again: bool = False) -> Replay:
+    def replay(self, first: datetime, last: datetime, *, archive: str = "", act_again: bool = False) -> Replay:
         """Send every verdict of the bus from `first` to `last` once more, unchanged.
 
         The same two moments are replayed once, unless that failed: a second call finds the first.
@@ -109,11 +109,12 @@ class Redelivery:
         Args:
             first: Begin of the range.
             last: End of the range.
+            archive: The archive's name; "": the only one of the bus.
             act_again: Allow a range that began more than 14 days ago: actions of that time are forgotten, and happen
                 again.
 
         Raises:
-            ConfigurationError: The range cannot be replayed.
+            ConfigurationError: The range cannot be replayed, or several archives could be meant.
         """
         now = datetime.fromtimestamp(self._clock(), tz=timezone.utc)
         self._check(first, last, now=now, act_again=act_again)
@@ -122,10 +123,7 @@ class Redelivery:
                 f"No stack here has an output {_BUS}", advice="deploy this version of Trackside"
             )
         bus_arn = str(self._call("events", "describe_event_bus", Name=self._outputs[_BUS])["Arn"])
-        archives = self._call("events", "list_archives", EventSourceArn=bus_arn, Limit=MOST_ARCHIVES)["Archives"]
-        if not archives:
-            raise LocationNotFoundError(f"The bus {self._outputs[_BUS]} has no archive")
-        archive = self._call("events", "describe_archive", ArchiveName=archives[0]["ArchiveName"])
+        source = self._call("events", "describe_archive", ArchiveName=self._archive(bus_arn, archive))
         name = f"trackside-{first:%Y%m%dT%H%M%S}-{last:%Y%m%dT%H%M%S}"
         known = self._call("events", "list_replays", NamePrefix=name)["Replays"]
         is_new = all(each["State"] in {"FAILED", "CANCELLED"} for each in known)
@@ -135,12 +133,25 @@ class Redelivery:
                 "events",
                 "start_replay",
                 ReplayName=name,
-                EventSourceArn=archive["ArchiveArn"],
+                EventSourceArn=source["ArchiveArn"],
                 EventStartTime=first,
                 EventEndTime=last,
                 Destination={"Arn": bus_arn},
             )
         return Replay(name, bus_arn, is_new=is_new)
+
+    def _archive(self, bus_arn: str, wanted: str) -> str:
+        answer = self._call("events", "list_archives", EventSourceArn=bus_arn, Limit=MOST_ARCHIVES)
+        names = [str(each["ArchiveName"]) for each in answer["Archives"]]
+        if not names:
+            raise LocationNotFoundError(f"The bus {self._outputs[_BUS]} has no archive")
+        if wanted in names or (not wanted and len(names) == 1):
+            return wanted or names[0]
+        why = f"{wanted!r} is no archive of the bus." if wanted else f"the bus has {len(names)}: {', '.join(names)}."
+        problem = Problem(
+            "--archive", why, did_you_mean(wanted, names) if wanted else f"Name one: --archive {names[0]}"
+        )
+        raise ConfigurationError([problem], subject="The replay")
 
     def _check(self, first: datetime, last: datetime, *, now: datetime, act_again: bool) -> None:
         problems = []

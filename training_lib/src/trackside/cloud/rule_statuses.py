@@ -89,7 +89,7 @@ class _Filler:
         except Exception as error:  # noqa: BLE001  the caller gets SageMaker's answer in any case
             self._again_at = self._monotonic() + AGAIN_SECONDS
             if not self._has_complained:
-                logger.warning("Trackside: the statuses of rules are not filled in. %s", error)
+                logger.warning("trackside: the statuses of rules are not filled in. %s", error)
             self._has_complained = True
             return
         self._table = table

@@ -10,14 +10,16 @@ from typing import NamedTuple
 class Term(NamedTuple):
     """One term of an action: a whole number that a rule request may set.
 
-    least    its least value
-    most     its greatest value
-    meaning  its meaning, for the page of actions
+    least       its least value
+    most        its greatest value
+    meaning     its meaning, for the page of actions
+    needs_aws   True: `trackside run` refuses every value but the least, which switches the term off
     """
 
     least: int
     most: int
     meaning: str
+    needs_aws: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 TracksideError
 ├── ConfigurationError (ValueError)      a request cannot be carried out; lists every problem at once
+│   └── RunTakenError                    another process writes this run
 ├── StorageError (OSError)               bytes could not be stored or fetched
 │   ├── KeyNotFoundError                 no object of that key
 │   │   └── NotAFileError                the key is not a regular file: a link that leads out, a folder, a pipe
@@ -59,6 +60,17 @@ class ConfigurationError(TracksideError, ValueError):
         super().__init__("\n".join(lines))
 
 
+class RunTakenError(ConfigurationError):
+    """Another living process writes the run as the same worker.
+
+    process  its number; "?" if unknown
+    """
+
+    def __init__(self, problems: Sequence[Problem], *, subject: str, process: str) -> None:
+        super().__init__(problems, subject=subject)
+        self.process = process
+
+
 class StorageError(TracksideError, OSError):
     """Bytes could not be stored or fetched."""
 
@@ -111,6 +123,9 @@ class RuleEvaluationError(TracksideError):
     """A rule crashed while it judged a step."""
 
 
+_FEWEST_LETTERS = 3  # of a beginning that names what was meant
+
+
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """Return `Did you mean 'x'?` for the nearest known name, else the list of all known names.
 
@@ -119,8 +134,10 @@ def did_you_mean(wrong: str, known: Iterable[str]) -> str:
         known: The names that would work; if empty, "" is returned.
     """
     names = sorted(known)
-    near = difflib.get_close_matches(wrong.lower().replace("_", "-"), names, n=1) or difflib.get_close_matches(
-        wrong, names, n=1
+    near = (
+        difflib.get_close_matches(wrong.lower().replace("_", "-"), names, n=1)
+        or difflib.get_close_matches(wrong, names, n=1)
+        or [name for name in names if len(wrong) >= _FEWEST_LETTERS and name.lower().startswith(wrong.lower())]
     )
     if near:
         return f"Did you mean {near[0]!r}?"

@@ -93,7 +93,9 @@ class Evidence:
     since_step: int = field(
         default=0, metadata=stored(COUNT, "The first step at which any finding held.", name="SinceStep")
     )
-    comparison: str = field(default="", metadata=stored(TEXT, "`mean |gradient| 3.1e-12 < 1e-07`.", name="Comparison"))
+    comparison: str = field(
+        default="", metadata=stored(TEXT, "`mean |gradient|: 3.1e-12, below the limit of 1e-07`.", name="Comparison")
+    )
     affected: int = field(default=0, metadata=stored(COUNT, "The number of subjects that were found.", name="Affected"))
     statistics: Mapping[str, float] = field(
         default_factory=dict,

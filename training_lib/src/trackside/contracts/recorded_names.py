@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+RECORDED = "trackside/"  # how all of them begin
+
 GRADIENTS_KEPT = "trackside/gradients_kept"
 BACKWARD_PASSES = "trackside/backward_passes"
 WITHOUT_GRADIENTS = "trackside/without_gradients"

@@ -109,6 +109,7 @@ class RuleDescription:
     presets        its description in each other preset that it offers
     is_asked_for   True: it judges only if chosen
     life_cycle     preview, stable or deprecated
+    code           short name that never changes: `TS101`; "" for a rule of the user's
     """
 
     rule_id: str
@@ -122,6 +123,7 @@ class RuleDescription:
     presets: Mapping[str, RuleDescription] = field(default_factory=dict)
     is_asked_for: bool = False
     life_cycle: LifeCycle = LifeCycle.STABLE
+    code: str = ""
 
     @property
     def is_on_by_default(self) -> bool:
@@ -184,6 +186,15 @@ class RuleCatalogue:
     def usual(self) -> tuple[str, ...]:
         """The rules that judge in a run for which no rules were chosen."""
         return tuple([rule_id for rule_id, rule in self.rules.items() if rule.is_on_by_default])
+
+    def code_of(self, rule_id: str) -> str:
+        """Return the short code of a rule; "" for a rule of the user's.
+
+        Args:
+            rule_id: Id of the rule.
+        """
+        rule = self.rules.get(rule_id)
+        return rule.code if rule else ""
 
     def problems(self, configuration: RuleConfiguration) -> list[Problem]:
         """Return the problems of one configuration.
@@ -284,6 +295,7 @@ def _read_rule(entry: Mapping[str, Any]) -> RuleDescription:
         needs=needs,
         is_asked_for=entry.get("is_asked_for", False),
         life_cycle=LifeCycle(entry.get("life_cycle", LifeCycle.STABLE)),
+        code=entry.get("code", ""),
         presets={preset: _read_rule(of_preset) for preset, of_preset in entry.get("presets", {}).items()},
     )
 

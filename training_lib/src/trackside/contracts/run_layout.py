@@ -18,6 +18,7 @@ A run is one folder or S3 prefix:
     <run>/statistics/<worker>/...          always-on statistics: docs/formats/statistics-segment.md
     <run>/watermarks/<worker>.json         last step through which all is stored: docs/formats/watermark.md
     <run>/check/<worker>.json              answers of the probes of `trackside check` (ProcessReport)
+    <run>/uncaptured/<process>.json        local: a process that captured nothing (UncapturedProcess)
     <run>/rule-output/verdicts.jsonl       one verdict a line
     <run>/rule-output/<configuration>/verdicts.jsonl   of a rule that a container of its own judged
     <run>/rule-output/metrics.jsonl        local: one issue a line, for rules with the action PublishMetric
@@ -38,6 +39,7 @@ STATISTICS = "statistics"
 WATERMARKS = "watermarks"
 RULE_OUTPUT = "rule-output"
 CHECK = "check"
+UNCAPTURED = "uncaptured"
 RULE_REQUEST_KEY = "rule-request.json"
 CAPTURE_REQUEST_KEY = "capture-request.json"
 VERDICTS_KEY = "verdicts.jsonl"
@@ -223,6 +225,11 @@ def worker_name(number: int) -> str:
 def check_key(worker: str) -> str:
     """Return the key, within the run, of a process's report of a rehearsal."""
     return f"{CHECK}/{worker}.json"
+
+
+def uncaptured_key(process: int) -> str:
+    """Return the key of the report of a process that captured nothing, below the run's location."""
+    return f"{UNCAPTURED}/{process}.json"
 
 
 def capture_report_key(worker: str) -> str:

@@ -11,6 +11,7 @@ from trackside.contracts.action import Action
 from trackside.contracts.action_terms import NO_TERMS, TERMS, ActionTerms
 from trackside.contracts.cause import Sign, Suspicion
 from trackside.contracts.fields import Fields, parse_json, to_json
+from trackside.contracts.observation import in_words
 from trackside.contracts.stored_fields import (
     COUNT,
     FINITE,
@@ -98,8 +99,8 @@ class Finding:
 
     @property
     def comparison(self) -> str:
-        """`mean |gradient| 3.1e-12 < 1e-07`, as cards and messages show it."""
-        return f"{self.measure} {self.observed:.4g} {self.relation} {self.threshold:.4g}"
+        """`mean |gradient|: 3.1e-12, below the limit of 1e-07`, as cards and messages show it."""
+        return in_words(self.measure, self.observed, self.relation, self.threshold)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the finding as plain JSON values."""

@@ -24,6 +24,7 @@ from trackside.rules.diagnosis import (
     training_losses,
 )
 from trackside.rules.guessing import best_guess
+from trackside.rules.medians import median
 from trackside.trial.window import Column, Window
 
 FIRST_STEPS = 10  # steps after which a loss may show harm
@@ -34,7 +35,7 @@ _GAIN = 0.05  # share of its size by which a loss must have fallen to have learn
 _AT_GUESSING = 0.95  # share of the loss of a guess, above which nothing has been learned
 _ERRORS = 4.0  # standard errors of a change beyond noise
 _HALF = 0.5  # share of the gain that must be lost again
-_BROKEN = frozenset(["non-finite values", "NaN values"])  # measures of a finding that is harm at once
+NOT_FINITE = frozenset(["non-finite values", "NaN values"])  # measures of a finding that is harm at once
 _NO_STEP = "seconds without a new step"
 _RISING = 0.98  # share of its peak that a learning rate in warm-up has at most a few steps before
 
@@ -113,7 +114,7 @@ def lasted_steps(findings: Sequence[Finding], window: Window) -> int:
 
 
 def _not_finite(findings: Sequence[Finding], window: Window) -> str:
-    if any(finding.measure in _BROKEN for finding in findings):
+    if any(finding.measure in NOT_FINITE for finding in findings):
         return "the run has values that are not finite"
     for column in training_losses(window):
         if not math.isfinite(column.values[-1]):
@@ -132,7 +133,7 @@ def _worsened(window: Window) -> str:
         best, now = best_and_now(losses)
         size = min(len(losses) // 3, 20)
         error = 1.2533 * noise_of(losses) / math.sqrt(size)  # of a median of normal noise
-        start = float(np.median(losses[:size]))
+        start = median(losses[:size])
         if now > best + max(_ERRORS * error, _HALF * abs(start - best), _GAIN * abs(best)):
             return f"the loss is {now:.3g}, and was {best:.3g} at best"
     return ""
@@ -147,7 +148,7 @@ def best_and_now(losses: NDArray[np.float64]) -> tuple[float, float]:
         losses: Finite losses, oldest first, shape (n,), n >= 3.
     """
     size = max(1, min(len(losses) // 3, 20))
-    medians = [float(np.median(losses[end - size : end])) for end in range(len(losses), size - 1, -size)]
+    medians = [median(losses[end - size : end]) for end in range(len(losses), size - 1, -size)]
     return min(medians), min(medians[:2])
 
 
@@ -158,7 +159,7 @@ def noise_of(losses: NDArray[np.float64]) -> float:
         losses: Finite losses, oldest first, shape (n,), n >= 2.
     """
     changes = np.diff(losses)
-    return 1.4826 * float(np.median(np.abs(changes - np.median(changes)))) / math.sqrt(2)
+    return 1.4826 * median(np.abs(changes - median(changes))) / math.sqrt(2)
 
 
 def _nothing_learned(window: Window) -> str:
@@ -177,7 +178,7 @@ def _nothing_learned(window: Window) -> str:
         return ""
     losses = finite(columns[0])[1]
     size = min(len(losses) // 3, 20)
-    return f"the loss is {float(np.median(losses[-size:])):.3g} after {len(losses)} steps, {losses[0]:.3g} at first"
+    return f"the loss is {median(losses[-size:]):.3g} after {len(losses)} steps, {losses[0]:.3g} at first"
 
 
 def _above_guess(window: Window, column: Column) -> str:
@@ -186,7 +187,7 @@ def _above_guess(window: Window, column: Column) -> str:
     level = guess.loss if guess is not None else chance_level(facts)
     if level is None:
         return ""
-    now = float(np.median(finite(column)[1][-20:]))
+    now = median(finite(column)[1][-20:])
     return f"the loss is {now:.3g}, and guessing costs {level:.3g}" if now > _AT_GUESSING * level else ""
 
 

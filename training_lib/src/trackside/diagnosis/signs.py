@@ -34,6 +34,7 @@ from trackside.rules.diagnosis import (
     training_losses,
 )
 from trackside.rules.guessing import best_guess
+from trackside.rules.medians import median
 from trackside.trial.window import Window
 
 FOUND, SHOWN, HARM = "found:", "shown:", "harm:"
@@ -291,7 +292,7 @@ def _at_guessing(known: Known) -> Answer:
         losses = finite(column)[1]
         if guess is None or len(losses) < _NEWEST:
             continue
-        now = float(np.median(losses[-_NEWEST:]))
+        now = median(losses[-_NEWEST:])
         return (
             f"the loss is {now:.3g}, and guessing costs {guess.loss:.3g}" if now > _AT_GUESSING * guess.loss else False
         )

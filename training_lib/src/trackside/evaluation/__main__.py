@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("botocore").setLevel(logging.WARNING)  # else it logs each client
     try:
-        summary = _evaluate(RunLocation(options.run), poll_seconds=options.poll_seconds)
+        summary = _evaluate(RunLocation(options.run), poll_seconds=options.poll_seconds, parent=options.parent)
     except ConfigurationError as error:
         sys.stderr.write(f"{error}\n")
         return exit_codes.BAD_CONFIGURATION
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return exit_codes.exit_code_of(summary)
 
 
-def _evaluate(run: RunLocation, *, poll_seconds: float) -> Summary:
+def _evaluate(run: RunLocation, *, poll_seconds: float, parent: int | None) -> Summary:
     if "://" not in run.uri and not Path(run.uri).expanduser().is_dir():
         # A prefix in a bucket appears with its first object; a missing folder is a mistyped name.
         raise RunNotFoundError(f"There is no folder {run.uri!r}. Give the folder of a run, or s3://bucket/prefix.")
@@ -60,7 +61,7 @@ def _evaluate(run: RunLocation, *, poll_seconds: float) -> Summary:
             poll_seconds=poll_seconds,
             clock=time.time,
             sleep=stop.sleep,
-            should_stop=lambda: stop.is_set,
+            should_stop=lambda: stop.is_set or parent not in {None, os.getppid()},
         )
 
 
@@ -75,6 +76,9 @@ def _parser() -> argparse.ArgumentParser:
         default=EvaluatorEnvironment.read().poll_seconds,
         metavar="N",
         help="how often to look for new steps (default: TRACKSIDE_POLL_SECONDS, or 1)",
+    )
+    parser.add_argument(
+        "--parent", type=int, metavar="PID", help="end, as after SIGTERM, once this process is no longer the parent"
     )
     return parser
 

@@ -6,12 +6,13 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from trackside.contracts.errors import StorageUnavailableError
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Verdict
-from trackside.evaluation.final_verdict import final_verdict
+from trackside.evaluation.final_verdict import final_verdict, not_finite_since
 from trackside.evaluation.judging import RuleJudge, StepToJudge, visible_data
 from trackside.evaluation.other_runs import OtherRuns
 from trackside.evaluation.poll_interval import LONGEST_SECONDS, PollInterval
@@ -83,6 +84,19 @@ def evaluate(
     return evaluator.watch(poll_seconds=poll_seconds, longest_seconds=longest, sleep=sleep, should_stop=should_stop)
 
 
+class _PacedRules(NamedTuple):
+    """The paced rules between two steps at which they judge: asking all of them at each step would take longer.
+
+    names    all configurations that judge together
+    through  the newest steps that paced ones have judged
+    others   the configurations that are not paced
+    """
+
+    names: tuple[str, ...]
+    through: set[int]
+    others: list[str]
+
+
 class Evaluator:
     """Judges one run with rules that are already built.
 
@@ -141,6 +155,7 @@ class Evaluator:
         for name in self._run_progress.open():
             if name in threaded or self._rules[name].configuration.custom is not None:
                 self._threaded.add(name)
+        self._paced: _PacedRules | None = None  # None: not known at this step
         self._slow_steps: dict[str, int] = {}
         self._thread_seconds: float | None = None  # thread time at the last judgement; None at the start of a step
         self._damaged_logged = 0
@@ -170,10 +185,12 @@ class Evaluator:
         deadline: float | None = None
         while True:
             is_last = should_stop()
-            seen = self._newest_step
+            seen, verdicts = self._newest_step, len(self._run_progress.progress.deliveries)
             self._through_outages(self.poll)
             if self._newest_step > seen:
                 interval.note_new_steps(self._clock())
+            if len(self._run_progress.progress.deliveries) > verdicts:
+                interval.note_issue(self._clock())
             if self.is_done:
                 if deadline is None:
                     deadline = self._clock() + DELIVERY_SECONDS_AFTER_THE_END
@@ -199,6 +216,7 @@ class Evaluator:
         now = self._clock()
         self._run_progress.refuse(now)
         self._threaded.begin_poll()
+        self._paced = None
         names = self._judging_together()
         steps = self._trial.new_complete_steps(self._judged_by_all(names))
         has_grown = bool(steps) and steps[-1] > self._newest_step  # paced rules leave old steps unjudged
@@ -258,13 +276,15 @@ class Evaluator:
 
         Most rules are paced, and most steps are none of theirs: this saves a call for each.
         """
-        step = pending_step.window.step
-        if pending_step.is_last or any(is_paced_step(step, through) for through in self._paced_through(names)):
-            return names
-        return [name for name in names if not self._rules[name].rule.paced]
-
-    def _paced_through(self, names: tuple[str, ...]) -> set[int]:
-        return {self._queued_through(name) for name in names if self._rules[name].rule.paced}
+        if self._paced is None or self._paced.names is not names:
+            through = {self._queued_through(name) for name in names if self._rules[name].rule.paced}
+            others = [name for name in names if not self._rules[name].rule.paced]
+            self._paced = _PacedRules(names, through, others)
+        step, paced = pending_step.window.step, self._paced
+        if not pending_step.is_last and not any(is_paced_step(step, through) for through in paced.through):
+            return paced.others
+        self._paced = None  # they judge this step
+        return names
 
     def _judged_by_all(self, names: Iterable[str]) -> int:
         no_rule_left = self._newest_step if self._threaded else NO_STEP_IS_NEWER
@@ -365,8 +385,15 @@ class Evaluator:
         self._outbox.send([verdict for verdict in final_verdicts.values() if verdict is not None])
 
     def _final_verdict(self, name: str, now: float) -> Verdict | None:
-        progress = self._run_progress.of(name)
-        return final_verdict(self._rules[name], progress, self._trial, run=self._run, now=now)
+        progress, found = self._run_progress.of(name), self._run_progress.progress.verdicts
+        return final_verdict(
+            self._rules[name],
+            progress,
+            self._trial,
+            run=self._run,
+            now=now,
+            not_finite_since=not_finite_since(found),
+        )
 
     def _log_damage(self) -> None:
         damaged = self._trial.damaged

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from trackside.contracts.issue_group import standing_issues
 from trackside.contracts.verdict import Verdict
+from trackside.diagnosis.harm import NOT_FINITE
 from trackside.evaluation import verdicts
 from trackside.evaluation.missing_inputs import verdict_without_inputs
 from trackside.evaluation.progress import RuleProgress
@@ -10,17 +14,34 @@ from trackside.evaluation.verdicts import Moment
 from trackside.rules.catalogue import ConfiguredRule
 from trackside.trial.trial import Trial
 
+_NO_VALUES = "trackside.rules.program."  # rules of the program itself, which see as much without finite values
+
 
 def final_verdict(
-    configured: ConfiguredRule, progress: RuleProgress, trial: Trial, *, run: str, now: float
+    configured: ConfiguredRule,
+    progress: RuleProgress,
+    trial: Trial,
+    *,
+    run: str,
+    now: float,
+    not_finite_since: int | None = None,
 ) -> Verdict | None:
-    """Return the final verdict of a rule; None if the rule found an issue, recovered or not."""
+    """Return the final verdict of a rule; None if the rule found an issue, recovered or not.
+
+    not_finite_since  the step from which values of the run are not finite to its end; None: they are finite
+    """
     if progress.issues:
         return None
     moment = Moment(run, max(progress.judged_through, 0), now)
     answered = progress.judged > 0 and not progress.lacks
     if (without_input := verdict_without_inputs(configured, moment, trial, answered=answered)) is not None:
         return without_input
+    if not_finite_since is not None and needs_values(configured) and progress.judged_through >= not_finite_since:
+        return verdicts.blinded(configured, moment, since=not_finite_since)
+    return _of_judged(configured, progress, trial, moment)
+
+
+def _of_judged(configured: ConfiguredRule, progress: RuleProgress, trial: Trial, moment: Moment) -> Verdict:
     if progress.judged < configured.rule.findings_in_a_row and progress.lacks:
         return verdicts.not_ready(configured, moment, lacks=progress.lacks)
     if progress.judged == 0:
@@ -29,3 +50,18 @@ def final_verdict(
     if progress.judged < configured.rule.findings_in_a_row:
         return verdicts.too_little_data(configured, moment, judged=progress.judged)
     return verdicts.clean(configured, moment, judged=progress.judged)
+
+
+def not_finite_since(found: Iterable[Verdict]) -> int | None:
+    """Return the first step of values that were not finite to the end of the run; None if they were, or recovered.
+
+    found  the verdicts of the run
+    """
+    findings = (finding for issue in standing_issues(found) for finding in issue.findings)
+    return min((finding.since_step for finding in findings if finding.measure in NOT_FINITE), default=None)
+
+
+def needs_values(configured: ConfiguredRule) -> bool:
+    """Return True if a rule judges values, which it cannot once they are not finite."""
+    rule = configured.rule
+    return not (type(rule).__module__.startswith(_NO_VALUES) or rule.judges_waiting)

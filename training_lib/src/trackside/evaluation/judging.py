@@ -93,7 +93,7 @@ class RuleJudge:
         Errors: `StorageError`.
         """
         try:
-            return self._judge(configured, replace(progress), pending_step)
+            return self._judge(configured, progress.copied(), pending_step)
         except StorageError:
             raise
         except Exception as error:  # noqa: BLE001  a rule may be anybody's code, and must not end the others
@@ -105,7 +105,7 @@ class RuleJudge:
         Errors: `StorageError`.
         """
         try:
-            return self._judge_again(configured, replace(progress), window)
+            return self._judge_again(configured, progress.copied(), window)
         except StorageError:
             raise
         except Exception as error:  # noqa: BLE001  as in `judge`
@@ -188,7 +188,7 @@ class RuleJudge:
         """
         source = WatchedSource(window.source, step=window.step, collections=configured.rule.watches)
         try:
-            findings = _check(configured, progress, replace(window, source=source))
+            findings = _check(configured, progress, window.seen_through(source))
         except TensorNotSavedError:  # it needs whole tensors
             return None
         return findings if findings or source.has_shown else None

@@ -75,6 +75,12 @@ class RuleProgress:
     memory: str = field(default="", metadata=stored(TEXT))
     weighed_through: int = field(default=-1, metadata=stored(INTEGER))
 
+    def copied(self) -> RuleProgress:
+        """Return a copy. `dataclasses.replace` would take a tenth of judging a step."""
+        copy = object.__new__(RuleProgress)
+        vars(copy).update(vars(self))
+        return copy
+
 
 @dataclass
 class Delivery:

@@ -23,8 +23,9 @@ class StepsToJudge:
     def at(self, step: int, now: float, *, is_last: bool) -> StepToJudge:
         """Return one step as rules see it. `now` is in seconds since the epoch."""
         trial = self._trial
+        window = trial.window(step, now=now)
         return StepToJudge(
-            window=replace(trial.window(step, now=now), is_last=is_last),
+            window=replace(window, is_last=True) if is_last else window,
             is_saved=trial.parts.steps.is_saved(step),
             saved=trial.parts.steps.saved_collections_at(step),
             all=trial.parts.steps.collections_at(step),

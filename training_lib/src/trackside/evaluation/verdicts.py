@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import ALL
 from trackside.contracts.cause import LOOKS_LIKE, Cause, Sign, Suspicion
+from trackside.contracts.observation import is_recorded_number
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.run_layout import TENSORS
 from trackside.contracts.verdict import MOST_FINDINGS, NOTHING_TO_JUDGE, Finding, Outcome, Severity, State, Verdict
@@ -54,11 +55,12 @@ def issue_found(
     """
     rule, lead = configured.rule, findings[0]
     since = min(finding.since_step for finding in findings)
-    where = f"{lead.subject} on {lead.worker}" if several_workers else lead.subject
+    on_worker = f" on {lead.worker}" if several_workers else ""
+    where = f"{on_worker}" if is_recorded_number(lead.subject) else f": {lead.subject}{on_worker}"
     others = len(findings) - 1
     more = f", and {others} more like it" if others else ""
     summary = rule.describe().summary.rstrip(".")
-    sentence = f"{summary}: {where} ({lead.comparison} at step {lead.step}) since step {since}{more}."
+    sentence = f"{summary}{where} ({lead.comparison} at step {lead.step}) since step {since}{more}."
     return Verdict(
         run=moment.run,
         rule_id=rule.rule_id,
@@ -89,7 +91,7 @@ def allowed_actions(configured: ConfiguredRule, severity: Severity) -> tuple[Act
 def recovered(opened: Verdict, moment: Moment) -> Verdict:
     """Return NoIssuesFound for the time being: the issue `opened` is gone."""
     lead = opened.lead
-    subject = f": {lead.subject}" if lead is not None else ""
+    subject = "it" if lead is None or is_recorded_number(lead.subject) else lead.subject
     return replace(
         opened,
         outcome=Outcome.CLEAN,
@@ -97,7 +99,7 @@ def recovered(opened: Verdict, moment: Moment) -> Verdict:
         state=State.RECOVERED,
         step=moment.step,
         detected_at=moment.detected_at,
-        message=f"Recovered by step {moment.step}{subject} is as it should be again (issue of step {opened.step}).",
+        message=f"Recovered by step {moment.step}: {subject} is as it should be again (issue of step {opened.step}).",
         findings=(),
         affected=0,
         what_to_do=(),
@@ -215,6 +217,17 @@ def clean(configured: ConfiguredRule, moment: Moment, *, judged: int) -> Verdict
     """Return NoIssuesFound, at the end of the run."""
     message = f"{_steps(judged)} judged up to step {moment.step}, no issue found."
     return _verdict(configured, moment, Outcome.CLEAN, message=message)
+
+
+def blinded(configured: ConfiguredRule, moment: Moment, *, since: int) -> Verdict:
+    """Return the verdict on a rule without an issue in a run with values that are not finite from `since` on.
+
+    NoIssuesFound if they were finite for most of the run, else "not evaluated".
+    """
+    seen = f"no issue was found in the {_steps(since)} before" if since else "no step came before"
+    message = f"Values are not finite from step {since} on, which hides all else from this rule; {seen}."
+    outcome = Outcome.CLEAN if 2 * since > moment.step else Outcome.NOT_EVALUATED
+    return _verdict(configured, moment, outcome, message=message)
 
 
 def crashed(configured: ConfiguredRule, moment: Moment, *, error: str) -> Verdict:

@@ -35,7 +35,7 @@ def _probe_case(answer: Answer) -> str:
         lines = [answer.what, f"where: {answer.where}" if answer.where else "", answer.observed, *answer.what_to_do]
         inner = _failure(answer.what, lines)
     elif answer.outcome is not Outcome.OK:
-        inner = f"<skipped message={_attribute(f'{answer.outcome.value}: {answer.observed}')}/>"
+        inner = f"<skipped message={attribute(f'{answer.outcome.value}: {answer.observed}')}/>"
     return _case("trackside.probes", answer.probe, answer.seconds, inner)
 
 
@@ -48,19 +48,20 @@ def _issue_case(issue: Verdict) -> str:
 
 def _failure(message: str, lines: Sequence[str]) -> str:
     text = "\n".join(line for line in lines if line)
-    return f"<failure message={_attribute(message)}>{escape(_legal(text))}</failure>"
+    return f"<failure message={attribute(message)}>{escape(legal(text))}</failure>"
 
 
 def _case(group: str, name: str, seconds: float, inner: str) -> str:
-    head = f'  <testcase classname="{group}" name={_attribute(name)} time="{seconds:.3f}"'
+    head = f'  <testcase classname="{group}" name={attribute(name)} time="{seconds:.3f}"'
     return f"{head}>{inner}</testcase>" if inner else f"{head}/>"
 
 
-def _attribute(text: str) -> str:
-    return quoteattr(" ".join(_legal(text).split()))
+def attribute(text: str) -> str:
+    """Return the text as an attribute's value in quotes, on one line."""
+    return quoteattr(" ".join(legal(text).split()))
 
 
-def _legal(text: str) -> str:
+def legal(text: str) -> str:
     """Return the text without characters that XML forbids."""
     return "".join(
         c

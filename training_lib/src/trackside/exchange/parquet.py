@@ -30,6 +30,7 @@ from trackside.exchange.statistic_tables import (
     statistic_tables,
     untracked,
 )
+from trackside.extras import missing_extra
 from trackside.trial.series import TensorSeries
 from trackside.trial.statistics import STATISTICS
 from trackside.trial.trial import Trial
@@ -113,7 +114,8 @@ def export_parquet(
     except StorageError:  # the run could not be read, as the error states
         raise
     except OSError as error:
-        raise StorageError(f"Cannot write {target}. {error.strerror or error}. Name another place.") from error
+        reason = error.strerror or error
+        raise StorageError(f"Cannot write {target}. {reason}.", advice="the export to another place") from error
     without = tuple(series.name for series in chosen if series.name not in with_rows)
     return ParquetExport(target, rows, len(with_rows), without, size_bytes)
 
@@ -132,12 +134,7 @@ def _arrow() -> Any:
     try:
         return import_module("pyarrow")
     except ImportError as missing:
-        what, fix = (
-            "A Parquet file needs pyarrow, which is not installed.",
-            "Install it: pip install 'trackside[parquet]'",
-        )
-        problem = Problem("parquet", what, fix)
-        raise ConfigurationError([problem], subject="The export") from missing
+        raise missing_extra("parquet") from missing
 
 
 def _target(path: str | os.PathLike[str], run: str) -> Path:

@@ -7,6 +7,7 @@ cost twenty times as much as all of this, hence the duck-typed one.
 
 from __future__ import annotations
 
+import atexit
 import sys
 from _thread import get_ident
 
@@ -14,6 +15,8 @@ TYPE_CHECKING = False  # spares the import of typing; type checkers know the nam
 if TYPE_CHECKING:
     from typing import Any
 
+# Frameworks that tell why a run is empty.
+KNOWN = ("torch", "tensorflow", "keras", "jax", "mxnet", "paddle", "xgboost", "lightgbm", "sklearn")
 ADAPTERS = {"torch": "trackside.frameworks.pytorch"}  # by name: adapters are never imported before their framework
 
 
@@ -84,7 +87,20 @@ def attach(name: str) -> None:
 
 def _log_failure(name: str, error: Exception) -> None:
     text = " ".join(str(error).split())
-    sys.stderr.write(f"Trackside: {name} is not captured, training goes on: {type(error).__name__}: {text}\n")
+    sys.stderr.write(f"trackside: {name} is not captured, training goes on: {type(error).__name__}: {text}\n")
+
+
+def report_at_exit() -> None:
+    """Leave a report in the run if this process trained and captured nothing. Helper processes leave none."""
+    found = tuple([name for name in KNOWN if name in sys.modules])
+    if not found:
+        return
+    try:
+        from trackside.frameworks.uncaptured import report
+
+        report(found)
+    except Exception:  # noqa: BLE001, S110 - a full disk, for example; the report is an extra
+        pass
 
 
 def watch() -> None:
@@ -95,6 +111,7 @@ def watch() -> None:
         if name in sys.modules:
             attach(name)
     sys.meta_path.insert(0, FrameworkFinder())
+    atexit.register(report_at_exit)  # registered first, so called last
 
 
 watch()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from trackside.contracts.uncaptured import UncapturedProcess
+
 
 class Automatic(Protocol):
     """An adapter that needs no change of the script."""
@@ -18,6 +20,9 @@ class Automatic(Protocol):
 
     def uninstall(self) -> None:
         """Leave the framework as it was."""
+
+    def signs(self) -> UncapturedProcess:
+        """Return the signs of training before the first step."""
 
 
 class _InCharge:

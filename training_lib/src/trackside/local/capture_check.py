@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trackside.contracts.run_layout import INDEX_PREFIX, parse_index_key
+from trackside.contracts.errors import ConfigurationError, KeyNotFoundError
+from trackside.contracts.run_layout import INDEX_PREFIX, UNCAPTURED, parse_index_key
+from trackside.contracts.uncaptured import UncapturedProcess
 from trackside.evaluation.progress import ProgressFile, RuleProgress
 from trackside.storage.store import Store
 
 _PROBE = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('trackside') else 3)"
+_LACKS_TRACKSIDE = 3
+_MOST_SHEBANG_BYTES = 256
+HAND_STEP = "put `hook = trackside.Hook()` before the loop, and `hook.step()` after the update"
 
 
 def saved_steps(tensors: Store) -> tuple[int, ...]:
@@ -24,26 +32,96 @@ def rule_progress(rule_output: Store) -> Mapping[str, RuleProgress]:
     return ProgressFile(rule_output).load().rules
 
 
-def why_nothing_was_captured(command: Sequence[str], *, environment: Mapping[str, str]) -> str:
-    """Return the likeliest reason for an empty run in a sentence or two, with a cure."""
-    name = Path(command[0]).name
-    if not name.startswith("python"):
-        return (
-            f"{name} may start no Python, or a Python without Trackside, or no PyTorch training. "
-            "Capture works in a Python that has `trackside` and torch installed."
-        )
-    if _lacks_trackside(command[0], environment=environment):
-        return f"{command[0]} has no Trackside. Install it there: {command[0]} -m pip install 'trackside[torch]'"
-    return (
-        "The script took no optimizer step that was due to be saved, or does not train with PyTorch. "
-        "A short run may need --save-interval 1."
-    )
+def uncaptured_processes(run: Store) -> tuple[UncapturedProcess, ...]:
+    """Return the reports of processes that captured nothing, the likeliest training first. Errors: the store's."""
+    found = []
+    for key in run.list(f"{UNCAPTURED}/"):
+        try:
+            found.append(UncapturedProcess.from_json(run.get(key)))
+        except (KeyNotFoundError, ConfigurationError):
+            continue
+    return tuple(sorted(found, key=lambda each: (-each.backward_passes, "torch" not in each.frameworks)))
 
 
-def _lacks_trackside(python: str, *, environment: Mapping[str, str]) -> bool:
+def why_nothing_was_captured(
+    command: Sequence[str], *, status: int, has_begun: bool, processes: Sequence[UncapturedProcess]
+) -> str:
+    """Return the likeliest reason for an empty run and the way on, in one sentence.
+
+    Args:
+        command: The command of the run.
+        status: Its exit code, or -n if signal n ended it.
+        has_begun: True if a step was made.
+        processes: Reports of its processes, the likeliest training first.
+    """
+    if has_begun:
+        return "steps were made, but none was due to be saved or judged; a short run may need --save-interval 1"
+    if not processes:
+        return _without_report(command, status)
+    return _of_process(processes[0])
+
+
+def lacks_trackside(command: Sequence[str], *, environment: Mapping[str, str]) -> str:
+    """Return the Python of a command if Trackside is not installed for it; "" otherwise, or if that is unknown.
+
+    Args:
+        command: The command of the run.
+        environment: Variables that it gets.
+    """
+    python = _interpreter(command, search_path=environment.get("PATH"))
+    if not python or os.path.dirname(os.path.abspath(python)) == os.path.dirname(sys.executable):
+        return ""
     kept = {name: value for name, value in environment.items() if not name.startswith("TRACKSIDE_")}
     try:
         probe = subprocess.run([python, "-c", _PROBE], env=kept, capture_output=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return probe.returncode == 3
+        return ""
+    return python if probe.returncode == _LACKS_TRACKSIDE else ""
+
+
+def _of_process(process: UncapturedProcess) -> str:
+    crashed = f"{process.error} ended it" if process.error not in ("", "SystemExit") else ""
+    if process.manual_update:
+        return f"weights change by hand, without a torch.optim optimizer ({process.manual_update}); {HAND_STEP}"
+    if crashed and "torch" in process.frameworks:
+        return f"{crashed} before the first optimizer step; the traceback is above"
+    if process.backward_passes and process.optimizers:
+        names = " and ".join(dict.fromkeys(process.optimizers))
+        passes = f"{process.backward_passes} backward pass{'' if process.backward_passes == 1 else 'es'}"
+        return f"{names} was made and {passes} ran, but `optimizer.step()` was never called"
+    if process.backward_passes:
+        return f"backward ran, but no torch.optim optimizer was made; if it updates weights by hand, {HAND_STEP}"
+    if "torch" in process.frameworks:
+        return "torch was imported, but `backward` was never called, so nothing was trained"
+    others = ", ".join(process.frameworks)
+    return f"{crashed + '; ' if crashed else ''}the script uses {others}; `trackside run` captures PyTorch only"
+
+
+def _without_report(command: Sequence[str], status: int) -> str:
+    name = Path(command[0]).name
+    if status > 0:
+        return f"the command ended with code {status} before it imported torch; its own message is above"
+    if status < 0:
+        return "a signal ended the command before its first optimizer step"
+    if name.startswith("python"):
+        return "the script never imported torch; `trackside run` captures PyTorch trainings"
+    return f"{name} started no Python that has Trackside and trains with PyTorch"
+
+
+def _interpreter(command: Sequence[str], *, search_path: str | None) -> str:
+    """Return the path of the Python that runs a command: the command itself, or the one in a script's first line."""
+    program = shutil.which(command[0], path=search_path)
+    if program is None:
+        return ""
+    if Path(program).name.startswith("python"):
+        return program
+    try:
+        with open(program, "rb") as file:
+            first = file.read(_MOST_SHEBANG_BYTES).split(b"\n")[0].decode("utf-8", "replace")
+    except OSError:
+        return ""
+    words = first.removeprefix("#!").split() if first.startswith("#!") else []
+    if words and Path(words[0]).name == "env":
+        words = words[1:]
+    found = shutil.which(words[0], path=search_path) if words and Path(words[0]).name.startswith("python") else None
+    return found or ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+import os
 import signal
 import subprocess
 import sys
@@ -19,7 +19,6 @@ EVALUATOR = (sys.executable, "-m", "trackside.evaluation")
 # Codes of trackside.evaluation.exit_codes, which would import NumPy into this process.
 JUDGED_TO_THE_END = (0, 5)  # 5: a rule crashed, which has a verdict of its own
 BAD_CONFIGURATION = 2
-_SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 class EvaluatorState(Enum):
@@ -33,11 +32,14 @@ class EvaluatorState(Enum):
 class EvaluatorProcess:
     """Keeps one evaluator of a run alive.
 
-    folder       the run's folder
+    folder       the run's folder; of a run elsewhere, a folder for the evaluator's log
     environment  variables for the process, without those that start capture
     note         receives a sentence about each failure and restart
     monotonic    returns seconds
     command      the evaluator's command line
+    run          address of a run elsewhere; None: the run lies in `folder`
+
+    The evaluator ends with this process, however that ends.
     """
 
     def __init__(
@@ -48,8 +50,9 @@ class EvaluatorProcess:
         note: Callable[[str], None],
         monotonic: Callable[[], float],
         command: tuple[str, ...] = EVALUATOR,
+        run: str | None = None,
     ) -> None:
-        self._command = (*command, "--run", str(folder))
+        self._command = (*command, "--run", run or str(folder), "--parent", str(os.getpid()))
         self._folder = folder
         self._environment = _evaluator_environment(environment)
         self._note = note
@@ -108,7 +111,7 @@ class EvaluatorProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=_die_with_parent(),  # noqa: PLW1509 - one system call, in a process without threads
+                # No `preexec_fn`: in a training, with its threads and memory, a plain start is safe and fast.
                 start_new_session=True,  # Ctrl-C is for the training
             )
 
@@ -119,7 +122,7 @@ class EvaluatorProcess:
         how = _describe(status)
         if status == BAD_CONFIGURATION or self._restarts == MOST_RESTARTS:
             self.state, self.problem = EvaluatorState.GIVEN_UP, f"{how}{self._last_log_line()}"
-            self._note(f"The rules are no longer judged: {self.problem} The training goes on.")
+            self._note(f"the rules judge no further: {self.problem} The training goes on.")
             return
         self._start_at = self._monotonic() + RESTART_PAUSE_SECONDS[self._restarts]
         self._restarts += 1
@@ -150,15 +153,3 @@ def _describe(status: int) -> str:
         return f"killed by {signal.Signals(-status).name}"
     except ValueError:
         return f"killed by signal {-status}"
-
-
-def _die_with_parent() -> Callable[[], None] | None:
-    """On Linux, return a function that makes the evaluator end when `trackside run` is killed; else None."""
-    if not sys.platform.startswith("linux"):
-        return None
-    prctl = ctypes.CDLL(None).prctl
-
-    def end_with_parent() -> None:
-        prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGTERM), 0, 0, 0)
-
-    return end_with_parent

@@ -18,6 +18,7 @@ from pathlib import Path
 from trackside import __version__, environment
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, did_you_mean
+from trackside.extras import install_command, pip_install, reinstall_command
 from trackside.storage.open_store import open_store
 
 OLDEST_PYTHON = (3, 10)
@@ -26,13 +27,12 @@ OURS, ORIGINAL = "trackside-smdebug", "smdebug"
 FOLDER = "smdebug"  # what both own
 IMPORT = "import smdebug"
 REINSTALL = "Install it again."
-REINSTALL_COMMANDS = ("pip install --force-reinstall --no-deps trackside",)
 SOLVE_CLASH = (
     "Uninstall both, for removing one deletes files of the other, then install the one that you want. "
     "Trackside's reads all that the original's could:"
 )
-CLASH_COMMANDS = ("pip uninstall -y smdebug trackside-smdebug", "pip install 'trackside[smdebug]'")
-OPTIONAL = {"torch": "trackside[torch]", "boto3": "trackside[aws]"}
+UNINSTALL_BOTH = "pip uninstall -y smdebug trackside-smdebug"
+OPTIONAL = {"torch": "torch", "boto3": "aws"}
 
 
 class State(str, Enum):
@@ -85,11 +85,11 @@ def check_start_up_file(folders: Iterable[Path], environ: Mapping[str, str]) -> 
             State.PROBLEM,
             f"no {START_UP_FILE}: scripts are not captured",
             REINSTALL,
-            REINSTALL_COMMANDS,
+            (reinstall_command(),),
         )
     if "trackside.frameworks.attach" not in found.read_text(encoding="utf-8", errors="replace"):
         what = f"{found} is not what Trackside installs"
-        return Check("start-up file", State.PROBLEM, what, REINSTALL, REINSTALL_COMMANDS)
+        return Check("start-up file", State.PROBLEM, what, REINSTALL, (reinstall_command(),))
     run = environ.get("TRACKSIDE_RUN")
     state = f"active: this environment captures into {run}" if run else "inert: TRACKSIDE_RUN is not set"
     return Check("start-up file", State.OK, state)
@@ -142,7 +142,7 @@ def _python() -> Check:
 def _old_names() -> tuple[Check, ...]:
     ours, original = _package(OURS), _package(ORIGINAL)
     return (
-        Check(OURS, State.OK, ours.version if ours else f"not installed ({_extra('trackside[smdebug]')})"),
+        Check(OURS, State.OK, ours.version if ours else f"not installed ({install_command('smdebug')})"),
         Check(ORIGINAL, State.OK, original.version if original else "not installed"),
         _import_smdebug(ours, original),
     )
@@ -170,19 +170,19 @@ def _clash(ours: metadata.Distribution, original: metadata.Distribution, place: 
     )
     where = f", {place}" if place else ""
     found = f"{OURS} and {ORIGINAL} own the same folder{where}: {file_counts}"
-    return Check(IMPORT, State.PROBLEM, found, SOLVE_CLASH, CLASH_COMMANDS)
+    return Check(IMPORT, State.PROBLEM, found, SOLVE_CLASH, (UNINSTALL_BOTH, install_command("smdebug")))
 
 
 def _ours_alone(ours: metadata.Distribution, place: Path | None) -> Check:
     if ours.version != __version__:
-        command = f"pip install '{OURS}=={__version__}'"
+        command = install_command("smdebug")
         found = f"{OURS} {ours.version} beside trackside {__version__}"
         return Check(IMPORT, State.PROBLEM, found, "Both must be of one version.", (command,))
     own = ownership(ours)
     if own.intact == own.total and place is not None:
         return Check(IMPORT, State.OK, f"{OURS}'s")
     found = f"{own.intact} of {own.total} files are as {OURS} installed them"
-    command = f"pip install --force-reinstall --no-deps {OURS}"
+    command = reinstall_command(OURS)
     return Check(IMPORT, State.PROBLEM, found, "Another package has overwritten or removed the rest.", (command,))
 
 
@@ -199,18 +199,14 @@ def _place_of_smdebug() -> Path | None:
 def _required(name: str) -> Check:
     package = _package(name)
     if package is None:
-        command = (f"pip install {name}",)
+        command = (f"{pip_install()} {name}",)
         return Check(name, State.PROBLEM, "not installed", "Nothing works without it.", command)
     return Check(name, State.OK, package.version)
 
 
 def _optional(name: str, extra: str) -> Check:
     package = _package(name)
-    return Check(name, State.OK, package.version if package else f"not installed ({_extra(extra)})")
-
-
-def _extra(extra: str) -> str:
-    return f"pip install '{extra}'"
+    return Check(name, State.OK, package.version if package else f"not installed ({install_command(extra)})")
 
 
 def _package(name: str) -> metadata.Distribution | None:

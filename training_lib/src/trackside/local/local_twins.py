@@ -9,6 +9,7 @@ from typing import Protocol
 
 from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Verdict
 
 TWINS = "trackside.local.actions"
@@ -33,6 +34,26 @@ class LocalTwin(Protocol):
 
     def __call__(self, verdict: Verdict, run: ActingRun) -> None:
         """Carry out the action for an issue of a rule that asks for it."""
+
+
+def check_terms(rules: Iterable[RuleConfiguration]) -> None:
+    """Check that this machine can keep the terms of every rule's actions.
+
+    Raises:
+        ConfigurationError: a term, such as a time for a veto, exists in AWS only.
+    """
+    problems = [
+        Problem(
+            f"rules.{rule.name}.actions.{action.value}.{term}",
+            f"is {value}, but only a deployment in AWS can keep it.",
+            f"Set it to {action.unit.terms[term].least}, or leave it out of the rules of this run.",
+        )
+        for rule in rules
+        for action, term, value in rule.terms.given
+        if action.unit.terms[term].needs_aws and value != action.unit.terms[term].least
+    ]
+    if problems:
+        raise ConfigurationError(problems, subject="The rule request")
 
 
 def local_twins(actions: Iterable[Action]) -> Mapping[Action, LocalTwin]:

@@ -37,12 +37,14 @@ def plan_rules(
     actions: tuple[Action, ...] | None,
     save_interval: int | None = None,
     capture: CaptureRequest | None = None,
+    was_chosen: bool | None = None,
 ) -> RulePlan:
     """Return the plan for these rules; for every usual rule of the catalogue if none is named.
 
     actions        replace the actions of each rule; None keeps them
     save_interval  replaces the interval of every collection
     capture        saved whatever the rules need; a rule of an Amazon preset takes its schedules
+    was_chosen     True: the user chose each rule by itself; None: if any rule is named
 
     Errors: `ConfigurationError` with every problem at once.
     """
@@ -63,7 +65,7 @@ def plan_rules(
     if save_interval is not None:
         saved = _at_interval(saved, save_interval)
     notes = [n for one in prepared if (n := lacking_input(one.configuration, one.watches, catalogue, saved))]
-    return RulePlan(request, saved, tuple(notes), was_chosen=bool(rules))
+    return RulePlan(request, saved, tuple(notes), was_chosen=bool(rules) if was_chosen is None else was_chosen)
 
 
 def with_names_of_their_own(rules: Sequence[RuleConfiguration]) -> tuple[RuleConfiguration, ...]:

@@ -52,7 +52,14 @@ def rule_statuses(
     progress: Mapping[str, RuleProgress],
     is_running: bool,
 ) -> tuple[RuleStatus, ...]:
-    """Return one status for each requested rule, in that order, then for any other rule with a verdict."""
+    """Return one status for each requested rule, in that order, then for any other rule with a verdict.
+
+    Args:
+        rules: The requested rules.
+        verdicts: The verdicts of the run, oldest first.
+        progress: The progress of each rule, by the name of its configuration.
+        is_running: True if more verdicts may come.
+    """
     decisive: dict[str, Verdict] = {}
     opened: dict[str, Verdict] = {}
     for verdict in verdicts:
@@ -77,7 +84,11 @@ def rule_statuses(
 
 
 def worst_severity(verdicts: Iterable[Verdict]) -> Severity | None:
-    """Return the gravest severity among the issues that have not recovered; None without one."""
+    """Return the gravest severity among the issues that have not recovered; None without one.
+
+    Args:
+        verdicts: The verdicts of the run, oldest first.
+    """
     found = [issue.severity for issue in standing_issues(verdicts)]
     return max(found, key=lambda severity: severity.rank, default=None)
 

@@ -9,21 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from trackside.contracts.capture_request import CaptureRequest
-from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.fields import parse_json
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.documents.requests import HOOK, PROFILER_RULES, RULES, SAVED_TOO, TENSORBOARD, read_training_job
+from trackside.extras import pip_install
+from trackside.local.rule_choice import NO_WORDS, WORDS, Layer, layer_of_document
 
 MOST_BYTES = 4 << 20
 YAML_ENDINGS = (".yaml", ".yml")
-INSTALL_YAML = "pip install pyyaml"
+_OF_A_REQUEST = ("rules", "version")
 
 
 @dataclass(frozen=True)
 class RulesFile:
     """The rules of a file, and notes for the user.
 
-    rules          the rules
+    rules          the rules of a request, which judge in place of all others
+    words          the words `rule`, `only`, `set` and `skip` of the file
     notes          sentences about them
     capture        tensors to save beside those that the rules need; None if the file names none
     capture_notes  sentences about `capture`, of no interest for a run that is recorded already
@@ -33,21 +36,23 @@ class RulesFile:
     notes: tuple[str, ...] = ()
     capture: CaptureRequest | None = None
     capture_notes: tuple[str, ...] = ()
+    words: Layer = NO_WORDS
 
 
 def read_rules_file(path: Path) -> RulesFile:
     """Return the rules of a `.json`, `.yaml` or `.yml` file.
 
     The file holds a rule request, or only a list of rules, each an object or a name; or the input of CreateTrainingJob
-    with `DebugRuleConfigurations`. Errors: `ConfigurationError` with every problem at once.
+    with `DebugRuleConfigurations`; or an object with the words `rule`, `only`, `set` and `skip`, as on the command
+    line. Errors: `ConfigurationError` with every problem at once.
     """
     subject = f"The rules file {path}"
     try:
         document = _parsed(path, _content(path), subject=subject)
-        found = _read(document)
+        found = _read(document, path)
     except ConfigurationError as error:
         raise ConfigurationError([_at_home(problem, path) for problem in error.problems], subject=subject) from error
-    if not found.rules:
+    if not found.rules and not found.words:
         fix = "For all rules with their defaults, leave the file out."
         more = [Problem("note", note) for note in found.notes]
         raise ConfigurationError([Problem("rules", "names no rule that can judge.", fix), *more], subject=subject)
@@ -78,7 +83,7 @@ def _parsed(path: Path, content: bytes, *, subject: str) -> Any:
     try:
         import yaml  # no dependency of Trackside's
     except ImportError as error:
-        fix = f"{INSTALL_YAML}, or write the file as JSON."
+        fix = f"{pip_install()} pyyaml, or write the file as JSON."
         raise ConfigurationError([Problem(str(path), "is YAML, which needs PyYAML.", fix)]) from error
     try:
         return yaml.safe_load(content)
@@ -87,7 +92,9 @@ def _parsed(path: Path, content: bytes, *, subject: str) -> Any:
         raise ConfigurationError([Problem(str(path), f"{what}.")]) from error
 
 
-def _read(document: Any) -> RulesFile:
+def _read(document: Any, path: Path) -> RulesFile:
+    if isinstance(document, Mapping) and not set(WORDS).isdisjoint(document):
+        return _with_words(document, path)
     if isinstance(document, Mapping) and not {RULES, PROFILER_RULES}.isdisjoint(document):
         return _of_sagemaker(document)
     if isinstance(document, list):
@@ -96,6 +103,18 @@ def _read(document: Any) -> RulesFile:
         named = [{"rule": each} if isinstance(each, str) else each for each in document["rules"]]
         document = {**document, "rules": named}
     return RulesFile(RuleRequest.from_json(json.dumps(document, default=str)).rules)  # YAML knows dates
+
+
+def _with_words(document: Mapping[str, Any], path: Path) -> RulesFile:
+    problems: list[Problem] = []
+    words = layer_of_document(document, where=path.name, problems=problems)
+    rest = {key: value for key, value in document.items() if key not in WORDS}
+    if unknown := [str(key) for key in rest if key not in _OF_A_REQUEST]:
+        problems += [Problem(key, "is not known.", did_you_mean(key, [*WORDS, *_OF_A_REQUEST])) for key in unknown]
+    if problems:
+        raise ConfigurationError(problems)
+    found = _read(rest, path) if "rules" in rest else RulesFile(())
+    return replace(found, words=words)
 
 
 def _of_sagemaker(document: Mapping[str, Any]) -> RulesFile:

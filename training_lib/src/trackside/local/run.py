@@ -18,12 +18,19 @@ from trackside.contracts.issue_group import IssueGroup, group_of_one, issue_grou
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS, VERDICTS_KEY
 from trackside.contracts.verdict import Outcome, Severity, State, Verdict
-from trackside.local.capture_check import rule_progress, saved_steps, why_nothing_was_captured
+from trackside.local.capture_check import (
+    lacks_trackside,
+    rule_progress,
+    saved_steps,
+    uncaptured_processes,
+    why_nothing_was_captured,
+)
 from trackside.local.evaluator_process import EVALUATOR, EvaluatorProcess, EvaluatorState
 from trackside.local.first_facts import FirstFacts
-from trackside.local.local_twins import local_twins
+from trackside.local.local_twins import check_terms, local_twins
 from trackside.local.rule_state import RuleStatus, rule_statuses, worst_severity
-from trackside.local.run_folder import RunRecord, held, write_record
+from trackside.local.run_folder import RunRecord, held, storage_problem, write_record
+from trackside.local.run_now import RunNow, RunNowReader, steps_of, watermarks_of
 from trackside.local.signal_inbox import SignalInbox
 from trackside.local.training_process import TrainingProcess
 from trackside.local.verdict_feed import VerdictFeed
@@ -32,7 +39,10 @@ from trackside.storage.open_store import open_store
 LOOK_SECONDS = 0.2  # how often to look for verdicts; the end of the training wakes us at once
 SECOND_INTERRUPT_SECONDS = 5.0
 FINAL_JUDGING_SECONDS = 120.0
-PROGRESS_SECONDS = 2.0
+PROGRESS_SECONDS = 2.0  # between two looks at the newest step and loss
+LONG_WAIT_SECONDS = 5.0  # after which users read the reason for waiting
+UNCAPTURED_SECONDS = 60.0  # after which users read that nothing is captured yet
+STORAGE_GRACE_SECONDS = 2.0  # for an evaluator that has nowhere to write
 EVALUATOR_GRACE_SECONDS = 5.0
 UNKILLABLE_SECONDS = 5.0  # a process that outlives SIGKILL so long hangs in the kernel: waiting longer is useless
 
@@ -44,8 +54,21 @@ _logger = logging.getLogger(__name__)
 class Observer(Protocol):
     """The receiver of messages for the user. No method may raise or block for long."""
 
+    @property
+    def shows_progress(self) -> bool:
+        """True if `progress` is to be called."""
+
     def note(self, text: str) -> None:
         """Show one line about the present activity."""
+
+    def hint(self, text: str) -> None:
+        """Show one line, unless the user wants to read of problems only."""
+
+    def detail(self, text: str) -> None:
+        """Show one line, if the user wants to read everything."""
+
+    def progress(self, now: RunNow) -> None:
+        """Show the present state of the run. Called only if `shows_progress`."""
 
     def issue(self, group: IssueGroup) -> None:
         """Show a problem, new or changed, of a rule with the action Notify."""
@@ -77,7 +100,12 @@ class LocalRun:
 
 @dataclass(frozen=True)
 class LocalRunResult:
-    """The result of a run. `status` is the command's exit code, or -n if signal n ended it."""
+    """The result of a run.
+
+    status          the command's exit code, or -n if signal n ended it
+    steps           steps with saved tensors
+    training_steps  number of optimizer steps; 0 if unknown
+    """
 
     folder: Path
     status: int
@@ -87,6 +115,7 @@ class LocalRunResult:
     steps: tuple[int, ...]
     evaluator_problem: str
     capture_problem: str
+    training_steps: int = 0
 
     def exit_code(self, fail_on: Severity | None) -> int:
         """Return 1 if Trackside stopped the run or an issue reaches `fail_on`, else the command's own code.
@@ -109,9 +138,10 @@ def run_locally(
 ) -> LocalRunResult:
     """Run the command to its end, judged by the rules. Returns when none of its processes is left running.
 
-    Errors: `OSError` if the command cannot be started, `ConfigurationError` if an action has no local twin. Later
-    failures of Trackside go to the observer, and the training goes on.
+    Errors: `OSError` if the command cannot be started, `ConfigurationError` if an action or one of its terms cannot be
+    kept here. Later failures of Trackside go to the observer, and the training goes on.
     """
+    check_terms(run.request.rules)
     local_twins(action for rule in run.request.rules for action in rule.actions)
     (run.folder / RULE_REQUEST_KEY).write_text(run.request.to_json(), encoding="utf-8")
     record = RunRecord(command=run.command, started_at=clock())
@@ -166,6 +196,10 @@ class _Watch:
         self._interrupted_at: float | None = None
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
+        self._started_at = self._progress_at = monotonic()
+        self._now = RunNowReader(str(run.folder))
+        self._is_captured = False
+        self._storage_problem = ""
         self._stop_at = math.inf if run.limit_seconds is None else monotonic() + run.limit_seconds
         self._is_off = False
         self._failures: set[str] = set()
@@ -181,29 +215,35 @@ class _Watch:
             for number in self._inbox.wait(LOOK_SECONDS):
                 self._pass_on(number)
             self.guarded(self._look)
+            self.guarded(self._show_progress)
             self.guarded(self._enforce_stop)
 
     def until_all_is_judged(self) -> None:
         """Mark the end of the run, and wait until the evaluator has judged every step: bounded, interruptible."""
+        self._storage_problem = storage_problem(self._run.folder)
         self.guarded(self._mark_end)
-        started_at = reported_at = self._monotonic()
-        while not self._is_off and self._evaluator.tend() is EvaluatorState.RUNNING:
-            now = self._monotonic()
-            if self._inbox.wait(LOOK_SECONDS) or now - started_at > FINAL_JUDGING_SECONDS:
-                self._observer.note("Not waiting any longer for the rules to judge the rest.")
+        started_at, has_hinted = self._monotonic(), False
+        while not (self._is_off or self._storage_problem) and self._evaluator.tend() is EvaluatorState.RUNNING:
+            waited = self._monotonic() - started_at
+            if self._inbox.wait(LOOK_SECONDS) or waited > FINAL_JUDGING_SECONDS:
+                self._observer.note("not waiting any longer for the rules to judge the rest.")
                 break
-            if now - reported_at > PROGRESS_SECONDS:
-                reported_at = now
-                self._observer.note(f"The training has ended; the rules judge the rest ({now - started_at:.0f} s) ...")
+            if waited > LONG_WAIT_SECONDS and not has_hinted:
+                has_hinted = True
+                self._observer.hint("the training has ended; the rules judge the rest (Ctrl-C: do not wait) ...")
             self.guarded(self._look)
-        self._evaluator.finish(grace_seconds=EVALUATOR_GRACE_SECONDS)
+            self._storage_problem = storage_problem(self._run.folder)
+        grace_seconds = STORAGE_GRACE_SECONDS if self._storage_problem else EVALUATOR_GRACE_SECONDS
+        self._evaluator.finish(grace_seconds=grace_seconds)
         self.guarded(self._look)
 
     def result(self, status: int) -> LocalRunResult:
         """Return the result of the run."""
         steps: tuple[int, ...] = ()
+        training_steps: int | None = None
         try:
             steps = saved_steps(open_store(f"{self._run.folder}/{TENSORS}"))
+            training_steps = steps_of(watermarks_of(str(self._run.folder)))
         except StorageError as error:
             self._observer.note(f"The saved tensors cannot be listed: {error}")
         rules = rule_statuses(
@@ -212,9 +252,7 @@ class _Watch:
             progress=rule_progress(open_store(f"{self._run.folder}/{RULE_OUTPUT}")),
             is_running=False,
         )
-        no_steps = ""
-        if not steps and not any(rule.judged for rule in rules):  # statistics alone are something, too
-            no_steps = why_nothing_was_captured(self._run.command, environment=self._run.environment)
+        is_empty = not steps and not any(rule.judged for rule in rules)  # statistics alone are something, too
         return LocalRunResult(
             folder=self._run.folder,
             status=status,
@@ -222,8 +260,21 @@ class _Watch:
             verdicts=self._feed.verdicts,
             rules=rules,
             steps=steps,
-            evaluator_problem=self._evaluator.problem,
-            capture_problem=no_steps,
+            evaluator_problem=self._storage_problem or self._evaluator.problem,
+            capture_problem=self._why_empty(status, training_steps) if is_empty else "",
+            training_steps=training_steps or 1 + max((rule.judged_through for rule in rules), default=-1),
+        )
+
+    def _why_empty(self, status: int, training_steps: int | None) -> str:
+        if self._storage_problem:
+            return self._storage_problem
+        if python := lacks_trackside(self._run.command, environment=self._run.environment):
+            return f"{python} has no Trackside"
+        return why_nothing_was_captured(
+            self._run.command,
+            status=status,
+            has_begun=training_steps is not None,
+            processes=uncaptured_processes(open_store(str(self._run.folder))),
         )
 
     def guarded(self, act: Callable[[], object]) -> None:
@@ -233,6 +284,8 @@ class _Watch:
         except Exception as error:  # the training must outlive any mistake of ours
             self._is_off = True
             _logger.debug("Watching failed", exc_info=error)
+            if isinstance(error, OSError) and self._storage_problem:  # which is reported once, at the end
+                return
             self._note_once(f"Watching failed ({type(error).__name__}: {error}). The training goes on unwatched.")
 
     def _note_once(self, text: str) -> None:
@@ -250,7 +303,28 @@ class _Watch:
             if verdict.outcome is Outcome.ISSUE_FOUND:
                 self._act(verdict)
             elif verdict.state is State.RECOVERED and Action.NOTIFY in self._twins.get(verdict.configuration_name, {}):
-                self._observer.note(f"{verdict.configuration_name}: {verdict.message}")
+                self._show_recovery(verdict)
+
+    def _show_recovery(self, verdict: Verdict) -> None:
+        """Show that an issue is over, in detail only while others of the same problem stand."""
+        groups = issue_groups(self._feed.verdicts)
+        is_standing = any(group.standing for group in groups if group.group == verdict.group)
+        show = self._observer.detail if is_standing else self._observer.note
+        show(f"{verdict.configuration_name}: {verdict.message}")
+
+    def _show_progress(self) -> None:
+        now = self._monotonic()
+        is_late = not self._is_captured and now - self._started_at > UNCAPTURED_SECONDS
+        if now - self._progress_at < PROGRESS_SECONDS or not (self._observer.shows_progress or is_late):
+            return
+        self._progress_at = now
+        steps, loss = self._now.read()
+        if steps is None and is_late:
+            self._observer.hint("nothing captured yet: no torch.optim optimizer has stepped")
+        self._is_captured |= steps is not None or is_late
+        if self._observer.shows_progress:
+            problems = sum(bool(group.standing) for group in issue_groups(self._feed.verdicts))
+            self._observer.progress(RunNow(steps, loss, rules=len(self._run.request.rules), problems=problems))
 
     def _act(self, verdict: Verdict) -> None:
         for action, carry_out in self._twins.get(verdict.configuration_name, {}).items():
@@ -304,7 +378,7 @@ class _Watch:
         elif number is signal.SIGHUP and self._training.shares_terminal:
             return  # the terminal is gone; it sent the signal to the training itself
         else:
-            self._observer.note(f"{number.name} passed on to the training.")
+            self._observer.detail(f"{number.name} passed on to the training.")
             self._training.pass_on(number)
 
     def _interrupted(self) -> None:

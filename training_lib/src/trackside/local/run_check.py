@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from trackside.contracts.errors import KeyNotFoundError, RecordError, StorageError, TracksideError
 from trackside.contracts.run_layout import EVENTS_PREFIX, PACKED_INDEX_PREFIX, parse_event_key, parse_packed_index_key
+from trackside.local.capture_pace import pace_of
 from trackside.local.installation import Check, State
 from trackside.records.step_file import fetch_records
 from trackside.storage.open_store import open_store
@@ -37,6 +38,7 @@ def check_run(
         Check("run", State.OK, found),
         _end(trial),
         _packed_index(store),
+        Check("always-on statistics", State.OK, pace_of(trial)),
         _lost(trial),
         _damage(trial, store, read),
     )

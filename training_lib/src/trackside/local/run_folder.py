@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,10 +30,15 @@ from trackside.contracts.stored_fields import (
 
 RUNS = Path(".trackside") / "runs"  # below the folder in which the user works
 LATEST = "latest"
+START_ONE = "trackside run -- python train.py   (starts one)"
 RECORD_FILE = "local-run.json"
 LOCK_FILE = "local-run.lock"
 EVALUATOR_LOG = "evaluator.log"
 
+PROBE_BYTES = 1 << 16  # more than verdicts and progress take
+
+_INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)  # the latter from a shell, or a launcher
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 _LONGEST_SCRIPT_NAME = 40
 
 
@@ -41,6 +48,7 @@ class RunState(str, Enum):
     RUNNING = "running"
     FINISHED = "finished"  # the command ended with code 0
     FAILED = "failed"  # the command ended with another code, or by a signal
+    INTERRUPTED = "interrupted"  # by Ctrl-C
     STOPPED = "stopped"  # Trackside stopped it
     LOST = "lost"  # `trackside run` itself was killed: the end is unknown
     ENDED = "ended"  # elsewhere: with an end marker, but without the command's status
@@ -90,11 +98,20 @@ def create_run_folder(folder: Path) -> Path:
         if any(folder.iterdir()):
             fix = "Name a new folder, or remove this one first."
             raise ConfigurationError([Problem(str(folder), "is not empty.", fix)], subject="The run folder")
-        _keep_out_of_git(folder)
+        keep_out_of_git(folder)
     except OSError as error:
         problem = Problem(str(folder), f"cannot be made: {error.strerror}.", "Name another place with --out.")
         raise ConfigurationError([problem], subject="The run folder") from error
     return folder.resolve()
+
+
+def keep_out_of_git(folder: Path) -> None:
+    """Write a `.gitignore` at the top of `.trackside` if the folder lies in it: runs stay out of commits."""
+    top = RUNS.parent
+    if top in folder.parents or top.absolute() in folder.parents:
+        top.mkdir(exist_ok=True)
+        if not (top / ".gitignore").exists():
+            (top / ".gitignore").write_text("*\n", encoding="utf-8")
 
 
 def discard_run_folder(folder: Path) -> None:
@@ -109,12 +126,12 @@ def find_run(name: str, *, runs: Path = RUNS) -> str:
 
     Errors: `RunNotFoundError` with the names of existing runs.
     """
-    if name.startswith("s3://"):
+    if "://" in name:
         return name
     if name == LATEST:
         newest = max(local_runs(runs), key=_started_at, default=None)
         if newest is None:
-            raise RunNotFoundError(f"There is no run yet in {runs}. Start one: trackside run -- python train.py")
+            raise RunNotFoundError(f"There is no run yet in {runs}. {START_ONE}", advice=START_ONE)
         return str(newest)
     for folder in (Path(name), runs / name):
         if is_run_folder(folder):
@@ -122,8 +139,12 @@ def find_run(name: str, *, runs: Path = RUNS) -> str:
     if Path(name).is_dir():
         raise RunNotFoundError(f"{name!r} is a folder, but no run: it holds neither {TENSORS} nor {RULE_REQUEST_KEY}.")
     known = [folder.name for folder in local_runs(runs)]
-    hint = did_you_mean(name, known[-5:]) if known else "There is none yet: trackside run -- python train.py"
-    raise RunNotFoundError(f"There is no run {name!r}, neither as a path nor in {runs}. {hint}")
+    if not known:
+        raise RunNotFoundError(f"There is no run {name!r}. {runs} holds none yet. {START_ONE}", advice=START_ONE)
+    near = did_you_mean(name, [*known, LATEST, *([name.replace(":/", "://", 1)] if name.startswith("s3:/") else [])])
+    advice = near if near.startswith("Did") else "trackside runs   (lists the runs of this folder)"
+    why = f"It is neither a folder nor a name in {runs}; the newest run is {known[-1]!r}."
+    raise RunNotFoundError(f"There is no run {name!r}. {why} {advice}", advice=advice)
 
 
 def local_runs(runs: Path = RUNS) -> list[Path]:
@@ -134,6 +155,20 @@ def local_runs(runs: Path = RUNS) -> list[Path]:
 def is_run_folder(folder: Path) -> bool:
     """Return True if the folder holds any part of a run."""
     return any((folder / part).exists() for part in (RULE_REQUEST_KEY, TENSORS, RULE_OUTPUT))
+
+
+def storage_problem(folder: Path) -> str:
+    """Return a clause if nothing can be written to a folder, such as on a full disk; "" if it can."""
+    probe = folder / f".probe-{os.getpid()}"
+    try:
+        try:
+            probe.write_bytes(bytes(PROBE_BYTES))
+        finally:
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        cure = "free some and run `trackside rules run` on it" if error.errno in _NO_SPACE else "it cannot be written"
+        return f"{error.strerror or type(error).__name__} in {folder}; {cure}"
+    return ""
 
 
 def write_record(folder: Path, record: RunRecord) -> None:
@@ -157,6 +192,8 @@ def run_state(folder: Path) -> RunState:
     if record is not None and record.ended_at is not None:
         if record.stopped_by_trackside:
             return RunState.STOPPED
+        if record.status in _INTERRUPTED:
+            return RunState.INTERRUPTED
         return RunState.FAILED if record.status else RunState.FINISHED
     if _is_locked(folder):
         return RunState.RUNNING
@@ -201,10 +238,3 @@ def _script_name(command: Sequence[str]) -> str:
         if before == "-m":
             return word
     return Path(command[0]).name
-
-
-def _keep_out_of_git(folder: Path) -> None:
-    """Write a `.gitignore` at the top of `.trackside`: runs are data, and stay out of commits."""
-    top = RUNS.parent
-    if top in folder.parents and not (top / ".gitignore").exists():
-        (top / ".gitignore").write_text("*\n", encoding="utf-8")

@@ -231,6 +231,7 @@ def _place(rule: type[Rule]) -> str:
 def _entry(rule: RuleDescription) -> dict[str, object]:
     return {
         "rule": rule.rule_id,
+        **({"code": rule.code} if rule.code else {}),
         "summary": rule.summary,
         "watches": list(rule.watches),
         "save_interval": rule.save_interval,

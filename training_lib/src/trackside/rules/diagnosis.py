@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.model_facts import LossFacts, ParameterFacts
 from trackside.contracts.recorded_names import CLIPPING, GRADIENTS_KEPT
+from trackside.rules.medians import median
 from trackside.trial.window import Column, Window
 
 TRAINING_MODES = ("TRAIN", "GLOBAL")
@@ -44,12 +45,12 @@ class Evidence:
     def update_ratio(self) -> float | None:
         """Median over weights of the newest relative updates |w' - w| / |w|."""
         ratios = [
-            float(np.median(column.values[-_NEWEST:]))
+            median(column.values[-_NEWEST:])
             for name in self.window.tensors("weights")
             for column in self.window.statistic(name, "update_ratio", mode=None)
         ]
         finite = [ratio for ratio in ratios if math.isfinite(ratio)]
-        return float(np.median(finite)) if finite else None
+        return median(finite) if finite else None
 
     @cached_property
     def way(self) -> tuple[float, int] | None:
@@ -130,13 +131,13 @@ class Evidence:
             for column in self.window.statistic(name, "update_ratio", mode=None)
         ]
         finite = [ratio for ratio in ratios if math.isfinite(ratio)]
-        return float(np.median(finite)) if finite else None
+        return median(finite) if finite else None
 
     @cached_property
     def gradient_spread(self) -> float | None:
         """The largest gradient norm of a weight over the smallest above zero, medians of the newest."""
         norms = [
-            float(np.median(column.values[-_NEWEST:]))
+            median(column.values[-_NEWEST:])
             for name in self.window.tensors("gradients")
             if name.endswith("weight")
             for column in self.window.statistic(name, "l2", mode=None)
@@ -151,7 +152,7 @@ class Evidence:
         if not columns or min(len(column.values) for column in columns) < 3 * _NEWEST:
             return None
         first, now = (
-            math.hypot(*[float(np.median(column.values[part])) for column in columns])
+            math.hypot(*[median(column.values[part]) for column in columns])
             for part in (slice(_NEWEST), slice(-_NEWEST, None))
         )
         return now / first if first > 0 else None
@@ -180,7 +181,7 @@ class Evidence:
             return None
         before = np.concatenate([column.values[-5 * _NEWEST :] for column in columns])
         before = before[np.isfinite(before) & (before > 0)]
-        return float(np.median(min(limits) / np.maximum(before, min(limits)))) if before.size else None
+        return median(min(limits) / np.maximum(before, min(limits))) if before.size else None
 
     @cached_property
     def losses(self) -> tuple[LossFacts, ...]:
@@ -296,8 +297,8 @@ def learned_share(window: Window, *, newest: int = 20) -> float | None:
             return -math.inf
         if (losses < 0).any():
             continue
-        start = max(float(losses[0]), float(np.median(losses[:newest])))
-        shares.append(1 - float(np.median(losses[-newest:])) / start if start > 0 else 0.0)
+        start = max(float(losses[0]), median(losses[:newest]))
+        shares.append(1 - median(losses[-newest:]) / start if start > 0 else 0.0)
     return max(shares, default=None)
 
 
@@ -331,11 +332,11 @@ def _gain(losses: NDArray[np.float64]) -> float:
     if count < 5:
         return -math.inf
     first, now = losses[:count], losses[-count:]
-    size = max(abs(float(np.median(first))), float(losses.std()))
+    size = max(abs(median(first)), float(losses.std()))
     if not 0 < size < math.inf:
         return -math.inf
     error = math.hypot(error_of_median(first), error_of_median(now))
-    return (float(np.median(first) - np.median(now)) - 2 * error) / size
+    return (float(median(first) - median(now)) - 2 * error) / size
 
 
 def error_of_median(values: NDArray[np.float64]) -> float:
@@ -344,7 +345,7 @@ def error_of_median(values: NDArray[np.float64]) -> float:
     Args:
         values: The values, shape (n,).
     """
-    deviation = float(np.median(np.abs(values - np.median(values))))
+    deviation = median(np.abs(values - median(values)))
     return 1.2533 * 1.4826 * deviation / math.sqrt(len(values))
 
 
@@ -476,9 +477,7 @@ def growth_before(window: Window, *, step: int) -> float | None:
         for column in window.statistic(name, statistic, mode=None):
             sizes = np.abs(column.values[column.steps < step])
             sizes = sizes[np.isfinite(sizes)]
-            usual = (
-                float(np.median(sizes[:-_NEWEST] if len(sizes) > 2 * _NEWEST else sizes[:1])) if len(sizes) > 2 else 0.0
-            )
+            usual = median(sizes[:-_NEWEST] if len(sizes) > 2 * _NEWEST else sizes[:1]) if len(sizes) > 2 else 0.0
             if usual > 0:
                 growths.append(float(sizes[-_NEWEST:].max()) / usual)
     return max(growths, default=None)

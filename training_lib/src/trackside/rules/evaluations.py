@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trackside.rules.diagnosis import finite
 from trackside.rules.guessing import Guess
+from trackside.rules.medians import median
 from trackside.trial.window import Column
 
 NEWEST = 3  # fewest evaluations that represent the present: one alone may be an accident
@@ -42,7 +43,7 @@ class Evaluations:
 
     def unshared(self, now: float) -> float:
         """Return the share of the training's gain that a validation loss of `now` lacks; 0 without a gain."""
-        gained = self.first - float(np.median(self.training[-NEWEST:]))
+        gained = self.first - median(self.training[-NEWEST:])
         return (now - self.first + gained) / gained if gained > 0 else 0.0
 
 
@@ -63,10 +64,10 @@ def by_evaluation(evaluated: Column, trained: Column) -> Evaluations | None:
     return Evaluations(
         steps=steps[np.append(starts[1:], len(steps)) - 1],
         means=np.array([batch.mean() for batch in batches]),
-        training=np.array([float(np.median(losses)) for losses in since]),
+        training=np.array([median(losses) for losses in since]),
         training_means=np.array([float(losses.mean()) for losses in since]),
         batches=batches,
-        first=float(np.median(trained_losses[:_FIRST])),
+        first=median(trained_losses[:_FIRST]),
     )
 
 
@@ -95,7 +96,7 @@ def noise_of(evaluated: Losses) -> float:
     """
     if len(evaluated) < 5:
         return 0.0
-    return 1.4826 * float(np.median(np.abs(np.diff(evaluated, n=2)))) / math.sqrt(6)
+    return 1.4826 * median(np.abs(np.diff(evaluated, n=2))) / math.sqrt(6)
 
 
 def has_stopped_falling(seen: Evaluations) -> bool:

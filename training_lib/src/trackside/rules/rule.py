@@ -45,6 +45,7 @@ class Rule(ABC):
     The facts about a rule are class attributes:
 
     rule_id              the name of the problem
+    code                 short name that never changes and is never reused: `TS101`
     watches              collections it reads; it judges each step at which a tensor of them was saved
     save_interval        steps between saves of these collections, unless the user sets another interval
     severity             severity of its findings
@@ -71,6 +72,7 @@ class Rule(ABC):
     """
 
     rule_id: ClassVar[str]
+    code: ClassVar[str] = ""
     watches: ClassVar[tuple[str, ...]]
     save_interval: ClassVar[int] = 500
     severity: ClassVar[Severity] = Severity.WARNING
@@ -179,6 +181,7 @@ class Rule(ABC):
             needs=cls.needs,
             is_asked_for=cls.is_asked_for,
             life_cycle=cls.life_cycle,
+            code=cls.code,
         )
 
     @classmethod

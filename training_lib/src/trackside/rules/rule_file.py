@@ -25,11 +25,11 @@ from trackside.contracts.errors import (
     did_you_mean,
 )
 from trackside.contracts.rule_request import CustomRule, RuleConfiguration
+from trackside.extras import install_command
 from trackside.rules.rule import Rule, is_rule
 from trackside.storage.open_store import open_store
 
 ADAPTERS = "trackside.rule_adapters"
-INSTALL_SMDEBUG = "pip install 'trackside[smdebug]'"
 MOST_NAMED = 10
 
 
@@ -173,7 +173,9 @@ def _why_it_does_not_run(source: str, error: BaseException, *, has_adapters: boo
     where = f"line {line}: " if line else ""
     missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if missing == "smdebug" and not has_adapters:
-        return _refused(source, f"{where}it is a rule of smdebug, whose names are not installed.", INSTALL_SMDEBUG)
+        return _refused(
+            source, f"{where}it is a rule of smdebug, whose names are not installed.", install_command("smdebug")
+        )
     if missing:
         fix = f"Install {missing} where the rules are judged, or do without it; a rule file stands alone."
         return _refused(source, f"{where}{message}.", fix)
@@ -204,7 +206,7 @@ def _not_a_rule(
         return _refused(custom.source, f"{name!r} does not define {', '.join(missing)}.", f"Define it. {hint}")
     if _is_of_smdebug(candidate) and not adapters:
         what = f"{name!r} is a rule of the original smdebug, which has no evaluator."
-        return _refused(custom.source, what, f"Judge it by Trackside: {INSTALL_SMDEBUG}")
+        return _refused(custom.source, what, f"Judge it by Trackside: {install_command('smdebug')}")
     bases = "trackside.rules.rule.Rule or smdebug.rules.Rule"
     return _refused(custom.source, f"{name!r} is not a rule: a class that inherits {bases}.", hint)
 

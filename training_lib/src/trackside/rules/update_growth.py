@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from trackside.contracts.recorded_names import UPDATE_SIZE
 from trackside.rules.diagnosis import Evidence
+from trackside.rules.medians import median, medians_of_three
 from trackside.rules.phases import newest_phase, since
 from trackside.trial.window import Column, Window
 
@@ -19,6 +20,7 @@ _FIRST = 20  # measurements at the start of a run that are never usual
 FEWEST = TRAILING + _NEWEST + _FIRST
 _LEFT_OUT = 10  # measurements before now that are no part of the past to exceed
 _MAD_TO_DEVIATION = 1.4826
+_AT_LEAST = 1.5  # times the usual size
 
 
 @dataclass(frozen=True)
@@ -94,15 +96,22 @@ def stands_out(sizes: NDArray[np.float64], *, deviations: float) -> bool:
     """
     if len(sizes) < TRAILING + _NEWEST:
         return False
-    return float(sizes[-_NEWEST:].min()) > _usual(sizes, deviations)[2] > 0
+    newest = float(sizes[-_NEWEST:].min())
+    if newest <= _AT_LEAST * median(_recent(sizes)):  # most steps end here
+        return False
+    return newest > _usual(sizes, deviations)[2] > 0
 
 
 def _usual(sizes: NDArray[np.float64], deviations: float) -> tuple[float, float, float]:
     """Return the median of the recent sizes, their deviation, and the size above which one stands out."""
-    recent = sizes[-TRAILING - _NEWEST : -_NEWEST]
-    usual = float(np.median(recent))
-    deviation = _MAD_TO_DEVIATION * float(np.median(np.abs(recent - usual)))
-    return usual, deviation, max(usual + deviations * deviation, 1.5 * usual)
+    recent = _recent(sizes)
+    usual = median(recent)
+    deviation = _MAD_TO_DEVIATION * median(np.abs(recent - usual))
+    return usual, deviation, max(usual + deviations * deviation, _AT_LEAST * usual)
+
+
+def _recent(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+    return sizes[-TRAILING - _NEWEST : -_NEWEST]
 
 
 def peak_of(sizes: NDArray[np.float64]) -> float:
@@ -114,5 +123,4 @@ def peak_of(sizes: NDArray[np.float64]) -> float:
     values = sizes[_FIRST:-_LEFT_OUT]
     if len(values) < _NEWEST:
         return 0.0
-    middle = np.median(np.lib.stride_tricks.sliding_window_view(values, _NEWEST), axis=1)
-    return float(middle.max())
+    return float(medians_of_three(values).max())

@@ -139,7 +139,7 @@ def watch_estimator(estimator: Any, run: str, *, preset: str = "") -> Attachment
     session = estimator.sagemaker_session
     fill_rule_statuses(session.sagemaker_client, table=lambda: RunTable(client=session.boto_session.client))
     for note in attachment.notes:
-        logger.warning("Trackside: %s", note)
+        logger.warning("trackside: %s", note)
     return attachment
 
 

@@ -8,10 +8,8 @@ from typing import Any
 from trackside.aws_clients import SharedClient
 from trackside.contracts.errors import (
     AccessDeniedError,
-    ConfigurationError,
     KeyNotFoundError,
     LocationNotFoundError,
-    Problem,
     StorageError,
     StorageUnavailableError,
 )
@@ -30,10 +28,9 @@ try:
     )
     from botocore.exceptions import ConnectionError as NoConnectionError
 except ImportError as _missing:
-    raise ConfigurationError(
-        [Problem("s3://", "needs boto3, which is not installed.", "Install it: pip install 'trackside[aws]'")],
-        subject="The location",
-    ) from _missing
+    from trackside.extras import missing_extra  # for the message only
+
+    raise missing_extra("aws") from _missing
 
 _LARGEST_POSITION = 2**53  # above the largest object of S3; limits a damaged length to what HTTP can express
 

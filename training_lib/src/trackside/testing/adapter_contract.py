@@ -175,7 +175,7 @@ class AdapterContract:
         bare = self.train(subject, "", REQUEST)
         with caplog.at_level(logging.WARNING):
             assert np.array_equal(self.train(subject, run.format(file=file), REQUEST), bare)
-        assert any(record.getMessage().startswith("Trackside: ") for record in caplog.records)
+        assert any(record.getMessage().startswith("trackside: ") for record in caplog.records)
 
     @pytest.mark.parametrize(
         ("scale", "is_found"), [pytest.param(1e-6, True, id="tiny"), pytest.param(1, False, id="well")]

@@ -1,4 +1,4 @@
-"""The former name of `trackside_localaccount`, a wheel of its own: `pip install 'trackside[localcloud]'`.
+"""The former name of `trackside_localaccount`, a wheel of its own.
 
 Offers `LocalAccount` and `Chaos`, and its command, until 0.3. The other modules have the new name only.
 """
@@ -8,14 +8,15 @@ from __future__ import annotations
 import sys
 import warnings
 
+from trackside.extras import install_command
+
 try:
     import trackside_localaccount
 except ModuleNotFoundError as error:
     if error.name != "trackside_localaccount":
         raise
     raise ModuleNotFoundError(
-        "The local account is a package of its own: pip install 'trackside[localcloud]', "
-        "or in a clone: pip install ./training_lib/localaccount",
+        f"The local account is a package of its own: {install_command('localcloud')}",
         name=error.name,
     ) from error
 

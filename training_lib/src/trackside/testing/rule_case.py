@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trackside.contracts.model_facts import ModelFacts
+from trackside.contracts.recorded_names import RECORDED
 from trackside.contracts.verdict import Finding
 from trackside.rules.rule import FoldingRule, Rule, is_paced_step
 from trackside.storage.memory import MemoryStore
@@ -227,6 +228,11 @@ def assert_finding(finding: Finding, *, step: int) -> None:
     assert 0 <= finding.since_step <= step
     assert finding.measure, "a finding names its measure"
     assert _RELATIONS[finding.relation](finding.observed, finding.threshold), finding.comparison
+    words = finding.comparison
+    assert ": " in words, "an observation is a quantity and its value"
+    assert RECORDED not in words, f"{words!r} names a number that only Trackside knows"
+    assert " in %" not in words, f"{words!r} has its unit at the wrong place"
+    assert "share" not in words or "%" in words, f"{words!r} gives a share without its unit"
     assert len(finding.series) <= 20
     assert not finding.series or finding.series[-1][0] == step, "the evidence ends at the judged step"
     json.dumps(finding.to_dict(), allow_nan=False)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trackside.trial.completeness import Completeness
 from trackside.trial.damage import Damage
 from trackside.trial.recorded import Recorded
@@ -64,6 +67,10 @@ class CompleteSteps:
         """Return the collections with a saved tensor at this step."""
         found = [self._names.collections_in(saved.layout) for saved in self._index.saved(step).values()]
         return found[0] if len(found) == 1 else frozenset[str]().union(*found)
+
+    def times(self, worker: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the recorded training steps of a worker, ascending, and the end of each in seconds since the epoch."""
+        return self._recorded.times(worker)
 
     def is_saved(self, step: int) -> bool:
         """Return True if a worker saved tensors at this step."""

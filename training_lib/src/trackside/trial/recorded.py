@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trackside.contracts.run_layout import SegmentName
 from trackside.trial.recorded_steps import RecordedSteps
@@ -34,6 +35,9 @@ class StatisticsSource(Protocol):
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
         """Return one column per worker, ascending by step."""
+
+    def times(self, worker: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the training steps of a worker, ascending, and the end of each in seconds since the epoch."""
 
 
 class Recorded:
@@ -91,6 +95,12 @@ class Recorded:
             found = self._source.columns(tensor, statistic, last_step=_LAST_STEP, mode=mode) if self._source else ()
             columns = self._columns[key] = {column.worker: column for column in found}
         return columns
+
+    def times(self, worker: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the training steps of a worker, ascending, and the end of each in seconds since the epoch."""
+        if self._source is None or not self.tensors:
+            return np.empty(0, np.int64), np.empty(0)
+        return self._source.times(worker)
 
     def holds(self, tensor: str, statistic: str, saved: SavedStep) -> bool:
         """Return True if the statistic is recorded of this step and worker."""

@@ -9,9 +9,13 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trackside.contracts.errors import KeyNotFoundError, NotAFileError, RecordError
 from trackside.contracts.run_layout import SegmentName
 from trackside.records.block_file import FOOTER_BYTES, HEAD_BYTES, MOST_PAYLOAD_BYTES, ReadBlocks, read_blocks
+from trackside.records.modes import MODE_NUMBERS
 from trackside.records.statistics_segment import ROWS_KIND
 from trackside.storage.store import Store
 from trackside.trial.parallel import REMOTE_READS_AT_ONCE, each_in_parallel
@@ -100,6 +104,19 @@ class RecordedStatistics:
         return self._columns.of(
             tensor, statistic, mode, tables=self._logs.tables, version=self._logs.version, last_step=last_step
         )
+
+    def times(self, worker: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the training steps of a worker, ascending, and the end of each in seconds since the epoch."""
+        rows = [part for table in self._logs.tables.get(worker, ()) for part in table.rows_from(0)]
+        if not rows:
+            return np.empty(0, np.int64), np.empty(0)
+        steps, modes, times = (np.concatenate([part[name] for part in rows]) for name in ("step", "mode", "wall_time"))
+        is_training = modes == MODE_NUMBERS["TRAIN"]
+        steps, times = steps[is_training], times[is_training]
+        order = np.lexsort((times, steps))
+        steps, times = steps[order], times[order]
+        is_first = np.append(True, steps[1:] != steps[:-1])[: len(steps)]  # numbers noted later are of another moment
+        return steps[is_first], times[is_first]
 
     def _catch_up(self) -> None:
         """Read the listed files, and list again if some were merged meanwhile.

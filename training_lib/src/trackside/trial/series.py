@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.errors import ConfigurationError, Problem, RecordError, TensorNotSavedError
+from trackside.extras import pip_install
 from trackside.records.modes import MODE_NUMBERS
 from trackside.trial.notebook import html_table
 from trackside.trial.parts import TrialParts
@@ -134,6 +135,10 @@ class TensorSeries:
         """
         return self._parts.columns.selected(self.name, statistic, self.selection)
 
+    def fullest_statistic(self) -> str:
+        """Return the statistic with a number at most steps: `mean` of a loss, which has one of every step."""
+        return self._parts.columns.fullest(self.name, self.selection)
+
     def to_columns(self) -> dict[str, NDArray[Any]]:
         """Return `step`, `worker`, `mode` and every statistic, each an array of shape (n,).
 
@@ -175,7 +180,7 @@ class TensorSeries:
         try:
             pandas = import_module("pandas")
         except ImportError as missing:
-            problem = Problem("pandas", "is not installed.", "Install it: pip install pandas")
+            problem = Problem("pandas", "is not installed.", f"{pip_install()} pandas")
             raise ConfigurationError([problem], subject="to_pandas") from missing
         return pandas.DataFrame(self.to_columns())
 

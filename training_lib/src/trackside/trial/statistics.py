@@ -81,6 +81,9 @@ STATISTICS: Mapping[str, Callable[[Values], Values]] = {
     "nan_count": nan_count,
 }
 
+# Statistics that tell how large a tensor is, in the order in which users want them.
+MAGNITUDES = ("abs_mean", "mean", "l2", "abs_max")
+
 # Statistics that only capture can record: no saved tensor yields them later. A run without them returns no column.
 RECORDED_ONLY = ("is_present", "is_sharded", "max_norm", "update_l2", "update_ratio")
 

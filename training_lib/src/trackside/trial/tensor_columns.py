@@ -14,7 +14,7 @@ from trackside.trial.record_reader import RecordReader
 from trackside.trial.recorded import Recorded
 from trackside.trial.saved_tensors import REDUCTION_MARK
 from trackside.trial.selection import Selection, StepRange
-from trackside.trial.statistics import RECORDED_ONLY, REDUCTIONS, STATISTICS
+from trackside.trial.statistics import MAGNITUDES, RECORDED_ONLY, REDUCTIONS, STATISTICS
 from trackside.trial.step_index import StepIndex
 from trackside.trial.step_values import StepTables
 from trackside.trial.tensor_names import TensorNames
@@ -66,6 +66,24 @@ class TensorColumns:
         columns = question.columns(last_step)
         wanted = (column for column in columns if selection.worker in {None, column.worker})
         return tuple(c for column in wanted if (c := _within(column, selection.steps)) is not None)
+
+    def fullest(self, tensor: str, selection: Selection) -> str:
+        """Return the statistic of the tensor's values with a number at most selected steps; `MAGNITUDES[0]` on a tie.
+
+        A loss and a learning rate are recorded as `mean` at every step, a gradient as `l2`.
+        """
+        best = MAGNITUDES[0]
+        most = sum(len(column.steps) for column in self.selected(tensor, best, selection))
+        of_tensor = self._recorded.tensors.get(tensor, ())
+        for statistic in MAGNITUDES[1:]:
+            if statistic not in of_tensor:
+                continue
+            columns = self._recorded.columns(tensor, statistic, selection.mode).values()
+            wanted = [column for column in columns if selection.worker in {None, column.worker}]
+            count = sum(len(part.steps) for c in wanted if (part := _within(c, selection.steps)) is not None)
+            if count > most:
+                best, most = statistic, count
+        return best
 
     def at_step(self, tensors: Sequence[str], statistic: str, *, step: int, mode: str | None) -> StepValues:
         """Return the values of `columns` of each of the tensors at `step`."""

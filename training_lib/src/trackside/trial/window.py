@@ -167,6 +167,14 @@ class Window:
     others: Mapping[str, TensorSource] = field(default_factory=dict)
     is_last: bool = False
 
+    def seen_through(self, source: TensorSource) -> Window:
+        """Return the same window of another source.
+
+        Args:
+            source: The data.
+        """
+        return Window(source, self.step, self.mode, self.now, self.newest_step_at, self.others, self.is_last)
+
     @property
     def facts(self) -> ModelFacts | None:
         """The facts about the training program at this step; None for a run without them, or with newer ones only."""

@@ -7,27 +7,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from trackside.cli.terminal.layout import beside, wrapped
+from trackside.cli.terminal.severity import STYLES, symbol_of
 from trackside.cli.terminal.sparkline import is_log_scaled, sparkline
 from trackside.cli.terminal.text import printable
 from trackside.contracts.cause import Suspicion
 from trackside.contracts.issue_group import IssueGroup
+from trackside.contracts.observation import is_recorded_number
 from trackside.contracts.probability import in_words
 from trackside.contracts.rule_catalogue import built_in_catalogue
-from trackside.contracts.verdict import Finding, Severity, Verdict
+from trackside.contracts.verdict import Finding, Verdict
+
+if TYPE_CHECKING:
+    from trackside.local.source_text import SourceText
 
 LABEL_COLUMNS = 11
 MOST_NAMED = 3
 MOST_STEPS = 4
 MOST_SYMPTOMS = 5
+ALIKE = 0.8  # share of the words of an advice that make it another one over again
 
-_SYMBOLS = {Severity.CRITICAL: "✖", Severity.WARNING: "▲", Severity.INFO: "●"}
-_ASCII_SYMBOLS = {Severity.CRITICAL: "X", Severity.WARNING: "!", Severity.INFO: "i"}
-_STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
+_SMALL_WORDS = frozenset(
+    ["a", "an", "and", "as", "by", "each", "for", "from", "in", "is", "it", "its", "of", "on", "or", "so", "the", "to"]
+)
 _RECOVERED_STYLE = "bold green"
 
 
@@ -36,15 +43,15 @@ class VerdictCard:
 
     Args:
         group: The issues of the problem.
-        is_update: True if the problem was shown before.
+        sources: Files of the training; None if they are not at hand.
     """
 
-    def __init__(self, group: IssueGroup, *, is_update: bool = False) -> None:
-        self._group, self._is_update = group, is_update
+    def __init__(self, group: IssueGroup, *, sources: SourceText | None = None) -> None:
+        self._group, self._sources = group, sources
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         group, verdict, ascii_only = self._group, self._group.lead, options.ascii_only
-        style = _STYLES[verdict.severity] if group.standing else _RECOVERED_STYLE
+        style = STYLES[verdict.severity] if group.standing else _RECOVERED_STYLE
 
         def clean(text: str) -> str:
             return printable(text, encoding=options.encoding)
@@ -53,7 +60,8 @@ class VerdictCard:
         line = "-" if ascii_only else "─"
         yield title + Text(f" {line * max(0, options.max_width - title.cell_len - 1)}".rstrip(), style=style)
         yield from wrapped(console, Text(clean(_what(verdict))), options.max_width)
-        rows = [*_rows(verdict, ascii_only=ascii_only), *_state_rows(group), *_cause_rows(group), *_symptom_rows(group)]
+        facts = _rows(verdict, self._sources, ascii_only=ascii_only)
+        rows = [*facts, *_state_rows(group), *_cause_rows(group), *_symptom_rows(group)]
         for row_label, row in rows:
             label = Text(row_label, style="bold")
             yield from beside(console, label, Text(clean(row)), indent=LABEL_COLUMNS, width=options.max_width)
@@ -62,16 +70,18 @@ class VerdictCard:
             yield Text("what to do", style="bold")
         for number, step in enumerate(steps, 1):
             yield from beside(console, Text(f" {number:>2}."), Text(clean(step)), indent=5, width=options.max_width)
+        if code := built_in_catalogue().code_of(verdict.rule_id):
+            label, text = Text("more", style="bold"), Text(f"{code}: trackside rules show {verdict.rule_id}")
+            yield from beside(console, label, text, indent=LABEL_COLUMNS, width=options.max_width)
         yield Text(line * options.max_width, style=style)
 
     def _title(self, *, ascii_only: bool) -> str:
         group, verdict = self._group, self._group.lead
         if not group.standing:
             return f"{'+' if ascii_only else '✔'} RECOVERED  {verdict.configuration_name}"
-        symbol = (_ASCII_SYMBOLS if ascii_only else _SYMBOLS)[verdict.severity]
+        symbol = symbol_of(verdict.severity, ascii_only=ascii_only)
         sure = f", {in_words(group.probability)} ({group.probability:.0%})" if group.probability is not None else ""
-        update = ", updated" if self._is_update else ""
-        return f"{symbol} {verdict.severity.value.upper()}  {verdict.configuration_name}{sure}{update}"
+        return f"{symbol} {verdict.severity.value.upper()}  {verdict.configuration_name}{sure}"
 
 
 def _state_rows(group: IssueGroup) -> Iterator[tuple[str, str]]:
@@ -115,8 +125,21 @@ def _suspicion(one: Suspicion) -> str:
 
 def steps_to_try(verdict: Verdict, suspicions: Sequence[Suspicion]) -> tuple[str, ...]:
     """Return the fixes for the likeliest causes, then the rule's general advice; each once."""
-    fixes = [one.explanation.fix for one in suspicions[:2]]
-    return tuple(dict.fromkeys([*fixes, *verdict.what_to_do]))[:MOST_STEPS]
+    kept: list[str] = []
+    for step in (*(one.explanation.fix for one in suspicions[:2]), *verdict.what_to_do):
+        if not any(_are_alike(step, other) for other in kept):
+            kept.append(step)
+    return tuple(kept[:MOST_STEPS])
+
+
+def _are_alike(one: str, other: str) -> bool:
+    """Return True if nearly all words of the shorter advice are in the longer one."""
+    words, others = _words(one), _words(other)
+    return len(words & others) >= ALIKE * min(len(words), len(others))
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower())) - _SMALL_WORDS
 
 
 def module_of(subject: str) -> str:
@@ -147,16 +170,16 @@ def _what(verdict: Verdict) -> str:
     return f"{verdict.message.partition(f': {lead.subject}')[0]}."
 
 
-def _rows(verdict: Verdict, *, ascii_only: bool) -> list[tuple[str, str]]:
+def _rows(verdict: Verdict, sources: SourceText | None, *, ascii_only: bool) -> list[tuple[str, str]]:
     lead = verdict.lead
     if lead is None:
         return [("step", str(verdict.step))]
     module = module_of(lead.subject)
     where = f"{module}, {lead.worker}" if module else lead.worker
     rows = [
-        ("tensor", lead.subject),
+        ("tensor", "" if is_recorded_number(lead.subject) else lead.subject),
         ("where", where),
-        ("line", lead.place),
+        *_place_rows(lead.place, sources),
         ("since", f"step {verdict.since_step} (found at step {verdict.step})"),
         ("affected", _affected(verdict)),
         ("observed", lead.comparison),
@@ -165,13 +188,22 @@ def _rows(verdict: Verdict, *, ascii_only: bool) -> list[tuple[str, str]]:
     return [(label, text) for label, text in rows if text]
 
 
+def _place_rows(place: str, sources: SourceText | None) -> Iterator[tuple[str, str]]:
+    """Yield the path with the line's number, which terminals make clickable, and the line itself."""
+    found = sources.line(place) if sources and place else None
+    yield "line", found.place if found else place
+    if found and found.text:
+        yield "", f"    {found.text}"
+
+
 def _affected(verdict: Verdict) -> str:
     """Return the number of affected tensors with some names; "" for one, which the row above names."""
     if verdict.affected < 2:
         return ""
     several = len({finding.worker for finding in verdict.findings}) > 1
     shown = verdict.findings[1 : MOST_NAMED + 1]
-    others = [f"{finding.subject} ({finding.worker})" if several else finding.subject for finding in shown]
+    names = [finding for finding in shown if not is_recorded_number(finding.subject)]
+    others = [f"{finding.subject} ({finding.worker})" if several else finding.subject for finding in names]
     rest = verdict.affected - 1 - len(others)
     also = [*others, f"{rest} more"] if rest > 0 else others
     return f"{verdict.affected} tensors; also {', '.join(also)}"

@@ -13,6 +13,7 @@ from trackside.cli.terminal.layout import beside, columns, wrapped
 from trackside.contracts.check import Answer, Outcome
 from trackside.contracts.issue_group import issue_groups
 from trackside.contracts.verdict import Verdict
+from trackside.local.source_text import SourceText
 
 _LOOKS = {
     Outcome.FAULT: ("✖", "X", "bold red"),
@@ -64,7 +65,7 @@ def print_check(console: Console, answers: Sequence[Answer], issues: Sequence[Ve
                 console.print(line)
             console.print()
     for group in issue_groups(issues):
-        console.print(VerdictCard(group))
+        console.print(VerdictCard(group, sources=SourceText(folder)))
         console.print()
     counts = {outcome: sum(each.outcome is outcome for each in answers) for outcome in Outcome}
     words = [

@@ -1,123 +1,119 @@
-"""The rules chosen to judge recorded runs: by `--rule`, `--set`, `--preset` and `--rules-file`."""
+"""The rule options of `run`, `check`, `rules run` and `rules test`: the same words with the same meaning."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from trackside.cli.run import parse_rule
-from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_catalogue import built_in_catalogue
-from trackside.contracts.rule_request import PRESETS, RuleConfiguration, RuleRequest
+from trackside.contracts.rule_request import PRESETS
+from trackside.local.rule_choice import Chosen, Layer, choose_rules, layer_of_options
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-_HOW_TO_WRITE_A_RULE = "Write ID or FILE.py:CLASS, then :NAME=VALUE,NAME=VALUE if you like."
+if TYPE_CHECKING:
+    from trackside.local.project_settings import ProjectSettings
+    from trackside.local.rules_file import RulesFile
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The rule options of a command line. `preset` is None without `--preset`."""
+class RuleOptions:
+    """The rule options of a command line.
 
-    rules: tuple[str, ...]
-    settings: tuple[str, ...]
-    preset: str | None
-    rules_file: Path | None
-
-
-def rule_options(verb: str) -> Callable[[F], F]:
-    """Return a decorator that adds the options. `verb` is the command's action on a rule ("Test")."""
-
-    def add(command: F) -> F:
-        file = click.option(
-            "--rules-file",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="Rules as JSON or YAML, as for `trackside run`.",
-        )
-        preset = click.option(
-            "--preset",
-            type=click.Choice(PRESETS),
-            help=f"In whose sense.  [default: {PRESETS[0]}, or as the file says]",
-        )
-        setting = click.option(
-            "--set",
-            "settings",
-            multiple=True,
-            metavar="NAME=VALUE",
-            help="Set a parameter of the one --rule. Repeat for more.",
-        )
-        rule = click.option(
-            "--rule",
-            "rules",
-            multiple=True,
-            metavar="ID[:NAME=VALUE,...]",
-            help=f"{verb} this rule, or your own: FILE.py:CLASS. Repeat for more. Default: all.",
-        )
-        return rule(setting(preset(file(command))))
-
-    return add
-
-
-def chosen_rules(choice: Choice) -> list[RuleConfiguration]:
-    """Return the chosen rules, with unique names.
-
-    Errors: `ConfigurationError` with every problem of the command line, or of the rules, at once.
+    words       `--rule`, `--only`, `--set` and `--skip`
+    rules_file  None without `--rules-file`
+    preset      None without `--preset`
     """
-    from trackside.local.preflight import with_names_of_their_own
 
-    problems: list[Problem] = []
-    chosen = [one for text in choice.rules if (one := _rule(text, problems)) is not None]
-    parameters = dict([pair for text in choice.settings if (pair := _pair(text, problems)) is not None])
-    if choice.settings and len(choice.rules) != 1:
-        what = "needs one --rule whose parameter it sets."
-        problems.append(Problem("--set", what, "--rule ID:NAME=VALUE,NAME=VALUE sets those of each rule."))
-    if problems:
-        raise ConfigurationError(problems, subject="The command line")
-    chosen = [replace(one, parameters={**one.parameters, **parameters}) for one in chosen]
-    chosen = [*_of_file(choice.rules_file), *chosen] or _usual(choice.preset or "")
-    if choice.preset is not None:
-        chosen = [_in_sense_of(choice.preset, one) for one in chosen]
-    named = with_names_of_their_own(chosen)
-    built_in_catalogue().check(RuleRequest(named))
-    return list(named)
+    words: Layer
+    rules_file: Path | None
+    preset: str | None = None
 
 
-def _usual(preset: str) -> list[RuleConfiguration]:
-    catalogue = built_in_catalogue()
-    offered = [rule for rule in catalogue.usual if catalogue.rules[rule].in_sense_of(preset) is not None]
-    return [RuleConfiguration(rule_id) for rule_id in offered]
+def rule_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options, passed as `options`."""
+
+    @functools.wraps(command)
+    def run(
+        *,
+        rules: tuple[str, ...],
+        only: tuple[str, ...],
+        settings: tuple[str, ...],
+        skip: tuple[str, ...],
+        rules_file: Path | None,
+        preset: str | None,
+        **others: Any,
+    ) -> None:
+        words = layer_of_options(add=rules, only=only, settings=settings, skip=skip)
+        command(options=RuleOptions(words, rules_file, preset), **others)
+
+    for option in reversed(
+        (
+            click.option(
+                "--rule",
+                "rules",
+                multiple=True,
+                metavar="ID[:NAME=VALUE,...]",
+                help="Judge by this rule too, or by your own: FILE.py:CLASS. Repeat for more.",
+            ),
+            click.option(
+                "--only",
+                multiple=True,
+                metavar="ID[:NAME=VALUE,...]",
+                help="Judge by this rule in place of the default ones. Repeat for more.",
+            ),
+            click.option(
+                "--set",
+                "settings",
+                multiple=True,
+                metavar="ID.NAME=VALUE",
+                help="Set a parameter of a rule; all other rules stay. Repeat for more.",
+            ),
+            click.option("--skip", multiple=True, metavar="ID", help="Leave out this rule. Repeat for more."),
+            click.option(
+                "--rules-file",
+                type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                help="Rules as JSON or YAML.",
+            ),
+            click.option(
+                "--preset",
+                type=click.Choice(PRESETS),
+                help=f"In whose sense.  [default: {PRESETS[0]}, or as the file says]",
+            ),
+        )
+    ):
+        option(run)
+    return run
 
 
-def _in_sense_of(preset: str, rule: RuleConfiguration) -> RuleConfiguration:
-    return rule if rule.custom else replace(rule, preset="" if preset == PRESETS[0] else preset)
+def rules_of(options: RuleOptions, settings: ProjectSettings, file: RulesFile) -> Chosen:
+    """Return the rules by all sources: the project's settings, then the rules file, then the command line.
+
+    Errors: `ConfigurationError` with every problem at once.
+    """
+    of_file = Layer(requests=file.rules, requested_in=str(options.rules_file or "")) if file.rules else Layer()
+    layers = [*settings.rule_layers, of_file, file.words, options.words]
+    return choose_rules(layers, catalogue=built_in_catalogue(), preset=options.preset)
 
 
-def _of_file(path: Path | None) -> Sequence[RuleConfiguration]:
-    if path is None:
-        return ()
-    from trackside.local.rules_file import read_rules_file
+def recorded_rules(options: RuleOptions) -> Chosen:
+    """Return the rules for recorded runs. Notes on the rules file, and the choice, are shown on stderr.
 
-    found = read_rules_file(path)
-    for note in found.notes:
+    Errors: `ConfigurationError` with every problem at once.
+    """
+    from trackside.environment import inherited
+    from trackside.local.project_settings import read_settings
+    from trackside.local.rules_file import RulesFile, read_rules_file
+
+    settings = read_settings(Path.cwd(), inherited())
+    path = options.rules_file or settings.rules_file
+    file = RulesFile(()) if path is None else read_rules_file(path)
+    for note in file.notes:
         click.echo(f"trackside: {note}", err=True)
-    return found.rules
-
-
-def _rule(text: str, problems: list[Problem]) -> RuleConfiguration | None:
-    try:
-        return parse_rule(text)
-    except ValueError as error:
-        problems.append(Problem(f"--rule {text}", str(error), _HOW_TO_WRITE_A_RULE))
-        return None
-
-
-def _pair(text: str, problems: list[Problem]) -> tuple[str, str] | None:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        problems.append(Problem(f"--set {text}", "is not NAME=VALUE.", "Write for example: --set threshold=0.5"))
-        return None
-    return name.strip(), value.strip()
+    chosen = rules_of(options, settings, file)
+    if chosen.is_default and chosen.difference:  # other choices were named by the user
+        click.echo(f"trackside: judged by {chosen.difference}", err=True)
+    return chosen

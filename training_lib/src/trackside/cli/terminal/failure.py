@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import textwrap
 import traceback
@@ -16,6 +17,7 @@ from trackside.contracts.errors import (
     RecordError,
     RuleEvaluationError,
     RunNotFoundError,
+    StorageError,
     StorageUnavailableError,
     TensorNotSavedError,
     TracksideError,
@@ -31,11 +33,15 @@ INTERRUPTED = 130
 READER_GONE = 141  # 128 + SIGPIPE, as of any program whose reader has gone
 
 MOST_COLUMNS = 100
+_EXAMPLE = "s3://bucket/prefix"  # in messages about places of any kind
+_VERBS = frozenset({"is", "was", "must", "has", "cannot", "names", "holds", "needs", "lacks", "stands", "failed"})
+_WHOLE = ("text", "the whole of it")  # places that are the subject itself
+_LOCATION = re.compile(r"s3://[A-Za-z0-9]")
 FEWEST_COLUMNS = 40
 
 _ADVICE = {
     USAGE: "trackside --help",
-    NOT_FOUND: "trackside runs   (lists the runs of this folder)",
+    NOT_FOUND: "trackside doctor   (checks the installation)",
     REMOTE: "again in a while; check the network, and AWS_ENDPOINT_URL if it is set",
     RULE_CRASHED: "run the command again with -v and report the rule",
 }
@@ -48,6 +54,8 @@ _ADVICE_FOR: tuple[tuple[type[TracksideError], bool | None, str], ...] = (
     (AccessDeniedError, True, "aws sts get-caller-identity   (shows whose credentials are used)"),
     (AccessDeniedError, False, "ls -ld PATH   (shows who may read it)"),
     (LocationNotFoundError, True, "aws s3 ls   (lists the buckets of these credentials)"),
+    (RunNotFoundError, False, "trackside runs   (lists the runs of this folder)"),
+    (StorageError, False, "ls -ld PATH   (shows who may read and write it); df -h PATH   (shows its free space)"),
     (RunNotFoundError, True, "trackside runs s3://BUCKET/PREFIX   (lists the runs right below a prefix)"),
 )
 
@@ -93,9 +101,10 @@ def _lines(error: BaseException) -> list[str]:
             "  Why: this is a fault in Trackside.",
             "  Try: the same with -v, and report the bug with its output.",
         ]
-    what, _, why = str(error).partition(". ")
+    advice = _advice(error, code)
+    what, _, why = str(error).removesuffix(advice).strip().partition(". ")
     reason = [f"  Why: {why}"] if why else []
-    return [f"Error: {what.rstrip('.')}.", *reason, f"  Try: {_advice(error, code)}"]
+    return [f"Error: {what.rstrip('.')}.", *reason, f"  Try: {advice}"]
 
 
 def _advice(error: BaseException, code: int) -> str:
@@ -112,7 +121,7 @@ def _advice(error: BaseException, code: int) -> str:
 
 def _is_remote(error: BaseException) -> bool:
     """Return True if the error is about S3, or about a call of AWS (`trackside.cloud.calls`)."""
-    return "s3://" in str(error) or str(error).startswith("AWS ")
+    return bool(_LOCATION.search(str(error).replace(_EXAMPLE, ""))) or str(error).startswith("AWS ")
 
 
 def _fitted(line: str, where: TextIO) -> Iterator[str]:
@@ -127,15 +136,20 @@ def _fitted(line: str, where: TextIO) -> Iterator[str]:
     )
 
 
+def _first_word(text: str) -> str:
+    return text.partition(" ")[0]
+
+
 def _configuration_lines(error: ConfigurationError) -> list[str]:
     heading = str(error).partition("\n")[0]
     if len(error.problems) == 1:
         problem = error.problems[0]
         subject = heading.removesuffix(" has 1 problem:")
-        return [
-            f"Error: {subject}: {problem.what}",
-            f"  Where: {problem.where}",
-            f"  Try: {problem.fix or _ADVICE[USAGE]}",
-        ]
+        advice = f"  Try: {problem.fix or _ADVICE[USAGE]}"
+        if (
+            _first_word(problem.what) in _VERBS and problem.where not in _WHOLE
+        ):  # then the place is the subject of the sentence
+            return [f"Error: {problem.where} {problem.what}", f"  Where: {subject}", advice]
+        return [f"Error: {subject}: {problem.what}", f"  Where: {problem.where}", advice]
     problems = [f"  - {problem}" for problem in error.problems]
     return [f"Error: {heading}", *problems, f"  Try: {_ADVICE[USAGE]}"]

@@ -36,8 +36,11 @@ def print_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         _write_data(_csv_line(cells))
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, color: bool) -> None:
-    """Print a table. On a terminal the last column wraps; in a pipe every row is one line, for `grep`."""
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, color: bool, whole: int | None = None) -> None:
+    """Print a table. On a terminal the last column wraps; in a pipe every row is one line, for `grep`.
+
+    `whole` is the number of a column that never wraps; see `columns`.
+    """
     from rich.text import Text
 
     from trackside.cli.terminal.console import data_console, safe
@@ -47,7 +50,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, color: 
     cells = [[Text(safe(console, cell)) for cell in row] for row in rows]
     if not console.is_terminal:
         console.width = _UNLIMITED
-    for line in columns(console, cells, header=header):
+    for line in columns(console, cells, header=header, whole=whole):
         console.print(line, soft_wrap=True)
 
 

@@ -9,10 +9,11 @@ from rich.text import Text
 
 from trackside.cli.terminal.console import safe
 from trackside.cli.terminal.layout import columns
+from trackside.cli.terminal.severity import STYLES, symbol_of
+from trackside.contracts.verdict import Severity
 from trackside.local.rule_state import RuleState, RuleStatus
 
 _LOOKS = {
-    RuleState.ISSUE: ("✖", "X", "bold red"),
     RuleState.RECOVERED: ("✔", "+", "yellow"),
     RuleState.OK: ("✔", "+", "green"),
     RuleState.RUNNING: ("▶", ">", "cyan"),
@@ -46,12 +47,21 @@ def rule_lines(console: Console, rules: Sequence[RuleStatus]) -> Iterator[Text]:
             through = max(rule.judged_through for rule in these)
             names = ", ".join(rule.name for rule in these)
             statuses = [(f"{len(these)} rules", f"No issue found up to step {through} by {names}.")]
+        elif len(these) > MOST_FINE_RULES and len({rule.detail for rule in these}) == 1:
+            statuses = [(f"{len(these)} rules", these[0].detail)]
         else:
             statuses = [(rule.name, rule.detail) for rule in these]
-        rows += [[_state(console, state), *(Text(safe(console, text)) for text in row)] for row in statuses]
+        looks = [_state(console, rule) for rule in these[: len(statuses)]]
+        rows += [
+            [look, *(Text(safe(console, text)) for text in row)] for look, row in zip(looks, statuses, strict=True)
+        ]
     return columns(console, rows)
 
 
-def _state(console: Console, state: RuleState) -> Text:
-    symbol, ascii_symbol, style = _LOOKS[state]
-    return Text(f"{ascii_symbol if console.options.ascii_only else symbol} {state.value}", style=style)
+def _state(console: Console, rule: RuleStatus) -> Text:
+    is_ascii = console.options.ascii_only
+    if rule.state is RuleState.ISSUE:
+        severity = rule.verdict.severity if rule.verdict is not None else Severity.WARNING
+        return Text(f"{symbol_of(severity, ascii_only=is_ascii)} {rule.state.value}", style=STYLES[severity])
+    symbol, ascii_symbol, style = _LOOKS[rule.state]
+    return Text(f"{ascii_symbol if is_ascii else symbol} {rule.state.value}", style=style)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trackside.cli.terminal.options import wants_color
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.probability import in_words
+from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.stored_fields import document_of
 from trackside.contracts.verdict import Severity, Verdict
 
@@ -47,6 +48,7 @@ def _problem_document(group: IssueGroup) -> dict[str, Any]:
         "probability": group.probability,
         "probability_in_words": None if group.probability is None else in_words(group.probability),
         "rule": group.lead.rule_id,
+        "code": built_in_catalogue().code_of(group.lead.rule_id),
         "cause_unknown": group.is_cause_unknown,
         "causes": [document_of(suspicion) for suspicion in group.suspicions],
         "also_found": [verdict.rule_id for verdict in group.symptoms],
@@ -66,7 +68,8 @@ def _lead_first(group: IssueGroup) -> tuple[Verdict, ...]:
 def verdict_document(verdict: Verdict) -> dict[str, Any]:
     """Return the verdict in its form in `verdicts.jsonl`."""
     fields: dict[str, Any] = json.loads(verdict.to_json())
-    return fields
+    code = built_in_catalogue().code_of(verdict.rule_id)
+    return {**fields, "code": code} if code else fields
 
 
 def print_cards(recorded: RecordedRun, *, state: str = "") -> None:
@@ -79,6 +82,7 @@ def print_cards(recorded: RecordedRun, *, state: str = "") -> None:
     from trackside.cli.terminal.card import VerdictCard
     from trackside.cli.terminal.console import data_console, safe
     from trackside.cli.terminal.rule_lines import rule_lines
+    from trackside.local.source_text import SourceText
 
     console = data_console(color=wants_color())
     state = state or ("ended" if recorded.has_ended else "running")
@@ -86,8 +90,9 @@ def print_cards(recorded: RecordedRun, *, state: str = "") -> None:
     heading = f"{recorded.location.name}: {state}, {count} step{'' if count == 1 else 's'} saved"
     console.print(Text(safe(console, heading), style="bold"))
     console.print()
+    sources = SourceText(recorded.location.uri)
     for group in recorded.groups:
-        console.print(VerdictCard(group))
+        console.print(VerdictCard(group, sources=sources))
         console.print()
     for line in rule_lines(console, recorded.rules):
         console.print(line)

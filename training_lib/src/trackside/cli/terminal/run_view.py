@@ -1,124 +1,166 @@
-"""The messages of `trackside run` on stderr: location of the run, each issue as it comes, and a summary."""
+"""The messages of `trackside run` on stderr: a line at the start, a card for each problem, and a line at the end.
+
+Each message is one write that begins on an empty line, so that no progress bar of the training cuts into it.
+"""
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
+import contextlib
+from enum import Enum
 from pathlib import Path
 
 from rich.console import Console
-from rich.rule import Rule
 from rich.text import Text
 
 from trackside.cli.terminal.card import VerdictCard
 from trackside.cli.terminal.console import keeps_up, progress_console, safe
-from trackside.cli.terminal.layout import beside, wrapped
+from trackside.cli.terminal.layout import beside
 from trackside.cli.terminal.rule_lines import rule_lines
+from trackside.cli.terminal.run_summary import count_of, problem_line, summary_lines
+from trackside.cli.terminal.status_title import StatusTitle
+from trackside.contracts.cause import EXPLANATIONS, Cause
 from trackside.contracts.issue_group import IssueGroup
-from trackside.contracts.run_layout import RULE_REQUEST_KEY
+from trackside.contracts.verdict import Severity
 from trackside.local.preflight import RulePlan
+from trackside.local.rule_state import RuleState
 from trackside.local.run import LocalRunResult
-from trackside.local.run_folder import RUNS
+from trackside.local.run_folder import LATEST, RUNS
+from trackside.local.run_now import RunNow
+from trackside.local.source_text import SourceText
 
 MOST_RULES_NAMED = 4  # that is one line of 80 columns
+EMPTY_LINE = "\r\x1b[K"  # the line that a progress bar may have begun
+# Lines below a message, which the next redraw of a bar of two lines erases.
+GAP_LINES = 1
+
+_PREFIX = "trackside:"
+
+
+class Verbosity(Enum):
+    """The amount of messages."""
+
+    QUIET = "problems only"
+    NORMAL = "problems, and a line at the start and at the end"
+    VERBOSE = "everything"
 
 
 class RunView:
-    """Writes messages between the lines of the training. Without a reader it falls silent, and the training goes on."""
+    """Writes messages between the lines of the training. Without a reader it falls silent, and the training goes on.
 
-    def __init__(self, *, color: bool) -> None:
+    Args:
+        color: False for no colours.
+        verbosity: The amount of messages.
+    """
+
+    def __init__(self, *, color: bool, verbosity: Verbosity = Verbosity.NORMAL) -> None:
         self._console: Console = progress_console(color=color)
+        self._verbosity = verbosity
         self._is_read = True
-        self._shown: set[str] = set()
+        self._shown: dict[str, tuple[Severity, Cause | None]] = {}
+        self._sources: SourceText | None = None
+        shows_title = self._console.is_terminal and verbosity is not Verbosity.QUIET
+        self._title = StatusTitle(self._console.file) if shows_title else None
 
     def begin(self, folder: str, plan: RulePlan) -> None:
-        """Show the location of the run and its rules."""
-        self.note(f"run {folder}")
-        ready = len(plan.request.rules) - len(plan.notes)
-        self.note(f"rules {_names(plan)}{f'; ready: {ready} of {len(plan.request.rules)}' if plan.notes else ''}")
+        """Show the location of the run and its rules, and a line for each rule that lacks something."""
+        self._sources = SourceText(folder)
+        if self._verbosity is not Verbosity.QUIET:
+            self._line(f"{_names(plan)} judge{'s' if len(plan.request.rules) == 1 else ''} {folder}")
         for note in plan.notes:
-            self.note(f"warning: {note}")
+            self._line(f"warning: {note}")
 
     def note(self, text: str) -> None:
         """Show one line, marked as Trackside's; on a narrow terminal several."""
-        label, line = Text("trackside:", style="bold"), Text(safe(self._console, text))
+        self._line(text, gap=GAP_LINES if self._console.is_terminal else 0)
+
+    @property
+    def shows_progress(self) -> bool:
+        """True if stderr is a terminal with a title to show the state in."""
+        return self._title is not None
+
+    def hint(self, text: str) -> None:
+        """Show a line, unless only problems are wanted."""
+        if self._verbosity is not Verbosity.QUIET:
+            self.note(text)
+
+    def detail(self, text: str) -> None:
+        """Show a line that only users of `-v` want."""
+        if self._verbosity is Verbosity.VERBOSE:
+            self.note(text)
+
+    def progress(self, now: RunNow) -> None:
+        """Show the present state of the run in the title of the terminal."""
+        if self._title is not None and self._is_read:
+            self._title.show(now)
+
+    def issue(self, group: IssueGroup) -> None:
+        """Show the card, set off from the training's own lines.
+
+        A problem that was shown before has one line when it becomes graver, or when another cause is likelier.
+        """
+        lead, cause = group.lead, group.suspicions[0].cause if group.suspicions else None
+        before = self._shown.get(group.group)
+        if before is None:
+            self._shown[group.group] = (lead.severity, cause)
+            self._print(Text(), VerdictCard(group, sources=self._sources), *[Text()] * GAP_LINES)
+            return
+        is_graver, is_other_cause = lead.severity.rank > before[0].rank, cause not in (before[1], None)
+        if not (is_graver or is_other_cause):
+            return
+        self._shown[group.group] = (max(lead.severity, before[0], key=lambda severity: severity.rank), cause)
+        news = [
+            lead.harm if is_graver else "",
+            f"likely now: {EXPLANATIONS[cause].what}" if cause and is_other_cause else "",
+        ]
+        line = problem_line(group, ascii_only=self._console.options.ascii_only)
+        self.note("; ".join([line, *filter(None, news)]))
+
+    def end(self, result: LocalRunResult, folder: str, *, exit_code: int, fail_on: str) -> None:
+        """Show the summary, with `-v` also a line for each rule."""
+        if self._title is not None:
+            self._title.close()
+        if self._verbosity is Verbosity.VERBOSE and not result.capture_problem:
+            self._print(*rule_lines(self._console, result.rules))
+            self.note(
+                f"{count_of(len(result.steps), 'step')} with saved tensors; more: trackside doctor {_name(folder)}"
+            )
+        if self._verbosity is Verbosity.QUIET and _is_healthy(result):
+            return
+        is_ascii = self._console.options.ascii_only
+        lines = summary_lines(result, run=_name(folder), exit_code=exit_code, fail_on=fail_on, ascii_only=is_ascii)
+        for line in lines:
+            self._line(line)
+
+    def _line(self, text: str, *, gap: int = 0) -> None:
+        label, line = Text(_PREFIX, style="bold"), Text(safe(self._console, text))
         if self._console.is_terminal:
-            self._print(*beside(self._console, label, line, indent=len(label) + 1, width=self._console.width))
+            self._print(
+                *beside(self._console, label, line, indent=len(label) + 1, width=self._console.width), *[Text()] * gap
+            )
         else:  # one line, for `grep`
             self._print(Text() + label + Text(" ") + line, soft_wrap=True)
 
-    def issue(self, group: IssueGroup) -> None:
-        """Show the card, set off from the training's own lines. A problem that is shown again is marked as updated."""
-        is_update = group.group in self._shown
-        self._shown.add(group.group)
-        self._print(Text(), VerdictCard(group, is_update=is_update), Text())
-
-    def end(self, result: LocalRunResult, folder: str, *, exit_code: int, fail_on: str) -> None:
-        """Show the summary."""
-        console = self._console
-        characters = "-" if console.options.ascii_only else "─"
-        parts: list[Rule | Text] = [Rule(Text("trackside", style="bold"), align="left", characters=characters)]
-        lines = [Text(_headline(result))]
-        if result.capture_problem:
-            lines.append(Text(f"Nothing was captured. {result.capture_problem}", style="yellow"))
-        if result.evaluator_problem:
-            lines.append(Text(f"Not everything was judged: {result.evaluator_problem}", style="yellow"))
-        for text in lines:
-            parts += wrapped(console, Text(safe(console, text.plain), style=text.style), console.width)
-        parts += [Text(), *rule_lines(console, result.rules), Text()]
-        parts += _facts(console, result, folder, exit_code=exit_code, fail_on=fail_on)
-        self._print(*parts)
-
-    def _print(self, *parts: Rule | Text | VerdictCard, soft_wrap: bool = False) -> None:
+    def _print(self, *parts: Text | VerdictCard, soft_wrap: bool = False) -> None:
         if not self._is_read:
             return
-        try:
+        with self._console.capture() as captured:
             for part in parts:
                 self._console.print(part, soft_wrap=soft_wrap)
-        except BrokenPipeError:
-            pass
+        with contextlib.suppress(BrokenPipeError):
+            self._console.file.write(f"{EMPTY_LINE if self._console.is_terminal else ''}{captured.get()}")
         self._is_read = keeps_up(self._console)
 
 
 def _names(plan: RulePlan) -> str:
     names = [rule.name for rule in plan.request.rules]
-    return ", ".join(names) if len(names) <= MOST_RULES_NAMED else f"{len(names)}, in {RULE_REQUEST_KEY} of the run"
+    return ", ".join(names) if len(names) <= MOST_RULES_NAMED else f"{len(names)} rules"
 
 
-def _headline(result: LocalRunResult) -> str:
-    if result.stopped_for:
-        verdict = result.stopped_for
-        return f"Stopped by Trackside: {verdict.configuration_name} found a critical issue at step {verdict.step}."
-    if result.status < 0:
-        return f"The training was ended by {_signal_name(-result.status)}."
-    return "The training ran to its end." if result.status == 0 else f"The training ended with code {result.status}."
-
-
-def _facts(console: Console, result: LocalRunResult, folder: str, *, exit_code: int, fail_on: str) -> Iterator[Text]:
-    rows = [("steps", _steps(result)), ("run", folder), ("more", f"trackside findings {_name(folder)}")]
-    if exit_code != (result.status if result.status >= 0 else 128 - result.status):
-        reason = "stopped by Trackside" if result.stopped_for else f"an issue reached --fail-on {fail_on}"
-        rows.append(("exit", f"{exit_code} ({reason})"))
-    for label, text in rows:
-        yield from beside(console, Text(label, style="bold"), Text(safe(console, text)), indent=7, width=console.width)
-
-
-def _steps(result: LocalRunResult) -> str:
-    through = max((rule.judged_through for rule in result.rules), default=-1)
-    if not result.steps:
-        return f"none saved; by statistics judged through step {through}" if through >= 0 else "none saved"
-    first, last = result.steps[0], result.steps[-1]
-    judged = f"judged through step {through}" if through >= 0 else "none judged"
-    return f"{len(result.steps)} saved, step {first} to {last}; {judged}"
+def _is_healthy(result: LocalRunResult) -> bool:
+    has_trouble = any(rule.state in (RuleState.ISSUE, RuleState.ERROR) for rule in result.rules)
+    return not (has_trouble or result.capture_problem or result.evaluator_problem or result.status)
 
 
 def _name(folder: str) -> str:
-    """Return the short name if it finds the run, else the folder."""
-    return Path(folder).name if Path(folder).parent == RUNS else folder
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+    """Return the shortest name that finds the run."""
+    return LATEST if Path(folder).parent == RUNS else folder

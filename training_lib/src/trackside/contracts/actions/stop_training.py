@@ -13,9 +13,9 @@ UNIT = ActionUnit(
     name="stop_training",
     description="Stops the training job, by its exact ARN.",
     in_aws="[the ladder](#the-ladder-before-a-stop), then StopTrainingJob",
-    locally="SIGTERM, then SIGKILL after `--grace`; critical issues only",
+    locally="SIGTERM, then SIGKILL after `--grace`; critical issues only, from `after_findings` on",
     terms={
         AFTER_FINDINGS: Term(1, 100, "findings of this rule in the job that must ask for the stop"),
-        VETO_MINUTES: Term(0, _WEEK, "minutes between the announcement and the stop"),
+        VETO_MINUTES: Term(0, _WEEK, "minutes between the announcement and the stop; in AWS only", needs_aws=True),
     },
 )

@@ -139,7 +139,7 @@ def capture_variables(run: str, capture: CaptureRequest) -> Mapping[str, str]:
 def log_notes(translation: Translation) -> Translation:
     """Log each note of a translation as a warning, and return the translation."""
     for note in translation.notes:
-        logger.warning("Trackside: %s", note)
+        logger.warning("trackside: %s", note)
     return translation
 
 

@@ -13,6 +13,7 @@ import torch
 
 from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, RunSession, SessionOptions
 from trackside.contracts.run_layout import worker_name
+from trackside.contracts.uncaptured import UncapturedProcess
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.adapter import Undo
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsFile
@@ -57,6 +58,10 @@ class PyTorchAdapter:
     def has_begun(self) -> bool:
         """True once the first step has been made, unless this process saves nothing."""
         return self.session.has_begun
+
+    def signs(self) -> UncapturedProcess:
+        """Return the signs of training before the first step."""
+        return self.steps.before_first_step.signs()
 
     def install(self) -> None:
         """Register the hooks. Undone by `uninstall`, which only tests need."""

@@ -59,6 +59,7 @@ class ClassImbalance(FoldingRule):
     """
 
     rule_id = "class-imbalance"
+    code = "TS301"
     watches = ("labels",)
     save_interval = 10
     needs = (CollectionRequest("labels", Schedule(10, end_step=401)),)

@@ -68,6 +68,7 @@ class Confusion(Rule):
     """
 
     rule_id = "confusion"
+    code = "TS302"
     presets = (CALIBRATED, AWS_DOCS, AWS_SDK)
     is_asked_for = True
     judges_until_found = True

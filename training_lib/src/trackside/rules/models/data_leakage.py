@@ -110,6 +110,7 @@ class DataLeakage(FoldingRule):
     """
 
     rule_id = "data-leakage"
+    code = "TS303"
     watches = ("model_inputs",)
     save_interval = 50
     needs = (

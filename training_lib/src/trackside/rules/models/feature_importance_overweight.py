@@ -48,6 +48,7 @@ class FeatureImportanceOverweight(Rule):
     """
 
     rule_id = "feature-importance-overweight"
+    code = "TS304"
     presets = (CALIBRATED, AWS_DOCS, AWS_SDK)
     is_asked_for = True
     judges_until_found = True

@@ -52,6 +52,7 @@ class SortedBatches(FoldingRule):
     """
 
     rule_id = "sorted-batches"
+    code = "TS305"
     watches = ("labels",)
     save_interval = 10
     needs = (CollectionRequest("labels", Schedule(10, end_step=401)),)

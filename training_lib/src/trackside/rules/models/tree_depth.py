@@ -53,6 +53,7 @@ class TreeDepth(Rule):
     """
 
     rule_id = "tree-depth"
+    code = "TS306"
     presets = (CALIBRATED, AWS_DOCS, AWS_SDK)
     is_asked_for = True
     judges_until_found = True

@@ -49,6 +49,7 @@ class DoubleSoftmax(Rule):
     """
 
     rule_id = "double-softmax"
+    code = "TS201"
     watches = ("losses",)
     save_interval = 500
     needs = ()

@@ -13,6 +13,7 @@ from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.recorded_names import CLIPPING
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import Evidence, learned_share
+from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -61,6 +62,7 @@ class GradientClipping(Rule):
     """
 
     rule_id = "gradient-clipping"
+    code = "TS202"
     watches = ("gradients", "losses")
     save_interval = 500
     needs = ()
@@ -97,8 +99,8 @@ class GradientClipping(Rule):
             return None
         before, limit = norms.values[at_norms][-self.steps :], limits.values[at_limits][-self.steps :]
         kept = kept_shares(before, limits=limit)
-        median = float(np.median(kept))
-        if not median < self.share or not float(np.mean(kept < 1)) >= _ALWAYS:
+        usual_share = median(kept)
+        if not usual_share < self.share or not float(np.mean(kept < 1)) >= _ALWAYS:
             return None
         facts = window.facts
         place = facts.program.clipping[0].line if facts and facts.program.clipping else ""
@@ -108,12 +110,12 @@ class GradientClipping(Rule):
             step=window.step,
             since_step=int(steps[0]),
             measure="share of the gradient that clipping leaves",
-            observed=median,
+            observed=usual_share,
             relation="<",
             threshold=self.share,
             statistics={
-                "usual_norm": float(np.median(before)),
-                "limit": float(np.median(limit)),
+                "usual_norm": median(before),
+                "limit": median(limit),
                 "share_of_steps": float(np.mean(kept < 1)),
             },
             series=tuple([(int(step), float(value)) for step, value in zip(steps[-20:], kept[-20:], strict=True)]),

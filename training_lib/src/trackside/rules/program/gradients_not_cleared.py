@@ -57,6 +57,7 @@ class GradientsNotCleared(Rule):
     """
 
     rule_id = "gradients-not-cleared"
+    code = "TS203"
     watches = ("losses", "gradients")
     save_interval = 500
     needs = ()
@@ -107,7 +108,7 @@ class GradientsNotCleared(Rule):
             worker=column.worker,
             step=window.step,
             since_step=int(column.steps[_begin(cleared, period, self.periods)]),
-            measure="share of steps that kept the gradients before" if period is None else _PERIODIC,
+            measure="share of steps that began with the gradients of the step before" if period is None else _PERIODIC,
             observed=share if period is None else float(period),
             relation=">",
             threshold=min(self.share, float(np.nextafter(share, -1))) if period is None else 1.0,

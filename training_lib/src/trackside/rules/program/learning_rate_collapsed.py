@@ -53,6 +53,7 @@ class LearningRateCollapsed(Rule):
     """
 
     rule_id = "learning-rate-collapsed"
+    code = "TS204"
     watches = ("hyperparameters", "losses")
     save_interval = 500
     needs = ()

@@ -57,6 +57,7 @@ class LostUpdates(Rule):
     """
 
     rule_id = "lost-updates"
+    code = "TS205"
     watches = ("weights", "biases")
     save_interval = 500
     needs = ()

@@ -12,6 +12,7 @@ import numpy as np
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.model_facts import ModelFacts, ParameterFacts
 from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -95,6 +96,7 @@ class ParametersNotTrained(Rule):
     """
 
     rule_id = "parameters-not-trained"
+    code = "TS206"
     watches = ("gradients", "losses")
     save_interval = 500
     needs = ()
@@ -459,7 +461,7 @@ def _step_of(window: Window, held: ParameterFacts) -> tuple[float, float] | None
     if not rates or not weights or not gradients:
         return None
     rate, norm = float(rates[0].values[-1]), float(weights[0].values[-1])
-    steepest = max(math.sqrt(held.size), float(np.median(gradients[0].values)))
+    steepest = max(math.sqrt(held.size), median(gradients[0].values))
     return (rate, rate * steepest / norm) if norm > 0 else None
 
 
@@ -471,7 +473,7 @@ def _has_worthy_gradients(window: Window, held: ParameterFacts, largest: Mapping
     """
     gradients = window.statistic(held.gradient, "l2", mode=None)
     return bool(gradients) and all(
-        float(np.median(column.values)) > _NOISE * largest.get(column.worker, 0.0) for column in gradients
+        median(column.values) > _NOISE * largest.get(column.worker, 0.0) for column in gradients
     )
 
 

@@ -48,6 +48,7 @@ class PassesWithoutStep(Rule):
     """
 
     rule_id = "passes-without-step"
+    code = "TS207"
     watches = ("losses", "gradients")
     save_interval = 500
     needs = ()

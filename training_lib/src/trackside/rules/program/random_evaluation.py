@@ -50,6 +50,7 @@ class RandomEvaluation(Rule):
     """
 
     rule_id = "random-evaluation"
+    code = "TS208"
     watches = ("losses",)
     save_interval = 500
     needs = ()

@@ -62,6 +62,7 @@ class RepeatedData(Rule):
     """
 
     rule_id = "repeated-data"
+    code = "TS209"
     watches = ("losses",)
     save_interval = 500
     needs = ()

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -58,6 +59,7 @@ class ReplicasDiffer(Rule):
     """
 
     rule_id = "replicas-differ"
+    code = "TS210"
     watches = ("weights", "biases")
     save_interval = 500
     needs = ()
@@ -97,7 +99,7 @@ class ReplicasDiffer(Rule):
             return None
         spreads = [spread(column) for column in norms.T]
         same = [place for place, value in enumerate(spreads) if not value > self.tolerance]
-        farthest = int(np.argmax(np.abs(norms[:, -1] - np.median(norms[:, -1]))))
+        farthest = int(np.argmax(np.abs(norms[:, -1] - median(norms[:, -1]))))
         return Finding(
             subject=name,
             worker=columns[farthest].worker,

@@ -50,6 +50,7 @@ class StaleStatistics(Rule):
     """
 
     rule_id = "stale-statistics"
+    code = "TS211"
     watches = ("losses",)
     save_interval = 500
     needs = ()

@@ -57,6 +57,7 @@ class StepsWithoutGradients(Rule):
     """
 
     rule_id = "steps-without-gradients"
+    code = "TS212"
     watches = ("losses", "gradients")
     save_interval = 500
     needs = ()

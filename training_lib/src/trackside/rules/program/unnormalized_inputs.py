@@ -16,6 +16,7 @@ from trackside.contracts.errors import TensorNotSavedError
 from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import has_several_aims, learned_share
+from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Window
 
@@ -84,6 +85,7 @@ class UnnormalizedInputs(Rule):
     """
 
     rule_id = "unnormalized-inputs"
+    code = "TS213"
     watches = ("model_inputs",)
     save_interval = 100
     needs = (CollectionRequest("model_inputs", Schedule(50, end_step=101)),)
@@ -215,7 +217,7 @@ def _unscaled(samples: NDArray[np.float64], scale: float, *, size: float, ratio:
         return Wrong(SIZE, scale, ">", size)
     if is_table and samples.shape[1] > 2:
         sizes = np.sqrt(np.square(samples).mean(axis=0))
-        usual = float(np.median(sizes[sizes > 0])) if (sizes > 0).any() else 0.0
+        usual = median(sizes[sizes > 0]) if (sizes > 0).any() else 0.0
         if usual > 0 and float(sizes.max()) / usual > ratio:
             return Wrong(SPREAD, float(sizes.max()) / usual, ">", ratio)
     return None

@@ -12,6 +12,7 @@ from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.model_facts import LossFacts
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import Evidence, has_several_aims, training_losses
+from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -102,6 +103,7 @@ class UnsuitableLoss(Rule):
     """
 
     rule_id = "unsuitable-loss"
+    code = "TS214"
     watches = ("losses",)
     save_interval = 500
     needs = ()
@@ -126,7 +128,7 @@ class UnsuitableLoss(Rule):
         found = []
         for column in training_losses(window):
             loss = facts.loss(column.tensor)
-            level = float(np.median(column.values[-self.steps :])) if len(column.values) >= self.steps else 0.0
+            level = median(column.values[-self.steps :]) if len(column.values) >= self.steps else 0.0
             wrong = misuse(loss, level=level, has_several_aims=several) if loss is not None else None
             if wrong is None and not several and runs_away(column.values, times=self.runaway) and _grows(window):
                 wrong = Misuse(RUNAWAY, _in_first_sizes(column.values), -self.runaway)
@@ -210,7 +212,7 @@ def runs_away(losses: NDArray[np.float64], *, times: float) -> bool:
     if len(losses) < _FEWEST_LOSSES or not np.isfinite(losses).all() or not _in_first_sizes(losses) < -times:
         return False
     third = len(losses) // 3
-    old, middle, new = (float(np.median(part)) for part in (losses[:third], losses[third:-third], losses[-third:]))
+    old, middle, new = (median(part) for part in (losses[:third], losses[third:-third], losses[-third:]))
     return middle - new > max(old - middle, 0.0)
 
 
@@ -235,7 +237,7 @@ def _newest_half(losses: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _in_first_sizes(losses: NDArray[np.float64]) -> float:
     first = float(np.abs(losses[:_FIRST]).max())
-    return float(np.median(losses[-_FIRST:])) / first if first > 0 else 0.0
+    return median(losses[-_FIRST:]) / first if first > 0 else 0.0
 
 
 def _grows(window: Window) -> bool:

@@ -75,6 +75,7 @@ class WrongMode(Rule):
     """
 
     rule_id = "wrong-mode"
+    code = "TS215"
     watches = ("losses",)
     save_interval = 500
     needs = ()

@@ -46,6 +46,7 @@ class AllZero(Rule):
     """
 
     rule_id = "all-zero"
+    code = "TS101"
     presets = (CALIBRATED, AWS_DOCS, AWS_SDK)
     is_asked_for = True
     judges_until_found = True

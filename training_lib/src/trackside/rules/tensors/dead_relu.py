@@ -85,6 +85,7 @@ class DeadRelu(Rule):
     """
 
     rule_id = "dead-relu"
+    code = "TS102"
     watches = ("gradients",)
     save_interval = 500
     needs = ()

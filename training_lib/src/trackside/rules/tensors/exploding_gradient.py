@@ -11,6 +11,7 @@ import numpy as np
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import certain_causes
+from trackside.rules.medians import median
 from trackside.rules.phases import newest_phase, since
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import MOST_IN_PANEL, Column, Panel, Window
@@ -71,6 +72,7 @@ class ExplodingGradient(Rule):
     """
 
     rule_id = "exploding-gradient"
+    code = "TS103"
     watches = ("gradients",)
     save_interval = 500
     needs = ()
@@ -109,7 +111,7 @@ class ExplodingGradient(Rule):
         if not _is_out_of_proportion(window, self.proportion):
             return []
         found = [(column, q) for name in window.tensors("weights") for column, q in _proportions(window, name)]
-        if not found or not float(np.median([q for _, q in found])) > self.proportion:
+        if not found or not median([q for _, q in found]) > self.proportion:
             return []
         found.sort(key=lambda pair: -pair[1])
         facts = window.facts
@@ -147,8 +149,8 @@ class ExplodingGradient(Rule):
         if len(first) < _WARM_UP or not np.isfinite(newest).all():
             return True
         limits = (
-            self.growth * float(np.median(first[:_WARM_UP])),
-            self.recent_growth * float(np.median(newest[:-_NEWEST])),
+            self.growth * median(first[:_WARM_UP]),
+            self.recent_growth * median(newest[:-_NEWEST]),
         )
         return not float(newest[-_NEWEST:].min()) < _CLEARLY * min(limits)
 
@@ -192,7 +194,7 @@ def growth_of(norms: np.ndarray) -> float | None:
     """
     if len(norms) < _WARM_UP + _NEWEST:
         return None
-    usual = float(np.median(norms[:_WARM_UP]))
+    usual = median(norms[:_WARM_UP])
     return float(norms[-_NEWEST:].min()) / usual if usual > 0 else None
 
 
@@ -205,7 +207,7 @@ def recent_growth_of(norms: np.ndarray) -> float | None:
     """
     if len(norms) < _WARM_UP + _NEWEST:
         return None
-    now, usual = float(norms[-_NEWEST:].min()), float(np.median(norms[-MOST_IN_PANEL:-_NEWEST]))
+    now, usual = float(norms[-_NEWEST:].min()), median(norms[-MOST_IN_PANEL:-_NEWEST])
     if not usual > 0:
         return None
     before = np.lib.stride_tricks.sliding_window_view(norms[:-_NEWEST], _NEWEST)
@@ -274,7 +276,7 @@ def _is_out_of_proportion(window: Window, proportion: float) -> bool:
             weight = weights.get((worker, name.removeprefix("gradient/")))
             if weight is not None and all(map(math.isfinite, newest)):
                 found.append(sorted(newest)[_NEWEST // 2] / weight)
-    return bool(found) and float(np.median(found)) > proportion
+    return bool(found) and median(found) > proportion
 
 
 def _is_vector(window: Window, name: str) -> bool:

@@ -61,6 +61,7 @@ class ExplodingTensor(Rule):
     """
 
     rule_id = "exploding-tensor"
+    code = "TS104"
     watches = ("losses", "weights", "gradients")
     save_interval = 100
     needs = ()
@@ -95,7 +96,8 @@ class ExplodingTensor(Rule):
     def _broken(self, window: Window, names: tuple[str, ...]) -> Iterable[str]:
         """Return the tensors with values that some worker measured as not finite at this step."""
         counts = window.at_step(names, "nan_count" if self.only_nan else "nonfinite_count")
-        found = [counts.tensors[place] for place in np.flatnonzero(counts.values > 0).tolist()]
+        is_broken = counts.values > 0
+        found = [counts.tensors[place] for place in np.flatnonzero(is_broken).tolist()] if is_broken.any() else []
         if counts.unknown:
             means = window.at_step(counts.unknown, "mean")
             is_broken = np.isnan(means.values) if self.only_nan else ~np.isfinite(means.values)

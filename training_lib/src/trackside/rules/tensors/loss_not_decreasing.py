@@ -26,6 +26,7 @@ from trackside.rules.evaluations import (
     was_never_better,
 )
 from trackside.rules.guessing import best_guess
+from trackside.rules.medians import median
 from trackside.rules.phases import newest_phase
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.training_loss import whole_losses
@@ -132,6 +133,7 @@ class LossNotDecreasing(Rule):
     """
 
     rule_id = "loss-not-decreasing"
+    code = "TS105"
     watches = ("losses",)
     save_interval = 10
     needs = ()
@@ -360,7 +362,7 @@ def judge_losses(
 
 def _rising(losses: Losses, window: int, threshold_percent: float) -> Answer | None:
     newest = losses[-window:]
-    level = float(np.median(newest))
+    level = median(newest)
     if level <= losses[0] - _LEARNED * abs(losses[0]):
         return None
     whole = losses[: len(losses) // window * window].reshape(-1, window)
@@ -407,7 +409,7 @@ def _stuck(
     half = max(window, len(losses) // 4)
     before, after = losses[-2 * half : -half], losses[-half:]
     decrease, error = _decrease(before, after)
-    largest, newest = decrease + 2 * error, float(np.median(losses[-window:]))
+    largest, newest = decrease + 2 * error, median(losses[-window:])
     if has_ended and decrease < between[1] <= largest and (guessing is not None or not _certainly_fell(losses)):
         guess = level_of_guessing()
         largest = decrease if guess is None or guessing is not None or newest >= _AS_GUESSING * guess else largest
@@ -428,8 +430,8 @@ def _stuck(
         kind="stuck",
         percent=decrease,
         error_percent=error,
-        level=float(np.median(after)),
-        compared_with=float(np.median(before)),
+        level=median(after),
+        compared_with=median(before),
         since=len(losses) - 2 * half,
         learned=(start - newest) / abs(start) if start else 0.0,
         is_guessing=is_guessing,
@@ -458,13 +460,13 @@ def _learns_slowly(losses: Losses, half: int, certain: float) -> bool:
 
 def _decrease(before: Losses, after: Losses) -> tuple[float, float]:
     """Return the decrease of the median in percent of the earlier one, and its standard error."""
-    first = float(np.median(before))
+    first = median(before)
     error = math.hypot(error_of_median(before), error_of_median(after))
-    return _percent(first - float(np.median(after)), first), _percent(error, first)
+    return _percent(first - median(after), first), _percent(error, first)
 
 
 def _start_of(losses: Losses, window: int) -> float:
-    return max(float(losses[0]), float(np.median(losses[:window])))
+    return max(float(losses[0]), median(losses[:window]))
 
 
 def _fell(start: float, level: float) -> bool:
@@ -472,7 +474,7 @@ def _fell(start: float, level: float) -> bool:
 
 
 def _has_learned(losses: Losses, window: int) -> bool:
-    return _fell(_start_of(losses, window), float(np.median(losses[-window:])))
+    return _fell(_start_of(losses, window), median(losses[-window:]))
 
 
 def _percent(difference: float, of: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -13,6 +14,7 @@ from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.recorded_names import BATCH_NUMBER, EPOCH
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import certain_causes, why_it_breaks
+from trackside.rules.medians import median, medians_of_three
 from trackside.rules.phases import newest_phase, since
 from trackside.rules.rule import FoldingRule, parameter
 from trackside.rules.training_loss import whole_losses
@@ -109,6 +111,7 @@ class LossSpike(FoldingRule):
     """
 
     rule_id = "loss-spike"
+    code = "TS106"
     watches = ("losses",)
     save_interval = 10
     needs = ()
@@ -156,6 +159,14 @@ class LossSpike(FoldingRule):
             if key in spikes and spikes[key][_REASON]:
                 findings.append(self._finding(column, spikes[key], window))
         return replace(state, by_loss=spikes), sorted(findings, key=lambda finding: finding.since_step)
+
+    def dump(self, state: OpenSpikes) -> str:
+        """Return the state as text; no text without spikes, as at most steps.
+
+        Args:
+            state: The open spikes.
+        """
+        return super().dump(state) if state.by_loss else ""
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: a loss with enough values.
@@ -303,10 +314,10 @@ def first_of_spike(losses: Losses, *, threshold: float, rise_percent: float, win
     if end <= _FEWEST or not _is_above(losses, end - 1, rise_percent / 100, window_losses):
         return None
     total, first = 0.0, end - 1
-    for at in range(max(_FEWEST, end - _LOOKED_BACK), end):
-        before = losses[max(0, at - window_losses) : at]
-        level = _level(before)
-        deviation = _MAD_TO_DEVIATION * _level(np.abs(before - level))
+    begin = max(_FEWEST, end - _LOOKED_BACK)
+    levels = _levels_before(losses, begin, window_losses)
+    for at, (level, spread) in enumerate(levels, begin):
+        deviation = _MAD_TO_DEVIATION * spread
         above = (float(losses[at]) - level) / deviation if deviation > 0 else math.copysign(_CLIP, losses[at] - level)
         if not math.isfinite(above):
             return None
@@ -314,6 +325,18 @@ def first_of_spike(losses: Losses, *, threshold: float, rise_percent: float, win
             first = at
         total = max(0.0, total + min(_CLIP, max(-_CLIP, above)) - _SLACK)
     return first if total > threshold else None
+
+
+def _levels_before(losses: Losses, begin: int, window_losses: int) -> list[tuple[float, float]]:
+    """Return for each loss from `begin` on the median of the losses before, and that of their distances from it."""
+    seen = losses[max(0, begin - window_losses) : -1]
+    if begin < window_losses or not np.isfinite(seen).all():
+        windows = [losses[max(0, at - window_losses) : at] for at in range(begin, len(losses))]
+        return [(level := _level(before), _level(np.abs(before - level))) for before in windows]
+    half, every = window_losses // 2, np.lib.stride_tricks.sliding_window_view(seen, window_losses)
+    levels = np.partition(every, half, axis=1)[:, half]
+    spreads = np.partition(np.abs(every - levels[:, None]), half, axis=1)[:, half]
+    return list(zip(levels.tolist(), spreads.tolist(), strict=True))
 
 
 def level_left(losses: Losses, *, times: float) -> float | None:
@@ -329,8 +352,10 @@ def level_left(losses: Losses, *, times: float) -> float | None:
     finite = losses[np.isfinite(losses)]
     if len(finite) < 2 * _NEWEST - 1 or float(finite.min()) < 0:
         return None
-    best = float(np.median(np.lib.stride_tricks.sliding_window_view(finite, _NEWEST), axis=1).min())
     now = float(finite[-_NEWEST:].min())
+    if now <= times * float(finite.min()):  # the lowest level is no lower
+        return None
+    best = float(medians_of_three(finite).min())
     return best if now > times * best and now > (best + _first(finite)) / 2 else None
 
 
@@ -346,8 +371,8 @@ def _rise(level: float, losses: Losses, allowed: float) -> float:
 
 def _first(losses: Losses) -> float:
     """Return the loss at which the run began: the first one, or the median of the first three if that is larger."""
-    first = losses[:_NEWEST][np.isfinite(losses[:_NEWEST])]
-    return max(float(first[0]), float(np.median(first))) if len(first) else 0.0
+    first = [loss for loss in losses[:_NEWEST].tolist() if math.isfinite(loss)]
+    return max(first[0], statistics.median(first)) if first else 0.0
 
 
 def _highest(losses: Losses) -> float:
@@ -355,7 +380,7 @@ def _highest(losses: Losses) -> float:
     finite = losses[np.isfinite(losses)]
     if len(finite) < _NEWEST:
         return float(finite.max()) if len(finite) else math.inf
-    return float(np.median(np.lib.stride_tricks.sliding_window_view(finite, _NEWEST), axis=1).max())
+    return float(medians_of_three(finite).max())
 
 
 def _level(losses: Losses) -> float:
@@ -363,8 +388,9 @@ def _level(losses: Losses) -> float:
     finite = losses if np.isfinite(losses).all() else losses[np.isfinite(losses)]
     if not len(finite):
         return math.nan
-    half = len(finite) // 2
-    return float(np.partition(finite, half)[half])
+    half, ordered = len(finite) // 2, finite.copy()
+    ordered.partition(half)
+    return float(ordered[half])
 
 
 def _broken(column: Column, spike: tuple[float, ...] | None) -> tuple[float, ...]:
@@ -399,7 +425,7 @@ def _batches(window: Window, since: int, *, worker: str) -> dict[str, float]:
 
 def _is_back(values: Losses, spike: tuple[float, ...]) -> bool:
     newest = values[-_BACK:]
-    return bool(np.isfinite(newest).all()) and float(np.median(newest)) <= spike[_PLATEAU] + spike[_ALLOWED]
+    return bool(np.isfinite(newest).all()) and median(newest) <= spike[_PLATEAU] + spike[_ALLOWED]
 
 
 def _steps_above(column: Column, level: float) -> int:

@@ -56,6 +56,7 @@ class NlpSequenceRatio(Rule):
     """
 
     rule_id = "nlp-sequence-ratio"
+    code = "TS107"
     presets = (CALIBRATED, AWS_DOCS, AWS_SDK)
     is_asked_for = True
     judges_until_found = True

@@ -21,6 +21,7 @@ from trackside.rules.evaluations import (
     training_of,
 )
 from trackside.rules.guessing import Guess, best_guess
+from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -38,7 +39,6 @@ _NOISES = 3  # how many times what evaluations differ by from one to the next th
 _NEAR_ITS_LOWEST = 0.1  # of the first training loss: one that rises again has other troubles
 _TURNED, _KEPT_TO_ITSELF, _WORSE = 0.05, 1 / 3, 1.1  # of the gain: lost again, and missing; times the lowest loss
 _NEVER_LEARNED = 0.05  # share of the training's gain below which the validation loss never fell
-_BADLY = 0.5  # share of the gain that is lost again, from which on the rest of the training is waste
 _TRAINING_STILL_FALLS = 0.02
 
 
@@ -107,11 +107,12 @@ class Overfit(Rule):
     """
 
     rule_id = "overfit"
+    code = "TS108"
     watches = ("losses",)
     save_interval = 10
     needs = ()
     paced = True
-    severity = Severity.CRITICAL
+    severity = Severity.WARNING  # the best checkpoint stands: what follows costs time, not the result
     since = "0.1"
     likely_causes = (Cause.OVERFITTING, Cause.WRONG_LABELS)
     what_to_do = (
@@ -149,11 +150,6 @@ class Overfit(Rule):
                     return ""
         return f"{_FEWEST_EVALUATIONS} evaluations of the model in eval mode, with a loss"
 
-    def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return CRITICAL once half of the gain is lost again."""
-        worst = max((finding.observed for finding in findings if finding.measure == LOST), default=0.0)
-        return Severity.CRITICAL if worst > _BADLY else Severity.WARNING
-
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """Return certain causes; wrong labels, if nothing was learned but the training's labels; overfitting."""
         lead = findings[0].statistics
@@ -188,7 +184,7 @@ class Overfit(Rule):
     def _is_fault(self, lost: Lost, seen: Evaluations) -> bool:
         if lost.share > self.ratio_threshold and _clearly(lost, self.ratio_threshold):
             return True
-        is_memorised = float(np.median(seen.training[-NEWEST:])) < _MOSTLY_LEARNED * seen.first
+        is_memorised = median(seen.training[-NEWEST:]) < _MOSTLY_LEARNED * seen.first
         has_turned = lost.share > _TURNED and lost.now > _WORSE * lost.lowest > 0
         return has_turned and is_memorised and seen.unshared(lost.now) > _KEPT_TO_ITSELF
 
@@ -240,7 +236,7 @@ def shared_of(seen: Evaluations, *, most: float, guess: Guess | None) -> float |
     if len(evaluated) < MANY or min(trained.min(), evaluated.min()) < 0:
         return None
     tenth = max(NEWEST, len(evaluated) // 10)
-    now, validated = float(np.median(trained[-tenth:])), float(np.median(evaluated[-tenth:]))
+    now, validated = median(trained[-tenth:]), median(evaluated[-tenth:])
     gain, was_seen = first - now, first - validated
     if gain <= 0 or first <= 0 or now > float(trained.min()) + _NEAR_ITS_LOWEST * first:
         return None
@@ -269,16 +265,16 @@ def _rises(evaluated: Losses, trained: Losses) -> bool:
     """Return True if validation losses rose from the first ones by more than noise, while training losses fell."""
     tenth = max(NEWEST, len(evaluated) // 10)
     first, newest = float(evaluated[:tenth].max()), float(evaluated[-tenth:].min())
-    has_fallen = float(np.median(trained[-tenth:])) < _BARELY_LEARNED * float(trained[0])
+    has_fallen = median(trained[-tenth:]) < _BARELY_LEARNED * float(trained[0])
     return has_fallen and newest > first + _NOISES * noise_of(evaluated) and newest > (1 + _NOTHING) * first
 
 
 def _still_gains(evaluated: Losses) -> bool:
     """Return True if the best evaluation is in the newest tenth, or this tenth is 2 % below the evaluations before."""
     tenth = max(NEWEST, len(evaluated) // 10)
-    before = float(np.median(evaluated[-3 * tenth : -tenth]))
+    before = median(evaluated[-3 * tenth : -tenth])
     is_newest = int(np.argmin(evaluated)) >= len(evaluated) - tenth
-    return is_newest or float(np.median(evaluated[-tenth:])) < (1 - _NOTHING) * before
+    return is_newest or median(evaluated[-tenth:]) < (1 - _NOTHING) * before
 
 
 @dataclass(frozen=True)
@@ -314,7 +310,7 @@ def lost_again(evaluated: Losses, trained: Losses, *, patience: int, batches: Se
     now = float(evaluated[lowest_since])
     gain = max(float(evaluated[0]) - lowest, float(trained[0] - trained[-1]))
     error = error_of_rise(batches[best], batches[lowest_since]) if batches else 0.0
-    still_falls = float(trained[best] - np.median(trained[-patience:])) > _TRAINING_STILL_FALLS * gain
+    still_falls = float(trained[best] - median(trained[-patience:])) > _TRAINING_STILL_FALLS * gain
     if not gain > 0 or not still_falls or not now - lowest > max(2 * error, _NOISES * noise_of(evaluated[best:])):
         return None
     return Lost((now - lowest) / gain, best, lowest, now)

@@ -66,6 +66,7 @@ class Overtraining(Rule):
     """
 
     rule_id = "overtraining"
+    code = "TS109"
     watches = ("losses",)
     save_interval = 10
     needs = ()

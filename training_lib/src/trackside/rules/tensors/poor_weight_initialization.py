@@ -6,12 +6,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.model_facts import ModelFacts, ParameterFacts
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import chance_level, training_losses
+from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -67,6 +66,7 @@ class PoorWeightInitialization(Rule):
     """
 
     rule_id = "poor-weight-initialization"
+    code = "TS110"
     watches = ("weights", "losses")
     save_interval = 500
     needs = ()
@@ -191,7 +191,7 @@ class PoorWeightInitialization(Rule):
             first = float(column.values[0])
             if chance is None or not math.isfinite(first) or not first > self.loss_ratio * chance:
                 continue
-            if not float(np.median(column.values[-_NEWEST:])) > self.loss_ratio * chance:  # repaired in a few steps
+            if not median(column.values[-_NEWEST:]) > self.loss_ratio * chance:  # repaired in a few steps
                 continue
             found.append(
                 Finding(

@@ -66,6 +66,7 @@ class RunawayUpdates(Rule):
     """
 
     rule_id = "runaway-updates"
+    code = "TS111"
     watches = ("losses",)
     save_interval = 500
     needs = ()

@@ -63,6 +63,7 @@ class SaturatedActivation(Rule):
     """
 
     rule_id = "saturated-activation"
+    code = "TS112"
     watches = ("saturating_inputs",)
     save_interval = 50
     needs = (CollectionRequest("saturating_inputs", Schedule(50, end_step=1001)),)

@@ -63,6 +63,7 @@ class SimilarAcrossRuns(Rule):
     """
 
     rule_id = "similar-across-runs"
+    code = "TS113"
     presets = (CALIBRATED, AWS_DOCS, AWS_SDK)
     is_asked_for = True
     judges_until_found = True

@@ -47,6 +47,7 @@ class StalledTraining(Rule):
     """
 
     rule_id = "stalled-training"
+    code = "TS114"
     watches = ("losses", "gradients", "weights")
     save_interval = 500
     needs = ()

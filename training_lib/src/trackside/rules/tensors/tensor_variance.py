@@ -49,6 +49,7 @@ class TensorVariance(Rule):
     """
 
     rule_id = "tensor-variance"
+    code = "TS115"
     presets = (CALIBRATED, AWS_DOCS, AWS_SDK)
     is_asked_for = True
     judges_until_found = True

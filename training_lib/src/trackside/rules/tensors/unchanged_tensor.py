@@ -56,6 +56,7 @@ class UnchangedTensor(Rule):
     """
 
     rule_id = "unchanged-tensor"
+    code = "TS116"
     presets = (CALIBRATED, AWS_DOCS, AWS_SDK)
     is_asked_for = True
     judges_until_found = True

@@ -12,6 +12,7 @@ from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.model_facts import ModelFacts, ParameterFacts
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import STILL, certain_causes, what_broke_units
+from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -104,6 +105,7 @@ class VanishingGradient(Rule):
     """
 
     rule_id = "vanishing-gradient"
+    code = "TS117"
     watches = ("gradients",)
     save_interval = 100
     needs = ()
@@ -291,7 +293,7 @@ def _updates(window: Window, gradients: Sequence[str], worker: str) -> dict[str,
     """Return the median of the newest relative updates of each gradient's parameter, where they are known."""
     names = tuple([name.removeprefix("gradient/") for name in gradients])
     return {
-        f"gradient/{tensor}": float(np.median(newest))
+        f"gradient/{tensor}": median(newest)
         for panel in window.newest(names, "update_ratio", last=_NEWEST, mode=None)
         for tensor, of, newest in zip(panel.tensors, panel.workers, panel.newest, strict=True)
         if of == worker
@@ -323,7 +325,7 @@ def _loss_left(window: Window, worker: str) -> float | None:
     columns = [c for name in window.tensors("losses") for c in window.statistic(name, "mean")]
     own = [c for c in columns if c.worker == worker] or columns
     shares = [
-        float(np.median(c.values[-_LOSSES_TO_AVERAGE:]) / c.values[0])
+        float(median(c.values[-_LOSSES_TO_AVERAGE:]) / c.values[0])
         for c in own
         if math.isfinite(c.values[0]) and c.values[0] > 0
     ]

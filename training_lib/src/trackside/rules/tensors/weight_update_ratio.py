@@ -20,6 +20,7 @@ from trackside.rules.diagnosis import (
     why_it_diverges,
     why_nothing_is_learned,
 )
+from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -94,6 +95,7 @@ class WeightUpdateRatio(Rule):
     """
 
     rule_id = "weight-update-ratio"
+    code = "TS118"
     watches = ("weights",)
     save_interval = 500
     needs = ()
@@ -160,7 +162,7 @@ class WeightUpdateRatio(Rule):
         norms = [column for name in window.tensors("weights") for column in _norms(window, name)]
         growths = [float(column.values[-1] / column.values[0]) for column in norms]
         limit = self.growth_threshold
-        if not growths or not float(np.median(growths)) > limit:
+        if not growths or not median(growths) > limit:
             return []
         if not (self._is_too_large(window) if _must_loss_fall(window) else _was_torn(window)):
             return []
@@ -217,7 +219,7 @@ def verdict_on(ratios: Mapping[str, float], *, large: float, small: float) -> st
     finite = [ratio for ratio in ratios.values() if math.isfinite(ratio)]
     if not finite:
         return ""
-    if float(np.median(finite)) > large:
+    if median(finite) > large:
         return "large"
     return "small" if 0 < max(finite) < small else ""
 
@@ -287,6 +289,6 @@ def _has_learned_before(window: Window) -> bool:
     """Return True if the loss lies far below chance, as after a training before this run."""
     for column in training_losses(window):
         chance = chance_level(window.facts.loss(column.tensor) if window.facts else None)
-        if chance is not None and float(np.median(column.values[-20:])) < _BELOW_CHANCE * chance:
+        if chance is not None and median(column.values[-20:]) < _BELOW_CHANCE * chance:
             return True
     return False

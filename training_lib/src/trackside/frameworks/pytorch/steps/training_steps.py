@@ -14,6 +14,7 @@ from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
 from trackside.capture.step_engine import TRAIN
 from trackside.frameworks.pytorch.ground.live_objects import one_look
+from trackside.frameworks.pytorch.steps.before_first_step import BeforeFirstStep
 from trackside.frameworks.pytorch.steps.short_way import ShortWay
 from trackside.frameworks.pytorch.steps.sources import ExtraSource, PyTorchSources
 from trackside.frameworks.pytorch.steps.strategy import MakeStrategy
@@ -25,6 +26,7 @@ class TrainingSteps:
     Attributes:
         sources: The sources.
         short_way: The way through a step with only losses and learning rates to record.
+        before_first_step: The signs of training until the first step is made.
         is_down: True once capture is switched off and has no noticeable cost.
 
     Args:
@@ -46,6 +48,7 @@ class TrainingSteps:
         self._engine, self._guard, self._record = session.engine, session.guard, session.statistics
         self._closure_is_done = False
         self.is_down = False
+        self.before_first_step = BeforeFirstStep()
         sources = self.sources = PyTorchSources(session, observer=self, strategy=strategy, extra=extra)
         decides = self._strategy = sources.strategy
         self._takes, self._counts, self._step_ends = decides.takes, decides.counts, decides.step_ends
@@ -68,6 +71,7 @@ class TrainingSteps:
     def optimizer_created(self, optimizer: Optimizer) -> None:
         """Handle a new optimizer."""
         self.short_way.close()
+        self.before_first_step.optimizer_created(optimizer)
         if not is_being_spawned():
             self.read_request()
         self._strategy.created(optimizer)
@@ -78,6 +82,8 @@ class TrainingSteps:
     def backward_called(self, tensors: Any, grad_tensors: Any = None, *_: Any, **__: Any) -> None:
         """Handle a backward pass that begins, with the arguments of `torch.autograd.backward`."""
         self._strategy.loss_seen()
+        if not self._session.has_begun:
+            self.before_first_step.backward_called(tensors)
         self.read_request()
         if self._validation.is_watching:
             self._validation.training_goes_on()

@@ -1,0 +1,190 @@
+"""The shapes of what commands print with `--format json`; `docs/generate.py` writes them as JSON schemas.
+
+A name that ends in "?" may be missing. Kinds are words of `KINDS`, lists of one kind, and objects. A newer Trackside
+may add names, so that readers leave alone what they do not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+KINDS: Mapping[str, dict[str, Any]] = {
+    "text": {"type": "string"},
+    "count": {"type": "integer", "minimum": 0},
+    "integer": {"type": "integer"},
+    "boolean": {"type": "boolean"},
+    "seconds": {"type": "number"},
+    "number": {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]},
+    "share": {"type": "number", "minimum": 0, "maximum": 1},
+    "severity": {"enum": ["info", "warning", "critical"]},
+    "rule state": {"enum": ["Issue", "Recovered", "OK", "Running", "Not enough data", "Not applicable", "Error"]},
+    "run state": {"enum": ["running", "finished", "failed", "stopped", "lost", "ended", "open"]},
+    "issue state": {"enum": ["standing", "recovered", "opened"]},
+    "check state": {"enum": ["ok", "note", "problem"]},
+    "life cycle": {"enum": ["preview", "stable", "deprecated"]},
+    "code": {"type": "string", "pattern": "^(TS[1-9][0-9]{2})?$"},
+    "object": {"type": "object"},
+    "any": {},
+}
+
+VERDICT = {
+    "rule": "text",
+    "code?": "code",
+    "configuration": "text",
+    "severity": "severity",
+    "outcome": "text",
+    "message": "text",
+    "step": "count",
+    "detected_at": "seconds",
+    "group": "text",
+    "findings": [{"subject": "text", "observed": "number", "threshold": "number", "step": "count", "place?": "text"}],
+    "what_to_do": ["text"],
+}
+PROBLEM = {
+    "group": "text",
+    "severity": "severity",
+    "state": "issue state",
+    "recovered_at": "count or null",
+    "probability": "share or null",
+    "rule": "text",
+    "code": "code",
+    "cause_unknown": "boolean",
+    "causes": ["object"],
+    "also_found": ["text"],
+}
+RUN = {
+    "run": "text",
+    "has_ended": "boolean",
+    "steps_saved": "count",
+    "rules": [{"name": "text", "rule": "text", "state": "rule state", "detail": "text", "steps_judged": "count"}],
+    "problems": [PROBLEM],
+    "findings": [VERDICT],
+}
+PARAMETER = {
+    "name": "text",
+    "kind": "text",
+    "default": "any",
+    "help": "text",
+    "minimum": "number or null",
+    "maximum": "number or null",
+}
+RULE = {
+    "rule": "text",
+    "code": "code",
+    "summary": "text",
+    "severity": "severity",
+    "since": "text",
+    "life_cycle": "life cycle",
+    "watches": ["text"],
+    "save_interval": "count",
+    "parameters": [PARAMETER],
+}
+VALUE = {"tensor": "text", "step": "count", "worker": "text", "mode": "text", "shape": ["count"], "dtype": "text"}
+REMOVED = {
+    "removed": "boolean",
+    "runs": [{"name": "text", "uri": "text", "state": "run state", "age_seconds": "seconds", "size_bytes": "count"}],
+}
+OUTPUTS: Mapping[str, Mapping[str, Any]] = {
+    "findings": RUN,
+    "runs": {
+        "runs": [
+            {
+                "name": "text",
+                "uri": "text",
+                "state": "run state",
+                "started_at": "seconds or null",
+                "command": ["text"],
+                "steps_saved": "count",
+                "issues": "count",
+                "worst_severity": "severity or null",
+                "judged": "boolean",
+            }
+        ]
+    },
+    "tensors": {
+        "run": "text",
+        "has_ended": "boolean",
+        "tensors": [
+            {
+                "name": "text",
+                "collections": ["text"],
+                "shape": "any",
+                "dtype": "any",
+                "steps": "count",
+                "last_step": "any",
+                "workers": ["text"],
+            }
+        ],
+        "damaged": ["text"],
+    },
+    "stats": {
+        "run": "text",
+        "has_ended": "boolean",
+        "statistics": [
+            {"tensor": "text", "worker": "text", "statistic": "text", "steps": ["count"], "values": ["number"]}
+        ],
+        "damaged": ["text"],
+    },
+    "values": {
+        "run": "text",
+        "values": "any",
+        **{f"{name}?": kind for name, kind in VALUE.items()},
+    },
+    "rules-list": {"rules": [RULE]},
+    "rules-show": RULE,
+    "rules-run": {"runs": [RUN]},
+    "rules-test": {
+        "runs": [
+            {
+                "run": "text",
+                "last_step": "integer",
+                "stop_step": "count or null",
+                "saved_steps": "count",
+                "judged": "object",
+                "crashed": ["text"],
+                "findings": [VERDICT],
+            }
+        ]
+    },
+    "doctor": {
+        "problems": "count",
+        "checks": [{"name": "text", "state": "check state", "found": "text", "fix": "text", "commands": ["text"]}],
+    },
+    "config-show": {
+        "file": "text or null",
+        "settings": [{"setting": "text", "value": "any", "source": "text"}],
+        "rules": ["text"],
+    },
+    "rm": REMOVED,
+    "prune": REMOVED,
+}
+
+
+def output_schema(name: str) -> dict[str, Any]:
+    """Return the JSON schema of what a command prints: `findings`, `rules-list`, ..."""
+    shape = {"schema_version": "version", **OUTPUTS[name]}
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:trackside:output:{name}:1",
+        "title": f"trackside {name.replace('-', ' ')} --format json",
+        **_schema(shape),
+    }
+
+
+def _schema(shape: Any) -> dict[str, Any]:
+    if isinstance(shape, list):
+        return {"type": "array", "items": _schema(shape[0])}
+    if isinstance(shape, Mapping):
+        names = {name.removesuffix("?"): kind for name, kind in shape.items()}
+        required = [name for name in shape if not name.endswith("?")]
+        return {
+            "type": "object",
+            "required": required,
+            "properties": {name: _schema(kind) for name, kind in names.items()},
+        }
+    if shape == "version":
+        return {"const": 1, "description": "The version of this format."}
+    kind, or_null, _ = str(shape).partition(" or null")
+    return {"anyOf": [KINDS[kind], {"type": "null"}]} if or_null else dict(KINDS[kind])

@@ -1,0 +1,76 @@
+"""The line of the user's code behind a finding, while its file is at hand and unchanged."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from trackside.contracts.model_facts import ModelFacts, ProgramFacts
+from trackside.contracts.run_layout import model_facts_key
+from trackside.local.source_text import SourceLine, SourceText
+from trackside.records.model_facts import encode_facts
+from trackside.storage.local import LocalStore
+
+TRAINED_AT = 1_700_000_000
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a script in a folder of its own, and the run of it; the user works at the top."""
+    monkeypatch.chdir(tmp_path)
+    scripts = tmp_path / "scripts"
+    (scripts / "net").mkdir(parents=True)
+    (scripts / "train.py").write_text("import torch\n\n    loss = criterion(out, y)\n")
+    (scripts / "net" / "mlp.py").write_text("class Net: ...\n")
+    for file in scripts.rglob("*.py"):
+        os.utime(file, (TRAINED_AT - 60, TRAINED_AT - 60))
+    facts = ModelFacts(program=ProgramFacts(script=str(scripts / "train.py")))
+    store = LocalStore(tmp_path / "run" / "debug-output")
+    store.put(model_facts_key("worker_0"), encode_facts([facts]))
+    os.utime(tmp_path / "run" / "debug-output" / model_facts_key("worker_0"), (TRAINED_AT, TRAINED_AT))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        pytest.param("train.py:3", SourceLine("scripts/train.py:3", "loss = criterion(out, y)"), id="script"),
+        pytest.param("net/mlp.py:1", SourceLine("scripts/net/mlp.py:1", "class Net: ..."), id="module"),
+        pytest.param("train.py:2", SourceLine("scripts/train.py:2"), id="an-empty-line"),
+        pytest.param("train.py:99", SourceLine("scripts/train.py:99"), id="beyond-the-end"),
+        pytest.param("gone.py:1", SourceLine("gone.py:1"), id="a-file-that-is-gone"),
+        pytest.param("train.py", SourceLine("train.py"), id="no-number"),
+        pytest.param("", SourceLine(""), id="nothing"),
+        pytest.param("net:1", SourceLine("net:1"), id="a-folder"),
+    ],
+)
+def test_a_place_becomes_a_path_as_typed_and_its_text(project: Path, place: str, line: SourceLine) -> None:
+    assert SourceText("run").line(place) == line
+
+
+def test_a_file_that_changed_since_shows_no_text(project: Path) -> None:
+    (project / "scripts" / "train.py").write_text("# another line\n" * 5)
+    assert SourceText("run").line("train.py:3") == SourceLine("scripts/train.py:3")
+
+
+def test_outside_the_working_folder_the_path_is_whole(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = str(project / "run")
+    monkeypatch.chdir(project / "run")
+    assert SourceText(run).line("train.py:3").place == f"{project}/scripts/train.py:3"
+
+
+@pytest.mark.parametrize("run", ["nowhere", "s3://bucket/run"])
+def test_without_facts_at_hand_the_place_stays(project: Path, run: str) -> None:
+    assert SourceText(run).line("train.py:3") == SourceLine("train.py:3")
+
+
+def test_facts_that_come_later_are_found(project: Path) -> None:
+    file = project / "run" / "debug-output" / model_facts_key("worker_0")
+    hidden = file.with_suffix(".later")
+    file.rename(hidden)
+    sources = SourceText("run")
+    assert sources.line("train.py:3").text == ""
+    hidden.rename(file)
+    assert sources.line("train.py:3").text == "loss = criterion(out, y)"

@@ -1,0 +1,117 @@
+"""Two runs side by side, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from trackside.cli.terminal.console import data_console, safe
+from trackside.cli.terminal.layout import columns, wrapped
+from trackside.contracts.run_layout import RunLocation
+from trackside.local.comparison import Comparison, Difference, LossDifference
+
+MOST_FACTS = 20
+MOST_CELL = 24  # characters of a fact, in a column of 80
+
+
+def print_comparison(found: Comparison, *, color: bool) -> None:
+    """Print the comparison: settings, losses, pace, issues."""
+    console = data_console(color=color)
+
+    def show(line: str, style: str = "") -> None:
+        for part in wrapped(console, Text(safe(console, line), style=style), console.width):
+            console.print(part)
+
+    show(f"A  {RunLocation(found.a).name}", "bold")
+    show(f"B  {RunLocation(found.b).name}", "bold")
+    show("")
+    facts = [*_shared_first(found.facts)]
+    if facts:
+        rows = [
+            [Text(safe(console, _cut(f.a))), Text(safe(console, _cut(f.b))), Text(safe(console, f.fact))]
+            for f in facts[:MOST_FACTS]
+        ]
+        for row in columns(console, rows, header=("A", "B", "setting")):
+            console.print(row)
+        if len(facts) > MOST_FACTS:
+            show(f"and {len(facts) - MOST_FACTS} more settings: --format json")
+    else:
+        show("No recorded setting differs.")
+    show("")
+    for line in _loss_lines(found):
+        show(line)
+    show(_pace(found))
+    show("")
+    for line in _issue_lines(found):
+        show(line)
+
+
+def _shared_first(facts: tuple[Difference, ...]) -> Iterator[Difference]:
+    """Yield settings that both runs have before those that one has: new modules come in hundreds."""
+    yield from (fact for fact in facts if fact.a and fact.b)
+    yield from (fact for fact in facts if not (fact.a and fact.b))
+
+
+def _loss_lines(found: Comparison) -> Iterator[str]:
+    for loss in found.losses:
+        yield from _of_loss(loss)
+    for name, names in (("A", found.only_a), ("B", found.only_b)):
+        if names:
+            yield f"only {name} has the loss {', '.join(names)}"
+    if not found.losses:
+        yield "The runs have no loss in common."
+
+
+def _of_loss(loss: LossDifference) -> Iterator[str]:
+    if not loss.steps:
+        yield f"{loss.name}: the runs have no step in common"
+        return
+    yield f"{loss.name}, {loss.steps:,} common steps"
+    yield f"  step {loss.first}: A {loss.first_a:.6g}, B {loss.first_b:.6g}"
+    yield f"  step {loss.last}: A {loss.last_a:.6g}, B {loss.last_b:.6g}"
+    if loss.differs_from is None:
+        yield "  equal in every bit"
+        return
+    yield f"  differs in a bit from step {loss.differs_from} on"
+    if loss.parts_from is not None:
+        noise = "" if loss.noise is None else f"; noise {loss.noise:.3g} a step"
+        average = f"B is {_signed(loss.mean_difference)} on average"
+        yield f"  parts beyond noise from step {loss.parts_from} on: {average}{noise}"
+    elif loss.noise is None:
+        yield "  too few finite steps to weigh the difference against noise"
+    else:
+        yield f"  the difference stays within the noise of the steps ({loss.noise:.3g})"
+
+
+def _signed(value: float | None) -> str:
+    if value is None:
+        return "different"
+    return f"{abs(value):.3g} {'higher' if value > 0 else 'lower'}" if value == value else "not finite"  # noqa: PLR0124
+
+
+def _pace(found: Comparison) -> str:
+    steps = f"steps with a loss: A {found.steps_a:,}, B {found.steps_b:,}"
+    if found.pace_a is None or found.pace_b is None:
+        return steps
+    change = found.pace_b / found.pace_a - 1
+    return f"{steps}; steps/s: A {found.pace_a:.3g}, B {found.pace_b:.3g} ({change:+.0%})"
+
+
+def _issue_lines(found: Comparison) -> Iterator[str]:
+    for name, is_judged, run in (("A", found.is_judged_a, found.a), ("B", found.is_judged_b, found.b)):
+        if not is_judged:
+            yield f"{name} is not judged: trackside rules run {RunLocation(run).name}"
+    for name, issues in (("A", found.issues_a), ("B", found.issues_b)):
+        for rule, step in issues.items():
+            yield f"only {name} has an issue: {rule}, since step {step}"
+    for rule, (in_a, in_b) in found.issues_both.items():
+        yield f"both have an issue: {rule}, since step {in_a} in A and {in_b} in B"
+    if found.is_judged_a and found.is_judged_b and not (found.issues_a or found.issues_b or found.issues_both):
+        yield "No issue in either run."
+
+
+def _cut(text: str) -> str:
+    if not text:
+        return "-"
+    return text if len(text) <= MOST_CELL else f"{text[: MOST_CELL - 1]}…"

@@ -1,0 +1,101 @@
+"""The problems of a run as plain text and as HTML for notebooks. Everything from outside is made safe."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+
+from trackside.contracts.issue_group import IssueGroup
+from trackside.contracts.probability import in_words
+from trackside.contracts.rule_catalogue import built_in_catalogue
+from trackside.contracts.verdict import Severity, Verdict
+
+MOST_CAUSES = 2
+MOST_FIXES = 3
+MOST_SYMPTOMS = 5
+
+_SYMBOLS = {Severity.CRITICAL: "✖", Severity.WARNING: "▲", Severity.INFO: "●"}
+_COLORS = {Severity.CRITICAL: "#d1242f", Severity.WARNING: "#bf8700", Severity.INFO: "#0969da"}
+_RECOVERED_COLOR = "#1a7f37"
+
+
+def problems_as_text(problems: Sequence[IssueGroup]) -> list[str]:
+    """Return the lines of the problems, each after an empty line."""
+    return [line for group in problems for line in ("", *problem_as_text(group))]
+
+
+def problem_as_text(group: IssueGroup) -> list[str]:
+    """Return the lines of one problem."""
+    lines = [_title(group), f"  {_what(group.lead)}"]
+    lines += [f"  {label:<9} {text}" for label, text in _rows(group)]
+    lines += [f"  {number}. {fix}" for number, fix in enumerate(_fixes(group), 1)]
+    return [safe(line) for line in lines]
+
+
+def problems_as_html(problems: Sequence[IssueGroup], *, heading: str, state: str) -> str:
+    """Return a heading with a state, and a card for each problem. Static: no script, no style of the page changes."""
+    cards = "".join(_card(group) for group in problems)
+    return f"<div><p><b>trackside {_html(heading)}</b>: {_html(state)}</p>{cards}</div>"
+
+
+def _card(group: IssueGroup) -> str:
+    color = _COLORS[group.severity] if group.standing else _RECOVERED_COLOR
+    rows = "".join(
+        f'<tr><th style="text-align:left;vertical-align:top">{_html(label)}</th>'
+        f'<td style="text-align:left">{_html(text)}</td></tr>'
+        for label, text in _rows(group)
+    )
+    fixes = "".join(f"<li>{_html(fix)}</li>" for fix in _fixes(group))
+    return (
+        f'<div style="border-left:4px solid {color};padding:2px 10px;margin:8px 0">'
+        f'<b style="color:{color}">{_html(_title(group))}</b><br>{_html(_what(group.lead))}'
+        f"<table>{rows}</table>{f'<ol>{fixes}</ol>' if fixes else ''}</div>"
+    )
+
+
+def _title(group: IssueGroup) -> str:
+    if not group.standing:
+        return f"✔ RECOVERED  {group.lead.configuration_name} by step {group.recovered_at}"
+    sure = f", {in_words(group.probability)} ({group.probability:.0%})" if group.probability is not None else ""
+    return f"{_SYMBOLS[group.severity]} {group.severity.value.upper()}  {group.lead.configuration_name}{sure}"
+
+
+def _what(verdict: Verdict) -> str:
+    rule = built_in_catalogue().rules.get(verdict.rule_id)
+    return rule.summary if rule and verdict.findings else verdict.message
+
+
+def _rows(group: IssueGroup) -> Iterator[tuple[str, str]]:
+    verdict, lead = group.lead, group.lead.lead
+    if lead is not None and lead.place:
+        yield "line", lead.place
+    yield "since", f"step {verdict.since_step}"
+    if lead is not None:
+        more = f", and {verdict.affected - 1} more" if verdict.affected > 1 else ""
+        yield "tensor", f"{lead.subject}{more}"
+        yield "observed", lead.comparison
+    if verdict.harm and group.standing:
+        yield "harm", verdict.harm
+    causes = group.suspicions[:MOST_CAUSES] if group.standing else ()
+    for number, one in enumerate(causes):
+        because = f": {one.because}" if one.because else ""
+        yield "likely" if number == 0 else "", f"{one.explanation.what}{because}"
+    for number, symptom in enumerate(group.symptoms[:MOST_SYMPTOMS]):
+        name = f"{symptom.configuration_name} ({symptom.severity.value}, step {symptom.step})"
+        yield "also" if number == 0 else "", name
+
+
+def _fixes(group: IssueGroup) -> list[str]:
+    if not group.standing:
+        return []
+    fixes = [*(one.explanation.fix for one in group.suspicions[:MOST_CAUSES]), *group.lead.what_to_do]
+    return list(dict.fromkeys(fixes))[:MOST_FIXES]
+
+
+def safe(text: str) -> str:
+    """Return `text` with escapes for characters that a terminal might obey."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _html(text: str) -> str:
+    return html.escape(safe(text))

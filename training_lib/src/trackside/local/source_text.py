@@ -1,0 +1,97 @@
+"""Lines of the training's own files, for a finding that names one, as long as the files are on this machine."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from trackside.contracts.errors import TracksideError
+from trackside.contracts.run_layout import MODEL_FACTS_PREFIX, TENSORS
+from trackside.records.model_facts import facts_workers, read_facts
+from trackside.storage.open_store import open_store
+
+MOST_BYTES = 4 << 20
+MOST_CHARACTERS = 200
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """One line of a file.
+
+    place  path as the user would type it, and the number: "examples/train.py:41"
+    text   the line without its indentation; "" if the file has changed since the training, or is gone
+    """
+
+    place: str
+    text: str = ""
+
+
+class SourceText:
+    """The files of one run's training. In S3, and on another machine, no file is found.
+
+    Args:
+        run: Location of the run.
+    """
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+
+    def line(self, place: str) -> SourceLine:
+        """Return the line at a finding's place, "train.py:41". Never raises.
+
+        Args:
+            place: A file, relative to the folder of the script, and a number.
+        """
+        name, _, number = place.rpartition(":")
+        folder = self._folder
+        if folder is None or not name or not number.isdigit():
+            return SourceLine(place)
+        path = Path(os.path.normpath(folder / name))
+        try:
+            if not path.is_file():
+                return SourceLine(place)
+            shown = f"{_as_typed(path)}:{number}"
+            state = path.stat()
+            if state.st_mtime > self._trained_at or state.st_size > MOST_BYTES:
+                return SourceLine(shown)
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return SourceLine(place)
+        text = lines[int(number) - 1].strip() if 0 < int(number) <= len(lines) else ""
+        return SourceLine(shown, text[:MOST_CHARACTERS])
+
+    @property
+    def _folder(self) -> Path | None:
+        """The folder of the started script. Looked for again while a run has no facts yet."""
+        if "_script" in self.__dict__ and not self._script:
+            del self.__dict__["_script"]
+        return Path(self._script).parent if self._script else None
+
+    @cached_property
+    def _script(self) -> str:
+        if "://" in self._run:
+            return ""
+        store = open_store(f"{self._run}/{TENSORS}")
+        try:
+            for worker in facts_workers(store):
+                for revision in read_facts(store, worker):
+                    if revision.program.script:
+                        return revision.program.script
+        except (TracksideError, OSError):
+            return ""
+        return ""
+
+    @cached_property
+    def _trained_at(self) -> float:
+        """The moment of the newest facts, in seconds since the epoch: a later file is another text."""
+        folder = Path(self._run, TENSORS, MODEL_FACTS_PREFIX)
+        return max((file.stat().st_mtime for file in folder.glob("*.json")), default=0.0)
+
+
+def _as_typed(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
