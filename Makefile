@@ -26,6 +26,9 @@ quick: setup  ## at each change: format, lint, types, imports, and the tests tha
 check: setup  ## format, lint, types, import contracts, docs current, style, change notes
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python docs/generate.py --check && $(BIN)/python .ci/check_style.py && $(BIN)/python .ci/changelog.py --check
 
+extras: setup  ## install the wheel with each combination of extras, and run every command (needs the network)
+	@$(BIN)/python .ci/check_extras.py
+
 pythons:  ## the tests that need no framework, under every other Python that this machine has
 	@.ci/other_pythons
 
@@ -59,4 +62,4 @@ changelog: setup  ## assemble CHANGELOG.md from changes/
 docs: setup  ## write the generated pages again, and build the site into build/site
 	@$(BIN)/python docs/generate.py && $(BIN)/python -m docs.permissions && $(BIN)/zensical build --strict --clean
 
-.PHONY: help setup demo test quick check pythons synth drill sdk image audit wheels bench pictures changelog docs
+.PHONY: help setup demo test quick check extras pythons synth drill sdk image audit wheels bench pictures changelog docs

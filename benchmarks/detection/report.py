@@ -11,21 +11,18 @@ What stands above the marker in the file is left as it is.
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import trackside
+from benchmarks import kept
 from benchmarks.detection.card import Card, Judged, Told, card_of
 from benchmarks.detection.judge import judge
 from benchmarks.detection.presets import rules_of
@@ -36,40 +33,18 @@ from trackside.contracts.rule_request import PRESETS, RuleRequest
 from trackside.contracts.verdict import Severity
 
 MARKER = "<!-- What follows is written by `python -m benchmarks.detection.report`. -->"
-_LIBRARY = Path(trackside.__file__).parent
-_JUDGING = (
-    "rules",
-    "evaluation",
-    "trial",
-    "records",
-    "contracts",
-    "diagnosis",
-)  # the packages that decide what is said
 
 Stored = tuple[Job, Path]
 
 
 def judged_once(stored: Stored, preset: str) -> Judged:
     """What the rules of a preset say of a stored run: what they said before, if the code is the same, else anew."""
-    folder = stored[1]
-    kept = folder / f"judged-{preset}.json"
-    key = f"{_code_digest()} {kept_outcome(folder)}"
-    try:
-        document = json.loads(kept.read_text(encoding="utf-8"))
-        if document["key"] == key:
-            return from_document(document["judged"])
-    except (OSError, ValueError, KeyError, TypeError):  # none yet, or cut off
-        pass
-    found = judge(stored, request=RuleRequest(rules_of(preset)))
-    partial = folder / f"{kept.name}.{os.getpid()}"
-    partial.write_text(json.dumps({"key": key, "judged": to_document(found)}), encoding="utf-8")
-    os.replace(partial, kept)
-    return found
-
-
-def kept_outcome(folder: Path) -> str:
-    """Tells one training of a run from the next."""
-    return str((folder / "outcome.json").stat().st_mtime_ns)
+    return kept.judged_once(
+        stored[1] / f"judged-{preset}.json",
+        lambda: judge(stored, request=RuleRequest(rules_of(preset))),
+        to_document=to_document,
+        from_document=from_document,
+    )
 
 
 def to_document(judged: Judged) -> dict[str, Any]:
@@ -98,15 +73,6 @@ def from_document(document: dict[str, Any]) -> Judged:
             "crashed": tuple(document["crashed"]),
         }
     )
-
-
-@cache
-def _code_digest() -> str:
-    digest = hashlib.sha256(b"1")
-    for package in _JUDGING:
-        for path in sorted([*(_LIBRARY / package).rglob("*.py"), *(_LIBRARY / package).rglob("*.json")]):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 class _Shared:

@@ -8,20 +8,18 @@ captured; it does not cover Trackside itself, so that `--fresh` is needed after 
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import torch
 
 from benchmarks.detection.corpus.program import SEEDS, Program
+from benchmarks.kept import read_outcome, write_outcome
 
 ROOT = Path("build/detection")
 CLEAN = "clean"
-OUTCOME = "outcome.json"
 _CORPUS = Path(__file__).parent / "corpus"
 
 
@@ -64,17 +62,12 @@ class Outcome:
 
     def write(self, folder: Path) -> None:
         """Whole or not at all."""
-        partial = folder / f"{OUTCOME}.partial"
-        partial.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        os.replace(partial, folder / OUTCOME)
+        write_outcome(self, folder)
 
     @classmethod
     def read(cls, folder: Path) -> Outcome | None:
         """None where that training has not been made, or not to its end."""
-        try:
-            return cls(**json.loads((folder / OUTCOME).read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            return None
+        return read_outcome(cls, folder)
 
 
 def jobs(programs: list[Program], *, split: str, seeds: int, request: str) -> Iterator[Job]:

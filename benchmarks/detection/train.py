@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import math
 import os
 import shutil
 import signal
@@ -21,8 +22,9 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
@@ -38,11 +40,25 @@ from trackside.frameworks.pytorch.adapter import PyTorchAdapter
 LONGEST_SECONDS = 180  # a training that takes longer is given up
 
 
+class Training(Protocol):
+    """A training with a name and a folder of its own: a `Job`, or one of another corpus."""
+
+    @property
+    def name(self) -> str:
+        """Unique among those that are trained together."""
+
+    def folder(self, root: Path) -> Path:
+        """Where it lies."""
+
+
+Train = Callable[[Path], None]  # trains in this process, and stores run and outcome below a folder
+
+
 def train(job: Job, folder: Path) -> Outcome:
     """Trains in this process, which is then no good for anything else, and stores what was captured below `folder`."""
     began = time.process_time()
     run = folder / "run"
-    capture = _watching(run, job.request)
+    capture = watching(run, job.request)
     trained, error, score = None, "", None
     try:
         trained = job.program.train(job.seed, job.fault)
@@ -65,7 +81,7 @@ def train(job: Job, folder: Path) -> Outcome:
     )
 
 
-def _watching(run: Path, request: str) -> PyTorchAdapter | None:
+def watching(run: Path, request: str) -> PyTorchAdapter | None:
     """What `trackside run` does to a training process, in this one."""
     if not request:
         return None
@@ -78,12 +94,31 @@ def _watching(run: Path, request: str) -> PyTorchAdapter | None:
 
 def train_all(todo: Sequence[Job], *, root: Path, processes: int) -> list[str]:
     """Trains them, so many at once; returns the names of those that came to no end."""
+
+    def of(job: Job) -> Train:
+        return lambda folder: train(job, folder).write(folder)
+
+    return train_each([(job, of(job)) for job in todo], root=root, processes=processes)
+
+
+def train_each(
+    todo: Sequence[tuple[Training, Train]], *, root: Path, processes: int, until: float = math.inf
+) -> list[str]:
+    """Trains them in forked processes, so many at once; returns the names of those that came to no end.
+
+    None is begun after `until`, by the monotonic clock.
+    """
     warm()
-    waiting, running, failed = list(reversed(todo)), dict[int, tuple[Job, float]](), []
+    waiting, running, failed = list(reversed(todo)), dict[int, tuple[Training, float]](), []
     while waiting or running:
         while waiting and len(running) < processes:
-            job = waiting.pop()
-            running[_fork(job, job.folder(root))] = (job, time.monotonic())
+            if time.monotonic() >= until:
+                waiting.clear()
+                break
+            job, work = waiting.pop()
+            running[_fork(work, job.folder(root))] = (job, time.monotonic())
+        if not running:
+            break
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
             _give_up_on([pid for pid, (_, since) in running.items() if time.monotonic() - since > LONGEST_SECONDS])
@@ -105,7 +140,7 @@ def warm() -> None:
     torch.optim.SGD([torch.zeros(1)], lr=0.1)  # the first optimizer of a process imports the compiler
 
 
-def _fork(job: Job, folder: Path) -> int:
+def _fork(work: Train, folder: Path) -> int:
     """The id of a child that trains."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -117,7 +152,7 @@ def _fork(job: Job, folder: Path) -> int:
         with (folder / "trouble.txt").open("w") as told, contextlib.redirect_stderr(told):
             warnings.simplefilter("ignore")  # of programs that are made to go wrong
             try:
-                train(job, folder).write(folder)
+                work(folder)
                 status = 0
             except BaseException:  # noqa: BLE001 - the child must end here, whatever happened in it
                 traceback.print_exc()

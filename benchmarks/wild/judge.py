@@ -10,19 +10,15 @@ as long as the code of rules, evaluation and reading does. Single runs of the re
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
-import os
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import trackside
+from benchmarks import kept
 from benchmarks.wild.program import TUNE
 from benchmarks.wild.run import add_choice, chosen_programs, default_plan
 from benchmarks.wild.stored_runs import Job, Outcome, jobs
@@ -31,10 +27,6 @@ from trackside.contracts.verdict import Outcome as VerdictOutcome
 from trackside.contracts.verdict import Severity, State, Verdict
 from trackside.evaluation.backtest import backtest
 from trackside.trial.trial import Trial, open_trial
-
-_LIBRARY = Path(trackside.__file__).parent
-_FORM = b"1"  # of a judgement: another one is needed where its fields change
-_JUDGING = ("rules", "evaluation", "trial", "records", "contracts")  # the packages that decide on verdicts
 
 
 @dataclass(frozen=True)
@@ -152,28 +144,12 @@ def _alarm(verdict: Verdict, is_recovered: bool) -> Alarm:
 
 def judged_once(job: Job, folder: Path) -> Judged:
     """Return the kept judgement of a stored run if the code is the same; else judge it and keep that."""
-    kept = folder / "judged.json"
-    key = f"{_code_digest()} {(folder / 'outcome.json').stat().st_mtime_ns}"
-    try:
-        document = json.loads(kept.read_text(encoding="utf-8"))
-        if document["key"] == key:
-            return Judged.from_document(document["judged"])
-    except (OSError, ValueError, KeyError, TypeError):  # none yet, or of another form
-        pass
-    found = judge(job, folder)
-    partial = folder / f"{kept.name}.{os.getpid()}"
-    partial.write_text(json.dumps({"key": key, "judged": found.to_document()}), encoding="utf-8")
-    os.replace(partial, kept)
-    return found
-
-
-@cache
-def _code_digest() -> str:
-    digest = hashlib.sha256(_FORM)
-    for package in _JUDGING:
-        for path in sorted((_LIBRARY / package).rglob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+    return kept.judged_once(
+        folder / "judged.json",
+        lambda: judge(job, folder),
+        to_document=Judged.to_document,
+        from_document=Judged.from_document,
+    )
 
 
 def judge_all(chosen: Sequence[Job], *, root: Path, processes: int) -> Iterator[tuple[Job, Judged]]:

@@ -5,7 +5,8 @@
 
 `benchmarks.wild.run` starts it. It touches the library in no way: it sets the seeds that a script would set, and calls
 the program. `--warm` imports the family's libraries once and trains each job in a fork: a line of JSON with `program`,
-`seed`, `environment` and `output` comes in for each, and one with its exit code and processor seconds goes out.
+`seed`, `environment` and `output` comes in for each, and one with its exit code and processor seconds goes out. With
+`operator` and `losses` a mistake is planted in the fork first (benchmarks/mutants).
 """
 
 from __future__ import annotations
@@ -106,6 +107,10 @@ def _become(job: dict[str, Any], work: str) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    if "operator" in job:
+        from benchmarks.mutants.launch import plant
+
+        plant(job["operator"], seed=job["seed"]).write_at_exit(Path(job["losses"]))
     os.environ.update(job["environment"])  # noqa: TID251 - read by Trackside's start-up file, here after the fork
     importlib.import_module("trackside.frameworks.attach")  # attaches at once, for torch is imported
 

@@ -22,12 +22,13 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from benchmarks.wild.catalogue import all_families, all_programs
 from benchmarks.wild.environments import is_built, python_of
 from benchmarks.wild.program import REPORT, TUNE, Family, Program
 from benchmarks.wild.stored_runs import OUTPUT, RUNS, Job, Outcome, jobs
-from trackside.contracts.capture_request import capture_environment
+from trackside.contracts.capture_request import CaptureRequest, capture_environment
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.environment import inherited
 from trackside.local.preflight import RulePlan, plan_rules
@@ -99,26 +100,37 @@ def train_warm(chosen: Sequence[tuple[Job, Path]], *, family: Family) -> Iterato
     Yields:
         The outcome of each, which is stored too.
     """
+    orders = (order_of(job.program.name, job.seed, folder) for job, folder in chosen)
+    for (_, folder), outcome in zip(chosen, trained_in_forks(orders, family=family), strict=True):
+        outcome.write(folder)
+        yield outcome
+
+
+def order_of(program: str, seed: int, folder: Path, capture: CaptureRequest | None = None) -> dict[str, Any]:
+    """Return what the launcher needs for a training below `folder`, which is emptied."""
+    _empty(folder)
+    run = str((folder / "run").absolute())
+    return {
+        "program": program,
+        "seed": seed,
+        "environment": dict(capture_environment(run, capture or default_plan().capture)),
+        "output": str((folder / OUTPUT).absolute()),
+    }
+
+
+def trained_in_forks(orders: Iterable[Mapping[str, Any]], *, family: Family) -> Iterator[Outcome]:
+    """Train one after the other in forks of one process of the family's environment. Yield each outcome."""
     command = [str(python_of(family)), str(LAUNCHER), family.name, "--warm"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**inherited(), **SURROUNDINGS}
     ) as server:
         assert server.stdin is not None
         assert server.stdout is not None
-        for job, folder in chosen:
-            _empty(folder)
-            order = {
-                "program": job.program.name,
-                "seed": job.seed,
-                "environment": capture_environment(str((folder / "run").absolute()), default_plan().capture),
-                "output": str((folder / OUTPUT).absolute()),
-            }
+        for order in orders:
             server.stdin.write(json.dumps(order) + "\n")
             server.stdin.flush()
             answer = json.loads(server.stdout.readline() or '{"status": 1, "seconds": 0.0}')
-            outcome = Outcome(answer["status"], answer["seconds"], by="fork")
-            outcome.write(folder)
-            yield outcome
+            yield Outcome(answer["status"], answer["seconds"], by="fork")
         server.stdin.close()
 
 

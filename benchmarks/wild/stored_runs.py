@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import json
-import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.kept import read_outcome, write_outcome
 from benchmarks.wild.catalogue import all_families
 from benchmarks.wild.program import FAMILIES, Program
 
 RUNS = Path("build/wild/runs")
-OUTCOME = "outcome.json"
 OUTPUT = "output.txt"
 
 
@@ -55,17 +53,12 @@ class Outcome:
 
     def write(self, folder: Path) -> None:
         """Write the outcome whole or not at all."""
-        partial = folder / f"{OUTCOME}.partial"
-        partial.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        os.replace(partial, folder / OUTCOME)
+        write_outcome(self, folder)
 
     @classmethod
     def read(cls, folder: Path) -> Outcome | None:
         """Return the outcome, or None for a training that was not made, or not to its end."""
-        try:
-            return cls(**json.loads((folder / OUTCOME).read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            return None
+        return read_outcome(cls, folder)
 
 
 def jobs(programs: Iterable[Program], *, seeds: int) -> Iterator[Job]:

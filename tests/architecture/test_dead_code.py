@@ -22,6 +22,7 @@ CALLED_BY_OTHERS = {
     "training_lib/src/trackside/sagemaker/*": "notebooks: the names are those of the SageMaker SDK",
     "training_lib/src/trackside/documents/*": "notebooks: the names are those of the SageMaker SDK",
     "training_lib/src/trackside/cli/*": "click",
+    "training_lib/src/trackside/integrations/*": "trainers, trackers and pytest, by the names of their own interfaces",
     "training_lib/src/trackside/frameworks/pytorch/probes/questions/*": "the registry, which walks this folder",
 }
 # Name -> why it stays.

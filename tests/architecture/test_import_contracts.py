@@ -117,12 +117,16 @@ OUTSIDE = {
         "testing",
         "trial",
     },
-    "pytest": {"testing"},
-    "rich": {"cli"},
+    "pytest": {"integrations", "testing"},
+    "rich": {"cli", "integrations"},
     "tomli": {"local"},
     "torch": {"frameworks/pytorch"},
     "trackside_localaccount": {"cloud", "testing"},
     "yaml": {"local"},
+    **{
+        tool: {"integrations"}
+        for tool in ("accelerate", "lightning", "mlflow", "pytorch_lightning", "transformers", "wandb")
+    },
 }
 
 

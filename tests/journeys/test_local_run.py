@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -110,9 +111,12 @@ def verdicts(folder: Path) -> list[dict[str, object]]:
 
 
 def test_a_faulty_run_is_stopped_and_the_card_says_why(tmp_path: Path) -> None:
-    ended = run(tmp_path, "--on-issue", "stop", "--", "python", TRAIN, "--fault", "vanishing", "--until-stopped")
+    options = ("--on-issue", "stop", "--notify", "command:tee -a notified")
+    ended = run(tmp_path, *options, "--", "python", TRAIN, "--fault", "vanishing", "--until-stopped")
     assert ended.code == 1, ended.stderr
-    assert "✖ CRITICAL  vanishing-gradient" in ended.stderr
+    (card,) = re.findall("^. (?:CRITICAL|WARNING)  vanishing-gradient.*$", ended.stderr, re.MULTILINE)
+    assert "CRITICAL" in card or "trackside: ✖ vanishing-gradient: critical, since step" in ended.stderr
+    assert len(ended.stderr.splitlines()) <= 30, "one fault, one card"
     assert "tensor     gradient/DigitClassifier_hidden.0.weight" in ended.stderr
     assert "stopped by Trackside: vanishing-gradient found a critical issue" in ended.stderr
     assert "SIGKILL sent" not in ended.stderr
@@ -122,6 +126,7 @@ def test_a_faulty_run_is_stopped_and_the_card_says_why(tmp_path: Path) -> None:
     assert max(map(len, ours)) <= 80
     assert (tmp_path / DEBUG_OUTPUT / "training_job_end.ts").exists()
     assert evaluators(tmp_path) == []
+    assert "✖ CRITICAL  vanishing-gradient" in (tmp_path / "notified").read_text()
 
     shown = subprocess.run(
         [*TRACKSIDE, "findings", "run", "--format", "json"], cwd=tmp_path, capture_output=True, text=True, check=True

@@ -55,3 +55,26 @@ def test_a_command_without_a_training_could_not_be_tried() -> None:
         "loss-at-the-start": "could not try",
         "ranks-agree": "does not apply",
     }
+
+
+def test_a_script_alone_is_run_by_python() -> None:
+    Path("train.py").write_text("import sys; open('it-ran', 'w').write(' '.join(sys.argv))")
+    assert check("--json", "train.py", "--epochs", "1").exit_code == 0
+    assert Path("it-ran").read_text() == "train.py --epochs 1"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param(["./program.py"], "", id="a program of its own"),
+        pytest.param(["progran.py"], "there is no such file. Try: Did you mean 'program.py'?", id="no such script"),
+        pytest.param(["data.txt"], "is a file, not a program", id="no script"),
+    ],
+)
+def test_any_other_command_is_run_as_it_is(words: list[str], message: str) -> None:
+    Path("program.py").write_text("#!/bin/sh\ntouch it-ran\n")
+    Path("program.py").chmod(0o755)
+    Path("data.txt").touch()
+    result = check("--json", *words)
+    assert message in " ".join(result.output.split()).replace(" Where: progran.py", "")
+    assert Path("it-ran").exists() is not bool(message)

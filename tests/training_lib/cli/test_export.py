@@ -8,6 +8,7 @@ import pandas
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.training_lib.local.verdicts import issue
 from trackside.cli import main
 from trackside.contracts.run_layout import event_key
 from trackside.storage.local import LocalStore
@@ -46,6 +47,21 @@ def test_to_tensorboard() -> None:
     assert result.stdout == "Wrote 20 points and 4 histograms of 2 tensors to 2 files below:\n  tb/run\n"
     assert result.stderr == "Look at it: tensorboard --logdir tb\n"
     assert sorted(os.listdir("tb/run")) == ["EVAL", "TRAIN"]
+
+
+def test_findings_go_to_tensorboard_with_the_run() -> None:
+    LocalStore("run").put("rule-output/verdicts.jsonl", f"{issue('dead-relu').to_json()}\n".encode())
+    result = export("tb", "--to", "tensorboard")
+    assert result.stdout == "Wrote 20 points of 2 tensors and 1 finding to 3 files below:\n  tb/run\n"
+    assert sorted(os.listdir("tb/run")) == ["EVAL", "FINDINGS", "TRAIN"]
+
+
+@pytest.mark.parametrize("target", ["wandb", "mlflow"])
+def test_a_tracker_that_is_not_installed_is_named(target: str) -> None:
+    result = export("digits", "--to", target)
+    assert result.exit_code == 2
+    assert f"The package {target} is not installed." in result.stderr
+    assert f"-m pip install {target}" in result.stderr.replace("\n", " ")
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_a_rules_file_that_is_wrong_is_refused(text: str) -> None:
     Path("rules.json").write_text(text)
     result = run("--rules-file", "rules.json", "--", *TOUCH)
     assert result.exit_code == 2
-    assert "Error: The rules file rules.json" in result.stderr
+    assert "The rules file rules.json" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -111,9 +111,9 @@ def trackside(*arguments: str) -> Result:
             "Error: 'gs://bucket/x' has the scheme 'gs', which is not known.\n  Where: The location\n", id="scheme",
         ),
         pytest.param(
-            ["export", "latest", "--to", "tensorbord", "x"], 2,
-            "Error: 'tensorbord' is not one of 'tensorboard', 'parquet'.\n"
-            "  Where: --to\n  Try: Did you mean 'tensorboard'?\n", id="choice-misspelt",
+            ["findings", "latest", "--fail-on", "critcal"], 2,
+            "Error: 'critcal' is not one of 'never', 'warning', 'critical'.\n"
+            "  Where: --fail-on\n  Try: Did you mean 'critical'?\n", id="choice-misspelt",
         ),
         pytest.param(
             ["finding"], 2,

@@ -31,4 +31,12 @@ for run, tags in multiplexer.Runs().items():
             for tag in tags["histograms"]
         },
     }
+    if tags["tensors"]:
+        found[run]["texts"] = {
+            tag: [
+                [event.step, event.tensor_proto.string_val[0].decode(), event.wall_time]
+                for event in multiplexer.Tensors(run, tag)
+            ]
+            for tag in multiplexer.GetAccumulator(run).PluginTagToContent("text")
+        }
 print(json.dumps(found))

@@ -13,7 +13,7 @@ import pytest
 
 from trackside.contracts.errors import ConfigurationError, StorageError, TensorNotSavedError
 from trackside.contracts.run_layout import event_key
-from trackside.exchange.tensorboard import DEFAULT_STATISTICS, export_tensorboard
+from trackside.exchange.tensorboard import DEFAULT_STATISTICS, FINDINGS, FindingText, export_tensorboard
 from trackside.records.step_file import encode_step, write_step
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import WALL_TIME, end_run, fake_trial, write_collections, write_tensors
@@ -68,6 +68,32 @@ def test_tensorboard_reads_all_of_it(trial: Trial, tmp_path: Path, read_with_ten
     assert (step, smallest, largest, count, sum(buckets)) == (2, -4.0, 2.0, 4, 4)
     assert len(limits) == len(buckets)
     assert [step for step, *_ in found["digits-7/EVAL/worker_0"]["scalars"][LOSS]] == [3]
+
+
+def test_findings_are_texts_with_a_point_at_their_step(
+    trial: Trial, tmp_path: Path, read_with_tensorboard: Read
+) -> None:
+    card = "✖ CRITICAL  exploding-tensor\n  weights < 1 & rising"
+    given = [
+        FindingText("exploding-tensor", 2, card, severity=3, worker="worker_1", wall_time=WALL_TIME + 1),
+        FindingText("a rule: mine", 3, "one line", severity=1, worker="worker_1", wall_time=WALL_TIME + 2),
+    ]
+    chosen = trial.tensors(regex=LOSS, worker="worker_0", mode="TRAIN")
+    done = export_tensorboard(trial, tmp_path / "tb", tensors=chosen, findings=given)
+    assert done.findings == 2
+    found = read_with_tensorboard(tmp_path / "tb")
+    assert sorted(found) == ["digits-7/FINDINGS/worker_1", "digits-7/TRAIN/worker_0"]
+    assert "texts" not in found["digits-7/TRAIN/worker_0"]
+    findings = found[f"digits-7/{FINDINGS}/worker_1"]
+    indented = "    ✖ CRITICAL  exploding-tensor\n      weights < 1 & rising"
+    assert findings["texts"] == {
+        "trackside/exploding-tensor": [[2, indented, WALL_TIME + 1]],
+        "trackside/a_rule__mine": [[3, "    one line", WALL_TIME + 2]],
+    }
+    assert findings["scalars"] == {
+        "trackside/exploding-tensor/severity": [[2, 3.0, WALL_TIME + 1]],
+        "trackside/a_rule__mine/severity": [[3, 1.0, WALL_TIME + 2]],
+    }
 
 
 def test_the_selection_and_the_statistics_are_the_callers(

@@ -17,6 +17,7 @@ import pytest
 from tests.training_lib.local.verdicts import issue
 from trackside.cli.terminal.run_view import EMPTY_LINE, RunView, Verbosity
 from trackside.contracts.capture_request import CaptureRequest
+from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.issue_group import group_of_one, issue_groups
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Severity, Verdict
@@ -72,6 +73,7 @@ LACKING = (rule("overfit", RuleState.NOT_ENOUGH_DATA), rule("overtraining", Rule
 ELSEWHERE = (rule("dead-relu", RuleState.NOT_APPLICABLE), rule("replicas-differ", RuleState.NOT_APPLICABLE))
 WRONG = issue("gradients-not-cleared", severity=Severity.CRITICAL)
 ALSO = replace(issue("loss-not-decreasing", severity=Severity.WARNING), group=WRONG.group)
+WARNED = issue("vanishing-gradient", severity=Severity.WARNING)
 RUN = f"{RUNS}/20261122-075818-train-5806"
 
 
@@ -160,15 +162,37 @@ def test_verbose_has_a_line_for_each_rule_that_needs_a_look(capsys: pytest.Captu
     assert "19 rules" in shown
 
 
-def test_a_problem_has_one_card_and_then_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+GRAVER = replace(issue("dead-relu", severity=Severity.CRITICAL), group=WARNED.group, harm="the loss is nan")
+CAUSED = replace(WARNED, suspicions=(Suspicion(Cause.LEARNING_RATE_TOO_HIGH),))
+
+
+@pytest.mark.parametrize(
+    ("later", "lines"),
+    [
+        pytest.param((WARNED,), [], id="the-same"),
+        pytest.param((WARNED, replace(ALSO, group=WARNED.group)), [], id="another-rule-found-it-too"),
+        pytest.param(
+            (WARNED, GRAVER),
+            ["trackside: ✖ dead-relu: critical, since step 4; also vanishing-gradient; the loss is nan"],
+            id="graver",
+        ),
+        pytest.param(
+            (CAUSED,),
+            ["trackside: ▲ vanishing-gradient: warning, since step 4; likely now: the learning rate is too high"],
+            id="another-cause",
+        ),
+    ],
+)
+def test_a_problem_has_one_card_and_a_line_for_what_is_news(
+    later: tuple[Verdict, ...], lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     view = RunView(color=False)
-    view.issue(group_of_one(WRONG))
+    view.issue(group_of_one(WARNED))
     assert "what to do" in capsys.readouterr().err
-    (group,) = issue_groups((WRONG, ALSO))
-    view.issue(group)
-    assert capsys.readouterr().err.splitlines() == [
-        "trackside: ✖ gradients-not-cleared: critical, since step 4; also loss-not-decreasing"
-    ]
+    (group,) = issue_groups(later)
+    for _ in range(2):
+        view.issue(group)
+    assert capsys.readouterr().err.splitlines() == lines
 
 
 def test_in_a_log_a_note_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

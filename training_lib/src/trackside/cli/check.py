@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import shutil
+import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from trackside.cli.terminal.options import format_option, shared_options, wants_color
-from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.rule_catalogue import built_in_catalogue
 
 if TYPE_CHECKING:
@@ -72,6 +76,7 @@ def command(
 ) -> None:
     """Rehearse COMMAND for some steps, and probe its model.
 
+    COMMAND may be a script alone, train.py: it runs with Python.
     The script runs unchanged for some steps, and all rules judge them. Then probes work on its model, optimizer and
     last batch, and the script is ended as by sys.exit(). The script's output goes to stderr. It writes what it writes:
     give it a folder of its own if that matters.
@@ -80,6 +85,7 @@ def command(
 
     \b
     Example:
+      trackside check train.py
       trackside check -- python train.py
       trackside check --steps 50 --junit check.xml -- torchrun train.py
     """
@@ -93,6 +99,7 @@ def command(
     from trackside.local.training_process import find_command, owns_the_terminal
 
     environment = inherited()
+    command = _with_python(command, search_path=environment.get("PATH"))
     layers = read_settings(Path.cwd(), environment).rule_layers
     chosen = choose_rules(layers, catalogue=built_in_catalogue())
     plan = plan_rules(chosen.rules, catalogue=built_in_catalogue(), actions=(), save_interval=1)
@@ -118,6 +125,19 @@ def command(
     else:
         _print(result)
     click.get_current_context().exit(result.exit_code)
+
+
+def _with_python(command: tuple[str, ...], *, search_path: str | None) -> tuple[str, ...]:
+    """Return the command with a Python before a script: the one of this command if it has torch, else that on PATH."""
+    script = Path(command[0])
+    is_program = os.sep in command[0] and os.access(script, os.X_OK)
+    if script.suffix != ".py" or is_program or shutil.which(command[0], path=search_path):
+        return command
+    if not script.is_file():
+        fix = did_you_mean(command[0], [str(one) for one in Path().glob("*.py")])
+        raise ConfigurationError([Problem(command[0], "there is no such file.", fix)], subject="The command")
+    own = sys.executable if find_spec("torch") else None
+    return (own or shutil.which("python", path=search_path) or sys.executable, *command)
 
 
 def _rehearse(run: LocalRun) -> CheckResult:

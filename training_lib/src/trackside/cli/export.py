@@ -1,7 +1,9 @@
-"""`trackside export`: exports a run for TensorBoard, or as a Parquet table."""
+"""`trackside export`: exports a run for TensorBoard, as a Parquet table, or its findings to a tracker."""
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,16 +15,20 @@ from trackside.cli.terminal.reading import Filters, filter_options, open_run, pr
 from trackside.contracts.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
+    from trackside.exchange.tensorboard import FindingText
     from trackside.trial.series import TensorSeries
     from trackside.trial.trial import Trial
 
 MOST_NAMES = 3
+TRACKERS = ("wandb", "mlflow")
 
 
 @click.command("export")
 @click.argument("run")
 @click.argument("destination")
-@click.option("--to", "target", type=click.Choice(["tensorboard", "parquet"]), required=True, help="For what.")
+@click.option(
+    "--to", "target", type=click.Choice(["tensorboard", "parquet", *TRACKERS]), required=True, help="For what."
+)
 @click.option("--histograms", is_flag=True, help="Histograms too (TensorBoard only): fetches every tensor in full.")
 @click.option(
     "--statistic",
@@ -49,11 +55,18 @@ def command(
     folder for <run>.parquet: a row for each tensor, worker and step. An earlier export is replaced. Statistics
     are those of `trackside stats`, and others that the run records.
 
+    For W&B and MLflow only findings are written. DESTINATION is PROJECT, PROJECT/RUN or ENTITY/PROJECT/RUN for W&B,
+    and an experiment or the id of a run for MLflow.
+
     \b
     Example:
       trackside export latest --to tensorboard tb --collection gradients
       trackside export s3://bucket/digits-7 --to parquet digits-7.parquet
+      trackside export latest --to wandb digits
     """
+    if target in TRACKERS:
+        _to_tracker(run, destination, target)
+        return
     if target == "parquet" and histograms:
         fix = "Leave it out: a table holds statistics."
         problem = Problem("--histograms", "This option is for --to tensorboard only.", fix)
@@ -63,7 +76,52 @@ def command(
     if target == "parquet":
         _to_parquet(trial, destination, tensors, statistics=statistics)
     else:
-        _to_tensorboard(trial, destination, tensors, statistics=statistics, histograms=histograms)
+        findings = _findings(run)
+        _to_tensorboard(trial, destination, tensors, statistics=statistics, histograms=histograms, findings=findings)
+
+
+def _to_tracker(run: str, destination: str, target: str) -> None:
+    from trackside.local.recorded_run import read_run
+    from trackside.local.run_folder import find_run
+
+    recorded = read_run(find_run(run))
+    try:
+        module = importlib.import_module(f"trackside.integrations.{target}")
+    except ModuleNotFoundError as error:
+        if error.name != target:
+            raise
+        fix = f"Install it: {sys.executable} -m pip install {target}"
+        problem = Problem(f"--to {target}", f"The package {target} is not installed.", fix)
+        raise ConfigurationError([problem], subject="The command line") from error
+    where = module.export_issues(recorded.groups, destination, run=recorded.location)
+    click.echo(f"Wrote {_count(len(recorded.groups), 'finding')} of {_safe(recorded.location.name)} to:")
+    click.echo(f"  {_safe(where)}")
+
+
+def _findings(run: str) -> list[FindingText]:
+    """Return the findings on the run; none for a bare folder of tensors."""
+    from trackside.contracts.errors import RunNotFoundError
+    from trackside.exchange.tensorboard import FindingText
+    from trackside.integrations.issue_text import issue_card
+    from trackside.local.recorded_run import read_run
+    from trackside.local.run_folder import find_run
+
+    try:
+        groups = read_run(find_run(run)).groups
+    except RunNotFoundError:
+        return []
+    leads = [(group, group.lead) for group in groups]
+    return [
+        FindingText(
+            tag=lead.configuration_name,
+            step=lead.step,
+            text=issue_card(group),
+            severity=group.severity.rank + 1,
+            worker=lead.lead.worker if lead.lead else "worker_0",
+            wall_time=lead.detected_at,
+        )
+        for group, lead in leads
+    ]
 
 
 def _to_parquet(
@@ -84,18 +142,33 @@ def _to_parquet(
 
 
 def _to_tensorboard(
-    trial: Trial, destination: str, tensors: Sequence[TensorSeries], *, statistics: tuple[str, ...], histograms: bool
+    trial: Trial,
+    destination: str,
+    tensors: Sequence[TensorSeries],
+    *,
+    statistics: tuple[str, ...],
+    histograms: bool,
+    findings: Sequence[FindingText],
 ) -> None:
     from trackside.exchange.tensorboard import DEFAULT_STATISTICS, export_tensorboard
 
     chosen = _chosen(statistics, default=DEFAULT_STATISTICS)
     done = export_tensorboard(
-        trial, destination, tensors=tensors, statistics=chosen, histograms=histograms, progress=shown
+        trial,
+        destination,
+        tensors=tensors,
+        statistics=chosen,
+        histograms=histograms,
+        progress=shown,
+        findings=findings,
     )
     points = _count(done.scalars, "point")
     if histograms:
         points += f" and {_count(done.histograms, 'histogram')}"
-    click.echo(f"Wrote {points} of {_count(done.tensors, 'tensor')} to {_count(len(done.files), 'file')} below:")
+    written = f"{points} of {_count(done.tensors, 'tensor')}"
+    if findings:
+        written += f" and {_count(len(findings), 'finding')}"
+    click.echo(f"Wrote {written} to {_count(len(done.files), 'file')} below:")
     click.echo(f"  {_safe(str(done.folder))}")
     click.echo(f"Look at it: tensorboard --logdir {_safe(destination)}", err=True)
     print_damage(trial, color=wants_color())

@@ -20,6 +20,7 @@ from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity
 
 if TYPE_CHECKING:
+    from trackside.integrations.notification import Receiver
     from trackside.local.preflight import RulePlan
     from trackside.local.rules_file import RulesFile
 
@@ -70,6 +71,12 @@ FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL, "never": 
     metavar="SECONDS",
     help="Time to end after a stop, before SIGKILL.",
 )
+@click.option(
+    "--notify",
+    multiple=True,
+    metavar="WHERE",
+    help="Send each problem: desktop, https://WEBHOOK, or command:PROGRAM. Repeat for more.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Show problems only: no line at the start, no line if all is well.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @shared_options
@@ -82,6 +89,7 @@ def command(
     reports: tuple[Path, ...],
     save_interval: int | None,
     grace: float,
+    notify: tuple[str, ...],
     quiet: bool,
     command: tuple[str, ...],
 ) -> None:
@@ -112,6 +120,7 @@ def command(
         was_chosen=not chosen.is_default,
     )
     find_command(command, search_path=environment.get("PATH"))
+    receivers = _receivers(notify)
     folder = _new_folder(command, out)
     code = _run(
         command,
@@ -122,6 +131,7 @@ def command(
         grace=grace,
         fail_on=fail_on,
         is_quiet=quiet,
+        receivers=receivers,
     )
     _write_reports(folder, reports)
     click.get_current_context().exit(code)
@@ -137,6 +147,21 @@ def _write_reports(folder: Path, paths: tuple[Path, ...]) -> None:
             write_report(read_run(str(folder)), path)
         except (OSError, TracksideError) as error:
             click.echo(f"trackside: The report {path} was not written: {error}", err=True)
+
+
+def _receivers(targets: tuple[str, ...]) -> list[Receiver]:
+    from trackside.integrations.notification import receiver_of
+
+    receivers: list[Receiver] = []
+    problems: list[Problem] = []
+    for target in targets:
+        try:
+            receivers.append(receiver_of(target))
+        except ConfigurationError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigurationError(problems, subject="The command line")
+    return receivers
 
 
 def _read_rules_file(path: Path | None) -> RulesFile:
@@ -168,9 +193,11 @@ def _run(
     grace: float,
     fail_on: str,
     is_quiet: bool,
+    receivers: list[Receiver],
 ) -> int:
     from trackside.cli.terminal.run_view import RunView, Verbosity
     from trackside.extras import install_elsewhere
+    from trackside.integrations.notifying_observer import NotifyingObserver
     from trackside.local.capture_check import lacks_trackside
     from trackside.local.run import LocalRun, run_locally
     from trackside.local.run_folder import discard_run_folder
@@ -193,12 +220,14 @@ def _run(
         shares_terminal=owns_the_terminal(),
         reports_inapplicable_rules=plan.was_chosen,
     )
+    observer = NotifyingObserver(view, receivers, run=folder.name)
     try:
-        result = run_locally(run, observer=view)
+        result = run_locally(run, observer=observer)
     except OSError as error:
         discard_run_folder(folder)
         problem = Problem(command[0], f"cannot be started: {error.strerror}.")
         raise ConfigurationError([problem], subject="The command") from error
+    observer.finish()
     code = result.exit_code(FAIL_ON[fail_on])
     view.end(result, _relative(folder), exit_code=code, fail_on=fail_on)
     return code

@@ -32,7 +32,9 @@ from trackside.exchange.statistic_tables import (
 from trackside.records.tensorboard_file import (
     clean_tag,
     encode_histogram,
+    encode_scalar,
     encode_scalars,
+    encode_text,
     encode_version,
     event_file_name,
     histogram_of,
@@ -43,6 +45,7 @@ from trackside.trial.series import TensorSeries
 from trackside.trial.trial import Trial
 
 DEFAULT_STATISTICS = ("mean", "std", "abs_max", "l2")
+FINDINGS = "FINDINGS"  # beside the modes of the run
 HOST = "trackside"  # where TensorBoard's own files name a machine
 
 _ONE_NUMBER = ("mean",)  # of a single element every such statistic is the element
@@ -57,6 +60,7 @@ class TensorBoardExport:
     tensors     number of tensors with points
     scalars     number of points of scalars
     histograms  number of histograms
+    findings    number of texts about findings, each with a point at its step
     """
 
     folder: Path
@@ -64,6 +68,27 @@ class TensorBoardExport:
     tensors: int
     scalars: int
     histograms: int
+    findings: int = 0
+
+
+@dataclass(frozen=True)
+class FindingText:
+    """A finding as TensorBoard shows it.
+
+    tag        name of the rule's configuration
+    step       the step of the verdict
+    text       the text, shown as it is
+    severity   1 for info, 2 for warning, 3 for critical
+    worker     the worker that it is about
+    wall_time  seconds since the epoch
+    """
+
+    tag: str
+    step: int
+    text: str
+    severity: int
+    worker: str
+    wall_time: float
 
 
 def export_tensorboard(
@@ -76,6 +101,7 @@ def export_tensorboard(
     run: str | None = None,
     store: Store | None = None,
     progress: Progress[Any] = untracked,
+    findings: Sequence[FindingText] = (),
 ) -> TensorBoardExport:
     """Write tensors as event files: those of one element as scalars, others as statistics.
 
@@ -91,6 +117,7 @@ def export_tensorboard(
         run: Name of the run's folder; None: the run's name.
         store: Store of the trial's tensors; None: opened anew.
         progress: Wraps lists of tensors, to show progress.
+        findings: Findings, written as texts and as points of their severity to the run `FINDINGS`.
 
     Raises:
         ConfigurationError: A statistic is unknown.
@@ -112,6 +139,8 @@ def export_tensorboard(
             several = [series for series in chosen if series.name not in one_number]
             for series in progress(several, "reading histograms"):
                 files.histograms += _write_histograms(files, trial, series, tags.histogram(series.name), times)
+        for finding in findings:
+            _write_finding(files, finding)
         written = files.finish()
     return TensorBoardExport(
         folder=target,
@@ -119,6 +148,7 @@ def export_tensorboard(
         tensors=len(files.tensors),
         scalars=files.scalars,
         histograms=files.histograms,
+        findings=len(findings),
     )
 
 
@@ -213,6 +243,15 @@ def _write_scalars(files: _Files, table: StatisticTable, times: SaveTimes, tags:
         files.append(table.mode, table.worker, records)
         count += len(steps)
     return count
+
+
+def _write_finding(files: _Files, finding: FindingText) -> None:
+    tag = f"trackside/{clean_tag(finding.tag)}"
+    indented = "\n".join(f"    {line}" for line in finding.text.splitlines())  # Markdown's form of a text as it is
+    step, wall_time = finding.step, finding.wall_time
+    text = encode_text(tag, indented, step=step, wall_time=wall_time)
+    point = encode_scalar(f"{tag}/severity", finding.severity, step=step, wall_time=wall_time)
+    files.append(FINDINGS, finding.worker, text + point)
 
 
 def _write_histograms(files: _Files, trial: Trial, series: TensorSeries, tag: str, times: SaveTimes) -> int:

@@ -30,7 +30,7 @@ from trackside.local.first_facts import FirstFacts
 from trackside.local.local_twins import check_terms, local_twins
 from trackside.local.rule_state import RuleStatus, rule_statuses, worst_severity
 from trackside.local.run_folder import RunRecord, held, storage_problem, write_record
-from trackside.local.run_now import RunNow, RunNowReader
+from trackside.local.run_now import RunNow, RunNowReader, steps_of, watermarks_of
 from trackside.local.signal_inbox import SignalInbox
 from trackside.local.training_process import TrainingProcess
 from trackside.local.verdict_feed import VerdictFeed
@@ -240,8 +240,10 @@ class _Watch:
     def result(self, status: int) -> LocalRunResult:
         """Return the result of the run."""
         steps: tuple[int, ...] = ()
+        training_steps: int | None = None
         try:
             steps = saved_steps(open_store(f"{self._run.folder}/{TENSORS}"))
+            training_steps = steps_of(watermarks_of(str(self._run.folder)))
         except StorageError as error:
             self._observer.note(f"The saved tensors cannot be listed: {error}")
         rules = rule_statuses(
@@ -250,7 +252,6 @@ class _Watch:
             progress=rule_progress(open_store(f"{self._run.folder}/{RULE_OUTPUT}")),
             is_running=False,
         )
-        training_steps = self._now.read()[0]
         is_empty = not steps and not any(rule.judged for rule in rules)  # statistics alone are something, too
         return LocalRunResult(
             folder=self._run.folder,
@@ -302,7 +303,14 @@ class _Watch:
             if verdict.outcome is Outcome.ISSUE_FOUND:
                 self._act(verdict)
             elif verdict.state is State.RECOVERED and Action.NOTIFY in self._twins.get(verdict.configuration_name, {}):
-                self._observer.note(f"{verdict.configuration_name}: {verdict.message}")
+                self._show_recovery(verdict)
+
+    def _show_recovery(self, verdict: Verdict) -> None:
+        """Show that an issue is over, in detail only while others of the same problem stand."""
+        groups = issue_groups(self._feed.verdicts)
+        is_standing = any(group.standing for group in groups if group.group == verdict.group)
+        show = self._observer.detail if is_standing else self._observer.note
+        show(f"{verdict.configuration_name}: {verdict.message}")
 
     def _show_progress(self) -> None:
         now = self._monotonic()

@@ -30,7 +30,7 @@ from trackside.contracts.stored_fields import (
 
 RUNS = Path(".trackside") / "runs"  # below the folder in which the user works
 LATEST = "latest"
-START_ONE = "trackside run -- python train.py   (starts the first one)"
+START_ONE = "trackside run -- python train.py   (starts one)"
 RECORD_FILE = "local-run.json"
 LOCK_FILE = "local-run.lock"
 EVALUATOR_LOG = "evaluator.log"
@@ -131,7 +131,7 @@ def find_run(name: str, *, runs: Path = RUNS) -> str:
     if name == LATEST:
         newest = max(local_runs(runs), key=_started_at, default=None)
         if newest is None:
-            raise RunNotFoundError(f"There is no run yet in {runs}.", advice=START_ONE)
+            raise RunNotFoundError(f"There is no run yet in {runs}. {START_ONE}", advice=START_ONE)
         return str(newest)
     for folder in (Path(name), runs / name):
         if is_run_folder(folder):
@@ -140,11 +140,11 @@ def find_run(name: str, *, runs: Path = RUNS) -> str:
         raise RunNotFoundError(f"{name!r} is a folder, but no run: it holds neither {TENSORS} nor {RULE_REQUEST_KEY}.")
     known = [folder.name for folder in local_runs(runs)]
     if not known:
-        raise RunNotFoundError(f"There is no run {name!r}. {runs} holds none yet.", advice=START_ONE)
+        raise RunNotFoundError(f"There is no run {name!r}. {runs} holds none yet. {START_ONE}", advice=START_ONE)
     near = did_you_mean(name, [*known, LATEST, *([name.replace(":/", "://", 1)] if name.startswith("s3:/") else [])])
     advice = near if near.startswith("Did") else "trackside runs   (lists the runs of this folder)"
     why = f"It is neither a folder nor a name in {runs}; the newest run is {known[-1]!r}."
-    raise RunNotFoundError(f"There is no run {name!r}. {why}", advice=advice)
+    raise RunNotFoundError(f"There is no run {name!r}. {why} {advice}", advice=advice)
 
 
 def local_runs(runs: Path = RUNS) -> list[Path]:

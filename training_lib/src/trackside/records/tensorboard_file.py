@@ -29,6 +29,7 @@ _NOT_IN_HOSTS = re.compile(r"[^-\w.]")
 _SIMPLE_VALUE = b"\x15"  # field 2 of a summary's value, a float
 _SMALLEST_EDGE, _LARGEST_EDGE, _GROWTH = 1e-12, 1e20, 1.1
 _LAST_STEP = 2**63 - 1
+_STRING_TYPE = 7  # DT_STRING
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,19 @@ def encode_histogram(tag: str, histogram: Histogram, *, step: int, wall_time: fl
         )
     )
     value = write_bytes(1, tag.encode("utf-8")) + write_bytes(5, content)
+    return _record(_moment(step, wall_time) + write_bytes(5, write_bytes(1, value)))
+
+
+def encode_text(tag: str, text: str, *, step: int, wall_time: float) -> bytes:
+    """Return the record of one text, which TensorBoard reads as Markdown. `tag` is written as it is: see `clean_tag`.
+
+    Raises:
+        ValueError: The step is below 0.
+    """
+    shape = write_bytes(2, write_number(1, 1))  # one dimension, of size 1
+    tensor = write_number(1, _STRING_TYPE) + write_bytes(2, shape) + write_bytes(8, text.encode("utf-8"))
+    metadata = write_bytes(1, write_bytes(1, b"text"))  # the plugin that shows it
+    value = write_bytes(1, tag.encode("utf-8")) + write_bytes(8, tensor) + write_bytes(9, metadata)
     return _record(_moment(step, wall_time) + write_bytes(5, write_bytes(1, value)))
 
 

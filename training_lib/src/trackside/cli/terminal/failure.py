@@ -101,9 +101,10 @@ def _lines(error: BaseException) -> list[str]:
             "  Why: this is a fault in Trackside.",
             "  Try: the same with -v, and report the bug with its output.",
         ]
-    what, _, why = str(error).partition(". ")
+    advice = _advice(error, code)
+    what, _, why = str(error).removesuffix(advice).strip().partition(". ")
     reason = [f"  Why: {why}"] if why else []
-    return [f"Error: {what.rstrip('.')}.", *reason, f"  Try: {_advice(error, code)}"]
+    return [f"Error: {what.rstrip('.')}.", *reason, f"  Try: {advice}"]
 
 
 def _advice(error: BaseException, code: int) -> str:

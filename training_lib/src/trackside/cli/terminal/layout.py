@@ -63,7 +63,7 @@ def columns(
     """
     table = [[Text(title, style="bold") for title in header], *rows] if header else list(rows)
     widths = [max(cell.cell_len for cell in column) + 2 for column in zip(*(row[:-1] for row in table), strict=True)]
-    last = max(row[-1].cell_len for row in table)
+    last = max((row[-1].cell_len for row in table), default=0)
     if whole is not None:
         yield from _with_whole(console, table, [*widths, last], whole)
         return

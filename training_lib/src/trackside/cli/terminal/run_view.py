@@ -18,7 +18,9 @@ from trackside.cli.terminal.layout import beside
 from trackside.cli.terminal.rule_lines import rule_lines
 from trackside.cli.terminal.run_summary import count_of, problem_line, summary_lines
 from trackside.cli.terminal.status_title import StatusTitle
+from trackside.contracts.cause import EXPLANATIONS, Cause
 from trackside.contracts.issue_group import IssueGroup
+from trackside.contracts.verdict import Severity
 from trackside.local.preflight import RulePlan
 from trackside.local.rule_state import RuleState
 from trackside.local.run import LocalRunResult
@@ -54,7 +56,7 @@ class RunView:
         self._console: Console = progress_console(color=color)
         self._verbosity = verbosity
         self._is_read = True
-        self._shown: set[str] = set()
+        self._shown: dict[str, tuple[Severity, Cause | None]] = {}
         self._sources: SourceText | None = None
         shows_title = self._console.is_terminal and verbosity is not Verbosity.QUIET
         self._title = StatusTitle(self._console.file) if shows_title else None
@@ -92,14 +94,26 @@ class RunView:
             self._title.show(now)
 
     def issue(self, group: IssueGroup) -> None:
-        """Show the card, set off from the training's own lines. A problem that was shown before has one line."""
-        if group.group in self._shown:
-            cause = group.suspicions[0].explanation.what if group.suspicions else ""
-            likely = f"; likely now: {cause}" if cause else ""
-            self.note(f"{problem_line(group, ascii_only=self._console.options.ascii_only)}{likely}")
+        """Show the card, set off from the training's own lines.
+
+        A problem that was shown before has one line when it becomes graver, or when another cause is likelier.
+        """
+        lead, cause = group.lead, group.suspicions[0].cause if group.suspicions else None
+        before = self._shown.get(group.group)
+        if before is None:
+            self._shown[group.group] = (lead.severity, cause)
+            self._print(Text(), VerdictCard(group, sources=self._sources), *[Text()] * GAP_LINES)
             return
-        self._shown.add(group.group)
-        self._print(Text(), VerdictCard(group, sources=self._sources), *[Text()] * GAP_LINES)
+        is_graver, is_other_cause = lead.severity.rank > before[0].rank, cause not in (before[1], None)
+        if not (is_graver or is_other_cause):
+            return
+        self._shown[group.group] = (max(lead.severity, before[0], key=lambda severity: severity.rank), cause)
+        news = [
+            lead.harm if is_graver else "",
+            f"likely now: {EXPLANATIONS[cause].what}" if cause and is_other_cause else "",
+        ]
+        line = problem_line(group, ascii_only=self._console.options.ascii_only)
+        self.note("; ".join([line, *filter(None, news)]))
 
     def end(self, result: LocalRunResult, folder: str, *, exit_code: int, fail_on: str) -> None:
         """Show the summary, with `-v` also a line for each rule."""

@@ -1,0 +1,61 @@
+"""A script as users write it, with a learning rate that breaks its training: `broken_trainer.py hf|lightning COUNT`."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+
+MOST_STEPS = 20_000
+
+
+def with_huggingface(processes: int) -> None:
+    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+
+    from trackside.integrations.huggingface import TracksideCallback
+
+    words = torch.randint(1, 50, (256, 12))
+    data = [{"input_ids": row, "labels": row[0] % 2} for row in words]
+    config = BertConfig(
+        vocab_size=50, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, num_labels=2
+    )
+    arguments = TrainingArguments(
+        output_dir="out", max_steps=MOST_STEPS, learning_rate=10.0, report_to=[], use_cpu=True, disable_tqdm=True,
+        save_steps=100_000, logging_steps=100_000, ddp_backend="gloo" if processes > 1 else None,
+    )  # fmt: skip
+    callback = TracksideCallback(on_issue="stop")
+    trainer = Trainer(BertForSequenceClassification(config), arguments, train_dataset=data, callbacks=[callback])
+    trainer.train()
+    print(f"rank {arguments.process_index} ended at step {trainer.state.global_step}", flush=True)
+
+
+def with_lightning(processes: int) -> None:
+    from lightning.pytorch import LightningModule, Trainer
+    from torch.utils.data import DataLoader, TensorDataset
+
+    from trackside.integrations.lightning import TracksideCallback
+
+    class Classifier(LightningModule):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = torch.nn.Sequential(torch.nn.Linear(10, 32), torch.nn.ReLU(), torch.nn.Linear(32, 2))
+
+        def training_step(self, batch: tuple[torch.Tensor, torch.Tensor], number: int) -> torch.Tensor:
+            return torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1])
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=1e5)
+
+    inputs = torch.randn(2048, 10)
+    loader = DataLoader(TensorDataset(inputs, (inputs[:, 0] > 0).long()), batch_size=8)
+    trainer = Trainer(
+        max_steps=MOST_STEPS, max_epochs=-1, accelerator="cpu", devices=processes, strategy="ddp", logger=False,
+        enable_progress_bar=False, enable_model_summary=False, callbacks=[TracksideCallback(on_issue="stop")],
+    )  # fmt: skip
+    trainer.fit(Classifier(), loader)
+    print(f"rank {trainer.global_rank} ended at step {trainer.global_step}", flush=True)
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    (with_huggingface if sys.argv[1] == "hf" else with_lightning)(int(sys.argv[2]))

@@ -1,0 +1,1 @@
+"""Faults planted by operators, from outside, into trainings that nobody changed."""

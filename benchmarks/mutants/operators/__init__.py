@@ -1,0 +1,1 @@
+"""The operators, one file for each place of a program: batches, losses, steps, networks."""

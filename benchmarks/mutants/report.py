@@ -1,0 +1,279 @@
+"""Judges stored mutants beside their twins, and writes the tables of docs/mutants.md.
+
+    python -m benchmarks.mutants.report --seeds 3 --write docs/mutants.md
+    python -m benchmarks.mutants.report --half tune --seeds 1            # prints them
+
+Of the half `report` only sums are shown, by family of operators: nobody reads its single runs. What stands above the
+marker in the file is left as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.detection.corpus.program import Program as OwnProgram
+from benchmarks.detection.wilson import Share
+from benchmarks.mutants import harm
+from benchmarks.mutants.judge import Judged, first_causes, judge_all
+from benchmarks.mutants.operator import FAMILIES, REPORT, TUNE, Operator, all_operators, half_of
+from benchmarks.mutants.plain_losses import Recorded
+from benchmarks.mutants.published import table
+from benchmarks.mutants.run import add_choice, chosen_mutants
+from benchmarks.mutants.stored_runs import LOSSES, Mutant, Outcome
+from benchmarks.mutants.subjects import Subject
+
+MARKER = "<!-- What follows is written by `python -m benchmarks.mutants.report`. -->"
+COUNTED = ("hurts", "silent")
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one operator in one program, by seed, beside their twins.
+
+    fate  `hurts` or `silent` (these count), `harmless`, `unreached`, `raised` (ended in an exception), `untested`
+          (fewer seeds than the test needs) or `twin failed`
+    runs  the judgement of the mutant and of its twin, of each seed
+    """
+
+    mutant: Mutant
+    fate: str
+    runs: tuple[tuple[Judged, Judged], ...]
+
+    @property
+    def operator(self) -> Operator:
+        """The operator."""
+        assert self.mutant.operator is not None
+        return self.mutant.operator
+
+    @property
+    def half(self) -> str:
+        """The half of the mutant."""
+        return self.mutant.half
+
+
+def groups(chosen: Sequence[Mutant], judged: Mapping[Mutant, Judged], *, root: Path) -> Iterator[Group]:
+    """Yield a group for each program and operator of which anything is stored."""
+    of: dict[tuple[str, str], list[Mutant]] = defaultdict(list)
+    for each in chosen:
+        if each.operator is not None and Outcome.read(each.folder(root)) is not None:
+            of[each.subject.name, each.operator.name].append(each)
+    for several in of.values():
+        whole = [each for each in several if each in judged and each.twin in judged]
+        runs = tuple((judged[each], judged[each.twin]) for each in whole)
+        yield Group(several[0], _fate(several, whole, root=root), runs)
+
+
+def _fate(several: Sequence[Mutant], whole: Sequence[Mutant], *, root: Path) -> str:
+    outcomes = {each: Outcome.read(each.folder(root)) for each in several}
+    if any(outcome and outcome.status for outcome in outcomes.values()):
+        return "raised"
+    if len(whole) < len(several):
+        return "twin failed"
+    recorded = {each.seed: Recorded.read(each.folder(root) / LOSSES) for each in whole}
+    if not all(each and each.touched for each in recorded.values()):
+        return "unreached"
+    operator = several[0].operator
+    if operator is not None and operator.is_silent:
+        return "silent"
+    twins = {each.seed: Recorded.read(each.twin.folder(root) / LOSSES) for each in whole}
+    verdict = _hurts(whole, twins, recorded, root=root)
+    return "untested" if verdict is None else "hurts" if verdict else "harmless"
+
+
+def _hurts(
+    whole: Sequence[Mutant],
+    twins: Mapping[int, Recorded | None],
+    recorded: Mapping[int, Recorded | None],
+    *,
+    root: Path,
+) -> bool | None:
+    program = whole[0].subject.program
+    if not isinstance(program, OwnProgram):
+        good, bad, nothing = harm.qualities(
+            {seed: each for seed, each in twins.items() if each},
+            {seed: each for seed, each in recorded.items() if each},
+        )
+        return harm.hurts(good, bad, nothing=nothing)
+    scores: list[list[float]] = [[], []]
+    for place, runs in enumerate(([each.twin for each in whole], whole)):
+        for each in runs:
+            outcome = Outcome.read(each.folder(root))
+            scores[place].append(program.chance if outcome is None or outcome.score is None else outcome.score)
+    return harm.hurts(scores[0], scores[1], nothing=[program.chance] * len(whole))
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Sums over runs of mutants that count."""
+
+    runs: int
+    found: int
+    nameable: int
+    first: int
+    in_two: int
+
+    @classmethod
+    def of(cls, several: Sequence[Group]) -> Figures:
+        """Return the sums over the groups that count."""
+        runs = found = nameable = first = in_two = 0
+        for group in several:
+            if group.fate not in COUNTED:
+                continue
+            causes = set(group.operator.causes)
+            for mutant, twin in group.runs:
+                beyond = mutant.beyond(twin)
+                runs += 1
+                found += bool(beyond)
+                nameable += bool(causes)
+                first += bool(causes & set(first_causes(beyond, 1)))
+                in_two += bool(causes & set(first_causes(beyond, 2)))
+        return cls(runs, found, nameable, first, in_two)
+
+    def cells(self) -> str:
+        """Return the cells of a row: found, named first, named in the first two."""
+        shares = (Share(self.found, self.runs), Share(self.first, self.nameable), Share(self.in_two, self.nameable))
+        return " | ".join(map(str, shares))
+
+
+HEAD = "mutants that count | runs | found beyond the twin | named first | named in the first two"
+BARS = "---|---|---|---|---"
+
+
+def _row(name: str, several: Sequence[Group]) -> str:
+    counted = [group for group in several if group.fate in COUNTED]
+    figures = Figures.of(counted)
+    return f"| {name} | {len(counted)} | {figures.runs} | {figures.cells()} |"
+
+
+def tables(found: Sequence[Group]) -> Iterator[str]:
+    """Yield the tables of figures, line by line."""
+    halves = {half: [group for group in found if group.half == half] for half in (TUNE, REPORT)}
+    yield f"| half | {HEAD} |"
+    yield f"|---|{BARS}|"
+    for half, several in halves.items():
+        yield _row(half, several)
+    new = halves[REPORT]
+    parts = {
+        "report: library read, operators not": [g for g in new if g.mutant.subject.half == TUNE],
+        "report: operators read, library not": [g for g in new if half_of(g.operator.family) == TUNE],
+        "report: neither read": [g for g in new if g.mutant.subject.half == REPORT == half_of(g.operator.family)],
+    }
+    for name, several in parts.items():
+        yield _row(name, several)
+    yield ""
+    yield "| fate of a mutant | tune | report |"
+    yield "|---|---|---|"
+    fates = {half: Counter(group.fate for group in several) for half, several in halves.items()}
+    for fate in sorted({fate for counts in fates.values() for fate in counts}):
+        yield f"| {fate} | {fates[TUNE][fate]} | {fates[REPORT][fate]} |"
+    yield ""
+    yield f"| family of operators | half | {HEAD} |"
+    yield f"|---|---|{BARS}|"
+    for family in FAMILIES:
+        for half, several in halves.items():
+            if chosen := [group for group in several if group.operator.family == family]:
+                yield _row(f"{family} | {half}", chosen)
+    yield ""
+    yield from _missed(halves[TUNE])
+
+
+def _missed(tuned: Sequence[Group]) -> Iterator[str]:
+    yield f"Mutants of the half `{TUNE}` that count and are not named in the first two on each seed:"
+    yield ""
+    yield "| program | operator | counts as | right causes | beyond the twin, by seed |"
+    yield "|---|---|---|---|---|"
+    for group in tuned:
+        causes = set(group.operator.causes)
+        shown = []
+        is_missed = False
+        for mutant, twin in group.runs:
+            beyond = mutant.beyond(twin)
+            is_missed |= not (causes & set(first_causes(beyond, 2)) if causes else beyond)
+            cards = [
+                f"{', '.join(card.rules)} {card.severity.value} at {card.step}"
+                f" ({', '.join(cause.value for cause in card.causes[:2]) or 'cause unknown'})"
+                for card in beyond[:2]
+            ]
+            shown.append("; ".join(cards) or "nothing")
+        if group.fate in COUNTED and is_missed:
+            right = ", ".join(cause.value for cause in group.operator.causes) or "none in the list"
+            seen = " / ".join(dict.fromkeys(shown))
+            yield f"| {group.mutant.subject.name} | {group.operator.name} | {group.fate} | {right} | {seen} |"
+
+
+def operators_table() -> Iterator[str]:
+    """Yield the table of operators, line by line."""
+    yield "| family | half | operator | mistake | seam | has no effect on | causes that name it rightly | silent |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for each in all_operators().values():
+        cells = [
+            each.family, half_of(each.family), each.name, each.what, each.seam, each.unreached,
+            ", ".join(cause.value for cause in each.causes) or "none in the list", "yes" if each.is_silent else "",
+        ]  # fmt: skip
+        yield f"| {' | '.join(cells)} |"
+
+
+def page(chosen: Sequence[Mutant], judged: Mapping[Mutant, Judged], *, root: Path) -> Iterator[str]:
+    """Yield the written part of the page."""
+    found = list(groups(chosen, judged, root=root))
+    outcomes = [outcome for each in chosen if (outcome := Outcome.read(each.folder(root)))]
+    subjects: set[Subject] = {group.mutant.subject for group in found}
+    seeds = max((len(group.runs) for group in found), default=0)
+    yield MARKER
+    yield ""
+    yield (
+        f"{len(outcomes)} of {len(chosen)} trainings are stored, twins among them: {len(subjects)} programs of "
+        f"{len({each.library for each in subjects})} libraries, {len({group.operator.name for group in found})} "
+        f"operators, at most {seeds} seeds; {sum(each.seconds for each in outcomes) / 60:.0f} minutes of processor. "
+        "Intervals are Wilson's at 95 %, and count seeds and programs as independent."
+    )
+    yield ""
+    yield from tables(found)
+    if crashed := sorted({rule for each in judged.values() for rule in each.crashed}):
+        yield ""
+        yield f"Crashed: {', '.join(crashed)}."
+    yield ""
+    yield "## The operators"
+    yield ""
+    yield from operators_table()
+    yield ""
+    yield "## Published lists"
+    yield ""
+    yield from table()
+
+
+def write(path: Path, lines: Sequence[str]) -> None:
+    """Put the lines in place of what follows the marker, or at the end of a file that has none."""
+    before = path.read_text(encoding="utf-8").partition(MARKER)[0].rstrip() if path.exists() else "# Mutants"
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text("\n".join([before, "", *lines]) + "\n", encoding="utf-8")
+    os.replace(partial, path)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Judge and write; 1 if a rule crashed."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_choice(options)
+    options.add_argument("--write", type=Path, help="the page whose tables are replaced; else they are printed")
+    arguments = options.parse_args(words)
+    try:
+        chosen = chosen_mutants(arguments)
+    except ValueError as error:
+        options.error(str(error))
+    judged = dict(judge_all(chosen, root=arguments.root, processes=arguments.processes))
+    lines = [*page(chosen, judged, root=arguments.root)]
+    if arguments.write:
+        write(arguments.write, lines)
+    else:
+        print("\n".join(lines))
+    return 1 if any(each.crashed for each in judged.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

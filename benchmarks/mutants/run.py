@@ -1,0 +1,158 @@
+"""Trains mutants and their twins under capture, and stores the runs.
+
+    python -m benchmarks.mutants.run --half tune                       # one seed of each chosen program
+    python -m benchmarks.mutants.run --half tune --seeds 3 --minutes 60
+    python -m benchmarks.mutants.run --half report --only own wine-mlp labels
+
+It may be ended and started again at any time: a run that is stored is not trained again. `--minutes` begins none after
+that time. Programs of other libraries need their environments: `python -m benchmarks.wild.environments build`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from benchmarks.detection.corpus.program import Program as OwnProgram
+from benchmarks.detection.train import Train, train_each, watching
+from benchmarks.mutants.launch import TWIN, plant
+from benchmarks.mutants.operator import REPORT, TUNE, all_operators
+from benchmarks.mutants.stored_runs import LOSSES, ROOT, Mutant, Outcome, capture, mutants
+from benchmarks.mutants.subjects import CHOSEN, all_subjects
+from benchmarks.wild.catalogue import all_families
+from benchmarks.wild.environments import is_built
+from benchmarks.wild.run import order_of, trained_in_forks
+
+OWN_ALONE = "own"  # a word of `--only`: programs of the own corpus
+
+
+def train_here(mutant: Mutant) -> Train:
+    """Return a function that trains a program of the own corpus in its process, and stores run and outcome."""
+
+    def train(folder: Path) -> None:
+        assert isinstance(mutant.subject.program, OwnProgram)
+        began = time.process_time()
+        planted = plant(mutant.operator.name if mutant.operator else TWIN, seed=mutant.seed)
+        adapter = watching(folder / "run", capture().to_json())
+        score, error = None, ""
+        try:
+            try:
+                trained = mutant.subject.program.train(mutant.seed, "")
+            finally:
+                if adapter:
+                    adapter.uninstall()
+            score = trained.score()  # by the model as it was trained: the mistake is still in place
+        except Exception as raised:  # noqa: BLE001 - a mistake may end in any
+            error = f"{type(raised).__name__}: {raised}"
+        planted.write(folder / LOSSES)
+        is_number = score is not None and math.isfinite(score)
+        seconds = round(time.process_time() - began, 2)
+        Outcome(1 if error else 0, score if is_number else None, seconds, error).write(folder)
+
+    return train
+
+
+def _train_elsewhere(chosen: Sequence[Mutant], *, family: str, root: Path, until: float) -> Iterator[str]:
+    """Train programs of one family in its environment. Yield the names."""
+    begun: list[Mutant] = []
+
+    def orders() -> Iterator[dict[str, Any]]:
+        for mutant in chosen:
+            if time.monotonic() >= until:
+                return
+            begun.append(mutant)
+            folder = mutant.folder(root)
+            yield {
+                **order_of(mutant.subject.name, mutant.seed, folder, capture()),
+                "operator": mutant.operator.name if mutant.operator else TWIN,
+                "losses": str((folder / LOSSES).absolute()),
+            }
+
+    for outcome in trained_in_forks(orders(), family=all_families()[family]):
+        mutant = begun[-1]
+        Outcome(outcome.status, None, outcome.seconds).write(mutant.folder(root))
+        yield mutant.name
+
+
+def train_missing(chosen: Sequence[Mutant], *, root: Path, processes: int, until: float = math.inf) -> None:
+    """Train what is not stored: by seed, the own programs first, then the others family by family."""
+    todo = [each for each in chosen if Outcome.read(each.folder(root)) is None]
+    for place, group in groupby(todo, key=_place):
+        several = list(group)
+        if place == OWN_ALONE:
+            train_each([(each, train_here(each)) for each in several], root=root, processes=processes, until=until)
+        elif time.monotonic() >= until:
+            return
+        elif not is_built(all_families()[place]):
+            print(f"No environment: {place}. Build it first.", file=sys.stderr)
+        else:
+            for name in _train_elsewhere(several, family=place, root=root, until=until):
+                print(name, flush=True)
+
+
+def _place(mutant: Mutant) -> str:
+    program = mutant.subject.program
+    return OWN_ALONE if isinstance(program, OwnProgram) else program.family
+
+
+def add_choice(options: argparse.ArgumentParser) -> None:
+    """Add the arguments by which mutants are chosen, the same for both commands."""
+    options.add_argument("--half", choices=[TUNE, REPORT], help="one half; both by default")
+    options.add_argument("--seeds", type=int, default=1, help="the number of seeds")
+    options.add_argument(
+        "--only", nargs="*", default=[], help="programs, libraries, operators or their families; `own`"
+    )
+    options.add_argument("--all", action="store_true", help="every program of both corpora, not the chosen ones alone")
+    options.add_argument("--root", type=Path, default=ROOT)
+    options.add_argument("--processes", type=int, default=1)
+
+
+def chosen_mutants(arguments: argparse.Namespace) -> list[Mutant]:
+    """Return the trainings that the arguments of `add_choice` mean.
+
+    Raises:
+        ValueError: A word of `--only` is no name.
+    """
+    only = set(arguments.only)
+    subjects = [each for each in all_subjects() if arguments.all or each.name in CHOSEN | only]
+    operators = list(all_operators().values())
+    of_subject = {word for each in all_subjects() for word in (each.name, each.library)} | {OWN_ALONE}
+    of_operator = {word for each in operators for word in (each.name, each.family)}
+    if unknown := only - of_subject - of_operator:
+        raise ValueError(f"Neither a program, a library, an operator nor a family: {', '.join(sorted(unknown))}.")
+    if words := only & of_subject:
+        subjects = [
+            each
+            for each in subjects
+            if words & {each.name, each.library} or (OWN_ALONE in words and isinstance(each.program, OwnProgram))
+        ]
+    if words := only & of_operator:
+        operators = [each for each in operators if words & {each.name, each.family}]
+    return list(mutants(subjects, half=arguments.half, seeds=arguments.seeds, operators=operators))
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Train what is missing; 1 if something still is."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_choice(options)
+    options.add_argument("--minutes", type=float, default=math.inf, help="begin no training after that time")
+    arguments = options.parse_args(words)
+    try:
+        chosen = chosen_mutants(arguments)
+    except ValueError as error:
+        options.error(str(error))
+    until = time.monotonic() + 60 * arguments.minutes
+    train_missing(chosen, root=arguments.root, processes=arguments.processes, until=until)
+    stored = sum(Outcome.read(each.folder(arguments.root)) is not None for each in chosen)
+    print(f"{stored} of {len(chosen)} trainings stored")
+    return 0 if stored == len(chosen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

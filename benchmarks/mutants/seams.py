@@ -1,0 +1,272 @@
+"""The seams of PyTorch at which a training can be changed from outside, and the undoing of each change.
+
+A function of a module is changed by exchanging its code: a program that took it out of its module (`from
+torch.nn.functional import cross_entropy`) is reached too, and the function stays the object that it is for code that
+looks at it, Trackside's capture among it. Methods are replaced in their class.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+LOSSES = (
+    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "multi_margin_loss", "poisson_nll_loss", "gaussian_nll_loss", "kl_div",
+)  # fmt: skip
+Wrapper = Callable[..., Any]  # is given the original function, then its arguments
+
+
+class Seams:
+    """Changes of one process, and their undoing.
+
+    Attributes:
+        touched: The number of times at which a change had an effect. An operator that never did planted nothing.
+        optimizers: Optimizers built since the seams were opened.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.touched = 0
+        self.optimizers: list[Optimizer] = []
+        # Operators draw from a generator of their own: the program's random numbers stay those of its twin.
+        self.random = torch.Generator().manual_seed(seed + 20_261_122)
+        self._undo: list[Callable[[], None]] = []
+
+    def undo(self) -> None:
+        """Undo every change, the latest first."""
+        while self._undo:
+            self._undo.pop()()
+
+    def touch(self) -> None:
+        """Count an effect."""
+        self.touched += 1
+
+    def wrap(self, owner: Any, name: str, wrapper: Wrapper) -> None:
+        """Replace a function by `wrapper(original, ...)`: in place if it is a plain function, else by name.
+
+        Args:
+            owner: A module or a class.
+            name: Name of the function there.
+            wrapper: Is called with the original function and the arguments of each call.
+        """
+        original = getattr(owner, name)
+        if isinstance(original, FunctionType) and not original.__code__.co_freevars and not inspect.isclass(owner):
+            self._exchange(original, wrapper)
+            return
+
+        @functools.wraps(original)
+        def replacement(*args: Any, **kwargs: Any) -> Any:
+            return wrapper(original, *args, **kwargs)
+
+        is_own = name in vars(owner)
+        setattr(owner, name, replacement)
+        self._undo.append(lambda: setattr(owner, name, original) if is_own else delattr(owner, name))
+
+    def _exchange(self, function: FunctionType, wrapper: Wrapper) -> None:
+        own = function.__code__
+        original = copy_of(function)
+        alias = f"_mutant_{function.__name__}_{len(self._undo)}"
+        parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
+        bare = [
+            each.replace(annotation=inspect.Parameter.empty, default=inspect.Parameter.empty) for each in parameters
+        ]
+        by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        # Two by place, as the callers in torch.nn pass them, the others by name.
+        passed = [
+            each.name if place < 2 and each.kind in by_place else f"{each.name}={each.name}"
+            for place, each in enumerate(bare)
+        ]
+        made: dict[str, Any] = {}
+        exec(f"def {function.__name__}{inspect.Signature(bare)}: return {alias}({', '.join(passed)})", made)  # noqa: S102
+        function.__globals__[alias] = functools.partial(wrapper, original)
+        function.__code__ = made[function.__name__].__code__
+
+        def undo() -> None:
+            function.__code__ = own
+            function.__globals__.pop(alias, None)
+
+        self._undo.append(undo)
+
+    def at_losses(self, change: Wrapper, names: Iterable[str] = LOSSES) -> None:
+        """Wrap the loss functions of torch.nn.functional, which the loss modules call too."""
+        for name in names:
+            self.wrap(functional, name, change)
+
+    def at_backward(self, change: Callable[[Tensor], Tensor]) -> None:
+        """Put another tensor in the place of the loss where the backward pass begins."""
+
+        def backward(original: Any, loss: Tensor, *args: Any, **kwargs: Any) -> Any:
+            self.touch()
+            return original(change(loss), *args, **kwargs)
+
+        self.wrap(Tensor, "backward", backward)
+
+    def at_building(self, change: Callable[[list[dict[str, Any]], dict[str, Any]], object]) -> None:
+        """Change the groups and the defaults of an optimizer before it is built, in place.
+
+        Args:
+            change: Is given groups, each with a list of `params`, and the defaults.
+        """
+
+        def init(original: Any, optimizer: Optimizer, params: Any, defaults: dict[str, Any], **kwargs: Any) -> None:
+            given = list(params)
+            groups = [dict(each) for each in given] if given and isinstance(given[0], dict) else [{"params": given}]
+            if given and isinstance(given[0], tuple):  # named parameters
+                original(optimizer, given, defaults, **kwargs)
+                return
+            for group in groups:
+                params = group["params"]
+                group["params"] = [params] if isinstance(params, Tensor) else list(params)
+            defaults = dict(defaults)
+            before = _state_of(groups, defaults)
+            change(groups, defaults)
+            if _state_of(groups, defaults) != before:
+                self.touch()
+            original(optimizer, groups, defaults, **kwargs)
+
+        self.wrap(Optimizer, "__init__", init)
+
+    def before_step(self, change: Callable[[Optimizer], object]) -> None:
+        """Act before each step of any optimizer, before anybody that registers later."""
+
+        def act(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+            self.touch()
+            change(optimizer)
+
+        self._undo.append(register_optimizer_step_pre_hook(act).remove)
+
+    def after_step(self, change: Callable[[Optimizer, int], object]) -> None:
+        """Act after each step of any optimizer, with the number of steps that it has made."""
+        steps: dict[int, int] = {}
+
+        def act(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+            steps[id(optimizer)] = steps.get(id(optimizer), 0) + 1
+            change(optimizer, steps[id(optimizer)])
+
+        self._undo.append(register_optimizer_step_post_hook(act).remove)
+
+    def watch_optimizers(self) -> None:
+        """Keep each optimizer that is built in `optimizers`."""
+
+        def init(original: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
+            original(optimizer, *args, **kwargs)
+            self.optimizers.append(optimizer)
+
+        self.wrap(Optimizer, "__init__", init)
+
+    def when_first_built(self, act: Callable[[], object]) -> None:
+        """Act once, when the first optimizer has been built: after capture has been attached, and so outside of it."""
+
+        def init(original: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
+            nonlocal is_built
+            original(optimizer, *args, **kwargs)
+            if not is_built:
+                is_built = True
+                act()
+
+        is_built = False
+        self.wrap(Optimizer, "__init__", init)
+
+    def at_calls(
+        self,
+        inputs: Callable[[nn.Module, Tensor], Tensor] | None = None,
+        outputs: Callable[[nn.Module, Tensor], Tensor] | None = None,
+        *,
+        is_meant: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Change the floating-point tensors that go into a model, or that come out of it.
+
+        A model is a module with parameters that no other module calls.
+
+        Args:
+            inputs: Makes an input from an input.
+            outputs: Makes an output from an output, if that is one tensor.
+            is_meant: Decides on each call, by the state of the process.
+        """
+        depth = 0
+
+        def call(original: Any, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            nonlocal depth
+            if depth or not is_meant() or next(module.parameters(), None) is None:
+                return original(module, *args, **kwargs)
+            depth += 1
+            try:
+                if inputs is not None:
+                    args, kwargs = self._changed((args, kwargs), functools.partial(inputs, module))
+                found = original(module, *args, **kwargs)
+            finally:
+                depth -= 1
+            if outputs is not None and isinstance(found, Tensor):
+                self.touch()
+                return outputs(module, found)
+            return found
+
+        self.wrap(nn.Module, "__call__", call)
+
+    def _changed(self, value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+        if isinstance(value, Tensor):
+            if not value.is_floating_point() or not value.dim():
+                return value
+            self.touch()
+            return change(value)
+        if isinstance(value, dict):
+            return {key: self._changed(each, change) for key, each in value.items()}
+        if type(value) in {list, tuple}:
+            return type(value)(self._changed(each, change) for each in value)
+        return value
+
+    def at_order(self, change: Callable[[Tensor], Tensor]) -> None:
+        """Change the order in which rows are drawn: each `torch.randperm` once an optimizer exists.
+
+        Before that a program makes its data and splits them.
+        """
+        self.watch_optimizers()
+
+        def randperm(original: Any, *args: Any, **kwargs: Any) -> Any:
+            found = original(*args, **kwargs)
+            if not self.optimizers or found.numel() < 2:
+                return found
+            self.touch()
+            return change(found)
+
+        self.wrap(torch, "randperm", randperm)
+
+
+def copy_of(function: FunctionType) -> FunctionType:
+    """Return a function with the present code of another."""
+    made = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def _state_of(groups: list[dict[str, Any]], defaults: dict[str, Any]) -> object:
+    """Return all that an operator may change before an optimizer is built."""
+    return (
+        dict(defaults),
+        [{key: value for key, value in group.items() if key != "params"} for group in groups],
+        [(id(each), each.requires_grad, each.dtype) for group in groups for each in group["params"]],
+    )
+
+
+def is_training() -> bool:
+    """Return True unless gradients are off, as they are in an evaluation."""
+    return torch.is_grad_enabled()
+
+
+def parameters_of(optimizer: Optimizer) -> list[Tensor]:
+    """Return the parameters of all groups."""
+    return [each for group in optimizer.param_groups for each in group["params"]]

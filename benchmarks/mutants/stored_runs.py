@@ -1,0 +1,140 @@
+"""Where trained mutants and their twins lie.
+
+A run lies in `build/mutants/<program>/<operator or "twin">/<seed>-<key>/run`; `losses.json` and, written last,
+`outcome.json` beside it. The key covers the program with all that decides on its runs, the operator and the seams.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from benchmarks.detection.corpus.program import Program as OwnProgram
+from benchmarks.detection.stored_runs import Job as OwnJob
+from benchmarks.kept import read_outcome, write_outcome
+from benchmarks.mutants import plain_losses, seams
+from benchmarks.mutants.launch import TWIN
+from benchmarks.mutants.operator import REPORT, TUNE, Operator, all_operators, half_of
+from benchmarks.mutants.subjects import Subject
+from benchmarks.wild.run import default_plan
+from benchmarks.wild.stored_runs import Job as WildJob
+from trackside.contracts.capture_request import CaptureRequest, StatisticsRequest
+
+ROOT = Path("build/mutants")
+LOSSES = "losses.json"
+
+
+@cache
+def capture() -> CaptureRequest:
+    """Return the capture of `trackside run` without any option, with statistics that no slow machine thins out."""
+    return default_plan().capture.merged_with(CaptureRequest(statistics=StatisticsRequest(budget=1.0)))
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One training: a program, the operator planted in it (None for the twin) and a seed."""
+
+    subject: Subject
+    operator: Operator | None
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.subject.name}/{self.operator.name if self.operator else TWIN}/{self.seed}"
+
+    @property
+    def half(self) -> str:
+        """`tune` if both the library and the family of operators are of that half; else `report`."""
+        family = half_of(self.operator.family) if self.operator else TUNE
+        return TUNE if self.subject.half == TUNE == family else REPORT
+
+    @property
+    def twin(self) -> Mutant:
+        """The same training with nothing planted."""
+        return Mutant(self.subject, None, self.seed)
+
+    def folder(self, root: Path) -> Path:
+        """Return the folder of this training, which may not exist."""
+        program = f"{self.seed}-{_program_digest(self.subject)}"
+        text = "\n".join([program, torch.__version__.partition("+")[0], capture().to_json(), _digest(self.operator)])
+        key = hashlib.sha256(text.encode()).hexdigest()[:12]
+        name = self.operator.name if self.operator else TWIN
+        return root / self.subject.name / name / f"{self.seed}-{key}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a training.
+
+    status   0 if it came to its end; a mistake that ends in an exception needs no rule
+    score    by data that the program never saw, the higher the better; None where only losses are known
+    seconds  processor time
+    """
+
+    status: int
+    score: float | None
+    seconds: float
+    error: str = ""
+
+    def write(self, folder: Path) -> None:
+        """Write the outcome whole or not at all."""
+        write_outcome(self, folder)
+
+    @classmethod
+    def read(cls, folder: Path) -> Outcome | None:
+        """Return the outcome, or None for a training that was not made."""
+        return read_outcome(cls, folder)
+
+
+def mutants(
+    subjects: Sequence[Subject], *, half: str | None, seeds: int, operators: Sequence[Operator] | None = None
+) -> Iterator[Mutant]:
+    """Yield trainings of a half: by seed, then by program, each twin before its mutants.
+
+    Args:
+        subjects: Programs to choose from.
+        half: `tune`, `report`, or None for both.
+        seeds: Number of seeds of each program.
+        operators: All by default.
+    """
+    chosen = list(all_operators().values()) if operators is None else operators
+    for place in range(seeds):
+        for subject in subjects:
+            seed = subject.seeds[place]
+            planted = [Mutant(subject, each, seed) for each in chosen]
+            planted = [each for each in planted if half is None or each.half == half]
+            if planted:
+                yield Mutant(subject, None, seed)
+                yield from planted
+
+
+@cache
+def _program_digest(subject: Subject) -> str:
+    """Return the key by which runs of a program are stored in its own corpus, without the seed."""
+    program = subject.program
+    if isinstance(program, OwnProgram):
+        folder = OwnJob(program, "", 0, capture().to_json()).folder(ROOT)
+    else:
+        folder = WildJob(program, 0).folder(ROOT)
+    return folder.name.partition("-")[2]
+
+
+@cache
+def _digest(operator: Operator | None) -> str:
+    """Return a digest of the seams, and of an operator with the code that it shares with others of its file."""
+    digest = hashlib.sha256()
+    for module in (seams, plain_losses):
+        digest.update(inspect.getsource(module).encode())
+    if operator is not None:
+        text = Path(inspect.getfile(operator.plant)).read_text(encoding="utf-8")
+        for other in all_operators().values():
+            if other != operator and other.plant.__module__ == operator.plant.__module__:
+                text = text.replace(inspect.getsource(other.plant), "")
+        digest.update(text.encode())
+    return digest.hexdigest()

@@ -1,0 +1,48 @@
+"""The receivers of the problems of a training: the terminal, trackers, and objects of the user."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Protocol
+
+from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
+from trackside.contracts.issue_group import IssueGroup
+from trackside.integrations.issue_text import issue_card
+
+LIVE_SINKS = ("wandb", "mlflow")
+
+
+class IssueSink(Protocol):
+    """A receiver of the problems of one training. A failure in it is logged, and the training goes on."""
+
+    def issue(self, group: IssueGroup) -> None:
+        """Receive a problem when it is found, and again each time that it becomes graver."""
+
+    def finish(self, groups: tuple[IssueGroup, ...], location: str) -> None:
+        """Receive all problems and the address of the run, once nothing more will be judged."""
+
+
+def sink_of(target: str | IssueSink) -> IssueSink:
+    """Return the sink for the live run of a tracker; an object as it is. Errors: `ConfigurationError`."""
+    if not isinstance(target, str):
+        return target
+    if target not in LIVE_SINKS:
+        problem = Problem("report_to", f"{target!r} is unknown.", did_you_mean(target, LIVE_SINKS))
+        raise ConfigurationError([problem], subject="The callback")
+    sink: IssueSink = import_module(f"trackside.integrations.{target}").live_sink()
+    return sink
+
+
+class StderrSink:
+    """Prints cards on stderr."""
+
+    def issue(self, group: IssueGroup) -> None:
+        """Print the card in one write, below any progress bar."""
+        sys.stderr.write(f"\n{issue_card(group)}\n")
+
+    def finish(self, groups: tuple[IssueGroup, ...], location: str) -> None:
+        """Print one line with the result."""
+        found = f"{len(groups)} problem{'s' if len(groups) > 1 else ''} found" if groups else "no issue found"
+        sys.stderr.write(f"trackside: {found}: trackside findings {os.path.relpath(location)}\n")

@@ -1,0 +1,89 @@
+"""Findings in Weights & Biases: an alert for each problem, and the result in summary, config and tags."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import wandb
+
+from trackside.contracts.issue_group import IssueGroup
+from trackside.contracts.run_layout import RunLocation
+from trackside.contracts.verdict import Severity
+from trackside.integrations.issue_text import issue_card, issue_title, worst_of
+
+LEVELS = {
+    Severity.INFO: wandb.AlertLevel.INFO,
+    Severity.WARNING: wandb.AlertLevel.WARN,
+    Severity.CRITICAL: wandb.AlertLevel.ERROR,
+}
+TAG = "trackside: "
+MOST_TITLE_CHARACTERS = 63  # as the documentation of `Run.alert` requires
+
+
+class WandbSink:
+    """Sends findings to a run of W&B.
+
+    Args:
+        run: The run; None for the live one of this process.
+    """
+
+    def __init__(self, run: Any = None) -> None:
+        self._run = run
+
+    def issue(self, group: IssueGroup) -> None:
+        """Send an alert.
+
+        Args:
+            group: The problem.
+        """
+        run = self._live()
+        if run is not None:
+            title = f"Trackside: {issue_title(group)}"[:MOST_TITLE_CHARACTERS]
+            run.alert(title, f"```\n{issue_card(group)}\n```", level=LEVELS[group.severity])
+
+    def finish(self, groups: tuple[IssueGroup, ...], location: str) -> None:
+        """Write the number and the severity of the problems into summary, config and tags.
+
+        Args:
+            groups: All problems.
+            location: Folder of the run of Trackside.
+        """
+        run = self._live()
+        if run is None:
+            return
+        worst = worst_of(groups)
+        run.summary["trackside/issues"] = len(groups)
+        run.summary["trackside/worst"] = worst
+        run.summary["trackside/findings"] = [issue_title(group) for group in groups]
+        run.config.update({"trackside": {"run": location, "worst": worst}}, allow_val_change=True)
+        others = [tag for tag in run.tags or () if not tag.startswith(TAG)]
+        run.tags = (*others, f"{TAG}{worst}")
+
+    def _live(self) -> Any:
+        self._run = self._run or wandb.run
+        return self._run
+
+
+def live_sink() -> WandbSink:
+    """Return a sink for the live run of this process, at the time of each finding."""
+    return WandbSink()
+
+
+def export_issues(groups: tuple[IssueGroup, ...], destination: str, *, run: RunLocation) -> str:
+    """Write the problems of a recorded run to a run of W&B, and return the address of that run.
+
+    Args:
+        groups: The problems.
+        destination: PROJECT for a new run, PROJECT/RUN or ENTITY/PROJECT/RUN for the one with this id.
+        run: The run of Trackside.
+    """
+    *entity, project, run_id = destination.split("/") if "/" in destination else (destination, "")
+    settings = {"project": project, "entity": "/".join(entity) or None, "name": run.name}
+    if run_id:
+        settings = {**settings, "id": run_id, "name": None, "resume": "allow"}
+    with wandb.init(**settings) as opened:
+        sink = WandbSink(opened)
+        for group in groups:
+            sink.issue(group)
+        sink.finish(groups, run.uri)
+        return str(opened.url or opened.path)
