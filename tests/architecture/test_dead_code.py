@@ -31,7 +31,6 @@ ALLOWED = {
     "__dir__": "Python",
     "__getattr__": "Python",
     "__prepare_scriptable__": "torch",
-    "_repr_html_": "Jupyter",
     "_value_": "Enum",
     "list_available_services": "botocore",
     "trace": "Python: the third argument of __exit__",
@@ -46,11 +45,8 @@ ALLOWED = {
     "VersionedStore": "the protocol of a capability, for authors of stores",
     # Fields of documents that are written whole.
     "finding_count": "RuleRecord",
-    "framework_version": "ModelFacts",
-    "parameter_count": "ModelFacts",
     "tensor_uri": "Evidence",
     "ROLES": "ModelFacts: the words of a field",
-    "ACTIVATIONS": "ModelFacts: the words of a field",
     # Only tests look, because nothing else can see the promise being kept.
     "compaction_error": "the failure that a run survives",
     "kept_bytes": "the bound on memory",

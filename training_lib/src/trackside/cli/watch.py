@@ -29,7 +29,7 @@ LOCAL_SECONDS, REMOTE_SECONDS = 1.0, 5.0
 )
 @shared_options
 def command(*, run: str, once: bool, interval: float | None) -> None:
-    """Show RUN while it trains: loss, learning rate, gradients, findings.
+    """Show RUN while it trains: loss, gradients, findings.
 
     RUN is named as for `trackside tensors`; without it, the latest run. The view updates in place until the run has
     ended, its last frame stays on the screen, and the exit code is 0. The key q leaves earlier with 0, Ctrl-C with
