@@ -19,7 +19,7 @@ DRAWS = (
     "kaiming_uniform_", "kaiming_normal_", "xavier_uniform_", "xavier_normal_", "uniform_", "normal_",
     "trunc_normal_", "orthogonal_",
 )  # fmt: skip
-ACTIVATIONS = ("relu", "gelu", "silu", "leaky_relu", "elu", "selu", "relu6", "mish")
+HIDDEN_ACTIVATIONS = ("relu", "gelu", "silu", "leaky_relu", "elu", "selu", "relu6", "mish")
 HIDDEN = "the activations of torch.nn.functional, which the modules call"
 NO_HIDDEN = "models without them, and `Tensor.relu`"
 MODE = "`Module.train`, which `Module.eval` calls, once an optimizer exists"
@@ -69,7 +69,7 @@ def _activated(seams: Seams, change: Callable[[Tensor], Tensor]) -> None:
         seams.touch()
         return change(values)
 
-    for name in ACTIVATIONS:
+    for name in HIDDEN_ACTIVATIONS:
         seams.wrap(functional, name, activate)
     seams.wrap(torch, "relu", activate)
 
