@@ -29,6 +29,8 @@ SCRIPT = Path(__file__).with_name("each_command.py")
 COMMANDS = {
     "findings bad": "",
     "findings s3://bucket/bad": "aws",
+    "watch bad --once": "",
+    "compare bad bad": "",
     "runs": "",
     "runs s3://bucket": "aws",
     "tensors bad": "",

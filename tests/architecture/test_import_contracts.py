@@ -99,6 +99,7 @@ def test_contracts_import_the_standard_library_and_themselves() -> None:
 # A package that is not ours -> the rooms of the library that import it. import-linter has to be told a package's name
 # before it can see it; this table sees every new one.
 OUTSIDE = {
+    "IPython": {"local"},
     "boto3": {"exchange"},
     "botocore": {"aws_clients.py", "cloud", "evaluation", "exchange", "storage"},
     "click": {"cli"},
