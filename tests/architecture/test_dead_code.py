@@ -46,6 +46,7 @@ ALLOWED = {
     # Fields of documents that are written whole.
     "finding_count": "RuleRecord",
     "tensor_uri": "Evidence",
+    "ACTIVATIONS": "ModelFacts: the words of a field",
     "ROLES": "ModelFacts: the words of a field",
     # Only tests look, because nothing else can see the promise being kept.
     "compaction_error": "the failure that a run survives",

@@ -113,6 +113,7 @@ OUTSIDE = {
         "exchange",
         "frameworks/plain",
         "frameworks/pytorch",
+        "local",
         "records",
         "rules",
         "testing",

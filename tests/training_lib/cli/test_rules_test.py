@@ -121,7 +121,7 @@ def test_a_rule_of_ones_own() -> None:
     )
     result = rules_test("bad", "--only", "mine.py:Large")
     assert result.exit_code == 0
-    assert "value 7 > 5" in result.stdout
+    assert "value: 7, above the limit of 5" in result.stdout
     assert "1 issue by 1 rule; nothing would have stopped it" in result.stdout
 
 
