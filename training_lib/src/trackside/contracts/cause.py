@@ -117,7 +117,7 @@ EXPLANATIONS = {
     ),
     Cause.VANISHING_GRADIENTS: Explanation(
         "gradients shrink from layer to layer until nothing is left",
-        "Use ReLU, GELU or SiLU in hidden layers, normalisation, or residual connections.",
+        "Replace sigmoid and tanh in the hidden layers by ReLU, GELU or SiLU.",
     ),
     Cause.EXPLODING_GRADIENTS: Explanation(
         "gradients grow from layer to layer or from step to step",
