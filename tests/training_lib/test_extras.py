@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from importlib import util
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +127,7 @@ def test_the_command_is_for_this_environment(
     on_path: dict[str, str], has_pip: bool, begins: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "which", on_path.get)
-    monkeypatch.setattr(util, "find_spec", lambda name: object() if has_pip else None)
+    monkeypatch.setattr(PathFinder, "find_spec", lambda name: object() if has_pip else None)
     assert install_command("aws").startswith(begins)
 
 

@@ -163,8 +163,8 @@ def test_an_issue_says_what_where_since_when_and_what_to_do(world: World) -> Non
     assert (verdict.step, verdict.since_step, verdict.affected) == (10, 10, 2)
     assert [f.subject for f in verdict.findings] == [G2, G1]  # worst first
     assert verdict.message == (
-        "A gradient is too large: gradient/Net_fc2.weight (max |gradient| 14 > 5 at step 10) since step 10, "
-        "and 1 more like it."
+        "A gradient is too large: gradient/Net_fc2.weight (max |gradient|: 14, above the limit of 5 at step 10) "
+        "since step 10, and 1 more like it."
     )
     assert verdict.tensor_key == f"debug-output/{event_key(10, 'worker_0')}"
     assert verdict.actions == (Action.STOP_TRAINING, Action.NOTIFY)

@@ -12,7 +12,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import util
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -183,7 +183,7 @@ def pip_install() -> str:
     found = shutil.which("pip")
     if found is not None and Path(found) == own:
         return "pip install"
-    if util.find_spec("pip") is not None:
+    if PathFinder.find_spec("pip") is not None:  # `util.find_spec` makes setuptools warn
         return f"{_quoted(sys.executable)} -m pip install"
     if found is not None and shutil.which("uv") is None:
         return f"pip --python {_quoted(sys.executable)} install"

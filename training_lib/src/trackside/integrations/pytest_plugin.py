@@ -20,7 +20,6 @@ MARKER = (
     'trackside(fail_on="critical", rules=(), save_interval=1): judge the training in this test, and fail it if an '
     "issue is at least this severe"
 )
-FIXTURE = "trackside_run"
 _judged_tests: dict[str, JudgedTest] = {}  # by the id of the test
 
 
@@ -50,7 +49,8 @@ def trackside_run(request: pytest.FixtureRequest) -> JudgedTest:
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Capture and judge the test if its marker, its fixture or the command line requests it."""
-    is_chosen = item.get_closest_marker("trackside") is not None or FIXTURE in getattr(item, "fixturenames", ())
+    # The fixture has made its capture by now. One of the user's own with the same name makes none.
+    is_chosen = item.get_closest_marker("trackside") is not None or item.nodeid in _judged_tests
     if not is_chosen and not (item.config.getoption("trackside") and "torch" in sys.modules):
         yield
         return

@@ -55,6 +55,7 @@ _ADVICE_FOR: tuple[tuple[type[TracksideError], bool | None, str], ...] = (
     (AccessDeniedError, False, "ls -ld PATH   (shows who may read it)"),
     (LocationNotFoundError, True, "aws s3 ls   (lists the buckets of these credentials)"),
     (RunNotFoundError, False, "trackside runs   (lists the runs of this folder)"),
+    (StorageUnavailableError, None, _ADVICE[REMOTE]),
     (StorageError, False, "ls -ld PATH   (shows who may read and write it); df -h PATH   (shows its free space)"),
     (RunNotFoundError, True, "trackside runs s3://BUCKET/PREFIX   (lists the runs right below a prefix)"),
 )
