@@ -261,6 +261,25 @@ def test_after_some_layers_were_thawed_the_frozen_ones_are_information() -> None
     assert ParametersNotTrained().severity_of(assert_case(ParametersNotTrained(), thawed)) is Severity.INFO
 
 
+@pytest.mark.parametrize(
+    ("last", "fires"),
+    [pytest.param(229, False, id="just-thawed"), pytest.param(440, True, id="thawed-for-long")],
+)
+def test_measurements_from_before_the_thaw_say_nothing(last: int, fires: bool) -> None:
+    """On a busy machine gradients are measured every 16 steps, so that the newest ten reach back beyond the thaw."""
+    facts = ModelFacts(parameters=(BODY, replace(HEAD, **FROZEN)), optimizers=(SGD,), modules=MODULES)
+    thawed = replace(facts, parameters=(BODY, replace(HEAD, **UNSEEN)), from_step=215)
+    measured = range(0, last + 1, 16)
+    recorded = {
+        RATE: {"mean": steady(0.1, last + 1)},
+        BODY.name: {"update_l2": dict.fromkeys(measured, 1e-2)},
+        BODY.gradient: {"l2": dict.fromkeys(measured, 1.0), "is_present": dict.fromkeys(measured, 1.0)},
+        HEAD.gradient: {"is_present": dict.fromkeys(measured, 0.0)},
+    }
+    names = (HEAD.name,) if fires else ()
+    assert_case(ParametersNotTrained(), RuleCase("thawed", recorded=recorded, facts=(facts, thawed), fires=names))
+
+
 def test_the_reasons_for_two_of_one_name_are_told_apart() -> None:
     replaced = next(case for case in CASES if case.name.startswith("a layer was replaced"))
     findings = assert_case(ParametersNotTrained(), replaced)

@@ -190,7 +190,9 @@ class ParametersNotTrained(Rule):
     def _since(self, history: _History, held: ParameterFacts, reason: str, present: Mapping[str, float]) -> int:
         if reason in {NO_OPTIMIZER, FROZEN}:
             return history.as_now_since(held)
-        return history.without_gradient_since(held) if reason in {NO_MODULE, NO_GRADIENT} else 0
+        if reason in {NO_MODULE, NO_GRADIENT}:  # measurements from before it could train say nothing
+            return max(history.without_gradient_since(held), history.may_train_since(held))
+        return 0
 
     def _present(self, window: Window, facts: ModelFacts) -> Mapping[str, float]:
         """Return the share of the newest steps at which each parameter had a gradient, the largest over the workers."""
@@ -325,6 +327,19 @@ class _History:
                 break
             since = earlier.from_step
         return min(since, self._window.step)
+
+    def may_train_since(self, held: ParameterFacts) -> int:
+        """Return the first step from which the parameter has been in an optimizer and not frozen; 0 if it is neither.
+
+        A new optimizer does not begin a new time.
+        """
+        since = self._window.step
+        for facts in self._revisions:
+            same = [p for p in facts.parameters if p.name == held.name]
+            if not any(p.requires_grad and p.optimizer for p in same):
+                return 0 if facts is self._revisions[0] else min(since, self._window.step)
+            since = facts.from_step
+        return 0
 
     def without_gradient_since(self, held: ParameterFacts) -> int:
         """Return the first step after the last with a gradient of this name."""
