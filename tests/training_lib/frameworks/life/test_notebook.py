@@ -139,7 +139,8 @@ DISPLAYS = ("display_data", "update_display_data")
 
 
 def test_a_display_of_the_cell_shows_the_finding_with_a_line_of_the_cell(notebook: Notebook) -> None:
-    texts = notebook.shown("a block", kinds=DISPLAYS)
+    # The run of an earlier cell ends here; its own display may change once more.
+    texts = [text for text in notebook.shown("a block", kinds=DISPLAYS) if not text.startswith("trackside first:")]
     assert "watching, no step judged yet" in texts[0]
     assert "ended, 1 problem, critical, 1 rule through step 39" in texts[-1]
     assert "gradients-not-cleared" in texts[-1]
