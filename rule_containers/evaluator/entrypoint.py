@@ -165,9 +165,9 @@ def _is_over(first_verdict: FirstVerdict | None, job: Job) -> bool:
 
 def _claim(job: Job) -> None:
     """Claim the run for this training job. Errors: as `check_owner`."""
-    arn = job.environment.training_job_arn
-    if arn and not check_owner(job):
-        open_store(job.run.rule_output).put(TRAINING_JOB_KEY, arn.encode())
+    ours = job.training_job
+    if ours.arn and not check_owner(job):
+        open_store(job.run.rule_output).put(TRAINING_JOB_KEY, ours.identity.encode())
 
 
 if __name__ == "__main__":
