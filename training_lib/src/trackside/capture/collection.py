@@ -32,6 +32,8 @@ PREFIXES = {
     "scalars": "scalar/",
 }
 ANYTHING = frozenset(BUILT_IN_COLLECTIONS) - {"raw_gradients", "activation_gradients"}
+# The kinds of tensors that a hook of smdebug for PyTorch has.
+OF_SMDEBUG = frozenset({*KNOWN_COLLECTIONS, "inputs", "outputs", "labels", "predictions"})
 
 # smdebug: never reduced and no histograms.
 NON_REDUCTION = frozenset({"losses", "metrics", "scalars"})

@@ -47,6 +47,7 @@ class ParameterSource:
         self.reductions = ReductionSource(session.engine)
         self._handles: list[Any] = []  # on gradients that no optimizer is given
         self._protect = Fuse(session.guard, "copying gradients in the backward pass").protect
+        self.sees_backward = False  # another source copies gradients as backward passes give them
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Copy the values that this step's forward and backward passes used."""
@@ -68,7 +69,8 @@ class ParameterSource:
                     wanted.append((name, parameter))
             if parameter.grad is None:
                 continue
-            if f"gradient/{name}" not in reduced:
+            is_seen = self.sees_backward and engine.open_step.has(f"gradient/{name}")
+            if f"gradient/{name}" not in reduced and not is_seen:
                 if scale == 1.0:
                     wanted.append((f"gradient/{name}", parameter.grad))
                 else:
@@ -86,7 +88,7 @@ class ParameterSource:
         for name, parameter in named:
             if not engine.open_step.has(name):
                 self._saver.save(name, parameter)
-        if engine.mode in (EVAL, PREDICT):
+        if self.sees_backward or engine.mode in (EVAL, PREDICT):
             return
         for name, parameter in named:
             if parameter.requires_grad and engine.open_step.wants(f"gradient/{name}"):
