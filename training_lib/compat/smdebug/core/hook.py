@@ -22,6 +22,7 @@ from smdebug.core.modes import ModeKeys
 from smdebug.exceptions import SMDebugValueError
 from trackside.capture.restart import state_at
 from trackside.capture.step_engine import Position
+from trackside.contracts.run_layout import INDEX_PREFIX
 from trackside.records.state_file import TrainingState
 
 _SCALAR = "scalar/"
@@ -149,8 +150,7 @@ class BaseHook(ConfiguredHook):
 
         If the script has removed the run's folder, what is not stored yet is dropped.
         """
-        folder = None if "://" in self.out_dir else Path(self.out_dir)
-        is_removed = folder is not None and not (folder.is_dir() and any(folder.iterdir()))
+        is_removed = "://" not in self.out_dir and not Path(self.out_dir, INDEX_PREFIX).exists()
         self._capture.retire(is_removed=is_removed)
 
     @property

@@ -101,6 +101,8 @@ class Membership:
         smdebug's rule: everything that any of its due collections requests, once. `collections` are those that the
         adapter knows. A tensor in none of them was given by the user and is saved as it is.
         """
+        if "scalars" in collections:  # the user's own number: smdebug writes it as it is
+            return Saved()
         mine = (self.of(tensor_name) | collections) & due
         saved = self._saved.get((tensor_name, mine))
         if saved is None:

@@ -96,6 +96,9 @@ class ScriptControl:
         self._strategy.has_roots = True
         ByScript.with_roots.add(self._strategy)
         self._sources.names.register(root)
+        for optimizer in self._strategy.optimizers():
+            if not self._strategy.counts(optimizer):
+                self._strategy.boundary.forget(optimizer)
         self._sources.modules.look_again()
         self._steps.look_ahead()
 

@@ -118,7 +118,8 @@ class ByScript:
     def created(self, optimizer: Optimizer) -> None:
         """Add a new optimizer; see `StepStrategy`."""
         self._optimizers.add(optimizer)
-        self.boundary.created(optimizer)
+        if self.counts(optimizer):
+            self.boundary.created(optimizer)
 
     def loss_seen(self, tensors: Any) -> bool:
         """Note a backward pass, unless it leads to no model of this hook's; see `StepStrategy`."""
