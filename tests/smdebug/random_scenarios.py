@@ -93,7 +93,7 @@ def _events(chance: random.Random, scenario: Scenario) -> list[list[Any]]:
             evaluations += [["evaluate", 1, chance.randint(0, 1)] for _ in range(4)]
         return [*begin, *turns, *evaluations]
     if shape < 0.33:  # a notebook's cell that runs again
-        cell = [["start"], ["mode", "TRAIN"], ["train", chance.randint(2, 5)]]
+        cell: list[list[Any]] = [["start"], ["mode", "TRAIN"], ["train", chance.randint(2, 5)]]
         closed = [["close"]] if chance.random() < 0.3 else []
         return [*cell, *closed, ["remove"], *cell]
     events: list[list[Any]] = [["start"]]
