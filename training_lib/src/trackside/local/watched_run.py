@@ -30,6 +30,7 @@ from trackside.local.recorded_run import read_run
 from trackside.local.rule_plan import plan_of
 from trackside.local.rule_text import Rules, rules_of
 from trackside.local.run_folder import RUNS, run_name
+from trackside.local.stderr_message import write_message
 
 JUDGING_SECONDS = 60.0  # how long the end of a block or a script waits for the last verdicts
 KERNEL_SECONDS = 1.0  # the same for the end of a kernel, which Jupyter kills after some seconds
@@ -333,8 +334,4 @@ def _short(location: RunLocation) -> str:
 
 
 def _print(text: str) -> None:
-    """Write a message to stderr at once, on a terminal over the line of a progress bar."""
-    if sys.stderr is not None:
-        over = "\r\033[K" if sys.stderr.isatty() else ""
-        sys.stderr.write(f"{over}trackside: {text}\n")
-        sys.stderr.flush()
+    write_message(f"trackside: {text}")
