@@ -9,6 +9,7 @@ from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.probability import in_words
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity, Verdict
+from trackside.local.what_to_do import steps_to_try
 
 MOST_CAUSES = 2
 MOST_FIXES = 3
@@ -56,7 +57,7 @@ def _card(group: IssueGroup) -> str:
 def title_of(group: IssueGroup) -> str:
     """Return the problem's state, rule and probability."""
     if not group.standing:
-        return f"✔ RECOVERED  {group.lead.configuration_name} by step {group.recovered_at}"
+        return f"✔ RECOVERED  {group.lead.configuration_name} by step {group.shown_recovery}"
     sure = f", {in_words(group.probability)} ({group.probability:.0%})" if group.probability is not None else ""
     return f"{_SYMBOLS[group.severity]} {group.severity.value.upper()}  {group.lead.configuration_name}{sure}"
 
@@ -72,7 +73,7 @@ def rows_of(group: IssueGroup) -> Iterator[tuple[str, str]]:
     verdict, lead = group.lead, group.lead.lead
     if lead is not None and lead.place:
         yield "line", lead.place
-    yield "since", f"step {verdict.since_step}"
+    yield "since", f"step {verdict.shown_since}"
     if lead is not None:
         more = f", and {verdict.affected - 1} more" if verdict.affected > 1 else ""
         yield "tensor", f"{lead.subject}{more}"
@@ -84,7 +85,7 @@ def rows_of(group: IssueGroup) -> Iterator[tuple[str, str]]:
         because = f": {one.because}" if one.because else ""
         yield "likely" if number == 0 else "", f"{one.explanation.what}{because}"
     for number, symptom in enumerate(group.symptoms[:MOST_SYMPTOMS]):
-        name = f"{symptom.configuration_name} ({symptom.severity.value}, step {symptom.step})"
+        name = f"{symptom.configuration_name} ({symptom.severity.value}, step {symptom.shown_step})"
         yield "also" if number == 0 else "", name
 
 
@@ -92,8 +93,7 @@ def fixes_of(group: IssueGroup) -> list[str]:
     """Return what to do, most promising first; nothing for a problem that recovered."""
     if not group.standing:
         return []
-    fixes = [*(one.explanation.fix for one in group.suspicions[:MOST_CAUSES]), *group.lead.what_to_do]
-    return list(dict.fromkeys(fixes))[:MOST_FIXES]
+    return list(steps_to_try(group.lead, group.suspicions, most=MOST_FIXES))
 
 
 def safe(text: str) -> str:
