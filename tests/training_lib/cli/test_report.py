@@ -110,6 +110,18 @@ def test_a_file_that_cannot_be_written_is_a_clear_error() -> None:
     assert "Name a file in a folder that exists." in result.stderr
 
 
+def test_markdown_says_the_same_in_short_and_obeys_no_name() -> None:
+    write_run(verdicts=(ISSUE,))
+    text = report("a", "--format", "markdown")
+    lines = text.splitlines()
+    assert lines[0] == "## a"
+    assert lines[2].startswith("**✖ ")
+    assert "### ✖ CRITICAL  vanishing-gradient" in lines
+    assert "<script>" not in text
+    assert "<img" not in text.replace("\\<img", "")
+    assert all(line.count("|") - line.count("\\|") == 3 for line in lines if line.startswith("| observed"))
+
+
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 

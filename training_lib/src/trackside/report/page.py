@@ -77,12 +77,13 @@ def _section(title: str, anchor: str, content: Markup) -> Markup:
 def _heading(data: ReportData) -> Markup:
     standing = [group for group in data.problems if group.standing]
     worst = max((group.severity for group in standing), key=lambda severity: severity.rank, default=None)
+    numbers = [element("div", element("dt", label), element("dd", value)) for label, value in key_numbers(data)]
     return joined(
         element("p", f"Trackside report · {data.live.state.value}", class_="kicker"),
         element("h1", data.recorded.location.name),
-        element("p", _verdict(data, standing), class_=f"verdict {worst.value if worst else 'ok'}"),
+        element("p", verdict_of(data), class_=f"verdict {worst.value if worst else 'ok'}"),
         element("nav", _links(), aria_label="Sections"),
-        element("dl", _key_numbers(data), class_="numbers"),
+        element("dl", numbers, class_="numbers"),
     )
 
 
@@ -91,7 +92,9 @@ def _links() -> list[Markup]:
     return [element("a", anchor.capitalize(), href=f"#{anchor}") for anchor in anchors]
 
 
-def _verdict(data: ReportData, standing: Sequence[IssueGroup]) -> str:
+def verdict_of(data: ReportData) -> str:
+    """Return the report's first sentence: the gravest problem that stands, or that none does."""
+    standing = [group for group in data.problems if group.standing]
     if not data.rules:
         return "Not judged: no rule has looked at this run."
     if standing:
@@ -108,18 +111,15 @@ def _steps(data: ReportData) -> str:
     return f"{count:,} step{'s' * (count != 1)}"
 
 
-def _key_numbers(data: ReportData) -> Iterator[Markup]:
+def key_numbers(data: ReportData) -> Iterator[tuple[str, str]]:
+    """Yield (label, number) of what is asked first about a run."""
     live = data.live
     loss = live.losses[0].newest if live.losses else None
-    numbers = (
-        ("steps", f"{live.step + 1:,}" if live.step >= 0 else "none"),
-        ("last loss", "unknown" if loss is None else f"{loss:.4g}"),
-        ("steps a second", "unknown" if live.steps_per_second is None else f"{live.steps_per_second:.3g}"),
-        ("time of the steps", "unknown" if live.seconds is None else _duration(live.seconds)),
-        ("problems", f"{sum(bool(group.standing) for group in data.problems)}"),
-    )
-    for label, value in numbers:
-        yield element("div", element("dt", label), element("dd", value))
+    yield "steps", f"{live.step + 1:,}" if live.step >= 0 else "none"
+    yield "last loss", "unknown" if loss is None else f"{loss:.4g}"
+    yield "steps a second", "unknown" if live.steps_per_second is None else f"{live.steps_per_second:.3g}"
+    yield "time of the steps", "unknown" if live.seconds is None else _duration(live.seconds)
+    yield "problems", f"{sum(bool(group.standing) for group in data.problems)}"
 
 
 def _duration(seconds: float) -> str:
@@ -138,7 +138,7 @@ def _findings(data: ReportData) -> Markup:
 
 def _card(group: IssueGroup) -> Markup:
     severity = group.severity.value if group.standing else "ok"
-    rows = [element("tr", element("th", label, scope="row"), element("td", text)) for label, text in rows_of(group)]
+    rows = [element("tr", _row_head(label), element("td", text)) for label, text in rows_of(group)]
     fixes = [element("li", fix) for fix in fixes_of(group)]
     code = built_in_catalogue().code_of(group.lead.rule_id)
     return element(
@@ -150,6 +150,10 @@ def _card(group: IssueGroup) -> Markup:
         element("p", f"{code}: ", element("code", f"trackside rules show {group.lead.rule_id}")) if code else None,
         class_=f"card {severity}",
     )
+
+
+def _row_head(label: str) -> Markup:
+    return element("th", label, scope="row") if label else element("td")
 
 
 def _training(data: ReportData) -> Markup:
