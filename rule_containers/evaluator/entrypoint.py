@@ -94,7 +94,7 @@ def _judge(hand_over: HandOver, job: Job) -> Summary:
             sinks.append(connect_event_bridge(bus=environment.event_bus, origin=job.origin, sleep=stop.sleep))
         if first_verdict:
             sinks.append(first_verdict)
-        return evaluate(
+        summary = evaluate(
             run,
             request,
             sinks,
@@ -108,6 +108,11 @@ def _judge(hand_over: HandOver, job: Job) -> Summary:
             # Its role may write the verdicts of every run, so it runs no code that the writer of a run names.
             runs_custom_rules=False,
         )
+        if summary.has_ended and not job.request and not environment.rule_configuration:
+            from trackside.report.at_the_end import store_report  # which an evaluator needs once, at its end
+
+            store_report(run, clock=time.time, stores=open_output)
+        return summary
 
 
 def _output_opener(job: Job, stop: StopSignal) -> Callable[[str], Store]:

@@ -45,6 +45,7 @@ CAPTURE_REQUEST_KEY = "capture-request.json"
 VERDICTS_KEY = "verdicts.jsonl"
 SKIP_LIST_KEY = "skip_batches.json"
 METRICS_KEY = "metrics.jsonl"
+REPORT_KEY = "report.html"
 PROGRESS_KEY = "progress.json"
 TRAINING_JOB_KEY = "training-job.txt"
 
