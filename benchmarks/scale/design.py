@@ -19,9 +19,9 @@ class QueueDesign:
     """A queue and its function; `most_at_once` None: as many as the account allows."""
 
     batch_size: int = 10
-    most_at_once: int | None = None
+    most_at_once: int | None = 5
     timeout_seconds: float = 30.0
-    attempts: int = 3
+    attempts: int = 5
 
     @property
     def visibility_seconds(self) -> float:

@@ -29,7 +29,8 @@ from trackside.contracts.errors import ConfigurationError
 Templates = Mapping[str, Mapping[str, Any]]  # by stack, in the order of deployment
 Context = Mapping[str, str]
 
-# Tried one after the other on each setting of text, after its own name, with its own check. A setting that takes none needs one here.
+# Tried one after the other on each setting of text, after its own name, with its own check. A setting that takes none
+# needs one here.
 TEXTS = (
     "overfit",
     *EVALUATOR_MODES,

@@ -376,3 +376,29 @@ def test_plain_http_is_refused_everywhere(
             for reference in as_list(body["Properties"].get(key, []))
         }
         assert refusing == wanted, stack
+
+
+def test_the_first_worker_of_the_fleet_starts_after_its_permissions_and_endpoints(resources: Mapping[str, Any]) -> None:
+    """Else it pulls no image or judges nothing, and the circuit breaker ends the first deployment."""
+    (stack, service), *others = [
+        (name.split("/")[0], body) for name, body in resources.items() if body["Type"] == "AWS::ECS::Service"
+    ]
+    assert others == []
+    needed = {
+        name.split("/")[1]
+        for name, body in resources.items()
+        if name.startswith(f"{stack}/Fleet")
+        and (
+            body["Type"] in ("AWS::EC2::VPCEndpoint", "AWS::EC2::SecurityGroupIngress")
+            or (body["Type"] == "AWS::IAM::Policy" and "FlowLog" not in name)
+        )
+    }
+    assert len(needed) >= 9
+    assert needed <= set(service["DependsOn"])
+
+
+def test_processing_jobs_may_put_the_metrics_of_their_containers(resources: Mapping[str, Any]) -> None:
+    jobs = [body for name, body in resources.items() if body["Type"] == "AWS::IAM::Role" and "sagemaker." in str(body)]
+    policies = [str(body) for body in resources.values() if body["Type"] == "AWS::IAM::Policy"]
+    assert len(jobs) >= 2
+    assert sum("cloudwatch:PutMetricData" in policy and "/aws/sagemaker/*" in policy for policy in policies) >= 2
