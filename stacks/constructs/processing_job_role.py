@@ -43,7 +43,7 @@ class ProcessingJobRole(iam.Role):
             "PutMetrics",
             ["cloudwatch:PutMetricData"],
             ["*"],
-            conditions={"StringLike": {"cloudwatch:namespace": "/aws/sagemaker/*"}},
+            conditions={"StringEquals": {"cloudwatch:namespace": "/aws/sagemaker/ProcessingJobs"}},
             why="SageMaker counts memory and processor of the job in its name. The call knows no resources.",
         )
         accept_wildcard(self, "*", reason="ecr:GetAuthorizationToken and cloudwatch:PutMetricData know no resources.")

@@ -16,7 +16,7 @@ from lambdas.shared.settings import EnvironmentSettings
 from stacks.constructs.acknowledge import acknowledge
 from stacks.constructs.python_lambda import TIMEOUT_SECONDS, PythonLambda
 
-# At least five: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html. Each poll that Lambda throttles
+# At least five: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html. A poll that Lambda throttles
 # counts as an attempt, too.
 ATTEMPTS = 5
 MOST_AT_ONCE = 5  # half of the ten functions that a new account may run at a time
