@@ -51,7 +51,7 @@ class FirstValues:
         return reference is not None and reference() is parameter
 
     def look(self) -> None:
-        """Compare all parameters with their first values. Waits once for each device, however many there are."""
+        """Compare all parameters with their first values. Wait once for each device, for all parameters together."""
         answers: dict[torch.device, list[tuple[_Sample, torch.Tensor]]] = {}
         for sample in self._samples.values():
             parameter = None if sample.has_changed else sample.parameter()

@@ -78,7 +78,8 @@ class LossInputSource:
             self._called.add((mode, loss_name))
         self._saver.save(f"{loss_name}_input_{k}", inputs.predictions, collection="predictions")
         self._saver.save(f"{loss_name}_input_{k + 1}", inputs.labels, collection="labels")
-        if self._engine.open_step.wants(ACCURACY, collections=frozenset({"metrics"})):
+        is_due = "metrics" in self._engine.due.kinds
+        if is_due and self._engine.open_step.wants(ACCURACY, collections=frozenset({"metrics"})):
             self._add_accuracy(loss_name, inputs)
 
     def _add_accuracy(self, loss_name: str, inputs: LossInputs) -> None:
