@@ -79,7 +79,6 @@ OTHER_ROLES = {
     "Fleet/Network/Vpc/FlowLog/IAMRole",
     "Fleet/Role",
     "Fleet/Start",
-    "Slack/Role",
     "Webhook/Role",
 }
 
