@@ -36,7 +36,7 @@ class SlackError(Exception):
 
 def post(text: str, settings: NotifyOwnerSettings) -> None:
     """Post the text to the channel. Errors: `SlackError`; `ClientError` of Secrets Manager."""
-    secret = client("secretsmanager").get_secret_value(SecretId=settings.slack_secret_name)
+    secret = client("secretsmanager").get_secret_value(SecretId=settings.slack_header_from)
     request = urllib.request.Request(  # noqa: S310 - the address is the deployment's
         settings.slack_url,
         data=json.dumps({"channel": settings.slack_channel, "text": text}).encode(),

@@ -119,6 +119,10 @@ def _judge(hand_over: HandOver, job: Job) -> Summary:
             runs_custom_rules=False,
         )
         _store_ending(job, rule_output, _kind_of(hand_over, summary), _message_of(hand_over, summary))
+        if summary.has_ended and not job.request and not environment.rule_configuration:
+            from trackside.report.at_the_end import store_report  # which an evaluator needs once, at its end
+
+            store_report(run, clock=time.time, stores=open_output)
         return summary
 
 
@@ -165,7 +169,7 @@ def _output_opener(job: Job, stop: StopSignal) -> Callable[[str], Store]:
             return job.open_store(uri)
         if uri == job.run.tensors:
             return OwnEndStore(job.open_store(uri), job.training_job)
-        if not uri.startswith(f"{job.run.uri}/"):
+        if uri != job.run.uri and not uri.startswith(f"{job.run.uri}/"):
             check_readable(job.run, job.training_job, uri)
         return job.open_store(uri)
 

@@ -27,7 +27,7 @@ def create(action: Action, parts: ActionParts) -> QueueBackedFunction:
             idempotency_table=parts.table.table_name,
             queue_url=queue.queue_url,
             event_bus=parts.bus.event_bus_name if parts.has_webhooks else "",
-            slack_secret_name=parts.settings.notices.slack_secret,
+            slack_header_from=parts.settings.notices.slack_secret,
         ),
     )
     about = "What a job says of its rules cannot be done"

@@ -73,7 +73,7 @@ def slack(server: Slack, account: Any, monkeypatch: pytest.MonkeyPatch) -> Slack
         quiet_minutes=0,
         queue_url=queue,
         slack_channel="C1",
-        slack_secret_name="trackside/slack",
+        slack_header_from="trackside/slack",
         slack_url=server.url,
     )
     for name, value in settings.to_environment().items():
