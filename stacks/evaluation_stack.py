@@ -39,7 +39,15 @@ from stacks.event_patterns import (
 )
 from trackside.contracts.deployment.evaluators import FLEET
 from trackside.contracts.event import SOURCE
-from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS, VERDICTS_KEY
+from trackside.contracts.run_layout import (
+    END_MARKER_KEY,
+    ENDING_KEY,
+    RULE_OUTPUT,
+    RULE_REQUEST_KEY,
+    TENSORS,
+    TRAINING_JOB_KEY,
+    VERDICTS_KEY,
+)
 
 MOST_IMAGES = 20
 RUNS_ARE_ENCRYPTED = "Runs are encrypted with this key."
@@ -225,6 +233,13 @@ class EvaluationStack(Stack):
         requests = f"*/{RULE_REQUEST_KEY}"
         why = "Reads rule requests of runs, and objects that many jobs refer to."
         allow(function, "ReadRuleRequests", ["s3:GetObject"], [self._runs.arn_for_objects(requests)], why=why)
+        notes = (f"*/{RULE_OUTPUT}/{ENDING_KEY}", f"*/{RULE_OUTPUT}/*/{ENDING_KEY}")
+        why = "Reads the note of an evaluator about its end, if SageMaker's event does not contain it."
+        objects = [self._runs.arn_for_objects(note) for note in notes]
+        allow(function, "ReadNotesOfEnds", ["s3:GetObject"], objects, why=why)
+        for note in notes:
+            where = f"{name_in_findings(self._runs)}/{note}"
+            accept_wildcard(function, where, reason="A run lies where its job's tag says, and rules have names.")
         why = "Tells a request that is absent from one that may not be read."
         allow(function, "SeeWhatIsThere", ["s3:ListBucket"], [self._runs.bucket_arn], why=why)
         allow(function, "DecryptRuns", ["kms:Decrypt"], [self._key.key_arn], why=RUNS_ARE_ENCRYPTED)
@@ -289,12 +304,19 @@ class EvaluationStack(Stack):
         marker = f"*/{TENSORS}/{END_MARKER_KEY}"
         why = "Its purpose: the end of any run is marked, and nothing else written."
         allow(reaction.function, "MarkTheEnd", ["s3:PutObject"], [self._runs.arn_for_objects(marker)], why=why)
+        owner = f"*/{RULE_OUTPUT}/{TRAINING_JOB_KEY}"
+        objects = [self._runs.arn_for_objects(each) for each in (marker, owner)]
+        why = "Only the job that a run is judged for ends it; another job may name the same run."
+        allow(reaction.function, "SeeWhoseRunItIs", ["s3:GetObject"], objects, why=why)
+        why = "Tells an object that is absent from one that may not be read."
+        allow(reaction.function, "SeeWhatIsThere", ["s3:ListBucket"], [self._runs.bucket_arn], why=why)
         self._let_encrypt(reaction.function)
-        accept_wildcard(
-            reaction.function,
-            f"{name_in_findings(self._runs)}/{marker}",
-            reason="A run lies where its job's tag says; only end markers can be written.",
-        )
+        for each in (marker, owner):
+            accept_wildcard(
+                reaction.function,
+                f"{name_in_findings(self._runs)}/{each}",
+                reason="A run lies where its job's tag says; only end markers can be written.",
+            )
         return reaction
 
     def _let_encrypt(self, function: lambda_.Function) -> None:

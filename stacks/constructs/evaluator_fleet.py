@@ -178,6 +178,7 @@ class EvaluatorFleet(Construct):
         worker = task.add_container(
             "Worker",
             readonly_root_filesystem=True,
+            user="65534:65534",  # from the start: only SageMaker's folders need root for a moment
             image=ecs.ContainerImage.from_registry(repository.repository_uri_for_tag(settings.evaluator.image_tag)),
             logging=ecs.LogDrivers.aws_logs(stream_prefix="worker", log_group=log_group),
             stop_timeout=Duration.seconds(STOP_SECONDS),

@@ -109,7 +109,7 @@ def test_every_reaction_is_watched(alarms: Mapping[str, Any], reaction: str, wha
     assert reaction in str(alarm["AlarmDescription"])
 
 
-WEBHOOKS = ("slack", "webhook")
+WEBHOOKS = ("webhook",)
 
 
 def test_no_two_alarms_watch_the_same(alarms: Mapping[str, Any], rules: Resources) -> None:

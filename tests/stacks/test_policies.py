@@ -34,6 +34,9 @@ WILDCARDS = (
     ("sagemaker:AddTags", ":processing-job/trackside-*", "tags them while it creates them"),
     ("s3:GetObject", "/*", "a run lies where its job's tag says"),
     ("s3:GetObject", "/*/rule-request.json", "which rules are asked for, and objects that many jobs share"),
+    ("s3:GetObject", "/*/rule-output/ending.json", "whether an evaluator that has ended needs a successor"),
+    ("s3:GetObject", "/*/rule-output/*/ending.json", "the same of an evaluator of one rule"),
+    ("s3:GetObject", "/*/debug-output/training_job_end.ts", "whose marker lies there"),
     ("s3:PutObject", "/*/rule-request.json", "what a job chose, in its run; start_evaluation replaces nothing"),
     ("ssm:GetParameter", ":parameter/trackside/trackside/rules/*", "people put rules there, and nothing else"),
     (
@@ -76,7 +79,6 @@ OTHER_ROLES = {
     "Fleet/Network/Vpc/FlowLog/IAMRole",
     "Fleet/Role",
     "Fleet/Start",
-    "Slack/Role",
     "Webhook/Role",
 }
 

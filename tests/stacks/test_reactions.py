@@ -105,7 +105,6 @@ OTHER_RULES = {
     "RecordVerdict/RuleStatusChanged",
     "RecordVerdict/TrainingChanged",
     "ReportCustomRule/CustomRuleEnded",
-    "Slack/Told",
     "StartEvaluation/EvaluatorEnded",
     "StartEvaluation/TrainingStarted",
     "StartEvaluation/UntaggedTrainingStarted",
@@ -125,7 +124,7 @@ def test_every_rule_sends_to_a_queue_and_keeps_what_it_cannot_deliver(resources:
     for name, rule in rules.items():
         (target,) = rule["Targets"]
         reached = target["Arn"]["Fn::GetAtt"][0]
-        assert "Queue" in reached or reached.startswith(("Slack", "Webhook")), name
+        assert "Queue" in reached or reached.startswith("Webhook"), name
         if "Evaluation/EvaluationFailed" in name:
             continue  # its queue is the place where things are kept
         assert "DeadLetters" in target["DeadLetterConfig"]["Arn"]["Fn::GetAtt"][0], name
