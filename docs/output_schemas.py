@@ -23,6 +23,8 @@ KINDS: Mapping[str, dict[str, Any]] = {
     "run state": {"enum": ["running", "finished", "failed", "stopped", "lost", "ended", "open"]},
     "issue state": {"enum": ["standing", "recovered", "opened"]},
     "check state": {"enum": ["ok", "note", "problem"]},
+    "probe outcome": {"enum": ["ok", "fault", "could not try", "does not apply"]},
+    "rule status": {"enum": ["InProgress", "NoIssuesFound", "IssuesFound", "Error", "Stopping", "Stopped"]},
     "life cycle": {"enum": ["preview", "stable", "deprecated"]},
     "code": {"type": "string", "pattern": "^(TS[1-9][0-9]{2})?$"},
     "object": {"type": "object"},
@@ -86,6 +88,27 @@ REMOVED = {
     "removed": "boolean",
     "runs": [{"name": "text", "uri": "text", "state": "run state", "age_seconds": "seconds", "size_bytes": "count"}],
 }
+EVALUATION = {
+    "rule": "text",
+    "status": "rule status",
+    "severity": "severity",
+    "since_step": "integer",
+    "details": "text",
+    "comparison": "text",
+    "at": "seconds",
+}
+STATUSES = {
+    "DebugRuleEvaluationStatuses": [
+        {
+            "RuleConfigurationName": "text",
+            "RuleEvaluationStatus": "rule status",
+            "RuleEvaluationJobArn?": "text",
+            "StatusDetails?": "text",
+            "LastModifiedTime": "text",
+        }
+    ]
+}
+AS_AWS_HAS_IT = ("aws-rules",)  # the shape of DescribeTrainingJob, without a version of ours
 OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "findings": RUN,
     "runs": {
@@ -183,16 +206,90 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     },
     "rm": REMOVED,
     "prune": REMOVED,
+    "check": {
+        "run": "text",
+        "steps": "count",
+        "exit_code": "count",
+        "probes": [
+            {
+                "probe": "text",
+                "outcome": "probe outcome",
+                "observed": "text",
+                "where": "text",
+                "what": "text",
+                "what_to_do": ["text"],
+                "seconds": "seconds",
+            }
+        ],
+        "findings": [VERDICT],
+    },
+    "drill": {
+        "job": "text",
+        "account": "text",
+        "region": "text",
+        "passed": "boolean",
+        "fault_at": "seconds or null",
+        "hops": [{"hop": "text", "at": "seconds", "seconds_since_fault": "seconds or null", "detail": "text"}],
+        "missing": [{"hop": "text", "why": "text", "look_at": "text"}],
+        "cleaned": ["text"],
+        "not_removed": ["text"],
+    },
+    "aws-status": {
+        "table": "text",
+        "jobs": [
+            {
+                "job": "text",
+                "arn": "text",
+                "state": "text",
+                "secondary_state": "text",
+                "created_at": "seconds",
+                "ended_at": "seconds or null",
+                "failure_reason": "text",
+                "run": "text",
+                "rules": "object",
+            }
+        ],
+    },
+    "aws-verdicts": {
+        "arn": "text",
+        "state": "text or null",
+        "rules": [
+            {
+                **EVALUATION,
+                "finding_count": "count",
+                "first_found_at": "seconds or null",
+                "last_found_at": "seconds or null",
+            }
+        ],
+        **STATUSES,
+        "history": [EVALUATION],
+        "decisions": [
+            {
+                "outcome": "text",
+                "finding": "text",
+                "at": "seconds",
+                "reason": "text",
+                "event_id": "text",
+                "most_seconds_spared": "seconds",
+                "instances": "text",
+                "most_money_spared": "number",
+            }
+        ],
+        "veto": "object or null",
+    },
+    "aws-rules": STATUSES,
+    "aws-redrive": {"queues": [{"function": "text", "dead_letters": "count", "redriven": "boolean"}]},
 }
 
 
 def output_schema(name: str) -> dict[str, Any]:
     """Return the JSON schema of what a command prints: `findings`, `rules-list`, ..."""
-    shape = {"schema_version": "version", **OUTPUTS[name]}
+    version = {} if name in AS_AWS_HAS_IT else {"schema_version": "version"}
+    shape = {**version, **OUTPUTS[name]}
     return {
         "$schema": DIALECT,
         "$id": f"urn:trackside:output:{name}:1",
-        "title": f"trackside {name.replace('-', ' ')} --format json",
+        "title": f"trackside {name.replace('-', ' ')}{'' if name in AS_AWS_HAS_IT else ' --format json'}",
         **_schema(shape),
     }
 

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import boto3
 import click
 import jsonschema
 import pytest
 from click.testing import CliRunner
+from moto import mock_aws
 
 from tests.architecture.test_extras import leaves
 from tests.training_lib.cli.gradient_runs import write_run
+from tests.training_lib.cloud.conftest import make_run_table
 from trackside.cli import main
+from trackside.cli.terminal.drill_card import as_document
+from trackside.cli.terminal.rows import SCHEMA_VERSION
+from trackside.cloud.deployment import STACKS, stack_name
+from trackside.cloud.drill import Arrival, Missing, Report
+from trackside.contracts.deployment.run_table import HistoryRecord, JobRecord, merged
+from trackside.contracts.deployment.stop_record import DecisionRecord, Savings, StopOutcome, VetoRecord
+from trackside.contracts.event import Evidence, RuleEvaluation, RuleEvaluationStatus, TrainingJob
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
-# Commands with JSON and no schema here: what they print comes from AWS, or from a training that runs.
-WITHOUT = {"check", "drill", "aws-status", "aws-verdicts", "aws-rules", "aws-redrive"}
+AS_AWS_HAS_IT = {"aws-rules"}  # always JSON, without an option for it
 WEIGHT = "gradient/Net_fc.weight"
 LINES = [
     ("findings", ["findings", "bad"]),
@@ -39,6 +51,16 @@ LINES = [
     ("config-show", ["config", "show"]),
     ("rm", ["rm", "bad", "--dry-run"]),
     ("prune", ["prune", "--keep", "0", "--dry-run"]),
+    ("check", ["check", "--", "true"]),
+    ("aws-status", ["aws", "status", "--days", "366", "--table", "runs"]),
+    ("aws-verdicts", ["aws", "verdicts", "digits", "--history", "--table", "runs"]),
+    ("aws-rules", ["aws", "rules", "digits", "--table", "runs"]),
+    ("aws-redrive", ["aws", "redrive", "--all", "--dry-run"]),
+]
+# A drill deploys first. Its command prints such reports.
+REPORTS = [
+    Report("drill-1", "1", "us-east-1", 100.0, (Arrival("the job runs", 90.0, "one"),), (), ("queue deleted",)),
+    Report("drill-2", "1", "us-east-1", None, (), (Missing("a stop", "a dry run", "the log"),), (), ("the queue",)),
 ]
 
 
@@ -58,21 +80,62 @@ def schema_of(name: str) -> dict[str, Any]:
     return schema
 
 
+@pytest.fixture(scope="module")
+def account() -> Iterator[None]:
+    """An account with a deployment that has judged one job."""
+    with pytest.MonkeyPatch.context() as patch, mock_aws():
+        for name in [name for name in os.environ if name.startswith(("AWS_", "TRACKSIDE_"))]:  # noqa: TID251 cleaning it
+            patch.delenv(name)
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+            patch.setenv(name, "testing")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        make_run_table()
+        job = TrainingJob("digits", "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits")
+        issue = RuleEvaluation(
+            job, "dead-relu", RuleEvaluationStatus.ISSUES_FOUND, "Dead.", rule_id="dead-relu", actions=(),
+            evaluation_job_arn="arn:evaluator", modified_at=1.8e9, evidence=Evidence(step=40, since_step=20),
+        )  # fmt: skip
+        savings = Savings(7200, "2 x ml.m5.large", 0.5, 2.0)
+        for record in (
+            JobRecord(job, "Stopping", created_at=1.8e9, run_uri="s3://runs/digits"),
+            merged(None, issue),
+            HistoryRecord(issue),
+            HistoryRecord(replace(issue, modified_at=1.8e9 - 60)),
+            DecisionRecord(issue, StopOutcome.STOPPED, 1.8e9, "Stopped digits.", "event-1", savings),
+            VetoRecord(job.arn, 1.8e9, "ada", "it is mine"),
+        ):
+            boto3.client("dynamodb").put_item(TableName="runs", Item=record.to_item(expires_at=None))
+        queue = boto3.client("sqs").create_queue(QueueName="letters")["QueueUrl"]
+        outputs = {f"StopTraining{kind}": {"Value": queue} for kind in ("QueueUrl", "DeadLettersUrl")}
+        for stack in STACKS:
+            template = {"Resources": {"Q": {"Type": "AWS::SQS::Queue"}}, "Outputs": outputs}
+            body = json.dumps(template)
+            boto3.client("cloudformation").create_stack(StackName=stack_name(stack), TemplateBody=body)
+        yield
+
+
+@pytest.mark.usefixtures("account")
 @pytest.mark.parametrize(("name", "line"), LINES, ids=[" ".join(line) for _, line in LINES])
 def test_what_is_printed_has_the_published_schema(
     name: str, line: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    result = CliRunner().invoke(main, [*line, "--format", "json"])
-    document = json.loads(result.stdout)
+    document = _printed(line, *(() if name in AS_AWS_HAS_IT else ("--format", "json")))
     jsonschema.Draft202012Validator(schema_of(name)).validate(document)
-    assert json.loads(CliRunner().invoke(main, [*line, "--json"]).stdout).keys() == document.keys()
+    if name not in AS_AWS_HAS_IT:
+        assert _printed(line, "--json").keys() == document.keys()
+
+
+@pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.job)
+def test_the_report_of_a_drill_has_the_published_schema(report: Report) -> None:
+    document = {"schema_version": SCHEMA_VERSION, **as_document(report)}
+    jsonschema.Draft202012Validator(schema_of("drill")).validate(document)
 
 
 def test_every_command_with_json_has_a_schema_that_a_line_here_is_held_against() -> None:
     with_json = {"-".join(words) for words in leaves(main) if _prints_json(words)}
     published = {path.stem for path in SCHEMAS.glob("*.json")}
-    assert with_json - WITHOUT == published == {name for name, _ in LINES}
+    assert with_json | AS_AWS_HAS_IT == published == {name for name, _ in LINES} | {"drill"}
 
 
 @pytest.mark.parametrize(
@@ -91,6 +154,13 @@ def test_the_schemas_refuse_another_shape(
     document = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.Draft202012Validator(schema_of(name)).validate({**document, **change})
+
+
+def _printed(line: list[str], *options: str) -> dict[str, Any]:
+    """Return the document that a command prints with these options, which stand before `--`."""
+    end = line.index("--") if "--" in line else len(line)
+    document: dict[str, Any] = json.loads(CliRunner().invoke(main, [*line[:end], *options, *line[end:]]).stdout)
+    return document
 
 
 def _prints_json(words: tuple[str, ...]) -> bool:

@@ -67,6 +67,13 @@ def test_the_table_names_each_difference() -> None:
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
+def test_the_run_that_broke_is_named() -> None:
+    broken = NOISE + np.where(np.arange(STEPS) >= 48, np.nan, 2.0)
+    write_run("d", broken)
+    assert "parts beyond noise from step 48 on: A is not finite" in " ".join(compare("d", "a").stdout.split())
+    assert "parts beyond noise from step 48 on: B is not finite" in " ".join(compare("a", "d").stdout.split())
+
+
 def test_equal_runs_have_no_difference() -> None:
     text = compare("a", "c").stdout
     assert "No recorded setting differs." in text

@@ -30,7 +30,7 @@ def test_the_table_says_what_when_and_what_it_would_have_saved() -> None:
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["run", "rule", "severity", "step", "since", "observed"]
     assert lines[1].split()[:5] == ["bad", "exploding-tensor", "critical", "20", "20"]
-    assert lines[-1] == "bad: 1 issue by 1 rule; stopped at step 20, 20 of 41 steps saved (49%)."
+    assert lines[-1] == "bad: 1 issue by 1 rule; stopped at step 20, 20 of 41 steps spared (49%)."
     assert result.stderr == ""
 
 

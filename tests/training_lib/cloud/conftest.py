@@ -25,18 +25,23 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunTable]:
         monkeypatch.setenv(name, "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     with mock_aws():
-        keys = (("pk", "HASH", "S"), ("sk", "RANGE", "S"), ("shelf", "HASH", "S"), ("created_at", "RANGE", "N"))
-        schema = [{"AttributeName": name, "KeyType": kind} for name, kind, _ in keys]
-        boto3.client("dynamodb").create_table(
-            TableName="runs",
-            AttributeDefinitions=[{"AttributeName": name, "AttributeType": kind} for name, _, kind in keys],
-            KeySchema=schema[:2],
-            GlobalSecondaryIndexes=[
-                {"IndexName": SHELVES, "KeySchema": schema[2:], "Projection": {"ProjectionType": "ALL"}}
-            ],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        make_run_table()
         yield RunTable("runs", clock=lambda: NOW)
+
+
+def make_run_table() -> None:
+    """Make the table `runs` in the account of this process, as the stack does."""
+    keys = (("pk", "HASH", "S"), ("sk", "RANGE", "S"), ("shelf", "HASH", "S"), ("created_at", "RANGE", "N"))
+    schema = [{"AttributeName": name, "KeyType": kind} for name, kind, _ in keys]
+    boto3.client("dynamodb").create_table(
+        TableName="runs",
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": kind} for name, _, kind in keys],
+        KeySchema=schema[:2],
+        GlobalSecondaryIndexes=[
+            {"IndexName": SHELVES, "KeySchema": schema[2:], "Projection": {"ProjectionType": "ALL"}}
+        ],
+        BillingMode="PAY_PER_REQUEST",
+    )
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ import pytest
 
 from tests.warm_python import WarmPython
 from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.rule_request import RuleRequest
+from trackside.contracts.run_layout import RULE_REQUEST_KEY
 from trackside.integrations.judged_training import JudgedTraining
 from trackside.local.run_folder import RunState, read_record, run_state
 
@@ -24,7 +26,7 @@ class Sink:
     def finish(self, groups, location):
         print("finish", len(groups), flush=True)
 
-learning_rate, on_issue, most_steps = float(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+learning_rate, on_issue, most_steps = float(sys.argv[1]), sys.argv[2] or None, int(sys.argv[3])
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(10, 32), torch.nn.ReLU(), torch.nn.Linear(32, 2))
 optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
@@ -43,6 +45,7 @@ while step < most_steps and not training.look():
 training.finish()
 print("stopped", training.should_stop, step < most_steps)
 """
+STOP, SKIPPED = 'on-issue = "stop"', "overfit"
 UNTIL_STOPPED = "10000000"  # hours: only a stop ends it
 
 
@@ -53,8 +56,9 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_critical_issue_stops_a_training_that_asks_for_it(warm_python: WarmPython, script: Path) -> None:
-    done = warm_python.run(script, "1e5", "stop", UNTIL_STOPPED, cwd=script.parent)
+def test_a_critical_issue_stops_a_training_where_the_project_wants_it(warm_python: WarmPython, script: Path) -> None:
+    (script.parent / "trackside.toml").write_text(f'skip = ["{SKIPPED}"]\n{STOP}')
+    done = warm_python.run(script, "1e5", "", UNTIL_STOPPED, cwd=script.parent)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[-1] == "stopped True True"
@@ -65,6 +69,10 @@ def test_a_critical_issue_stops_a_training_that_asks_for_it(warm_python: WarmPyt
     record = read_record(script.parent / "run")
     assert record is not None
     assert record.command[0].endswith("train.py")
+    request = RuleRequest.from_json((script.parent / "run" / RULE_REQUEST_KEY).read_bytes())
+    judged = {rule.rule_id for rule in request.rules}
+    assert SKIPPED not in judged
+    assert "exploding-tensor" in judged
 
 
 @pytest.mark.parametrize(
@@ -74,6 +82,8 @@ def test_a_critical_issue_stops_a_training_that_asks_for_it(warm_python: WarmPyt
 def test_nothing_else_stops_one(
     learning_rate: str, on_issue: str, finds: bool, warm_python: WarmPython, script: Path
 ) -> None:
+    if on_issue == "warn":  # an argument counts more than the project's setting
+        (script.parent / "trackside.toml").write_text(STOP)
     done = warm_python.run(script, learning_rate, on_issue, "150", cwd=script.parent)
     assert done.stdout.splitlines()[-1] == "stopped False False", done.stderr
     assert ("CRITICAL" in done.stderr) is finds
@@ -102,6 +112,7 @@ def test_a_folder_that_holds_a_run_is_refused_in_the_log(warm_python: WarmPython
     [
         pytest.param({"on_issue": "panic"}, 'Write "stop" or "warn".', id="on_issue"),
         pytest.param({"rules": ["dead-rely"]}, "Did you mean 'dead-relu'?", id="rule"),
+        pytest.param({"rules": {"dead-relu": {"treshold": 1}}}, "treshold", id="parameter"),
         pytest.param({"report_to": ["wandbb"]}, "Did you mean 'wandb'?", id="sink"),
     ],
 )
@@ -109,3 +120,12 @@ def test_a_wrong_argument_is_refused(settings: dict[str, object], expected: str)
     with pytest.raises(ConfigurationError) as refused:
         JudgedTraining(**settings)  # type: ignore[arg-type]
     assert expected in str(refused.value)
+
+
+def test_a_wrong_setting_of_the_project_is_refused_like_a_wrong_argument(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("trackside.toml").write_text('on-issue = "panic"')
+    with pytest.raises(ConfigurationError, match="must be one of stop, notify, nothing"):
+        JudgedTraining()

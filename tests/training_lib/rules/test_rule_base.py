@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.model_facts import ClippingFacts, ModelFacts, ModuleFacts, ProgramFacts
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.rule import FoldingRule, is_rule, parameter
+from trackside.rules.rule import FoldingRule, Rule, is_rule, parameter
+from trackside.rules.tensors.exploding_gradient import ExplodingGradient
+from trackside.rules.tensors.loss_spike import LossSpike
+from trackside.rules.tensors.vanishing_gradient import VanishingGradient
 from trackside.testing.rule_case import RuleCase
 from trackside.trial.window import Window
 
@@ -195,3 +199,29 @@ def test_every_wrong_parameter_is_told_at_once() -> None:
 )
 def test_what_is_a_rule(member: object, expected: bool) -> None:
     assert is_rule(member) is expected
+
+
+MLP = (ModuleFacts("a", "Linear", "linear"), ModuleFacts("b", "Sigmoid", "activation", activation="sigmoid"))
+BERT = (
+    ModuleFacts("a", "GELUActivation", "activation", activation="gelu"),
+    ModuleFacts("b", "LayerNorm", "normalization"),
+)
+CLIPS = ProgramFacts(clipping=(ClippingFacts("norm", 1.0, "train.py:9"),))
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts", "word", "advised"),
+    [
+        pytest.param(VanishingGradient(), ModelFacts(modules=BERT), "LayerNorm", False, id="it is normalised"),
+        pytest.param(VanishingGradient(), ModelFacts(modules=BERT), "GELU", False, id="it has no sigmoid"),
+        pytest.param(VanishingGradient(), ModelFacts(modules=BERT), "Initialise", True, id="what is left"),
+        pytest.param(VanishingGradient(), ModelFacts(modules=MLP), "LayerNorm", True, id="it is not normalised"),
+        pytest.param(VanishingGradient(), ModelFacts(modules=MLP), "GELU", True, id="it has a sigmoid"),
+        pytest.param(VanishingGradient(), None, "GELU", True, id="nothing is known"),
+        pytest.param(ExplodingGradient(), ModelFacts(modules=MLP, program=CLIPS), "Clip", False, id="it clips"),
+        pytest.param(ExplodingGradient(), ModelFacts(modules=MLP), "Clip", True, id="it does not clip"),
+        pytest.param(LossSpike(), ModelFacts(modules=MLP, program=CLIPS), "learning rate", True, id="more helps"),
+    ],
+)
+def test_advice_fits_the_program(rule: Rule, facts: ModelFacts | None, word: str, advised: bool) -> None:
+    assert any(word in text for text in rule.advice(facts)) is advised

@@ -9,10 +9,11 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from tests.training_lib.local.verdicts import finding, issue, no_issue
-from trackside.cli.terminal.card import VerdictCard, module_of, steps_to_try, suspicions_of
+from trackside.cli.terminal.card import VerdictCard, module_of, suspicions_of
 from trackside.contracts.cause import Cause, Sign, Suspicion
 from trackside.contracts.issue_group import IssueGroup, group_of_one, issue_groups
 from trackside.contracts.verdict import Severity, State, Verdict
+from trackside.local.what_to_do import steps_to_try
 
 # A rule of somebody's own, so that the words of the built-in ones do not matter here.
 OWN = "my-rule"
@@ -273,28 +274,6 @@ def test_one_card_for_one_problem(verdicts: tuple[Verdict, ...], lines: list[str
     for line in lines:
         assert line in card
     assert ("what to do" in card) is bool(group.standing)
-
-
-ZERO_GRAD = ("Call optimizer.zero_grad() in each step.", "Call optimizer.zero_grad() in each step, before backward.")
-LOWER = (
-    "Divide the learning rate by ten, or warm it up over the first steps.",
-    "Lower the learning rate by a factor of ten, or warm it up over the first steps.",
-)
-OTHERS = ("Replace sigmoid by ReLU.", "Normalise between layers.")
-OPPOSITE = ("Divide the learning rate by ten.", "Multiply the learning rate by ten.")
-
-
-@pytest.mark.parametrize(
-    ("advice", "kept"),
-    [
-        pytest.param(ZERO_GRAD, ZERO_GRAD[:1], id="one-in-more-words"),
-        pytest.param(LOWER, LOWER[:1], id="one-in-other-words"),
-        pytest.param(OPPOSITE, OPPOSITE, id="the-opposite"),
-        pytest.param(OTHERS, OTHERS, id="another"),
-    ],
-)
-def test_no_advice_twice(advice: tuple[str, ...], kept: tuple[str, ...]) -> None:
-    assert steps_to_try(issue(OWN, what_to_do=advice), ()) == kept
 
 
 def test_a_number_that_the_run_records_of_itself_is_not_named() -> None:

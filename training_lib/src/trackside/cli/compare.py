@@ -43,7 +43,8 @@ def command(*, a: str, b: str, fail_on: str, output: str) -> None:
 
     Settings (command, optimizers, losses, program, model) that differ; losses side by side, the first step at which
     they differ in a bit, and the first from which they differ by more than the noise of their steps; steps a second;
-    issues that only one of them has. Steps count as each run counted them. Runs are named as for `trackside tensors`.
+    issues that only one of them has. Steps are training steps, without evaluations. Runs are named as for
+    `trackside tensors`.
 
     The exit code is 0 whatever differs, unless --fail-on is given.
 

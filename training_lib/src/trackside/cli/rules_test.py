@@ -94,8 +94,8 @@ def _print_table(tested: Sequence[tuple[str, Backtest]], rules: Sequence[RuleCon
                 run,
                 verdict.configuration_name,
                 verdict.severity.value,
-                str(verdict.step),
-                str(verdict.since_step),
+                str(verdict.shown_step),
+                str(verdict.shown_since),
                 lead.comparison if lead else verdict.message,
             )
             rows.append([Text(text) for text in texts])
@@ -121,4 +121,4 @@ def _summary(found: Backtest, rules: int) -> str:
     if found.stop_step is None:
         return f"{sentence}; nothing would have stopped it in its {found.last_step + 1} steps."
     steps, saved = found.last_step + 1, found.saved_steps
-    return f"{sentence}; stopped at step {found.stop_step}, {saved} of {steps} steps saved ({saved / steps:.0%})."
+    return f"{sentence}; stopped at step {found.stop_step}, {saved} of {steps} steps spared ({saved / steps:.0%})."

@@ -39,6 +39,11 @@ class IssueGroup:
         return None if self.standing else max(verdict.step for verdict in self.recovered.values())
 
     @property
+    def shown_recovery(self) -> int | None:
+        """The number of `recovered_at` among the training steps."""
+        return None if self.standing else max(verdict.shown_step for verdict in self.recovered.values())
+
+    @property
     def severity(self) -> Severity:
         """The gravest severity of the standing issues; of all, where none stands."""
         return max((issue.severity for issue in self.standing or self.issues), key=lambda severity: severity.rank)

@@ -187,6 +187,14 @@ class Verdict:
         default="",
         metadata=stored(TEXT, "The harm that makes the issue critical, a clause.", optional=True),
     )
+    training_steps: tuple[tuple[int, float], ...] = field(
+        default=(),
+        metadata=stored(
+            series(),
+            "[step, number among the training steps] of the steps named here; left out where no evaluation is counted.",
+            optional=True,
+        ),
+    )
     signs: tuple[Sign, ...] = field(
         default=(),
         metadata=stored(records(Sign), "The evidence by which causes were ranked.", optional=True),
@@ -228,6 +236,24 @@ class Verdict:
     def since_step(self) -> int:
         """The first step at which any finding held."""
         return min((f.since_step for f in self.findings), default=self.step)
+
+    def training_step(self, step: int) -> int:
+        """Return the number of a step of this verdict among the training steps, as users count.
+
+        Args:
+            step: The step, counted over all modes.
+        """
+        return int(dict(self.training_steps).get(step, step))
+
+    @property
+    def shown_step(self) -> int:
+        """The number of `step` among the training steps."""
+        return self.training_step(self.step)
+
+    @property
+    def shown_since(self) -> int:
+        """The number of `since_step` among the training steps."""
+        return self.training_step(self.since_step)
 
     def to_json(self) -> str:
         """Return one line, as in `verdicts.jsonl`."""

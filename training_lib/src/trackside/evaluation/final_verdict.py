@@ -32,7 +32,7 @@ def final_verdict(
     """
     if progress.issues:
         return None
-    moment = Moment(run, max(progress.judged_through, 0), now)
+    moment = Moment(run, max(progress.judged_through, 0), now, trial.parts.steps.training_steps)
     answered = progress.judged > 0 and not progress.lacks
     if (without_input := verdict_without_inputs(configured, moment, trial, answered=answered)) is not None:
         return without_input

@@ -134,16 +134,19 @@ class RuleJudge:
         kept = tuple(sign for sign in opened.signs if sign.name not in {new.name for new in signs})
         return Judgement(
             progress,
-            replace(
-                opened,
-                severity=severity,
-                harm=harm,
-                step=window.step,
-                detected_at=window.now,
-                actions=verdicts.allowed_actions(configured, severity),
-                signs=(*signs, *kept),
-                occurrence=progress.issues,
-                group="",
+            verdicts.counted(
+                replace(
+                    opened,
+                    severity=severity,
+                    harm=harm,
+                    step=window.step,
+                    detected_at=window.now,
+                    actions=verdicts.allowed_actions(configured, severity),
+                    signs=(*signs, *kept),
+                    occurrence=progress.issues,
+                    group="",
+                ),
+                self._moment(window),
             ),
         )
 
@@ -253,6 +256,7 @@ class RuleJudge:
             suspicions=(suspicions := _suspicions(configured, ordered, window)),
             signs=(*signs, *_signs(configured, suspicions, window)),
             occurrence=progress.issues,
+            facts=window.facts,
         )
         return Judgement(progress, verdict)
 
@@ -273,7 +277,11 @@ class RuleJudge:
             return self._trial.parts.steps.is_damaged(step)
 
     def _moment(self, window: Window) -> Moment:
-        return Moment(self._run, window.step, window.now)
+        return Moment(self._run, window.step, window.now, self._counted)
+
+    def _counted(self, steps: Sequence[int]) -> Sequence[int]:
+        with self._lock:
+            return self._trial.parts.steps.training_steps(steps)
 
 
 def is_calibrated(configured: ConfiguredRule) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import ALL
 from trackside.contracts.cause import LOOKS_LIKE, Cause, Sign, Suspicion
+from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.observation import is_recorded_number
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.run_layout import TENSORS
@@ -24,11 +25,20 @@ _SURE = 0.5  # probability from which another cause replaces the one that users 
 
 @dataclass(frozen=True)
 class Moment:
-    """The run, step and time (seconds since the epoch) of a verdict."""
+    """The run, step and time (seconds since the epoch) of a verdict.
+
+    count  returns the numbers of steps among the training steps, as users count
+    """
 
     run: str
     step: int
     detected_at: float
+    count: Callable[[Sequence[int]], Sequence[int]] = field(default=list, compare=False)
+
+    @property
+    def shown(self) -> int:
+        """The number of the step, as users count."""
+        return self.count([self.step])[0]
 
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -48,10 +58,12 @@ def issue_found(
     suspicions: tuple[Suspicion, ...] = (),
     signs: tuple[Sign, ...] = (),
     occurrence: int = 1,
+    facts: ModelFacts | None = None,
 ) -> Verdict:
     """Return IssuesFound, for findings sorted worst first. Only a critical issue stops a run, whatever was requested.
 
-    harm  the harm that makes it critical, a clause
+    harm   the harm that makes it critical, a clause
+    facts  the facts about the program; None if they are unknown
     """
     rule, lead = configured.rule, findings[0]
     since = min(finding.since_step for finding in findings)
@@ -60,19 +72,20 @@ def issue_found(
     others = len(findings) - 1
     more = f", and {others} more like it" if others else ""
     summary = rule.describe().summary.rstrip(".")
-    sentence = f"{summary}{where} ({lead.comparison} at step {lead.step}) since step {since}{more}."
-    return Verdict(
+    at, first = moment.count([lead.step, since])
+    sentence = f"{summary}{where} ({lead.comparison} at step {at}) since step {first}{more}."
+    verdict = Verdict(
         run=moment.run,
         rule_id=rule.rule_id,
         configuration_name=configured.configuration.name,
         outcome=Outcome.ISSUE_FOUND,
         severity=severity,
         step=moment.step,
-        message=rule.sentence(findings) or sentence,
+        message=rule.sentence([_as_counted(finding, moment) for finding in findings]) or sentence,
         detected_at=moment.detected_at,
         findings=tuple(findings[:MOST_FINDINGS]),
         affected=len(findings),
-        what_to_do=rule.what_to_do,
+        what_to_do=rule.advice(facts),
         actions=allowed_actions(configured, severity),
         terms=configured.configuration.terms,
         tensor_key=f"{TENSORS}/{event_key}" if event_key else "",
@@ -81,6 +94,20 @@ def issue_found(
         signs=signs,
         occurrence=occurrence,
     )
+    return counted(verdict, moment)
+
+
+def counted(verdict: Verdict, moment: Moment) -> Verdict:
+    """Return the verdict with the numbers of its steps as users count."""
+    series = verdict.lead.series if verdict.lead is not None else ()
+    steps = sorted({verdict.step, verdict.since_step, *(f.step for f in verdict.findings[:1]), *(s for s, _ in series)})
+    pairs = zip(steps, moment.count(steps), strict=True)
+    return replace(verdict, training_steps=tuple((step, number) for step, number in pairs if step != number))
+
+
+def _as_counted(finding: Finding, moment: Moment) -> Finding:
+    step, since = moment.count([finding.step, finding.since_step])
+    return replace(finding, step=step, since_step=since)
 
 
 def allowed_actions(configured: ConfiguredRule, severity: Severity) -> tuple[Action, ...]:
@@ -92,14 +119,15 @@ def recovered(opened: Verdict, moment: Moment) -> Verdict:
     """Return NoIssuesFound for the time being: the issue `opened` is gone."""
     lead = opened.lead
     subject = "it" if lead is None or is_recorded_number(lead.subject) else lead.subject
-    return replace(
+    found_at = opened.training_step(opened.step)
+    verdict = replace(
         opened,
         outcome=Outcome.CLEAN,
         severity=Severity.INFO,
         state=State.RECOVERED,
         step=moment.step,
         detected_at=moment.detected_at,
-        message=f"Recovered by step {moment.step}: {subject} is as it should be again (issue of step {opened.step}).",
+        message=f"Recovered by step {moment.shown}: {subject} is as it should be again (issue of step {found_at}).",
         findings=(),
         affected=0,
         what_to_do=(),
@@ -109,6 +137,7 @@ def recovered(opened: Verdict, moment: Moment) -> Verdict:
         harm="",
         probability=None,
     )
+    return counted(verdict, moment)
 
 
 def grouped(verdict: Verdict, standing: Iterable[Verdict], *, before: Verdict | None = None) -> Verdict:
@@ -215,7 +244,7 @@ def _likeliest(verdict: Verdict) -> list[Cause]:
 
 def clean(configured: ConfiguredRule, moment: Moment, *, judged: int) -> Verdict:
     """Return NoIssuesFound, at the end of the run."""
-    message = f"{_steps(judged)} judged up to step {moment.step}, no issue found."
+    message = f"{_steps(judged)} judged up to step {moment.shown}, no issue found."
     return _verdict(configured, moment, Outcome.CLEAN, message=message)
 
 
@@ -224,15 +253,16 @@ def blinded(configured: ConfiguredRule, moment: Moment, *, since: int) -> Verdic
 
     NoIssuesFound if they were finite for most of the run, else "not evaluated".
     """
-    seen = f"no issue was found in the {_steps(since)} before" if since else "no step came before"
-    message = f"Values are not finite from step {since} on, which hides all else from this rule; {seen}."
+    first = moment.count([since])[0]
+    seen = f"no issue was found in the {_steps(first)} before" if first else "no step came before"
+    message = f"Values are not finite from step {first} on, which hides all else from this rule; {seen}."
     outcome = Outcome.CLEAN if 2 * since > moment.step else Outcome.NOT_EVALUATED
     return _verdict(configured, moment, outcome, message=message)
 
 
 def crashed(configured: ConfiguredRule, moment: Moment, *, error: str) -> Verdict:
     """Return "not evaluated": the rule itself raised."""
-    message = f"The rule {configured.rule.rule_id} crashed at step {moment.step} and judges no further: {error}"
+    message = f"The rule {configured.rule.rule_id} crashed at step {moment.shown} and judges no further: {error}"
     fix = "Look at the evaluator's log for the traceback, and report or mend the rule; the other rules went on."
     return _verdict(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
 
@@ -361,7 +391,7 @@ def _verdict(
     message: str,
     what_to_do: tuple[str, ...] = (),
 ) -> Verdict:
-    return Verdict(
+    verdict = Verdict(
         run=moment.run,
         rule_id=configured.rule.rule_id,
         configuration_name=configured.configuration.name,
@@ -372,6 +402,7 @@ def _verdict(
         detected_at=moment.detected_at,
         what_to_do=what_to_do,
     )
+    return counted(verdict, moment)
 
 
 def _excess(finding: Finding) -> float:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from accelerate.state import PartialState
 from accelerate.tracking import GeneralTracker
 from accelerate.utils import broadcast_object_list
 
-from trackside.contracts.rule_request import RuleConfiguration
-from trackside.integrations.issue_sinks import IssueSink
-from trackside.integrations.judged_training import JudgedTraining, OnIssue
+from trackside.integrations.judged_training import JudgedTraining, JudgingCallback
 
 
-class TracksideTracker(GeneralTracker):  # type: ignore[misc]
+class TracksideTracker(JudgingCallback, GeneralTracker):  # type: ignore[misc]
     """Captures and judges the training of an `Accelerator`.
 
     The loop is the script's own, and so is the stop: `should_stop` is True in the main process after a critical issue,
@@ -38,28 +36,6 @@ class TracksideTracker(GeneralTracker):  # type: ignore[misc]
     requires_logging_directory = False
     main_process_only = False  # every process captures its part; the main one judges
 
-    def __init__(
-        self,
-        run: str = "",
-        *,
-        on_issue: OnIssue = "warn",
-        rules: Sequence[str | RuleConfiguration] = (),
-        report_to: Sequence[str | IssueSink] = (),
-    ) -> None:
-        """Set the address of the run and the reaction to issues.
-
-        Args:
-            run: A new folder; one below `.trackside/runs` by default.
-            on_issue: "warn" shows a card for each problem; "stop" also sets `should_stop` after a critical issue.
-            rules: Ids or configurations of rules; all usual rules by default.
-            report_to: "wandb" and "mlflow" for their live run, or sinks.
-
-        Raises:
-            ConfigurationError: With every problem at once.
-        """
-        super().__init__()
-        self.training = JudgedTraining(run, rules=rules, on_issue=on_issue, report_to=report_to)
-
     @property
     def tracker(self) -> JudgedTraining:
         """The judged training, for `Accelerator.get_tracker`."""
@@ -73,7 +49,7 @@ class TracksideTracker(GeneralTracker):  # type: ignore[misc]
     def start(self) -> None:
         """Begin the run. `Accelerator.init_trackers` calls it."""
         state = PartialState()
-        self.training.begin(is_first=state.is_main_process, share=_from_first if state.num_processes > 1 else str)
+        self.begin_training(is_first=state.is_main_process, share=_from_first if state.num_processes > 1 else str)
 
     def store_init_configuration(self, values: Mapping[str, Any]) -> None:
         """Do nothing: the run records the hyperparameters of optimizers by itself.

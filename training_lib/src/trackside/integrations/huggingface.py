@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from trackside.contracts.rule_request import RuleConfiguration
-from trackside.integrations.issue_sinks import IssueSink
-from trackside.integrations.judged_training import JudgedTraining, OnIssue
+from trackside.integrations.judged_training import JudgingCallback
 
 AGREE_EVERY_STEPS = 20  # how often several processes agree on a stop
 
 
-class TracksideCallback(TrainerCallback):  # type: ignore[misc]
+class TracksideCallback(JudgingCallback, TrainerCallback):  # type: ignore[misc]
     """Captures and judges each training of a `Trainer`, and stops it if asked to.
 
     A stop is the trainer's own: it saves a checkpoint, and `train()` returns as at the end. No checkpoint is saved
@@ -27,29 +23,6 @@ class TracksideCallback(TrainerCallback):  # type: ignore[misc]
         Trainer(..., callbacks=[TracksideCallback(on_issue="stop")])
     """
 
-    def __init__(
-        self,
-        run: str = "",
-        *,
-        on_issue: OnIssue = "warn",
-        rules: Sequence[str | RuleConfiguration] = (),
-        report_to: Sequence[str | IssueSink] = (),
-    ) -> None:
-        """Set the address of the run and the reaction to issues.
-
-        Args:
-            run: A new folder; one below `.trackside/runs` by default.
-            on_issue: "warn" shows a card for each problem; "stop" also ends the training after a critical issue.
-            rules: Ids or configurations of rules; all usual rules by default.
-            report_to: "wandb" and "mlflow" for their live run, or sinks.
-
-        Raises:
-            ConfigurationError: With every problem at once.
-        """
-        self._new = partial(JudgedTraining, run, rules=rules, on_issue=on_issue, report_to=report_to)
-        self.training = self._new()
-        self._has_begun = False
-
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Begin the run.
 
@@ -58,11 +31,7 @@ class TracksideCallback(TrainerCallback):  # type: ignore[misc]
             state: Position of the training.
             control: Requests to the trainer.
         """
-        if self._has_begun:
-            self.training.finish()
-            self.training = self._new()
-        self._has_begun = True
-        self.training.begin(is_first=state.is_world_process_zero, share=_from_first if args.world_size > 1 else str)
+        self.begin_training(is_first=state.is_world_process_zero, share=_from_first if args.world_size > 1 else str)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Look for new verdicts, and stop the training if one requests it.

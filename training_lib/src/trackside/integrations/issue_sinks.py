@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from importlib import import_module
 from typing import Protocol
 
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.issue_group import IssueGroup
 from trackside.integrations.issue_text import issue_card
+from trackside.local.stderr_message import write_message
 
 LIVE_SINKS = ("wandb", "mlflow")
 
@@ -39,10 +39,11 @@ class StderrSink:
     """Prints cards on stderr."""
 
     def issue(self, group: IssueGroup) -> None:
-        """Print the card in one write, below any progress bar."""
-        sys.stderr.write(f"\n{issue_card(group)}\n")
+        """Print the card, above any progress bar."""
+        write_message(f"\n{issue_card(group)}\n")
 
     def finish(self, groups: tuple[IssueGroup, ...], location: str) -> None:
         """Print one line with the result."""
         found = f"{len(groups)} problem{'s' if len(groups) > 1 else ''} found" if groups else "no issue found"
-        sys.stderr.write(f"trackside: {found}: trackside findings {os.path.relpath(location)}\n")
+        place = location if "://" in location else os.path.relpath(location)
+        write_message(f"trackside: {found}: trackside findings {place}")

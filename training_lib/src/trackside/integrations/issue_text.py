@@ -12,7 +12,7 @@ CARD_COLUMNS = 80
 def issue_title(group: IssueGroup) -> str:
     """Return the heading of a message: `critical: exploding-tensor at step 12`."""
     lead = group.lead
-    return f"{group.severity.value}: {lead.configuration_name} at step {lead.step}"
+    return f"{group.severity.value}: {lead.configuration_name} at step {lead.shown_step}"
 
 
 def worst_of(groups: tuple[IssueGroup, ...]) -> str:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from trackside.contracts.errors import ConfigurationError, Problem, RunNotFoundError
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.rule_catalogue import built_in_catalogue
-from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Severity
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch.script.hook import Hook
 from trackside.integrations.issue_text import issue_card
 from trackside.local.judged_now import judge_now
 from trackside.local.preflight import plan_rules
+from trackside.local.rule_text import Rules, rules_of
 
 FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL}
 NOTHING = (
@@ -32,21 +31,19 @@ class JudgedTest:
 
     Args:
         fail_on: "warning" or "critical": the severity at which a problem fails the test.
-        rules: Ids or configurations of rules; all usual rules by default.
+        rules: Rules as for `trackside.watch`; None for the project's rules, by default all usual ones.
         save_interval: Number of steps between two that are saved.
 
     Raises:
         ConfigurationError: With every problem at once.
     """
 
-    def __init__(
-        self, *, fail_on: str = "critical", rules: Sequence[str | RuleConfiguration] = (), save_interval: int = 1
-    ) -> None:
+    def __init__(self, *, fail_on: str = "critical", rules: Rules | None = None, save_interval: int = 1) -> None:
         if fail_on not in FAIL_ON:
             problem = Problem("fail_on", f"{fail_on!r} is unknown.", 'Write "warning" or "critical".')
             raise ConfigurationError([problem], subject="The marker `trackside`")
         self._fail_on = FAIL_ON[fail_on]
-        chosen = [RuleConfiguration(rule) if isinstance(rule, str) else rule for rule in rules]
+        chosen = rules_of(rules, subject="The marker `trackside`")
         self._plan = plan_rules(chosen, catalogue=built_in_catalogue(), actions=(), save_interval=save_interval)
         self._folder: Path | None = None
         self._hook: Hook | None = None

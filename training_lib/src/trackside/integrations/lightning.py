@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 try:
@@ -11,14 +9,13 @@ try:
 except ModuleNotFoundError:  # the same under its older name
     from pytorch_lightning import Callback, LightningModule, Trainer
 
-from trackside.contracts.rule_request import RuleConfiguration
-from trackside.integrations.issue_sinks import IssueSink
-from trackside.integrations.judged_training import JudgedTraining, OnIssue
+from trackside.integrations.judged_training import JudgingCallback
 
 AGREE_EVERY_STEPS = 20  # batches after which several processes agree on a stop
+FAILED_SECONDS = 2.0  # of waiting for the last verdicts on a training that failed
 
 
-class TracksideCallback(Callback):  # type: ignore[misc]
+class TracksideCallback(JudgingCallback, Callback):  # type: ignore[misc]
     """Captures and judges each fit of a `Trainer`, and stops it if asked to.
 
     A stop is the trainer's own: it sets `trainer.should_stop`, and `ModelCheckpoint` saves as at the end of an epoch.
@@ -28,29 +25,7 @@ class TracksideCallback(Callback):  # type: ignore[misc]
         Trainer(callbacks=[TracksideCallback(on_issue="stop")])
     """
 
-    def __init__(
-        self,
-        run: str = "",
-        *,
-        on_issue: OnIssue = "warn",
-        rules: Sequence[str | RuleConfiguration] = (),
-        report_to: Sequence[str | IssueSink] = (),
-    ) -> None:
-        """Set the address of the run and the reaction to issues.
-
-        Args:
-            run: A new folder; one below `.trackside/runs` by default.
-            on_issue: "warn" shows a card for each problem; "stop" also ends the training after a critical issue.
-            rules: Ids or configurations of rules; all usual rules by default.
-            report_to: "wandb" and "mlflow" for their live run, or sinks.
-
-        Raises:
-            ConfigurationError: With every problem at once.
-        """
-        self._new = partial(JudgedTraining, run, rules=rules, on_issue=on_issue, report_to=report_to)
-        self.training = self._new()
-        self._has_begun = False
-        self._batches = 0
+    _batches = 0  # of all epochs, which may differ in length
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin the run.
@@ -59,15 +34,11 @@ class TracksideCallback(Callback):  # type: ignore[misc]
             trainer: The trainer.
             pl_module: The module in training.
         """
-        if self._has_begun:
-            self.training.finish()
-            self.training = self._new()
-        self._has_begun = True
 
         def from_first(text: str) -> str:
             return str(trainer.strategy.broadcast(text))
 
-        self.training.begin(is_first=trainer.is_global_zero, share=from_first if trainer.world_size > 1 else str)
+        self.begin_training(is_first=trainer.is_global_zero, share=from_first if trainer.world_size > 1 else str)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -83,7 +54,7 @@ class TracksideCallback(Callback):  # type: ignore[misc]
         """
         should_stop = self.training.look()
         if trainer.world_size > 1:
-            self._batches += 1  # of all epochs: one may be shorter
+            self._batches += 1
             is_turn = self._batches % AGREE_EVERY_STEPS == 0
             should_stop = is_turn and bool(trainer.strategy.broadcast(should_stop))
         if should_stop:
@@ -106,4 +77,4 @@ class TracksideCallback(Callback):  # type: ignore[misc]
             pl_module: The module in training.
             exception: The failure, which the trainer raises again.
         """
-        self.training.finish(limit_seconds=0.0, status=1)
+        self.training.finish(limit_seconds=FAILED_SECONDS, status=1)

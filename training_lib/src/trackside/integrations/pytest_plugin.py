@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trackside.integrations.judged_test import JudgedTest
 
 MARKER = (
-    'trackside(fail_on="critical", rules=(), save_interval=1): judge the training in this test, and fail it if an '
+    'trackside(fail_on="critical", rules=None, save_interval=1): judge the training in this test, and fail it if an '
     "issue is at least this severe"
 )
 _judged_tests: dict[str, JudgedTest] = {}  # by the id of the test

@@ -150,7 +150,7 @@ def _is_judged(recorded: RecordedRun) -> bool:
 
 def _issues(recorded: RecordedRun) -> dict[str, int]:
     return {
-        rule.name: rule.verdict.since_step
+        rule.name: rule.verdict.shown_since
         for rule in recorded.rules
         if rule.state is RuleState.ISSUE and rule.verdict is not None
     }

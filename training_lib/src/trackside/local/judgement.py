@@ -27,11 +27,13 @@ class Findings(tuple[Verdict, ...]):
     def __repr__(self) -> str:
         if not self:
             return "no findings"
-        lines = (f"{v.severity.value}  {v.configuration_name}, since step {v.since_step}{_at(v)}" for v in self)
+        lines = (f"{v.severity.value}  {v.configuration_name}, since step {v.shown_since}{_at(v)}" for v in self)
         return "\n".join(map(safe, lines))
 
     def _repr_html_(self) -> str:
-        rows = [(v.severity.value, v.configuration_name, f"since step {v.since_step}{_at(v)}", v.message) for v in self]
+        rows = [
+            (v.severity.value, v.configuration_name, f"since step {v.shown_since}{_at(v)}", v.message) for v in self
+        ]
         return html_table(f"{len(self)} findings", ("severity", "rule", "where", "message"), rows)
 
 
@@ -85,7 +87,8 @@ class Judgement:
         if not self.rules:
             return "no rule has judged it"
         rules = f"{len(self.rules)} rule{'' if len(self.rules) == 1 else 's'}"
-        rules += f" through step {self.judged_through:,}" if self.judged_through >= 0 else ", no step judged"
+        through = max((rule.shown_through for rule in self.rules), default=-1)
+        rules += f" through step {through:,}" if through >= 0 else ", no step judged"
         standing = [group for group in self.problems if group.standing]
         if not standing:
             return f"no issue so far, {rules}" if not self.has_ended else f"no issue, {rules}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +51,7 @@ class LiveRun:
 
     name            the run's name
     state           its state
-    step            the last complete step; -1 for none
+    step            the number of the last training step, without evaluations; -1 for none
     losses          the training losses, without parts of a sum
     learning_rate   of the first optimizer and group
     gradient_norm   of all gradients together
@@ -102,7 +102,7 @@ class LiveRunReader:
         return LiveRun(
             name=self._run.name,
             state=self._state(),
-            step=step,
+            step=trial.parts.steps.training_steps([step])[0] if step >= 0 else step,
             losses=training_losses(trial, now=self._clock()),
             learning_rate=_learning_rate(trial, step),
             gradient_norm=_gradient_norm(trial, step),
@@ -135,10 +135,12 @@ class LiveRunReader:
 
 
 def training_losses(trial: Trial, *, now: float) -> tuple[Curve, ...]:
-    """Return the training losses of the first worker, without parts of a sum."""
+    """Return the training losses of the first worker over the training steps, without parts of a sum."""
     if trial.recorded_through < 0:
         return ()
-    return _of_first_worker(whole_losses(trial.window(trial.recorded_through, now=now)))
+    losses = _of_first_worker(whole_losses(trial.window(trial.recorded_through, now=now)))
+    numbers = trial.parts.steps.training_steps
+    return tuple([replace(loss, steps=np.array(numbers(loss.steps.tolist()), np.int64)) for loss in losses])
 
 
 def steps_per_second(steps: NDArray[np.int64], times: NDArray[np.float64]) -> float | None:

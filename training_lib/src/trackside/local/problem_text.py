@@ -9,6 +9,7 @@ from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.probability import in_words
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity, Verdict
+from trackside.local.what_to_do import steps_to_try
 
 MOST_CAUSES = 2
 MOST_FIXES = 3
@@ -26,9 +27,9 @@ def problems_as_text(problems: Sequence[IssueGroup]) -> list[str]:
 
 def problem_as_text(group: IssueGroup) -> list[str]:
     """Return the lines of one problem."""
-    lines = [_title(group), f"  {_what(group.lead)}"]
-    lines += [f"  {label:<9} {text}" for label, text in _rows(group)]
-    lines += [f"  {number}. {fix}" for number, fix in enumerate(_fixes(group), 1)]
+    lines = [title_of(group), f"  {what_of(group.lead)}"]
+    lines += [f"  {label:<9} {text}" for label, text in rows_of(group)]
+    lines += [f"  {number}. {fix}" for number, fix in enumerate(fixes_of(group), 1)]
     return [safe(line) for line in lines]
 
 
@@ -43,33 +44,36 @@ def _card(group: IssueGroup) -> str:
     rows = "".join(
         f'<tr><th style="text-align:left;vertical-align:top">{_html(label)}</th>'
         f'<td style="text-align:left">{_html(text)}</td></tr>'
-        for label, text in _rows(group)
+        for label, text in rows_of(group)
     )
-    fixes = "".join(f"<li>{_html(fix)}</li>" for fix in _fixes(group))
+    fixes = "".join(f"<li>{_html(fix)}</li>" for fix in fixes_of(group))
     return (
         f'<div style="border-left:4px solid {color};padding:2px 10px;margin:8px 0">'
-        f'<b style="color:{color}">{_html(_title(group))}</b><br>{_html(_what(group.lead))}'
+        f'<b style="color:{color}">{_html(title_of(group))}</b><br>{_html(what_of(group.lead))}'
         f"<table>{rows}</table>{f'<ol>{fixes}</ol>' if fixes else ''}</div>"
     )
 
 
-def _title(group: IssueGroup) -> str:
+def title_of(group: IssueGroup) -> str:
+    """Return the problem's state, rule and probability."""
     if not group.standing:
-        return f"✔ RECOVERED  {group.lead.configuration_name} by step {group.recovered_at}"
+        return f"✔ RECOVERED  {group.lead.configuration_name} by step {group.shown_recovery}"
     sure = f", {in_words(group.probability)} ({group.probability:.0%})" if group.probability is not None else ""
     return f"{_SYMBOLS[group.severity]} {group.severity.value.upper()}  {group.lead.configuration_name}{sure}"
 
 
-def _what(verdict: Verdict) -> str:
+def what_of(verdict: Verdict) -> str:
+    """Return the fault in a sentence."""
     rule = built_in_catalogue().rules.get(verdict.rule_id)
     return rule.summary if rule and verdict.findings else verdict.message
 
 
-def _rows(group: IssueGroup) -> Iterator[tuple[str, str]]:
+def rows_of(group: IssueGroup) -> Iterator[tuple[str, str]]:
+    """Yield the facts of a problem as (label, text)."""
     verdict, lead = group.lead, group.lead.lead
     if lead is not None and lead.place:
         yield "line", lead.place
-    yield "since", f"step {verdict.since_step}"
+    yield "since", f"step {verdict.shown_since}"
     if lead is not None:
         more = f", and {verdict.affected - 1} more" if verdict.affected > 1 else ""
         yield "tensor", f"{lead.subject}{more}"
@@ -81,15 +85,15 @@ def _rows(group: IssueGroup) -> Iterator[tuple[str, str]]:
         because = f": {one.because}" if one.because else ""
         yield "likely" if number == 0 else "", f"{one.explanation.what}{because}"
     for number, symptom in enumerate(group.symptoms[:MOST_SYMPTOMS]):
-        name = f"{symptom.configuration_name} ({symptom.severity.value}, step {symptom.step})"
+        name = f"{symptom.configuration_name} ({symptom.severity.value}, step {symptom.shown_step})"
         yield "also" if number == 0 else "", name
 
 
-def _fixes(group: IssueGroup) -> list[str]:
+def fixes_of(group: IssueGroup) -> list[str]:
+    """Return what to do, most promising first; nothing for a problem that recovered."""
     if not group.standing:
         return []
-    fixes = [*(one.explanation.fix for one in group.suspicions[:MOST_CAUSES]), *group.lead.what_to_do]
-    return list(dict.fromkeys(fixes))[:MOST_FIXES]
+    return list(steps_to_try(group.lead, group.suspicions, most=MOST_FIXES))
 
 
 def safe(text: str) -> str:

@@ -44,6 +44,11 @@ class RuleStatus:
     judged_through: int = -1
     verdict: Verdict | None = None
 
+    @property
+    def shown_through(self) -> int:
+        """The number of `judged_through` among the training steps, once the rule has answered."""
+        return self.judged_through if self.verdict is None else self.verdict.training_step(self.judged_through)
+
 
 def rule_statuses(
     rules: Sequence[RuleConfiguration],
@@ -117,7 +122,7 @@ def _state(
 
 def _state_without_issue(verdict: Verdict, opened: Verdict | None) -> tuple[RuleState, str]:
     if opened is not None:  # its issue is over
-        return RuleState.RECOVERED, f"by step {verdict.step}; it was {_issue_detail(opened)}"
+        return RuleState.RECOVERED, f"by step {verdict.shown_step}; it was {_issue_detail(opened)}"
     if verdict.is_not_applicable:
         return RuleState.NOT_APPLICABLE, verdict.message.removeprefix(NOTHING_TO_JUDGE)
     state = RuleState.OK if verdict.outcome is Outcome.CLEAN else RuleState.NOT_ENOUGH_DATA
@@ -127,4 +132,4 @@ def _state_without_issue(verdict: Verdict, opened: Verdict | None) -> tuple[Rule
 def _issue_detail(verdict: Verdict) -> str:
     plural = "" if verdict.affected == 1 else "s"
     affected = f", {verdict.affected} tensor{plural}" if verdict.affected else ""
-    return f"{verdict.severity.value}, since step {verdict.since_step}{affected}"
+    return f"{verdict.severity.value}, since step {verdict.shown_since}{affected}"

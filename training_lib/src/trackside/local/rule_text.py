@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_catalogue import RuleCatalogue, built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.environment import inherited
+
+if TYPE_CHECKING:
+    from trackside.local.project_settings import ProjectSettings
 
 HOW_TO_WRITE = "Write ID or FILE.py:CLASS, then :NAME=VALUE,NAME=VALUE if you like."
 
@@ -47,16 +51,18 @@ def split_rule(text: str) -> tuple[str, str, str]:
     return f"{file}.py", *after.partition(":")[::2]
 
 
-def rules_of(rules: Rules | None, *, subject: str) -> tuple[RuleConfiguration, ...]:
+def rules_of(
+    rules: Rules | None, *, subject: str, settings: ProjectSettings | None = None
+) -> tuple[RuleConfiguration, ...]:
     """Return the rules that a Python program chose, with unique names; those of the project's settings for None.
 
-    Errors: `ConfigurationError` with every problem at once, under the name `subject`.
+    `settings` None: they are read. Errors: `ConfigurationError` with every problem at once, under the name `subject`.
     """
     from trackside.local.preflight import with_names_of_their_own  # the command line reads rules without it
 
     catalogue = built_in_catalogue()
     if rules is None:
-        return _of_project(catalogue)
+        return _of_project(catalogue, settings)
     problems: list[Problem] = []
     chosen: list[RuleConfiguration] = []
     for rule in [rules] if isinstance(rules, str) else rules:
@@ -79,12 +85,12 @@ def rules_of(rules: Rules | None, *, subject: str) -> tuple[RuleConfiguration, .
     return named
 
 
-def _of_project(catalogue: RuleCatalogue) -> tuple[RuleConfiguration, ...]:
+def _of_project(catalogue: RuleCatalogue, settings: ProjectSettings | None) -> tuple[RuleConfiguration, ...]:
     from trackside.local.project_settings import read_settings
     from trackside.local.rule_choice import Layer, choose_rules
     from trackside.local.rules_file import RulesFile, read_rules_file
 
-    settings = read_settings(Path.cwd(), inherited())
+    settings = settings or read_settings(Path.cwd(), inherited())
     file = RulesFile(()) if settings.rules_file is None else read_rules_file(settings.rules_file)
     of_file = Layer(requests=file.rules, requested_in=str(settings.rules_file or "")) if file.rules else Layer()
     return choose_rules([*settings.rule_layers, of_file, file.words], catalogue=catalogue).rules

@@ -67,6 +67,11 @@ class RunJudging:
         """True once no further verdict will come."""
         return self._is_over.is_set()
 
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """The verdicts that the thread has read so far, in the order found. Reads nothing."""
+        return self._verdicts
+
     def judgement(self) -> Judgement:
         """Return what was found so far. Errors: those of the store."""
         progress = rule_progress(self._rule_output)

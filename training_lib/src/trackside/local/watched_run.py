@@ -18,23 +18,22 @@ from trackside.capture.request_reading import request_of
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import TracksideError
 from trackside.contracts.issue_group import IssueGroup
-from trackside.contracts.rule_catalogue import built_in_catalogue
-from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.run_layout import END_MARKER_KEY, TENSORS, RunLocation
 from trackside.environment import CaptureEnvironment, inherited
 from trackside.frameworks.pytorch.script.hook import Hook
+from trackside.local.judged_capture import JudgedCapture
 from trackside.local.judgement import Findings, Judgement, judgement_of
 from trackside.local.notebook_display import Notebook
-from trackside.local.preflight import RulePlan, plan_rules
 from trackside.local.problem_text import problem_as_text, problems_as_html
+from trackside.local.project_settings import read_settings
 from trackside.local.recorded_run import read_run
+from trackside.local.rule_plan import plan_of
 from trackside.local.rule_text import Rules, rules_of
-from trackside.local.run_folder import RUNS, keep_out_of_git, run_name
-from trackside.local.run_judging import RunJudging
+from trackside.local.run_folder import RUNS, run_name
+from trackside.local.stderr_message import write_message
 
 JUDGING_SECONDS = 60.0  # how long the end of a block or a script waits for the last verdicts
 KERNEL_SECONDS = 1.0  # the same for the end of a kernel, which Jupyter kills after some seconds
-QUIET_SECONDS = 2.0  # of waiting, before a line explains it
 SHOW_SECONDS = 0.5  # between two changes of a display
 MOST_NUMBERED = 1000
 
@@ -53,13 +52,13 @@ class WatchedRun(Hook):
     """
 
     def __init__(self, session: _Session) -> None:
-        self._capture = session.hook._capture
+        self._capture = session.training.hook._capture
         self._session = session
 
     @property
     def run(self) -> str:
         """The location of the run, a folder or an `s3://` address."""
-        return self._session.location.uri
+        return self._session.training.location.uri
 
     @property
     def judgement(self) -> Judgement:
@@ -142,13 +141,12 @@ def watch(
         raise TypeError(f"A model is a torch.nn.Module, not a {type(model).__name__}.")
     environment = CaptureEnvironment.read()
     before = _Current.session
-    if before is not None and not before.is_closed and run and before.name == run:
+    if before is not None and not before.training.is_closed and run and before.name == run:
         handle = before.handle() or WatchedRun(before)
         before.handle = weakref.ref(handle)
     else:
-        chosen = rules_of(rules, subject=_SUBJECT)
         # A wrong argument raises here, before anything ends or begins.
-        session = _Session(run, save=save, rules=chosen, was_chosen=rules is not None, environment=environment)
+        session = _Session(run, save=save, rules=rules, environment=environment)
         if before is not None:
             before.close(wait_seconds=0.0)
         handle = WatchedRun(session)
@@ -180,62 +178,52 @@ class _Picture:
 
 
 class _Session:
-    """The capture of one run, its judging, and the places where findings are shown."""
+    """One judged capture, and the places where its findings are shown."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        save: Any,
-        rules: tuple[RuleConfiguration, ...],
-        was_chosen: bool,
-        environment: CaptureEnvironment,
-    ) -> None:
+    def __init__(self, name: str, *, save: Any, rules: Rules | None, environment: CaptureEnvironment) -> None:
         self.name = name
         self.notebook = Notebook.here()
         self.handle: Callable[[], WatchedRun | None] = lambda: None
-        self._pid = os.getpid()
-        self._judging: RunJudging | None = None
-        self._is_for_others = bool(environment.run_uri) or environment.rank > 0
-        self.is_closed = False
+        self._is_first = environment.rank <= 0
         self._has_name = True
         self._is_in_first_cell = True
         self._shown: dict[str, str] = {}
         self._shown_at = 0.0
         self._forget_cells: Callable[[], object] = lambda: None
-        self._plan: RulePlan | None = None
-        self.notes: tuple[str, ...] = ()
+        self._notes: tuple[str, ...] = ()
         address = environment.run_uri or _address(name, in_notebook=self.notebook is not None)
-        self.location = RunLocation(str(Path(address).expanduser().absolute()) if "://" not in address else address)
-        if rules and not self._is_for_others:
+        plan = None
+        if environment.run_uri:  # whoever set it judges the run
+            rules_of(rules, subject=_SUBJECT)
+        else:
+            settings = read_settings(Path.cwd(), inherited())
             given = request_of(save, address, subject=_SUBJECT) if save is not None else None
-            self._plan = plan_rules(rules, catalogue=built_in_catalogue(), actions=(), capture=given)
-            save = self._plan.capture
-            self.notes = self._plan.notes if was_chosen else ()
-        self.hook = Hook(address, save=save)
+            plan = plan_of(rules, settings=settings, subject=_SUBJECT, save=given)
+            save = settings.capture if save is None else save
+            self._notes = plan.notes if plan is not None and rules is not None else ()
+        self.training = JudgedCapture(address, plan=plan, save=save)
 
     def begin(self, handle: WatchedRun) -> None:
         """Start the judging and the display."""
         self.handle = weakref.ref(handle)
-        if self._plan is not None:
-            keep_out_of_git(Path(self.location.uri))
-            self._judging = RunJudging(self.location, self._plan.request, environment=inherited(), news=self._show)
-        for note in self.notes:
+        if self._is_first:
+            self.training.judge(self._show)
+        for note in self._notes:
             _print(f"warning: {note}")
         if self.notebook is not None:
             self._forget_cells = self.notebook.after_each_cell(self._cell_ran)
-        if self._judging is not None:
+        if self.training.judging is not None:
             self._show()
         atexit.register(self._at_exit)
 
     def judgement(self) -> Judgement:
         """Return the judgement so far; an empty one for a run without data."""
-        if self._judging is not None:
-            return self._judging.judgement()
+        if self.training.judging is not None:
+            return self.training.judging.judgement()
         try:
-            return judgement_of(read_run(self.location.uri))
+            return judgement_of(read_run(self.training.location.uri))
         except TracksideError:
-            return Judgement(self.location.uri, self.is_closed, (), ())
+            return Judgement(self.training.location.uri, self.training.is_closed, (), ())
 
     def picture(self) -> _Picture:
         """Return the run as a notebook shows it."""
@@ -244,39 +232,31 @@ class _Session:
     def state(self) -> str:
         """Return the state of the run in a few words."""
         judgement = self.judgement()
-        problem = self._judging.problem if self._judging is not None else ""
+        problem = self.training.judging.problem if self.training.judging is not None else ""
         if problem:
             return problem
-        phase = "ended" if self.is_closed else "watching"
-        if self._judging is None:
+        phase = "ended" if self.training.is_closed else "watching"
+        if self.training.judging is None:
             return f"{phase}, captured only" if not judgement.rules else f"{phase}, {judgement.headline()}"
         if judgement.judged_through < 0:
-            return "nothing was captured" if self._judging.is_over else f"{phase}, no step judged yet"
-        if self.is_closed and not self._judging.is_over:
+            return "nothing was captured" if self.training.judging.is_over else f"{phase}, no step judged yet"
+        if self.training.is_closed and not self.training.judging.is_over:
             phase = "ended, the rules judge the last steps"
         return f"{phase}, {judgement.headline()}"
 
     def close(self, *, wait_seconds: float) -> None:
         """End the run, and wait for the last verdicts."""
-        if os.getpid() != self._pid or self.is_closed:
+        is_twice = wait_seconds == 0.0  # a cell may be run twice before any training
+        if not self.training.close(wait_seconds=wait_seconds, drops_empty=is_twice, slow=self._is_slow):
             return
-        if wait_seconds == 0.0 and not self.hook._capture.now.has_begun:
-            self.hook._capture.abandon()  # a cell was run twice before any training: it leaves no empty run
-        else:
-            self.hook.close()
-        self.is_closed = True
         atexit.unregister(self._at_exit)  # or it would keep the model alive
-        if self._judging is None:
-            return
-        self._judging.training_ended()
-        quiet = min(wait_seconds, QUIET_SECONDS)
-        if not self._judging.wait(quiet) and wait_seconds > quiet:
-            if self.notebook is None:
-                _print("the training has ended; the rules judge the last steps ...")
-            self._show()
-            self._judging.wait(wait_seconds - quiet)
-        if self._judging.is_over and wait_seconds:
+        if self.training.judging is not None and self.training.judging.is_over and wait_seconds:
             self._show(is_last=True)
+
+    def _is_slow(self) -> None:
+        if self.notebook is None:
+            _print("the training has ended; the rules judge the last steps ...")
+        self._show()
 
     def _at_exit(self) -> None:
         self._forget_cells()
@@ -292,16 +272,16 @@ class _Session:
                 return
             if self._has_name and self.handle() is None:
                 self.close(wait_seconds=0.0)
-            if self._judging is not None and self._judging.is_over and self.is_closed:
+            if self.training.judging is not None and self.training.judging.is_over and self.training.is_closed:
                 self._forget_cells()
             self._show_new_below_cell()
         except Exception as error:  # noqa: BLE001 - the user's cell has run, and that is what counts
             _print(f"the findings cannot be shown: {type(error).__name__}: {error}")
 
     def _show_new_below_cell(self) -> None:
-        if self.notebook is None or self._judging is None:
+        if self.notebook is None or self.training.judging is None:
             return
-        judgement = self._judging.judgement()
+        judgement = self.training.judging.judgement()
         new = [group for group in judgement.problems if self._shown.get(group.group) != group.lead.verdict_id]
         if new:
             self._shown |= {group.group: group.lead.verdict_id for group in new}
@@ -310,22 +290,22 @@ class _Session:
 
     def _show(self, *, is_last: bool = False) -> None:
         """Bring the display of a notebook up to date, or print new problems."""
-        if self._judging is None:
+        if self.training.judging is None:
             return
         if self.notebook is not None:
             now = time.monotonic()
-            if is_last or self._judging.is_over or now - self._shown_at >= SHOW_SECONDS:
+            if is_last or self.training.judging.is_over or now - self._shown_at >= SHOW_SECONDS:
                 self._shown_at = now
                 self.notebook.show(self.picture())
             return
-        judgement = self._judging.judgement()
+        judgement = self.training.judging.judgement()
         for group in judgement.problems:
             key = f"{group.lead.verdict_id} {bool(group.standing)}"
             if self._shown.get(group.group) != key:
                 self._shown[group.group] = key
                 _print("\n".join(problem_as_text(group)))
         if is_last and judgement.rules:
-            _print(f"{judgement.headline()}; trackside findings {_short(self.location)}")
+            _print(f"{judgement.headline()}; trackside findings {_short(self.training.location)}")
 
 
 def _address(name: str, *, in_notebook: bool) -> str:
@@ -354,8 +334,4 @@ def _short(location: RunLocation) -> str:
 
 
 def _print(text: str) -> None:
-    """Write a message to stderr at once, on a terminal over the line of a progress bar."""
-    if sys.stderr is not None:
-        over = "\r\033[K" if sys.stderr.isatty() else ""
-        sys.stderr.write(f"{over}trackside: {text}\n")
-        sys.stderr.flush()
+    write_message(f"trackside: {text}")

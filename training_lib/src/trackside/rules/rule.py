@@ -115,6 +115,17 @@ class Rule(ABC):
             window: The run up to the step to judge.
         """
 
+    def advice(self, facts: ModelFacts | None) -> tuple[str, ...]:
+        """Return `what_to_do` without advice that the program follows already, or that does not concern it.
+
+        Advice that begins with "Clip" is left out of a program that clips gradients.
+
+        Args:
+            facts: The facts about the program; None if they are unknown.
+        """
+        clips = facts is not None and bool(facts.program.clipping)
+        return tuple(text for text in self.what_to_do if not (clips and text.startswith("Clip ")))
+
     def lacks(self, window: Window) -> str:
         """Return the input that is still missing for an answer at this step; "" if none is.
 

@@ -72,6 +72,10 @@ class CompleteSteps:
         """Return the recorded training steps of a worker, ascending, and the end of each in seconds since the epoch."""
         return self._recorded.times(worker)
 
+    def training_steps(self, steps: Sequence[int]) -> list[int]:
+        """Return the number of each step among the training steps, without evaluations, as users count."""
+        return self._recorded.training_steps(steps)
+
     def is_saved(self, step: int) -> bool:
         """Return True if a worker saved tensors at this step."""
         return bool(self._index.workers_at(step))

@@ -39,6 +39,9 @@ class StatisticsSource(Protocol):
     def times(self, worker: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the training steps of a worker, ascending, and the end of each in seconds since the epoch."""
 
+    def training_steps(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the training steps of all workers, ascending, and the number of each among training steps."""
+
 
 class Recorded:
     """The statistics that a run records at every step. The store is not read before the first request.
@@ -53,6 +56,7 @@ class Recorded:
         self._is_requested = False
         self._known: Mapping[str, frozenset[str]] = {}
         self._columns: dict[tuple[str, str, str | None], Mapping[str, Column]] = {}
+        self._training: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None  # of a version
         self.version = 0  # of the rows
         self.names_version = 0  # of what is recorded of which tensor
 
@@ -101,6 +105,22 @@ class Recorded:
         if self._source is None or not self.tensors:
             return np.empty(0, np.int64), np.empty(0)
         return self._source.times(worker)
+
+    def training_steps(self, steps: Sequence[int]) -> list[int]:
+        """Return the number among training steps of each step; of a step between them that of the training step before.
+
+        A step without such a number keeps its own, as in a run without recorded statistics.
+        """
+        if self._source is None or not self.tensors:
+            return list(steps)
+        if self._training is None or self._training[0] != self.version:
+            self._training = (self.version, *self._source.training_steps())
+        _, known, numbers = self._training
+        if not len(known):
+            return list(steps)
+        places = np.searchsorted(known, steps, side="right") - 1
+        # By earlier steps only: the answer is the same whenever one looks.
+        return [int(n) for n in np.where(places >= 0, numbers[places], steps)]
 
     def holds(self, tensor: str, statistic: str, saved: SavedStep) -> bool:
         """Return True if the statistic is recorded of this step and worker."""

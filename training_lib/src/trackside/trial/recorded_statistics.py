@@ -118,6 +118,18 @@ class RecordedStatistics:
         is_first = np.append(True, steps[1:] != steps[:-1])[: len(steps)]  # numbers noted later are of another moment
         return steps[is_first], times[is_first]
 
+    def training_steps(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the training steps of all workers, ascending, and the number of each among training steps."""
+        rows = [part for tables in self._logs.tables.values() for table in tables for part in table.rows_from(0)]
+        if not rows:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        steps, modes, numbers = (
+            np.concatenate([part[name] for part in rows]) for name in ("step", "mode", "mode_step")
+        )
+        is_training = modes == MODE_NUMBERS["TRAIN"]
+        steps, places = np.unique(steps[is_training], return_index=True)
+        return steps, numbers[is_training][places].astype(np.int64)
+
     def _catch_up(self) -> None:
         """Read the listed files, and list again if some were merged meanwhile.
 

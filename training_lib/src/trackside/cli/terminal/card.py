@@ -22,19 +22,14 @@ from trackside.contracts.observation import is_recorded_number
 from trackside.contracts.probability import in_words
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Finding, Verdict
+from trackside.local.what_to_do import steps_to_try
 
 if TYPE_CHECKING:
     from trackside.local.source_text import SourceText
 
 LABEL_COLUMNS = 11
 MOST_NAMED = 3
-MOST_STEPS = 4
 MOST_SYMPTOMS = 5
-ALIKE = 0.8  # share of the words of an advice that make it another one over again
-
-_SMALL_WORDS = frozenset(
-    ["a", "an", "and", "as", "by", "each", "for", "from", "in", "is", "it", "its", "of", "on", "or", "so", "the", "to"]
-)
 _RECOVERED_STYLE = "bold green"
 
 
@@ -88,7 +83,7 @@ def _state_rows(group: IssueGroup) -> Iterator[tuple[str, str]]:
     if group.lead.harm:
         yield "harm", group.lead.harm
     if group.recovered_at is not None:
-        yield "recovered", f"by step {group.recovered_at}"
+        yield "recovered", f"by step {group.shown_recovery}"
 
 
 def _cause_rows(group: IssueGroup) -> Iterator[tuple[str, str]]:
@@ -104,9 +99,12 @@ def _symptom_rows(group: IssueGroup) -> Iterator[tuple[str, str]]:
     symptoms = group.symptoms
     for number, verdict in enumerate(symptoms[:MOST_SYMPTOMS]):
         back = group.recovered.get(verdict.configuration_name) if group.standing else None
-        state = f", recovered by step {back.step}" if back else ""
+        state = f", recovered by step {back.shown_step}" if back else ""
         name = verdict.configuration_name
-        yield "also found" if number == 0 else "", f"{name} ({verdict.severity.value}, step {verdict.step}{state})"
+        yield (
+            "also found" if number == 0 else "",
+            f"{name} ({verdict.severity.value}, step {verdict.shown_step}{state})",
+        )
     if len(symptoms) > MOST_SYMPTOMS:
         yield "", f"{len(symptoms) - MOST_SYMPTOMS} more"
 
@@ -121,25 +119,6 @@ def _suspicion(one: Suspicion) -> str:
     if one.probability is None:
         return text
     return f"{text} (observed)" if one.probability == 1 else f"{text} ({min(one.probability, 0.99):.0%})"
-
-
-def steps_to_try(verdict: Verdict, suspicions: Sequence[Suspicion]) -> tuple[str, ...]:
-    """Return the fixes for the likeliest causes, then the rule's general advice; each once."""
-    kept: list[str] = []
-    for step in (*(one.explanation.fix for one in suspicions[:2]), *verdict.what_to_do):
-        if not any(_are_alike(step, other) for other in kept):
-            kept.append(step)
-    return tuple(kept[:MOST_STEPS])
-
-
-def _are_alike(one: str, other: str) -> bool:
-    """Return True if nearly all words of the shorter advice are in the longer one."""
-    words, others = _words(one), _words(other)
-    return len(words & others) >= ALIKE * min(len(words), len(others))
-
-
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text.lower())) - _SMALL_WORDS
 
 
 def module_of(subject: str) -> str:
@@ -165,7 +144,7 @@ def _what(verdict: Verdict) -> str:
     if rule and verdict.findings:
         return rule.summary
     lead = verdict.lead
-    if lead is None or f" ({lead.comparison} at step {lead.step})" not in verdict.message:
+    if lead is None or f" ({lead.comparison} at step {verdict.training_step(lead.step)})" not in verdict.message:
         return verdict.message
     return f"{verdict.message.partition(f': {lead.subject}')[0]}."
 
@@ -173,17 +152,17 @@ def _what(verdict: Verdict) -> str:
 def _rows(verdict: Verdict, sources: SourceText | None, *, ascii_only: bool) -> list[tuple[str, str]]:
     lead = verdict.lead
     if lead is None:
-        return [("step", str(verdict.step))]
+        return [("step", str(verdict.shown_step))]
     module = module_of(lead.subject)
     where = f"{module}, {lead.worker}" if module else lead.worker
     rows = [
         ("tensor", "" if is_recorded_number(lead.subject) else lead.subject),
         ("where", where),
         *_place_rows(lead.place, sources),
-        ("since", f"step {verdict.since_step} (found at step {verdict.step})"),
+        ("since", f"step {verdict.shown_since} (found at step {verdict.shown_step})"),
         ("affected", _affected(verdict)),
         ("observed", lead.comparison),
-        ("evidence", _evidence(lead, ascii_only=ascii_only)),
+        ("evidence", _evidence(verdict, lead, ascii_only=ascii_only)),
     ]
     return [(label, text) for label, text in rows if text]
 
@@ -209,7 +188,7 @@ def _affected(verdict: Verdict) -> str:
     return f"{verdict.affected} tensors; also {', '.join(also)}"
 
 
-def _evidence(finding: Finding, *, ascii_only: bool) -> str:
+def _evidence(verdict: Verdict, finding: Finding, *, ascii_only: bool) -> str:
     if len(finding.series) < 2:
         return ""
     (first_step, first), (last_step, last) = finding.series[0], finding.series[-1]
@@ -217,4 +196,5 @@ def _evidence(finding: Finding, *, ascii_only: bool) -> str:
     arrow = "->" if ascii_only else "→"
     scale = ", log scale" if is_log_scaled(values) else ""
     spark = sparkline(values, ascii_only=ascii_only)
-    return f"{spark}  {first:.3g} {arrow} {last:.3g}, steps {first_step} to {last_step}{scale}"
+    steps = f"steps {verdict.training_step(first_step)} to {verdict.training_step(last_step)}"
+    return f"{spark}  {first:.3g} {arrow} {last:.3g}, {steps}{scale}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from rich.text import Text
@@ -76,18 +77,20 @@ def _of_loss(loss: LossDifference) -> Iterator[str]:
     yield f"  differs in a bit from step {loss.differs_from} on"
     if loss.parts_from is not None:
         noise = "" if loss.noise is None else f"; noise {loss.noise:.3g} a step"
-        average = f"B is {_signed(loss.mean_difference)} on average"
-        yield f"  parts beyond noise from step {loss.parts_from} on: {average}{noise}"
+        yield f"  parts beyond noise from step {loss.parts_from} on: {_average(loss)}{noise}"
     elif loss.noise is None:
         yield "  too few finite steps to weigh the difference against noise"
     else:
         yield f"  the difference stays within the noise of the steps ({loss.noise:.3g})"
 
 
-def _signed(value: float | None) -> str:
-    if value is None:
-        return "different"
-    return f"{abs(value):.3g} {'higher' if value > 0 else 'lower'}" if value == value else "not finite"  # noqa: PLR0124
+def _average(loss: LossDifference) -> str:
+    mean = loss.mean_difference
+    if mean is not None and math.isfinite(mean):
+        return f"B is {abs(mean):.3g} {'higher' if mean > 0 else 'lower'} on average"
+    ends = (("A", loss.last_a), ("B", loss.last_b))
+    broken = [name for name, value in ends if value is not None and not math.isfinite(value)]
+    return f"{' and '.join(broken)} {'are' if len(broken) > 1 else 'is'} not finite" if broken else "B is different"
 
 
 def _pace(found: Comparison) -> str:

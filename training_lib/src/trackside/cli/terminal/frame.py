@@ -97,7 +97,7 @@ def _problem_lines(run: LiveRun, *, ascii_only: bool) -> Iterator[Text]:
 def _problem(group: IssueGroup) -> str:
     lead = group.lead
     cause = f": {group.suspicions[0].explanation.what}" if group.suspicions else ""
-    return f"{lead.configuration_name}, since step {lead.since_step}{cause}"
+    return f"{lead.configuration_name}, since step {lead.shown_since}{cause}"
 
 
 def _number(value: float | None) -> str:

@@ -44,7 +44,7 @@ def rule_lines(console: Console, rules: Sequence[RuleStatus]) -> Iterator[Text]:
     for state in _ORDER:
         these = [rule for rule in rules if rule.state is state]
         if state is RuleState.OK and len(these) > MOST_FINE_RULES:
-            through = max(rule.judged_through for rule in these)
+            through = max(rule.shown_through for rule in these)
             names = ", ".join(rule.name for rule in these)
             statuses = [(f"{len(these)} rules", f"No issue found up to step {through} by {names}.")]
         elif len(these) > MOST_FINE_RULES and len({rule.detail for rule in these}) == 1:

@@ -33,7 +33,7 @@ def summary_lines(result: LocalRunResult, *, run: str, exit_code: int, fail_on: 
     if result.stopped_for:
         verdict = result.stopped_for
         lines.append(
-            f"stopped by Trackside: {verdict.configuration_name} found a critical issue at step {verdict.step}"
+            f"stopped by Trackside: {verdict.configuration_name} found a critical issue at step {verdict.shown_step}"
         )
     parts = [_headline(result, groups, ascii_only=ascii_only), *_other_rules(result), f"trackside findings {run}"]
     if exit_code != (result.status if result.status >= 0 else 128 - result.status):
@@ -54,7 +54,7 @@ def problem_line(group: IssueGroup, *, ascii_only: bool) -> str:
     more = f" and {len(names) - MOST_ALSO_FOUND} more" if len(names) > MOST_ALSO_FOUND else ""
     also = f"; also {', '.join(names[:MOST_ALSO_FOUND])}{more}" if names else ""
     symbol = symbol_of(lead.severity, ascii_only=ascii_only)
-    return f"{symbol} {lead.configuration_name}: {lead.severity.value}, since step {lead.since_step}{also}"
+    return f"{symbol} {lead.configuration_name}: {lead.severity.value}, since step {lead.shown_since}{also}"
 
 
 def count_of(number: int, word: str) -> str:

@@ -121,7 +121,8 @@ class LossSpike(FoldingRule):
     likely_causes = (Cause.LEARNING_RATE_TOO_HIGH, Cause.NON_FINITE_DATA)
     what_to_do = (
         "Go back to the last checkpoint before the spike.",
-        "Lower the learning rate, or the end of its warm-up; clip the gradient norm.",
+        "Lower the learning rate, or the end of its warm-up.",
+        "Clip the gradient norm (torch.nn.utils.clip_grad_norm_).",
         "Leave out the batches of the steps since the spike began, and look at them.",
     )
 

@@ -76,7 +76,8 @@ class RunawayUpdates(Rule):
     likely_causes = (Cause.LEARNING_RATE_TOO_HIGH, Cause.EXPLODING_GRADIENTS)
     what_to_do = (
         "Print the learning rate of these steps, and see that the schedule is stepped as it should be.",
-        "Lower the learning rate, or the end of its warm-up; clip the gradient norm.",
+        "Lower the learning rate, or the end of its warm-up.",
+        "Clip the gradient norm (torch.nn.utils.clip_grad_norm_).",
         "Keep the newest checkpoint: it is from before the loss has followed.",
     )
 

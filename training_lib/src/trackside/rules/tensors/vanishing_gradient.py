@@ -139,6 +139,16 @@ class VanishingGradient(Rule):
             findings += self._judge(window, worker, sizes)
         return sorted(findings, key=lambda finding: finding.observed)
 
+    def advice(self, facts: ModelFacts | None) -> tuple[str, ...]:
+        """Return the advice, without that of modules that the model has, or of activations that it has not."""
+        if facts is None or not facts.modules:
+            return self.what_to_do
+        activations, normalisation, initial = self.what_to_do
+        saturates = any(module.activation in ("sigmoid", "tanh") for module in facts.modules)
+        is_normalised = any(module.role == "normalization" for module in facts.modules)
+        fitting = ((activations, saturates), (normalisation, not is_normalised), (initial, True))
+        return tuple(text for text, fits in fitting if fits)
+
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
         """Return CRITICAL if a gradient vanished on its way to the first layers, else WARNING."""
         is_certain = any(f.measure == SIZE and not f.statistics["is_side_path"] for f in findings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 from trackside.capture.guard import Guard, describe
 from trackside.capture.step_engine import StepEngine
@@ -85,14 +86,19 @@ class LossInputSource:
         try:
             with outside_of_modes():
                 found = accuracy(loss_name, inputs)
+                before = self._accuracy.get(self._engine.mode, _NONE)
+                total = None if found is None else Accuracy(before.right + found.right, before.of + found.of)
         except Exception as error:  # noqa: BLE001 - predictions and labels of an odd kind cost only their accuracy
             self._guard.warn_once("accuracy", "the accuracy cannot be computed: %s.", describe(error))
             return
-        if found is not None:
-            before = self._accuracy.get(self._engine.mode, _NONE)
-            total = self._accuracy[self._engine.mode] = Accuracy(before.right + found.right, before.of + found.of)
+        if total is not None:
+            self._accuracy[self._engine.mode] = total
             self._save_accuracy(total)
 
     def _save_accuracy(self, accuracy: Accuracy) -> None:
-        share = np.array(accuracy.right / accuracy.of, np.float32)
-        self._engine.open_step.add(ACCURACY, share, collections=frozenset({"metrics"}))
+        with outside_of_modes():
+            share = accuracy.right / accuracy.of
+        if isinstance(share, torch.Tensor):  # its value comes later
+            self._saver.save(ACCURACY, share, collection="metrics")
+        else:
+            self._engine.open_step.add(ACCURACY, np.array(share, np.float32), collections=frozenset({"metrics"}))
