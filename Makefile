@@ -32,6 +32,9 @@ extras: setup  ## install the wheel with each combination of extras, and run eve
 pythons:  ## the tests that need no framework, under every other Python that this machine has
 	@.ci/other_pythons
 
+conformance: setup  ## the original smdebug's own tests, of your copy, under it and the drop-in: make conformance SUITE=path
+	@$(BIN)/python -m tests.smdebug.conformance "$(SUITE)"
+
 synth: setup  ## synthesize the stacks into cdk.out (no credentials, no network)
 	@.ci/cdk synth --quiet
 
@@ -62,4 +65,4 @@ changelog: setup  ## assemble CHANGELOG.md from changes/
 docs: setup  ## write the generated pages again, and build the site into build/site
 	@$(BIN)/python docs/generate.py && $(BIN)/python -m docs.permissions && $(BIN)/zensical build --strict --clean
 
-.PHONY: help setup demo test quick check extras pythons synth drill sdk image audit wheels bench pictures changelog docs
+.PHONY: help setup demo test quick check extras pythons conformance synth drill sdk image audit wheels bench pictures changelog docs
