@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -38,7 +39,7 @@ def command(*, source: str, destination: str | None) -> None:
     """
     from trackside.exchange.import_run import import_run
 
-    done = import_run(source, destination, progress=shown)
+    done = import_run(_found(source), destination, progress=shown)
     steps, workers = _count(done.steps, "step"), _count(done.workers, "worker")
     click.echo(f"{_safe(done.run)}: {steps} of {workers}; {'ended' if done.has_ended else 'no end marker'}")
     click.echo(_brought(done) if destination else "Nothing was moved or copied; a packed index was written beside it.")
@@ -48,6 +49,19 @@ def command(*, source: str, destination: str | None) -> None:
     _warn("not imported", done.left_out)
     if done.left_out:
         click.get_current_context().exit(NOT_FOUND)
+
+
+def _found(source: str) -> str:
+    """Return the location of a run of this folder for its name; any other text as it is."""
+    from trackside.contracts.errors import RunNotFoundError
+    from trackside.local.run_folder import find_run
+
+    if Path(source).exists():
+        return source
+    try:
+        return find_run(source)
+    except RunNotFoundError:
+        return source
 
 
 def _brought(done: ImportedRun) -> str:
