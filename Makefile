@@ -18,10 +18,10 @@ demo: setup  ## the whole story on the local account: fault -> finding -> event 
 	@$(BIN)/python examples/demo/demo.py
 
 test: setup check  ## all checks and all tests
-	@$(BIN)/pytest -n 2 --dist loadgroup
+	@$(BIN)/pytest -n auto --dist loadgroup
 
 quick: setup  ## at each change: format, lint, types, imports, and the tests that are fast and central
-	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q . && $(BIN)/mypy && $(BIN)/lint-imports >/dev/null && $(BIN)/pytest -n 2 --dist loadgroup --quick
+	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q . && $(BIN)/mypy && $(BIN)/lint-imports >/dev/null && $(BIN)/pytest -n auto --dist loadgroup --quick
 
 check: setup  ## format, lint, types, import contracts, docs current, style, change notes
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python docs/generate.py --check && $(BIN)/python .ci/check_style.py && $(BIN)/python .ci/changelog.py --check

@@ -1,6 +1,9 @@
 """What capture costs training: CPU and wall time of a training loop, hooked against bare, ours and others'.
 
     .venv/bin/python benchmarks/capture_overhead.py mlp [--blocks 4] [--rounds 2] [--only loss@1 ...] [--by ours ...]
+    .venv/bin/python benchmarks/capture_overhead.py mlp --by ours --against OTHER
+
+With `--against`, each of our cells is followed by the same cell of another tree, by that tree's own benchmark.
 
 Each cell of the table is a process of its own, where bare and hooked stretches of the same training alternate in
 blocks of bare, hooked, hooked, bare, so that a drift of the machine cancels out. A figure is the CPU time of the whole
@@ -52,6 +55,7 @@ class Kind:
     by: tuple[str, ...] = ()
 
 
+OTHER_TREE = "the other tree"
 EVERYBODY = ("smdebug", "tensorboard", "wandb", "np.save", "raw", "copy")
 KINDS = (
     Kind("idle", ("losses",), NEVER, target={"mlp": 1.005}, by=("smdebug",)),
@@ -80,10 +84,11 @@ class Cell:
 A_A = Cell(Kind("a/a"), "nobody")
 
 
-def cells_of(workload):
+def cells_of(workload, against=None):
     """Those that have a target for this workload, those to compare them with, and the floor."""
     selected = [kind for kind in KINDS if workload in kind.target]
-    return [A_A, *(Cell(kind, by) for kind in selected for by in ("ours", *kind.by))]
+    ours = ("ours", OTHER_TREE) if against else ("ours",)
+    return [A_A, *(Cell(kind, by) for kind in selected for by in (*ours, *kind.by))]
 
 
 def environment_of(cell):
@@ -102,9 +107,11 @@ def lacking(cell):
 
 def measured(cell, beside, arguments):
     """What a process of its own has measured, or an error line."""
+    top = arguments.against if cell.by == OTHER_TREE else TOP
+    by = "ours" if cell.by == OTHER_TREE else cell.by
     variables = {
         **inherited(),
-        "PYTHONPATH": os.pathsep.join(beside),
+        "PYTHONPATH": os.pathsep.join([str(top / "training_lib" / "src"), *beside]),
         "OMP_NUM_THREADS": "1",
         "SMDEBUG_LOG_LEVEL": "error",
         "WANDB_MODE": "offline",
@@ -112,8 +119,8 @@ def measured(cell, beside, arguments):
         "WANDB_ERROR_REPORTING": "false",
     }
     steps = arguments.steps or STEPS[arguments.workload]
-    script = Path(__file__).with_name("capture_overhead_cell.py")
-    order = [arguments.workload, cell.kind.name, cell.by, str(steps), str(arguments.blocks)]
+    script = top / "benchmarks" / "capture_overhead_cell.py"
+    order = [arguments.workload, cell.kind.name, by, str(steps), str(arguments.blocks)]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(script), *order],
         env=variables,
@@ -140,9 +147,10 @@ def main():
     parser.add_argument("--steps", type=int, help="optimizer steps a stretch")
     parser.add_argument("--only", nargs="*", default=(), help="kinds: idle, loss@1, ...")
     parser.add_argument("--by", nargs="*", default=(), help="ours, smdebug, ...")
+    parser.add_argument("--against", type=Path, metavar="OTHER", help="the top folder of another tree")
     arguments = parser.parse_args()
 
-    selected = [cell for cell in cells_of(arguments.workload) if is_selected(cell, arguments)]
+    selected = [cell for cell in cells_of(arguments.workload, arguments.against) if is_selected(cell, arguments)]
     cells = [cell for cell in selected if environment_of(cell) is not None]
     left_out = [lacking(cell) for cell in selected if cell not in cells]
     end = time.monotonic() + 60 * arguments.minutes
@@ -169,7 +177,8 @@ def is_selected(cell, arguments):
     """The floor always is."""
     if cell is A_A:
         return True
-    return (not arguments.only or cell.kind.name in arguments.only) and (not arguments.by or cell.by in arguments.by)
+    by = "ours" if cell.by == OTHER_TREE else cell.by
+    return (not arguments.only or cell.kind.name in arguments.only) and (not arguments.by or by in arguments.by)
 
 
 def print_table(cells, found, loads, arguments):
@@ -184,7 +193,8 @@ def print_table(cells, found, loads, arguments):
             continue
         result = found[cell.name]
         target = cell.kind.target.get(arguments.workload, "") if cell.by == "ours" else ""
-        columns = [cell.kind.name, result["by"], target, quartiles(result["cpu"]), quartiles(result["wall"])]
+        by = cell.by if cell.by == OTHER_TREE else result["by"]
+        columns = [cell.kind.name, by, target, quartiles(result["cpu"]), quartiles(result["wall"])]
         print("|", " | ".join(map(str, [*columns, len(result["cpu"])])), "|")
     for name, each in found.items():
         if each["settled"]:

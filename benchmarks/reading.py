@@ -1,12 +1,13 @@
 """Reading and judging against smdebug 1.0.34, side by side: opening, live queries, values, rules, requests to S3.
 
-    .venv/bin/python benchmarks/reading.py [--rounds 5] [--quick]
+    .venv/bin/python benchmarks/reading.py [--rounds 5] [--quick] [--against OTHER]
 
 The original, the drop-in package (the same script) and our own interface read the same runs, under one interpreter:
 Python 3.10 where the machine has one, since protobuf 3.20.3, which the original needs, has a compiled build for it; the
 line above the table says which was used. Each cell runs in a process of its own, the three packages in turns within a
 round, so that a drift of the machine touches all alike. The figure is the median of the rounds, with the least and the
-most; `ratio` is smdebug's over ours. Requests are counted in the log of a server (moto), not by the client.
+most; `ratio` is smdebug's over ours. Requests are counted in the log of a server (moto), not by the client. With
+`--against`, the top folder of another tree, that tree's own interface takes its turn, too.
 """
 
 import argparse
@@ -39,6 +40,7 @@ PEER_ALONE = ["smdebug==1.0.34"]
 PEER_BESIDE = ["protobuf==3.20.3", "numpy<2.3", "packaging", "boto3", "requests", "six", "setuptools<81"]
 OURS_BESIDE = ["google-crc32c"]
 PACKAGES = ("smdebug", "drop-in", "trackside")
+OTHER_TREE = "the other tree"
 REQUEST = CaptureRequest((CollectionRequest("losses", Schedule(1)),))
 VALUE_100_KB = 25_600  # float32
 
@@ -48,7 +50,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=5, help="processes per cell and package (default 5)")
     parser.add_argument("--quick", action="store_true", help="no run of 10,000 steps")
     parser.add_argument("--only", default="", help="cells whose name holds this")
+    parser.add_argument("--against", type=Path, metavar="OTHER", help="the top folder of another tree")
     options = parser.parse_args()
+    options.packages = (*PACKAGES, OTHER_TREE) if options.against else PACKAGES
     python = peer_python()
     print(f"peer: {describe(python)}; runs by trackside's own writer; CPU time, or wall time where it waits\n")
     with tempfile.TemporaryDirectory(prefix="reading-") as folder:
@@ -56,7 +60,7 @@ def main():
 
 
 def table(bench, options):
-    header = f"{'cell':<42} {'target':>12} " + " ".join(f"{p:>24}" for p in PACKAGES) + f" {'ratio':>7}"
+    header = f"{'cell':<42} {'target':>12} " + " ".join(f"{p:>24}" for p in options.packages) + f" {'ratio':>7}"
     print(header)
     for cell in cells(quick=options.quick):
         if options.only in cell.name:
@@ -121,16 +125,16 @@ class Bench:
         self.made = {}
 
     def lines(self, cell):
-        answers = {package: [] for package in PACKAGES}
+        answers = {package: [] for package in self.options.packages}
         for _ in range(self.options.rounds):
-            for package in PACKAGES:
+            for package in self.options.packages:
                 answers[package].append(self.measure(cell, package))
         for unit, target in cell.targets.items():
             figures = {package: [answer[unit] for answer in found] for package, found in answers.items()}
             medians = {package: statistics.median(found) for package, found in figures.items()}
             theirs, ours = medians["smdebug"], medians["trackside"]
             ratio = (ours / theirs if unit == "steps_per_s" else theirs / ours) if theirs and ours else float("nan")
-            shown = " ".join(f"{spread(figures[package], unit):>24}" for package in PACKAGES)
+            shown = " ".join(f"{spread(figures[package], unit):>24}" for package in self.options.packages)
             name = cell.name + ("" if unit != "at_once_ms" else ", at once")
             yield f"{name:<42} {target:>12} {shown} {ratio:>6.0f}x"
 
@@ -142,9 +146,11 @@ class Bench:
         return self.child(package, cell.kind, order)
 
     def child(self, package, kind, order):
+        top = self.options.against if package == OTHER_TREE else ROOT
+        name = "trackside" if package == OTHER_TREE else package
         done = subprocess.run(
-            [self.python, "-W", "ignore", CELL, package, kind, json.dumps(order)],
-            env=environment(package),
+            [self.python, "-W", "ignore", top / "benchmarks" / CELL.name, name, kind, json.dumps(order)],
+            env=environment(name, top),
             capture_output=True,
             text=True,
             check=False,
@@ -279,11 +285,11 @@ def spread(figures, unit):
     return f"{middle} ({low.split()[0].removesuffix('/s')}-{high.split()[0].removesuffix('/s')})"
 
 
-def environment(package):
+def environment(package, top=ROOT):
     ours = {
         "smdebug": "",
-        "drop-in": f"{ROOT}/training_lib/compat{os.pathsep}{ROOT}/training_lib/src",
-        "trackside": f"{ROOT}/training_lib/src",
+        "drop-in": f"{top}/training_lib/compat{os.pathsep}{top}/training_lib/src",
+        "trackside": f"{top}/training_lib/src",
     }
     keep = {name: value for name, value in inherited().items() if name not in {"PYTHONPATH", "TRACKSIDE_RUN"}}
     return {**keep, "PYTHONPATH": ours[package], "SMDEBUG_LOG_LEVEL": "error"}

@@ -189,7 +189,8 @@ class EvaluationStack(Stack):
         queues = [self.failed_evaluations.queue_arn, self._notify_queue.queue_arn]
         allow(reaction.function, "TellWhatFailed", ["sqs:SendMessage"], queues, why=why)
         jobs = self.format_arn(service="sagemaker", resource="processing-job", resource_name="trackside-*")
-        actions, why = ["sagemaker:AddTags", "sagemaker:CreateProcessingJob"], "Its purpose; the names are ours."
+        why = "Its purpose; the names are ours. Describes one that judged an earlier job of the same name."
+        actions = ["sagemaker:AddTags", "sagemaker:CreateProcessingJob", "sagemaker:DescribeProcessingJob"]
         allow(reaction.function, "StartEvaluators", actions, [jobs], why=why)
         allow(
             reaction.function,

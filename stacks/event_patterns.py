@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aws_cdk import aws_events as events
@@ -10,6 +10,7 @@ from aws_cdk import aws_events as events
 from trackside.contracts.action import Action
 from trackside.contracts.deployment.custom_rule_job import ACTIONS, RUN
 from trackside.contracts.deployment.evaluators import JOB_NAME_PREFIX, NOTHING_JUDGED
+from trackside.contracts.deployment.wildcards import MOST_COMPLEX, wildcard_complexity
 from trackside.contracts.event import (
     AWS_DETAIL_TYPE,
     AWS_SOURCE,
@@ -182,6 +183,17 @@ def wrong_choice() -> events.EventPattern:
         detail_type=[DETAIL_TYPE],
         detail={"RuleConfigurationName": [CHOICE_NAME], "RuleEvaluationStatus": [RuleEvaluationStatus.ERROR.value]},
     )
+
+
+def in_rules(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the names in groups that EventBridge takes in one rule each; no names are one group."""
+    group: list[str] = []
+    for name in names:
+        if group and wildcard_complexity([*group, name]) > MOST_COMPLEX:
+            yield group
+            group = []
+        group.append(name)
+    yield group
 
 
 def untagged_training_started(names: Sequence[str]) -> events.EventPattern:

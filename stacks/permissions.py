@@ -128,11 +128,10 @@ class _Names:
             for logical_id, body in template["Resources"].items()
             if "Metadata" in body
         }
-        self._exports = {
-            output["Export"]["Name"]: (output["Value"], stack)
+        self._outputs = {
+            (stack, name): output["Value"]
             for stack, template in templates.items()
-            for output in template.get("Outputs", {}).values()
-            if "Export" in output
+            for name, output in template.get("Outputs", {}).items()
         }
 
     def text(self, value: Any, stack: str) -> str:
@@ -140,8 +139,9 @@ class _Names:
         if isinstance(value, str):
             return value
         ((function, inside),) = value.items()
-        if function == "Fn::ImportValue":
-            return self.text(*self._exports[inside])
+        if function == "Fn::GetStackOutput":
+            of = inside["StackName"]
+            return self.text(self._outputs[of, inside["OutputName"]], of)
         if function == "Fn::Join":
             return _short("".join(self.text(each, stack) for each in inside[1]))
         target = inside[0] if function == "Fn::GetAtt" else inside

@@ -38,7 +38,6 @@ class RecordStack(Stack):
         settings: DeploymentSettings,
         table: RunTable,
         runs: s3.IBucket,
-        bus: events.IEventBus,
         start_queue: sqs.IQueue,
         finish_queue: sqs.IQueue,
         fleet: EvaluatorFleet | None = None,
@@ -51,6 +50,8 @@ class RecordStack(Stack):
         )
         self._settings, self._table, self._runs = settings, table, runs
         layer = PowertoolsLayer(self, "Layer")
+        # By its name: with a reference, the template would stay the same when the bus gets another name.
+        bus = events.EventBus.from_event_bus_name(self, "Bus", settings.event_bus_name)
         record_verdict = self._create_record_verdict(layer, bus)
         self.reactions = {
             "record_verdict": record_verdict,

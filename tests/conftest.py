@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +51,10 @@ QUICK = (
     "training_lib/trial",
 )
 NOT_QUICK_FILES = (
+    "architecture/test_dead_code.py",
+    "architecture/test_extras.py",
+    "architecture/test_readme.py",
+    "architecture/test_site.py",
     "capture/test_statistics_log.py",
     "evaluation/test_main.py",
     "evaluation/test_same_verdicts.py",
@@ -59,9 +64,12 @@ NOT_QUICK_FILES = (
     "local/test_run.py",
     "local/test_training_process.py",
     "records/test_untrusted_json.py",
+    "rules/test_parts_in_turn.py",
     "rules/test_real_runs.py",
+    "storage/test_custom_stores_page.py",
     "storage/test_s3.py",
     "trial/test_odd_files.py",
+    "trial/test_requests_of_a_watched_run.py",
     "trial/test_step_values.py",
 )
 NOT_QUICK_FIXTURES = {"account", "bucket", "client", "server", "warm_python"}
@@ -74,13 +82,24 @@ class ByFile(LoadGroupScheduling):  # type: ignore[misc]  # pytest-xdist has no 
         return str(super()._split_scope(nodeid)).partition("::")[0]
 
 
+def _is_below(place: str, folders: tuple[str, ...]) -> bool:
+    """Return True for one of the folders, or what lies in one: `local` is not the beginning of `localaccount`."""
+    return any(f"{place}/".startswith(f"{folder}/") for folder in folders)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """With `--quick` nothing is imported of which nothing is run."""
     if not config.getoption("--quick") or collection_path == TESTS or not collection_path.is_relative_to(TESTS):
         return None
     place = collection_path.relative_to(TESTS).as_posix()
     is_on_the_way = any(each.startswith(f"{place}/") for each in QUICK)
-    return None if place.startswith(QUICK) or is_on_the_way else True
+    return None if _is_below(place, QUICK) or is_on_the_way else True
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return one process more than cores: a fifth of the suite's time is waiting for processes that tests started."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -99,7 +118,7 @@ def _is_quick(item: pytest.Item) -> bool:
     place = item.path.relative_to(TESTS).as_posix()
     fixtures = set(getattr(item, "fixturenames", ()))
     return (
-        place.startswith(QUICK)
+        _is_below(place, QUICK)
         and not place.endswith(NOT_QUICK_FILES)
         and not fixtures & NOT_QUICK_FIXTURES
         and not getattr(getattr(item, "obj", None), "is_hypothesis_test", False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trackside.contracts.event import RuleEvaluation, RuleEvaluationStatus, TrainingJob, detail_of
+from trackside.contracts.deployment.custom_rule_job import job_in
+from trackside.contracts.event import RuleEvaluation, RuleEvaluationStatus, detail_of
 from trackside.contracts.fields import Fields
 from trackside.contracts.verdict import Severity
 
@@ -15,11 +16,13 @@ _FIX = "See its processing job in CloudWatch Logs, and `trackside findings` for 
 def read_unjudged(event: Mapping[str, Any]) -> RuleEvaluation:
     """Return the content of such an event as a rule's status. Errors: `ConfigurationError`."""
     fields = detail_of(event)
-    environment = Fields(fields.mapping("Environment", {}), where="detail.Environment", problems=fields.problems)
+    given = fields.mapping("Environment", {})
+    environment = Fields(given, where="detail.Environment", problems=fields.problems)
+    environment.text("TRAINING_JOB_NAME"), environment.text("TRAINING_JOB_ARN")
     name, status = fields.text("ProcessingJobName"), fields.text("ProcessingJobStatus")
     why = fields.text("ExitMessage", "") or fields.text("FailureReason", "") or "No reason was given."
     evaluation = RuleEvaluation(
-        job=TrainingJob(environment.text("TRAINING_JOB_NAME"), environment.text("TRAINING_JOB_ARN")),
+        job=job_in(given),
         configuration_name=name,
         status=RuleEvaluationStatus.ERROR,
         details=why if status == "Completed" else f"The processing job {name} is {status}. {why}",

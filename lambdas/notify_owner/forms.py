@@ -68,7 +68,7 @@ def document_of(
     """
     return {
         "version": VERSION,
-        "id": f"{evaluation.job.arn}#{evaluation.finding_id}",
+        "id": f"{evaluation.job.identity}#{evaluation.finding_id}",
         "job": evaluation.job.name,
         "job_arn": evaluation.job.arn,
         "rule": evaluation.configuration_name,

@@ -74,7 +74,7 @@ def claim(evaluation: RuleEvaluation, *, table: str, quiet_seconds: float, now: 
 
     Errors: `NotYet`; `TimeoutError` if others kept changing the state; `ClientError`.
     """
-    key = {"id": {"S": f"quiet#{evaluation.job.arn}#{evaluation.configuration_name}"}}
+    key = {"id": {"S": f"quiet#{evaluation.job.identity}#{evaluation.configuration_name}"}}
     for _ in range(MOST_TRIES):
         item = client("dynamodb").get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
         known = _read(item)

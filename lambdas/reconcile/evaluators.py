@@ -11,7 +11,7 @@ from lambdas.reconcile.logic import missed_end
 from lambdas.reconcile.settings import ReconcileSettings
 from lambdas.reconcile.signs_of_life import signs_of_life
 from lambdas.shared.clients import client
-from lambdas.shared.processing_jobs import chain_of, evaluator_mark, processing_job_name
+from lambdas.shared.processing_jobs import chain_of, evaluator_mark, name_of_later_job, processing_job_name
 from trackside.contracts.deployment.evaluators import CONTINUED_PREFIX, FLEET, PER_RULE
 from trackside.contracts.deployment.lease import LeaseRecord
 from trackside.contracts.deployment.run_table import JobRecord
@@ -56,7 +56,8 @@ def who_judges(record: JobRecord, settings: ReconcileSettings) -> str:
     elif settings.evaluator_mode == PER_RULE:
         return next((link.name for link in _links(record)), "")
     name = processing_job_name(record.job)
-    return name if sagemaker.processing_status(name) else ""
+    names = filter(None, (name, name_of_later_job(name, record.job)))
+    return next((each for each in names if sagemaker.is_processing_job_since(each, record.job.created_at)), "")
 
 
 def silence_of(record: JobRecord, settings: ReconcileSettings, *, now: float) -> Silence | None:
@@ -101,13 +102,15 @@ def _since(signs: Sequence[float], now: float) -> str:
 def _lease(record: JobRecord, settings: ReconcileSettings) -> LeaseRecord | None:
     key = {"pk": {"S": record.job.arn}}
     item = client("dynamodb").get_item(TableName=settings.lease_table, Key=key, ConsistentRead=True).get("Item")
-    return LeaseRecord.from_item(item) if item else None
+    lease = LeaseRecord.from_item(item) if item else None
+    return lease if lease and lease.job.is_same_as(record.job) else None
 
 
 def _links(record: JobRecord) -> Iterator[Link]:
     """Return the latest link of each chain."""
     seen: set[str] = set()
-    for summary in sagemaker.processing_jobs(evaluator_mark(record.job)):  # newest first
+    found = sagemaker.processing_jobs(evaluator_mark(record.job), since=record.job.created_at)
+    for summary in found:  # newest first
         name = summary["ProcessingJobName"]
         if chain_of(name, record.job) not in seen:
             seen.add(chain_of(name, record.job))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,9 +10,9 @@ from typing import Any, TypeVar
 
 from lambdas.reconcile.settings import ReconcileSettings
 from trackside.contracts.deployment.run_table import JobRecord
-from trackside.contracts.event import AWS_DETAIL_TYPE, PROCESSING_DETAIL_TYPE, REPEATED_SOURCE
+from trackside.contracts.event import AWS_DETAIL_TYPE, PROCESSING_DETAIL_TYPE, REPEATED_SOURCE, TrainingJob
 
-T = TypeVar("T")
+T = TypeVar("T", bound="JobRecord | Listed")
 
 # The fields read of a job; not its hyperparameters or its environment, which may hold secrets.
 _DETAIL = (
@@ -54,6 +55,11 @@ class Listed:
     arn: str
     created_at: float
 
+    @property
+    def job(self) -> TrainingJob:
+        """The job."""
+        return TrainingJob(self.name, self.arn, int(self.created_at))
+
 
 @dataclass(frozen=True)
 class Doubts:
@@ -88,39 +94,46 @@ def doubts(
 
     - `held`: running jobs in the table
     - `listed`: running jobs in SageMaker, newest first; all of them, if `is_whole`
-    - `unwatched`: ARNs of jobs that are known to have requested nothing
+    - `unwatched`: identities of jobs that are known to have requested nothing
     """
-    running, known = {job.arn for job in listed}, {record.job.arn for record in held} | set(unwatched)
+    running = {job.job.identity for job in listed} | {job.arn for job in listed}
+    known = {record.job.identity for record in held} | set(unwatched)
     oldest = 0.0 if is_whole else min((job.created_at for job in listed), default=now)
     sweep = int(now // (settings.every_minutes * 60))
     due, long_ago = now - settings.grace_seconds, now - settings.silence_minutes * 60
-    gone = [one for one in held if one.job.arn not in running]
+    gone = [one for one in held if one.job.identity not in running]
     ended = [one for one in gone if one.created_at >= oldest]
-    unknown = [one for one in listed if one.arn not in known and one.created_at <= due]
+    unknown = [one for one in listed if not {one.job.identity, one.arn} & known and one.created_at <= due]
     unjudged = [
-        one for one in held if one.run_uri and not one.evaluator and one.job.arn in running and one.created_at <= due
+        one
+        for one in held
+        if one.run_uri and not one.evaluator and one.job.identity in running and one.created_at <= due
     ]
     left = []
     if not is_whole:
         left.append(f"more than {len(listed)} jobs run: of older ones only what events say is known")
 
     def first(some: Sequence[T], what: str) -> tuple[T, ...]:
-        if len(some) > settings.most_described:
-            left.append(f"{len(some) - settings.most_described} jobs that {what}")
-        return tuple(some[: settings.most_described])
+        """Return the first half of the places in the given order, and the other half by lot, so that none starves."""
+        most = settings.most_described
+        if len(some) <= most:
+            return tuple(some)
+        left.append(f"{len(some) - most} jobs that {what}")
+        rest = sorted(some[most // 2 :], key=lambda one: _lot(one, sweep))
+        return (*some[: most // 2], *rest[: most - most // 2])
 
     return Doubts(
-        # Whoever was held longest is asked about first, so that none starves; of what runs the newest.
+        # The one held longest is asked about first; of running ones the newest.
         may_have_ended=first(sorted(ended, key=lambda one: one.modified_at), "may have ended"),
         unknown=first(unknown, "nothing is known of"),
         unjudged=first(sorted(unjudged, key=lambda one: -one.created_at), "may not be judged"),
         judged_by_debugger=_in_turn(
-            [one for one in held if not one.run_uri and one.job.arn in running],
+            [one for one in held if not one.run_uri and one.job.identity in running],
             most=settings.most_described,
             sweep=sweep,
         ),
         judged_by_us=_in_turn(
-            [one for one in held if one.evaluator and one.job.arn in running and one.created_at <= long_ago],
+            [one for one in held if one.evaluator and one.job.identity in running and one.created_at <= long_ago],
             most=settings.most_looked_after,
             sweep=sweep,
         ),
@@ -149,6 +162,11 @@ def missed_end(description: Mapping[str, Any]) -> dict[str, Any]:
         "detail-type": PROCESSING_DETAIL_TYPE,
         "detail": detail,
     }
+
+
+def _lot(one: JobRecord | Listed, sweep: int) -> str:
+    """Return a number that is another one in each sweep, whatever other jobs exist."""
+    return hashlib.sha256(f"{sweep} {one.job.identity}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _in_turn(some: Sequence[JobRecord], *, most: int, sweep: int) -> tuple[JobRecord, ...]:

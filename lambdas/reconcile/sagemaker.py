@@ -60,24 +60,25 @@ def tags_of(arn: str) -> dict[str, str]:
     return {key: value for key, value in tags.items() if key.startswith(TAG_PREFIX)}
 
 
-def processing_status(processing_job: str) -> str:
-    """Return the status of the processing job (`InProgress`, ...); "" if none of that name ever existed."""
+def is_processing_job_since(processing_job: str, since: int) -> bool:
+    """Return True if there is a processing job of that name that was created at or after that second."""
     try:
         answer = client("sagemaker").describe_processing_job(ProcessingJobName=processing_job)
     except ClientError as error:
         if not is_missing(error):
             raise
-        return ""
-    return str(answer["ProcessingJobStatus"])
+        return False
+    return bool(answer["CreationTime"].timestamp() >= since)
 
 
-def processing_jobs(name_contains: str) -> list[Mapping[str, Any]]:
-    """Return summaries of the processing jobs of such a name, newest first, at most 500.
+def processing_jobs(name_contains: str, *, since: int) -> list[Mapping[str, Any]]:
+    """Return summaries of the processing jobs of such a name, created since that second, newest first, at most 500.
 
     The limit is high because the oldest link of a hundred chains may be one that works.
     """
     request: dict[str, Any] = {
         "NameContains": name_contains,
+        "CreationTimeAfter": datetime.fromtimestamp(max(since - 1, 0), tz=timezone.utc),
         "SortBy": "CreationTime",
         "SortOrder": "Descending",
         "MaxResults": 100,

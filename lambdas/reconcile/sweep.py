@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
@@ -40,8 +41,8 @@ class Sweep:
         # Jobs of a spoke are not in this account's list: only their events are known.
         held = [record for record in self._table.running() if account_of(record.job.arn) == self._account]
         listed, is_whole = sagemaker.running_jobs(self._settings, now=now)
-        known = {record.job.arn for record in held}
-        unwatched = self._table.unwatched([job.arn for job in listed if job.arn not in known])
+        known = {record.job.identity for record in held}
+        unwatched = self._table.unwatched([job.job for job in listed if not {job.job.identity, job.arn} & known])
         found = doubts(held, listed, is_whole=is_whole, unwatched=unwatched, settings=self._settings, now=now)
         failed: list[Exception] = []
         looks = (
@@ -65,12 +66,17 @@ class Sweep:
     def _look_whether_ended(self, record: JobRecord, now: float) -> Done | Nothing:
         name = record.job.name
         description = sagemaker.describe(name)
-        if description is None:
-            if record.created_at > now - SECONDS_A_DAY:
+        is_another = description is not None and not _is_of(record, description)
+        if description is None or is_another:
+            if not is_another and record.created_at > now - SECONDS_A_DAY:
                 return Nothing(f"{name} runs, as the table has it, but is not found.", surprising=True)
             # Only an ended job can be deleted; its last status is not known any more.
-            arn = record.job.arn
-            description = {"TrainingJobName": name, "TrainingJobArn": arn, "TrainingJobStatus": "Stopped"}
+            description = {
+                "TrainingJobName": name,
+                "TrainingJobArn": record.job.arn,
+                "TrainingJobStatus": "Stopped",
+                "CreationTime": datetime.fromtimestamp(record.created_at, tz=timezone.utc),
+            }
         status = description["TrainingJobStatus"]
         if status == record.status:
             return Nothing(f"{name} is {status}, as the table has it.")
@@ -85,7 +91,7 @@ class Sweep:
         tags = sagemaker.tags_of(job.arn)
         run_uri = tags.get(RUN_TAG, "")
         if not (is_in(self._settings.run_bucket, run_uri) if run_uri else self._settings.sends_untagged):
-            self._table.mark_unwatched(job.arn)
+            self._table.mark_unwatched(job.job)
             return Nothing(f"{job.name} is not tagged for this deployment of Trackside.")
         description = sagemaker.describe(job.name)
         if description is None or description["TrainingJobStatus"] != "InProgress":
@@ -94,7 +100,7 @@ class Sweep:
         self._send(event, self._settings.start_queue_url)
         if RUN_TAG not in tags:  # start_evaluation decides, and tags it: then the next sweep knows it
             if job.created_at < now - self._settings.untagged_seconds:
-                self._table.mark_unwatched(job.arn)
+                self._table.mark_unwatched(job.job)
             return Done(f"{job.name} runs without a tag: its start is sent; start_evaluation decides about it.")
         self._send(event, self._settings.record_queue_url)
         return Done(f"{job.name} runs, and no event had reported it.")
@@ -102,7 +108,7 @@ class Sweep:
     def _look_whether_judged(self, record: JobRecord) -> Done | Nothing:
         name = who_judges(record, self._settings)
         if name:
-            self._table.mark_judged(record.job.arn, by=name)
+            self._table.mark_judged(record, by=name)
             return Nothing(f"{record.job.name} is judged by {name}.")
         description = sagemaker.describe(record.job.name)
         if description is None or description["TrainingJobStatus"] != "InProgress":
@@ -134,6 +140,11 @@ class Sweep:
 
     def _send(self, event: Mapping[str, Any], queue_url: str) -> None:
         client("sqs").send_message(QueueUrl=queue_url, MessageBody=json.dumps(event))
+
+
+def _is_of(record: JobRecord, description: Mapping[str, Any]) -> bool:
+    """Return False if the description is of a later job with the name of the recorded one."""
+    return not record.job.created_at or int(description["CreationTime"].timestamp()) <= record.job.created_at
 
 
 def _count(name: str, value: int) -> None:

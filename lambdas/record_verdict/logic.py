@@ -52,7 +52,8 @@ def _run_uri(change: TrainingJobStateChange) -> str:
 def decide(history: HistoryRecord, known: RuleRecord | None) -> RuleRecord | Nothing:
     """Return the rule's record with this evaluation in it; nothing if the latest record is equal."""
     now = history.evaluation
-    if known and _content_of(known.evaluation) == _content_of(now):
+    is_same = known is not None and known.evaluation.job.is_same_as(now.job)
+    if known and is_same and _content_of(known.evaluation) == _content_of(now):
         return Nothing(f"{now.configuration_name} of {now.job.name} is {now.status.value}, as is known.")
     return merged(known, now)
 

@@ -57,7 +57,7 @@ def once(
         key_prefix=action.value,
     )
     try:
-        guarded(key=[evaluation.job.arn, evaluation.finding_id, action.value, *([part] if part else [])])
+        guarded(key=[evaluation.job.identity, evaluation.finding_id, action.value, *([part] if part else [])])
     except IdempotencyPersistenceLayerError:
         if not answers:
             raise

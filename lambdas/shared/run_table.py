@@ -12,6 +12,7 @@ from lambdas.shared.clients import client, code_of
 from lambdas.shared.observability import logger
 from lambdas.shared.plain import plain
 from trackside.contracts.deployment.run_table import (
+    FORESEEN_STATUSES,
     HISTORY_PREFIX,
     JOB,
     RUNNING,
@@ -23,6 +24,7 @@ from trackside.contracts.deployment.run_table import (
 )
 from trackside.contracts.deployment.table_item import Item
 from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.event import TrainingJob
 
 SECONDS_A_DAY = 24 * 3600
 REFUSED = "ConditionalCheckFailed"
@@ -69,15 +71,16 @@ class RunTable:
         """Write the item. Return False if an item of that key exists."""
         return self._put_if("attribute_not_exists(pk)", item)
 
-    def claim_stop(self, arn: str, *, finding: str) -> bool:
+    def claim_stop(self, job: TrainingJob, *, finding: str) -> bool:
         """Return True for the first finding that claims the job's stop, on every call: a job is stopped once."""
-        item: dict[str, Any] = {"pk": {"S": arn}, "sk": {"S": STOPPER}, "finding": {"S": finding}}
+        key = f"{STOPPER}#{job.created_at}" if job.created_at else STOPPER
+        item: dict[str, Any] = {"pk": {"S": job.arn}, "sk": {"S": key}, "finding": {"S": finding}}
         if self.expires_at is not None:
             item["expires_at"] = {"N": str(self.expires_at)}
         ours = {":finding": item["finding"]}
         return self._put_if("attribute_not_exists(pk) OR finding = :finding", item, ExpressionAttributeValues=ours)
 
-    def take_turn(self, arn: str, *, hour: str, most: int) -> bool:
+    def take_turn(self, job: TrainingJob, *, hour: str, most: int) -> bool:
         """Count the job among at most `most` of that hour. Return False if they are full. A job counts once."""
         try:
             client("dynamodb").update_item(
@@ -86,8 +89,8 @@ class RunTable:
                 UpdateExpression="ADD jobs :job SET expires_at = :expires_at",
                 ConditionExpression="attribute_not_exists(jobs) OR contains(jobs, :arn) OR size(jobs) < :most",
                 ExpressionAttributeValues={
-                    ":job": {"SS": [arn]},
-                    ":arn": {"S": arn},
+                    ":job": {"SS": [job.identity]},
+                    ":arn": {"S": job.identity},
                     ":most": {"N": str(most)},
                     ":expires_at": {"N": str(int(self._clock()) + BUDGET_DAYS * SECONDS_A_DAY)},
                 },
@@ -137,47 +140,65 @@ class RunTable:
                     logger.exception("An item of the table of runs cannot be read: %s", plain(str(item.get("pk"))))
         return found
 
-    def unwatched(self, arns: Sequence[str]) -> set[str]:
-        """Return the jobs that are known to have requested nothing."""
+    def unwatched(self, jobs: Sequence[TrainingJob]) -> set[str]:
+        """Return the identities of the jobs that are known to have requested nothing."""
         found: set[str] = set()
-        for first in range(0, len(arns), MOST_KEYS):
-            keys = [{"pk": {"S": arn}, "sk": {"S": UNWATCHED}} for arn in arns[first : first + MOST_KEYS]]
+        for first in range(0, len(jobs), MOST_KEYS):
+            keys = [_unwatched_key(job) for job in jobs[first : first + MOST_KEYS]]
             wanted = {self.name: {"Keys": keys}}
             while wanted:
                 answer = client("dynamodb").batch_get_item(RequestItems=wanted)
-                found.update(str(item["pk"]["S"]) for item in answer["Responses"].get(self.name, ()))
+                found.update(_identity_of_key(item) for item in answer["Responses"].get(self.name, ()))
                 wanted = answer.get("UnprocessedKeys") or {}
         return found
 
-    def mark_unwatched(self, arn: str) -> None:
+    def mark_unwatched(self, job: TrainingJob) -> None:
         """Note that the job requested nothing, so that its tags are not read again today."""
         expires_at = int(self._clock()) + SECONDS_A_DAY
-        item = {"pk": {"S": arn}, "sk": {"S": UNWATCHED}, "expires_at": {"N": str(expires_at)}}
+        item = {**_unwatched_key(job), "expires_at": {"N": str(expires_at)}}
         client("dynamodb").put_item(TableName=self.name, Item=item)
 
-    def mark_judged(self, arn: str, *, by: str) -> None:
+    def mark_judged(self, record: JobRecord, *, by: str) -> None:
         """Note the evaluator of the job, so that its processing job is not looked up again."""
-        client("dynamodb").update_item(
-            TableName=self.name,
-            Key={"pk": {"S": arn}, "sk": {"S": JOB}},
-            UpdateExpression="SET evaluator = :by",
-            ConditionExpression="attribute_exists(pk)",
-            ExpressionAttributeValues={":by": {"S": by}},
-        )
+        try:
+            client("dynamodb").update_item(
+                TableName=self.name,
+                Key={"pk": {"S": record.job.arn}, "sk": {"S": JOB}},
+                UpdateExpression="SET evaluator = :by",
+                ConditionExpression="created_at = :created_at",
+                ExpressionAttributeValues={":by": {"S": by}, ":created_at": {"N": repr(record.created_at)}},
+            )
+        except ClientError as error:
+            if code_of(error) != CONDITION_FAILED:  # the item is a later job's by now, or has expired
+                raise
 
     def put_job(self, record: JobRecord) -> bool:
-        """Write the record. Return False if the same or a later state of the job is recorded."""
+        """Write the record. Return False if the same or a later state of the job, or a later job, is recorded."""
         item = record.to_item(expires_at=self.expires_at)
-        values = {name: value for name, value in item.items() if name not in ("pk", "sk")}
-        names = {f"#{name}": name for name in values}
+        later, foreseen = "#order < :order", {}
+        if record.has_ended:
+            # A former release recorded an unforeseen state of an ended job as later than its end.
+            foreseen = {f":status{number}": {"S": status} for number, status in enumerate(FORESEEN_STATUSES)}
+            later = f"({later} OR NOT #status IN ({', '.join(foreseen)}))"
+        condition = f"attribute_not_exists(#order) OR (#created_at = :created_at AND {later})"
+        if self._update_job(item, condition, more=foreseen):
+            return True
+        # Of a later job of that name. Its evaluator is another one.
+        return self._update_job(item, "#created_at < :created_at", without="evaluator")
+
+    def _update_job(
+        self, item: Item, condition: str, *, more: Mapping[str, Any] | None = None, without: str = ""
+    ) -> bool:
+        values = {name: value for name, value in item.items() if name not in ("pk", "sk", without)}
+        change = "SET " + ", ".join(f"#{name} = :{name}" for name in values)
         try:
             client("dynamodb").update_item(
                 TableName=self.name,
                 Key={"pk": item["pk"], "sk": item["sk"]},
-                UpdateExpression="SET " + ", ".join(f"#{name} = :{name}" for name in values),
-                ConditionExpression="attribute_not_exists(#order) OR #order < :order",
-                ExpressionAttributeNames=names,
-                ExpressionAttributeValues={f":{name}": value for name, value in values.items()},
+                UpdateExpression=f"{change} REMOVE {without}" if without else change,
+                ConditionExpression=condition,
+                ExpressionAttributeNames={f"#{name}": name for name in values},
+                ExpressionAttributeValues={**{f":{name}": value for name, value in values.items()}, **(more or {})},
             )
         except ClientError as error:
             if code_of(error) != CONDITION_FAILED:
@@ -242,3 +263,12 @@ class RunTable:
             .get("Item")
         )
         return item
+
+
+def _unwatched_key(job: TrainingJob) -> Item:
+    return {"pk": {"S": job.arn}, "sk": {"S": f"{UNWATCHED}#{job.created_at}"}}
+
+
+def _identity_of_key(item: Item) -> str:
+    created_at = str(item["sk"]["S"]).rpartition("#")[2]
+    return TrainingJob("", str(item["pk"]["S"]), int(created_at)).identity

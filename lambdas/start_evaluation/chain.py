@@ -15,7 +15,7 @@ from lambdas.shared.decisions import Nothing
 from lambdas.shared.processing_jobs import evaluator_name
 from lambdas.start_evaluation.logic import StartEvaluation, processing_job_request
 from lambdas.start_evaluation.settings import StartEvaluationSettings
-from trackside.contracts.deployment.custom_rule_job import CONFIGURATION, JOB_ARN, JOB_NAME, RUN
+from trackside.contracts.deployment.custom_rule_job import CONFIGURATION, JOB_ARN, JOB_NAME, RUN, job_in
 from trackside.contracts.deployment.evaluators import (
     CONTINUED_PREFIX,
     LINK,
@@ -24,7 +24,7 @@ from trackside.contracts.deployment.evaluators import (
     MOST_RESTARTS,
     RESTARTS,
 )
-from trackside.contracts.event import REPEATED_SOURCE, TERMINAL_JOB_STATUSES, TrainingJob, detail_of, moment
+from trackside.contracts.event import REPEATED_SOURCE, TERMINAL_JOB_STATUSES, detail_of, moment
 from trackside.contracts.run_layout import RunLocation
 
 # Exit codes of the evaluator (trackside.evaluation.exit_codes) that another attempt would repeat: the request is wrong,
@@ -132,7 +132,7 @@ def _successor(
     link = end.counted(LINK, 1) + 1
     if link > MOST_LINKS:
         return _give_up(end)
-    job, run = TrainingJob(end.environment[JOB_NAME], end.environment[JOB_ARN]), RunLocation(end.environment[RUN])
+    job, run = job_in(end.environment), RunLocation(end.environment[RUN])
     name = evaluator_name(job, configuration=end.environment.get(CONFIGURATION, ""), link=link)
     environment = {name: value for name, value in end.environment.items() if name not in (LINK, RESTARTS)}
     environment |= {LINK: str(link), MAX_RUNTIME: str(settings.max_runtime_seconds)}
@@ -140,7 +140,7 @@ def _successor(
         environment[RESTARTS] = str(restarts)
     image_uri, role_arn = settings.image_uri, settings.role_arn
     request = processing_job_request(name, job, run, environment, settings, image_uri=image_uri, role_arn=role_arn)
-    return StartEvaluation(name, run, request, reason=_why(end))
+    return StartEvaluation(name, job, run, request, reason=_why(end))
 
 
 def _give_up(end: EvaluatorEnd) -> GiveUp | Nothing:

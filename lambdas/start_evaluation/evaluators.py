@@ -37,7 +37,8 @@ def decide_evaluators(
     `request` is the run's own; only `per-rule` needs it.
     """
     if settings.evaluator_mode == FLEET:
-        yield OpenLease(LeaseRecord(job, start.run.uri, free_at=now))
+        # An owner of the lease of an earlier job of that name has a smaller token.
+        yield OpenLease(LeaseRecord(job, start.run.uri, free_at=now, token=job.created_at))
     elif settings.evaluator_mode == PER_RULE and isinstance(request, RuleRequest):
         yield from _one_for_each_rule(start, job, request, settings)
     else:

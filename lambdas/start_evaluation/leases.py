@@ -11,6 +11,12 @@ from lambdas.shared.decisions import Done, Nothing
 from lambdas.start_evaluation.evaluators import OpenLease
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 
+# The lease of an earlier job of that name is replaced: an older one, or one of a former release that is over.
+_UNKNOWN = (
+    "attribute_not_exists(pk) OR created_at < :created_at OR "
+    "(attribute_not_exists(created_at) AND attribute_not_exists(shelf))"
+)
+
 
 def open_lease(lease: OpenLease, settings: StartEvaluationSettings) -> Done | Nothing:
     """Open the lease. The table counts: without the announcement a worker finds the run a little later.
@@ -22,7 +28,8 @@ def open_lease(lease: OpenLease, settings: StartEvaluationSettings) -> Done | No
         client("dynamodb").put_item(
             TableName=settings.lease_table,
             Item=lease.record.to_item(),
-            ConditionExpression="attribute_not_exists(pk)",
+            ConditionExpression=_UNKNOWN,
+            ExpressionAttributeValues={":created_at": {"N": str(job.created_at)}},
         )
     except ClientError as error:
         if code_of(error) != "ConditionalCheckFailedException":

@@ -15,6 +15,7 @@ from trackside.contracts.deployment.custom_rule_job import (
     MOST_JOBS,
     MOST_VALUE_CHARACTERS,
     CustomRuleJob,
+    job_variables,
     judged_separately,
 )
 from trackside.contracts.event import TrainingJob, TrainingJobStateChange
@@ -27,11 +28,13 @@ class StartEvaluation:
     """The decision to start a processing job for `run`.
 
     - `name`: name of the processing job
+    - `job`: the training job
     - `request`: all arguments of CreateProcessingJob
     - `reason`: why it takes another's place; "" if it does not
     """
 
     name: str
+    job: TrainingJob
     run: RunLocation
     request: Mapping[str, Any]
     reason: str = ""
@@ -47,8 +50,7 @@ def decide(change: TrainingJobStateChange, settings: StartEvaluationSettings) ->
     environment = {
         "TRACKSIDE_RUN": run.uri,
         "TRACKSIDE_EVENT_BUS": settings.event_bus,
-        "TRAINING_JOB_NAME": change.job.name,
-        "TRAINING_JOB_ARN": change.job.arn,
+        **job_variables(change.job),
         "TRACKSIDE_POLL_SECONDS": str(settings.poll_seconds),
     }
     if settings.custom_rules_from:
@@ -61,7 +63,7 @@ def decide(change: TrainingJobStateChange, settings: StartEvaluationSettings) ->
     request = processing_job_request(
         name, change.job, run, environment, settings, image_uri=settings.image_uri, role_arn=settings.role_arn
     )
-    return StartEvaluation(name, run, request)
+    return StartEvaluation(name, change.job, run, request)
 
 
 def decide_custom(
@@ -92,7 +94,7 @@ def decide_custom(
         given = processing_job_request(
             name, job, run, rule_job.to_environment(), settings, image_uri=image, role_arn=role
         )
-        yield StartEvaluation(name, run, given)
+        yield StartEvaluation(name, job, run, given)
 
 
 def processing_job_request(

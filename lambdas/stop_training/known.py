@@ -5,21 +5,30 @@ from __future__ import annotations
 from lambdas.shared.clients import client
 from lambdas.shared.run_table import RunTable
 from lambdas.stop_training.logic import Known
-from trackside.contracts.deployment.run_table import JOB, RULE_PREFIX, JobRecord, RuleRecord
+from trackside.contracts.deployment.run_table import JOB, RULE_PREFIX, JobRecord, RuleRecord, is_about
 from trackside.contracts.deployment.stop_record import DECISION_PREFIX, VETO, DecisionRecord, VetoRecord
+from trackside.contracts.event import TrainingJob
 
 
-def read_known(arn: str, table: RunTable, *, dry_run_parameter: str) -> Known:
-    """Return the state. Reads are consistent: they see the writes of earlier deliveries. Errors: `ClientError`."""
-    by_key = {str(item["sk"]["S"]): item for item in table.about(arn)}
+def read_known(job: TrainingJob, table: RunTable, *, dry_run_parameter: str) -> Known:
+    """Return the state. Reads are consistent: they see the writes of earlier deliveries. Errors: `ClientError`.
+
+    What is known of an earlier job of that name is left out.
+    """
+    by_key = {str(item["sk"]["S"]): item for item in table.about(job.arn)}
     decisions = [DecisionRecord.from_item(item) for key, item in by_key.items() if key.startswith(DECISION_PREFIX)]
     rules = [RuleRecord.from_item(item) for key, item in by_key.items() if key.startswith(RULE_PREFIX)]
-    job, veto = by_key.get(JOB), by_key.get(VETO)
+    state = JobRecord.from_item(by_key[JOB]) if "status" in by_key.get(JOB, ()) else None
+    veto = VetoRecord.from_item(by_key[VETO]) if VETO in by_key else None
     return Known(
-        decisions=tuple(decisions),
-        rules={record.evaluation.configuration_name: record for record in rules},
-        job=JobRecord.from_item(job) if job and "status" in job else None,
-        veto=VetoRecord.from_item(veto) if veto else None,
+        decisions=tuple(one for one in decisions if is_about(job, one.evaluation, at=one.at)),
+        rules={
+            one.evaluation.configuration_name: one
+            for one in rules
+            if is_about(job, one.evaluation, at=one.evaluation.modified_at)
+        },
+        job=state if state and state.created_at >= job.created_at else None,
+        veto=veto if veto and veto.at >= job.created_at else None,
         dry_run=_is_dry_run(dry_run_parameter),
     )
 

@@ -154,6 +154,9 @@ def _concluded(evaluation: RuleEvaluation, known: Known, _: StopTrainingSettings
 
 
 def _ended(evaluation: RuleEvaluation, known: Known, _: StopTrainingSettings, now: float) -> Answer | None:
+    if known.job is not None and not known.job.job.is_same_as(evaluation.job):
+        why = f"{evaluation.job.name} was deleted; the job that has its name now is another one."
+        return Answer(StopOutcome.ALREADY_ENDED, why)
     if known.job is None or known.job.status not in (*TERMINAL_JOB_STATUSES, "Stopping"):
         return None
     if was_requested(evaluation, known.decisions):

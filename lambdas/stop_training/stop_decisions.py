@@ -71,7 +71,7 @@ class StopDecisions:
                 StopOutcome.UNCONFIRMED,
                 f"{evaluation.finding_id} of {evaluation.job.name} requests a stop.",
             )
-        known = read_known(evaluation.job.arn, self._table, dry_run_parameter=self._settings.dry_run_parameter)
+        known = read_known(evaluation.job, self._table, dry_run_parameter=self._settings.dry_run_parameter)
         decision = weigh(evaluation, stop, known, self._settings, now=self._clock())
         if isinstance(decision, Nothing):
             return decision
@@ -118,7 +118,7 @@ class StopDecisions:
     def _stop_within_budget(self, evaluation: RuleEvaluation, stop: StopRun, known: Known) -> Done | Nothing:
         now, most = self._clock(), self._settings.stops_per_hour
         hour = datetime.fromtimestamp(now, tz=timezone.utc).strftime("%Y-%m-%dT%H")
-        if not most or self._table.take_turn(evaluation.job.arn, hour=hour, most=most):
+        if not most or self._table.take_turn(evaluation.job, hour=hour, most=most):
             return self._once(evaluation, partial(self._stop, evaluation, stop, known))
         reason = (
             f"{evaluation.job.name} is NOT stopped: {most} jobs were in this hour. It is tried again in the next one."
@@ -154,7 +154,7 @@ class StopDecisions:
 
     def _stopped_it(self, evaluation: RuleEvaluation) -> bool:
         """Return True if this finding stopped the job: of two calls without an answer, the first to claim it did."""
-        return self._table.claim_stop(evaluation.job.arn, finding=evaluation.finding_id)
+        return self._table.claim_stop(evaluation.job, finding=evaluation.finding_id)
 
     def _requested_stop(self, evaluation: RuleEvaluation) -> StopRun | Nothing:
         stop = requested_stop(evaluation, self._settings)

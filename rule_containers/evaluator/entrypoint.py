@@ -94,7 +94,7 @@ def _judge(hand_over: HandOver, job: Job) -> Summary:
             sinks.append(connect_event_bridge(bus=environment.event_bus, origin=job.origin, sleep=stop.sleep))
         if first_verdict:
             sinks.append(first_verdict)
-        return evaluate(
+        summary = evaluate(
             run,
             request,
             sinks,
@@ -108,6 +108,11 @@ def _judge(hand_over: HandOver, job: Job) -> Summary:
             # Its role may write the verdicts of every run, so it runs no code that the writer of a run names.
             runs_custom_rules=False,
         )
+        if summary.has_ended and not job.request and not environment.rule_configuration:
+            from trackside.report.at_the_end import store_report  # which an evaluator needs once, at its end
+
+            store_report(run, clock=time.time, stores=open_output)
+        return summary
 
 
 def _output_opener(job: Job, stop: StopSignal) -> Callable[[str], Store]:
@@ -165,9 +170,9 @@ def _is_over(first_verdict: FirstVerdict | None, job: Job) -> bool:
 
 def _claim(job: Job) -> None:
     """Claim the run for this training job. Errors: as `check_owner`."""
-    arn = job.environment.training_job_arn
-    if arn and not check_owner(job):
-        open_store(job.run.rule_output).put(TRAINING_JOB_KEY, arn.encode())
+    ours = job.training_job
+    if ours.arn and not check_owner(job):
+        open_store(job.run.rule_output).put(TRAINING_JOB_KEY, ours.identity.encode())
 
 
 if __name__ == "__main__":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
-from aws_cdk import Stack, Validations
+from aws_cdk import CfnOutput, Stack, Validations
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
-from constructs import IConstruct
+from constructs import Construct, IConstruct
 
 
 def acknowledge(construct: IConstruct, reasons: Mapping[str, str]) -> None:
@@ -30,8 +31,21 @@ def accept_wildcard(principal: lambda_.Function | IConstruct, resource: str, *, 
 
 
 def name_in_findings(bucket: s3.IBucket) -> str:
-    """Return the ARN of a bucket of another stack, as cdk-nag prints it: by the export, or an existing one's own."""
+    """Return the ARN of a bucket of another stack, as cdk-nag prints it: by the output, or an existing one's own.
+
+    The output is the one that CDK makes for references from other stacks, made earlier.
+    """
     stack = Stack.of(bucket)
     if not isinstance(bucket, s3.Bucket):
         return f"arn:<AWS::Partition>:s3:::{bucket.bucket_name}"
-    return str(stack.resolve(stack.export_value(bucket.bucket_arn))["Fn::ImportValue"])
+    scope = stack.node.try_find_child("Publish") or Construct(stack, "Publish")
+    name = f"Output{_as_json(stack.resolve(bucket.bucket_arn))}"
+    output = scope.node.try_find_child(name) or CfnOutput(scope, name, value=bucket.bucket_arn)
+    if not isinstance(output, CfnOutput):
+        raise TypeError(f"{output.node.path} is no output.")
+    place = {"StackName": stack.stack_name, "Region": {"Ref": "AWS::Region"}}
+    return _as_json({"Fn::GetStackOutput": {**place, "OutputName": stack.get_logical_id(output)}})
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

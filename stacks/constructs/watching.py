@@ -11,7 +11,7 @@ from stacks.constructs.acknowledge import accept_wildcard, name_in_findings
 from stacks.constructs.allow import allow
 from stacks.constructs.queue_backed_function import QueueBackedFunction
 from stacks.deployment_settings import DeploymentSettings
-from stacks.event_patterns import untagged_training_started
+from stacks.event_patterns import in_rules, untagged_training_started
 from trackside.contracts.event import SOURCE
 from trackside.contracts.job_choice import RUN_TAG, WATCH_TAG
 from trackside.contracts.run_layout import JOB_PLACE, RULE_REQUEST_KEY
@@ -73,11 +73,12 @@ def watch_untagged_jobs(reaction: QueueBackedFunction, settings: DeploymentSetti
     function = reaction.function
     # By environment: any job may be one of them, and it must be asked for its environment.
     names = () if settings.watching.watch_by_environment else settings.watching.watched_jobs
-    reaction.react_to(
-        "UntaggedTrainingStarted",
-        untagged_training_started(names),
-        description="A training job without the tag runs, and may be one that is watched",
-    )
+    for number, group in enumerate(in_rules(names)):
+        reaction.react_to(
+            f"UntaggedTrainingStarted{number or ''}",
+            untagged_training_started(group),
+            description="A training job without the tag runs, and may be one that is watched",
+        )
     jobs = Stack.of(function).format_arn(service="sagemaker", resource="training-job", resource_name="*")
     allow(
         function,

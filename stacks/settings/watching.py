@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from stacks.settings.setting import matching, setting
+from trackside.contracts.deployment.wildcards import MOST_COMPLEX, wildcard_complexity
 from trackside.contracts.job_choice import MOST_TAG_CHARACTERS, chosen_by_words, is_reference
 from trackside.contracts.rule_catalogue import built_in_catalogue
 
@@ -19,6 +20,14 @@ def _check_job_names(value: tuple[str, ...]) -> None:
         raise ValueError(f"not like 'nightly-*': {', '.join(wrong)}")
     if len(value) > MOST_NAME_PATTERNS:
         raise ValueError(f"at most {MOST_NAME_PATTERNS} patterns")
+
+
+def _check_watched_jobs(value: tuple[str, ...]) -> None:
+    """Check names also by what EventBridge takes in a rule of its own."""
+    _check_job_names(value)
+    wrong = [name for name in value if wildcard_complexity([name]) > MOST_COMPLEX]
+    if wrong:
+        raise ValueError(f"too many asterisks for EventBridge: {', '.join(wrong)}")
 
 
 def _check_default_rules(value: str) -> None:
@@ -42,7 +51,7 @@ class WatchingSettings:
                           address; none: all usual ones
     """
 
-    watched_jobs: tuple[str, ...] = setting((), _check_job_names)
+    watched_jobs: tuple[str, ...] = setting((), _check_watched_jobs)
     unwatched_jobs: tuple[str, ...] = setting((), _check_job_names)
     untagged_runs: str = setting("jobs", matching(r"[\w.=-]{1,50}(/[\w.=-]{1,50}){0,2}", "'jobs'"))
     watch_by_environment: bool = setting(False)

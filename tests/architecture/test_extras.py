@@ -29,6 +29,8 @@ SCRIPT = Path(__file__).with_name("each_command.py")
 COMMANDS = {
     "findings bad": "",
     "findings s3://bucket/bad": "aws",
+    "report bad --output report.html": "",
+    "report s3://bucket/bad --output report.html": "aws",
     "watch bad --once": "",
     "compare bad bad": "",
     "runs": "",

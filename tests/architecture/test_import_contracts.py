@@ -115,6 +115,7 @@ OUTSIDE = {
         "frameworks/pytorch",
         "local",
         "records",
+        "report",
         "rules",
         "testing",
         "trial",

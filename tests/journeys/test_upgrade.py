@@ -1,4 +1,7 @@
-"""The real CDK command line deploys the last landed version, then this one, over data: all of it is still there."""
+"""The real CDK command line deploys the last landed version, then this one, over data: all of it is still there.
+
+Then settings that add and take away parts are changed, back and forth.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import pytest
 
 from stacks.assembly import assembly
 from tests.stacks.previous_version import lay_out
+from tests.stacks.variants import WATCHING
 from trackside_localaccount import LocalAccount
 from trackside_localaccount.deploy import bootstrap
 
@@ -53,6 +57,12 @@ def test_an_upgrade_loses_nothing(drill: ModuleType, account: LocalAccount, tmp_
     assert dead["Body"] == "a dead letter"
     switch = account.client("ssm").get_parameter(Name=after["DryRunParameterName"])["Parameter"]["Value"]
     assert switch == "true", "a person's switch is not turned back by a deployment"
+
+    for folder, has_custom_rules in ((assembly(WATCHING), True), (today, False)):
+        cdk.run("deploy", "--all", "--app", str(folder), "--require-approval", "never")
+        changed = _outputs(account)
+        assert ("ReportCustomRuleQueueUrl" in changed) is has_custom_rules
+        assert {name: changed.get(name) for name in after} == after
 
 
 def _outputs(account: LocalAccount) -> dict[str, str]:

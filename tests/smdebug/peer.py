@@ -7,7 +7,6 @@ pandas, psutil and pyinstrument serve smdebug's profiler only, which is not used
 from __future__ import annotations
 
 import base64
-import importlib
 import json
 import sys
 import types
@@ -187,24 +186,6 @@ def names(order: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-FRAMEWORKS = ("smdebug.pytorch", "smdebug.mxnet", "smdebug.tensorflow", "smdebug.xgboost")
-
-
-def missing(order: dict[str, Any]) -> dict[str, Any]:
-    """Which of the names the real package does not have. Those that need a framework or pandas are passed over."""
-    absent = []
-    for module, name in order["names"]:
-        if module in FRAMEWORKS or module.startswith("smdebug.profiler"):
-            continue
-        try:
-            has_it = hasattr(importlib.import_module(module), name)
-        except ModuleNotFoundError:
-            has_it = False
-        if not has_it:
-            absent.append(f"{module}.{name}")
-    return {"missing": absent}
-
-
 def ask(order: dict[str, Any]) -> dict[str, Any]:
     """The answers of the real package to `questions`."""
     return {"answers": questions.ask_in_stages(order)}
@@ -221,7 +202,7 @@ def data(order: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    commands = (write, write_all, read, read_all, answers, names, missing, ask, differences, data)
+    commands = (write, write_all, read, read_all, answers, names, ask, differences, data)
     command = {function.__name__: function for function in commands}[sys.argv[1]]
     answer = command(json.load(sys.stdin))
     with open(sys.argv[2], "w", encoding="utf-8") as file:

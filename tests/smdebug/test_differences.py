@@ -36,7 +36,7 @@ KEPT_IN_HOOKS: dict[str, Any] = {
     "hook: a tensor at unsaved steps": [0, 2],
     "hook: spread while saving and while reading": [0.5, 0.25],
 }
-# What the real one answers; the drop-in's answer to each is its ImportError.
+# What the real one answers; the drop-in refuses each.
 IN_WHAT_IS_NOT_OFFERED: dict[str, Any] = {
     "action: prefix of a job": ["myjob"],
     "profiler: folder in upper case": "/upper/case",
@@ -60,7 +60,7 @@ DIFFERENT: dict[str, tuple[Any, Any]] = {
     **test_core.DIFFERENT_S3,
     **test_same_answers.DIFFERENT,
     **IN_HOOKS,
-    **{question: ("ImportError", answer) for question, answer in IN_WHAT_IS_NOT_OFFERED.items()},
+    **{question: ("NotOfferedError", answer) for question, answer in IN_WHAT_IS_NOT_OFFERED.items()},
 }
 
 
@@ -134,7 +134,7 @@ def test_hooks_and_what_is_not_offered(smdebug_python: Path, tmp_path: Path) -> 
     offered = {q: test_core.shortened(a) for q, a in our_answers.items() if q not in IN_WHAT_IS_NOT_OFFERED}
     assert offered == {question: ours for question, (ours, _) in IN_HOOKS.items()} | KEPT_IN_HOOKS
     for question in IN_WHAT_IS_NOT_OFFERED:
-        assert our_answers[question]["raises"] == "ImportError", question
+        assert our_answers[question]["raises"] == "NotOfferedError", question
         assert "is not offered by trackside-smdebug." in our_answers[question]["says"]
 
 

@@ -65,6 +65,8 @@ def test_every_setting_has_its_meaning_for_the_page(setting: DeclaredSetting) ->
         pytest.param("cost_tags", ["project=vision"], ("project=vision",), id="another project"),
         pytest.param("watched_jobs", "nightly-*,digits-01", ("nightly-*", "digits-01"), id="names of jobs"),
         pytest.param("watched_jobs", "*", ("*",), id="every job"),
+        pytest.param("watched_jobs", "*-bert-*-v*", ("*-bert-*-v*",), id="as many asterisks as EventBridge takes"),
+        pytest.param("unwatched_jobs", "a*b*c*d*e*f*", ("a*b*c*d*e*f*",), id="any number, where no rule is made"),
         pytest.param("untagged_runs", "teams/vision", "teams/vision", id="a place in the bucket"),
         pytest.param("default_rules", "overfit dead-relu@aws-docs", "overfit dead-relu@aws-docs", id="rules in words"),
         pytest.param(
@@ -105,6 +107,8 @@ def test_understands(name: str, given: Any, value: Any) -> None:
         pytest.param("instance_prices", [f"ml.m{n}.large=0.12" for n in range(200)], id="likewise, prices"),
         pytest.param("watched_jobs", "night_ly", id="no name of a job"),
         pytest.param("watched_jobs", "a**b", id="two asterisks"),
+        pytest.param("watched_jobs", "a*b*c*d*e*f*", id="more asterisks than EventBridge takes"),
+        pytest.param("watched_jobs", "*aaaaaaaa", id="repeated characters after an asterisk"),
         pytest.param("unwatched_jobs", [f"job-{n}" for n in range(21)], id="more names than a pattern holds"),
         pytest.param("untagged_runs", "", id="no place in the bucket"),
         pytest.param("untagged_runs", "/jobs", id="a slash at the beginning"),

@@ -12,11 +12,13 @@ def of_type(resources: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def named(value: Any) -> Iterator[str]:
-    """Every logical id, or export of one, that a value refers to."""
+    """Every logical id, or output of one, that a value refers to."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            if key in ("Ref", "Fn::ImportValue"):
+            if key == "Ref":
                 yield str(inner)
+            elif key == "Fn::GetStackOutput":
+                yield str(inner["OutputName"])
             elif key == "Fn::GetAtt":
                 yield str(inner[0])
             else:

@@ -10,23 +10,24 @@ from typing import Any
 
 import boto3
 import pytest
-from botocore.stub import Stubber
+from botocore.stub import ANY, Stubber
 
 from benchmarks.fleet_kills import create_lease_table
 from lambdas.reconcile.evaluators import FLEETS_NAME
 from lambdas.reconcile.handler import handle
 from lambdas.reconcile.sagemaker import processing_jobs
 from lambdas.reconcile.signs_of_life import signs_of_life
-from lambdas.shared.processing_jobs import chain_of, evaluator_name, processing_job_name
+from lambdas.shared.processing_jobs import chain_of, evaluator_name
 from tests.lambdas.reconcile.test_handler import (
     ARN,
-    NOT_FOUND,
+    CREATED,
     TICK,
     Deliver,
     describes,
     describes_evaluator,
     gives_a_sign,
     hold,
+    knows_no_evaluator,
     lists,
     lists_evaluators,
     queues,
@@ -38,7 +39,7 @@ from trackside.contracts.event import TrainingJob
 from trackside.contracts.run_layout import RunLocation
 
 __all__ = ["queues"]  # a fixture
-JOB = TrainingJob("digits", ARN + "digits")
+JOB = TrainingJob("digits", ARN + "digits", int(CREATED))
 Counted = Callable[[], dict[str, list[float]]]
 HANDED_OVER = ("", "Completed", f"{CONTINUED_PREFIX}judged up to step 7.")
 
@@ -147,7 +148,13 @@ def test_with_a_job_for_each_rule_any_of_them_judges(
 
 
 def test_all_evaluators_of_a_job_are_seen_however_many_they_were(sagemaker: Stubber) -> None:
-    asked = {"NameContains": "a", "SortBy": "CreationTime", "SortOrder": "Descending", "MaxResults": 100}
+    asked = {
+        "NameContains": "a",
+        "CreationTimeAfter": ANY,
+        "SortBy": "CreationTime",
+        "SortOrder": "Descending",
+        "MaxResults": 100,
+    }
     summaries = [
         {
             "ProcessingJobName": f"trackside-{number}",
@@ -161,7 +168,11 @@ def test_all_evaluators_of_a_job_are_seen_however_many_they_were(sagemaker: Stub
     sagemaker.add_response(
         "list_processing_jobs", {"ProcessingJobSummaries": summaries[2:]}, asked | {"NextToken": "n"}
     )
-    assert [each["ProcessingJobName"] for each in processing_jobs("a")] == ["trackside-0", "trackside-1", "trackside-2"]
+    assert [each["ProcessingJobName"] for each in processing_jobs("a", since=0)] == [
+        "trackside-0",
+        "trackside-1",
+        "trackside-2",
+    ]
 
 
 @pytest.mark.usefixtures("account")
@@ -185,9 +196,7 @@ def test_with_a_fleet_a_lease_is_what_judges(
         put_lease()
     else:
         create_lease_table(boto3.client("dynamodb"), "leases")
-        sagemaker.add_client_error(
-            "describe_processing_job", *NOT_FOUND, expected_params={"ProcessingJobName": processing_job_name(JOB)}
-        )
+        knows_no_evaluator(sagemaker, JOB)
         describes(sagemaker, "digits", "InProgress")
         sagemaker.add_response("list_tags", {"Tags": []}, {"ResourceArn": JOB.arn})
     assert deliver(handle, TICK) == []

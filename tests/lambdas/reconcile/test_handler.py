@@ -16,7 +16,7 @@ from botocore.stub import ANY, Stubber
 
 from lambdas.reconcile.handler import handle
 from lambdas.reconcile.settings import ReconcileSettings
-from lambdas.shared.processing_jobs import evaluator_mark, evaluator_name, processing_job_name
+from lambdas.shared.processing_jobs import evaluator_mark, evaluator_name, name_of_later_job, processing_job_name
 from tests.lambda_settings import made
 from trackside.contracts.deployment.run_table import JobRecord
 from trackside.contracts.event import TrainingJob
@@ -110,7 +110,7 @@ def describes(sagemaker: Stubber, name: str, status: str, **more: Any) -> None:
     sagemaker.add_response("describe_training_job", description, {"TrainingJobName": name})
 
 
-def describes_evaluator(sagemaker: Stubber, name: str, status: str) -> None:
+def describes_evaluator(sagemaker: Stubber, name: str, status: str, *, created_at: float = NOW) -> None:
     evaluator = {
         "ProcessingJobName": name,
         "ProcessingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:processing-job/x",
@@ -119,9 +119,15 @@ def describes_evaluator(sagemaker: Stubber, name: str, status: str) -> None:
             "ClusterConfig": {"InstanceCount": 1, "InstanceType": "ml.t3.medium", "VolumeSizeInGB": 1}
         },
         "AppSpecification": {"ImageUri": "x"},
-        "CreationTime": at(NOW),
+        "CreationTime": at(created_at),
     }
     sagemaker.add_response("describe_processing_job", evaluator, {"ProcessingJobName": name})
+
+
+def knows_no_evaluator(sagemaker: Stubber, job: TrainingJob) -> None:
+    name = processing_job_name(job)
+    for each in (name, name_of_later_job(name, job)):
+        sagemaker.add_client_error("describe_processing_job", *NOT_FOUND, expected_params={"ProcessingJobName": each})
 
 
 def lists_evaluators(sagemaker: Stubber, name: str, *found: tuple[str, str, str]) -> None:
@@ -137,7 +143,13 @@ def lists_evaluators(sagemaker: Stubber, name: str, *found: tuple[str, str, str]
         }
         for suffix, status, message in found
     ]
-    expected = {"NameContains": evaluator_mark(job), "SortBy": ANY, "SortOrder": "Descending", "MaxResults": 100}
+    expected = {
+        "NameContains": evaluator_mark(job),
+        "CreationTimeAfter": at(CREATED - 1),
+        "SortBy": ANY,
+        "SortOrder": "Descending",
+        "MaxResults": 100,
+    }
     sagemaker.add_response("list_processing_jobs", {"ProcessingJobSummaries": summaries}, expected)
 
 
@@ -237,9 +249,7 @@ def test_a_watched_job_without_evaluator_is_started_and_one_with_it_is_asked_abo
     assert sent(queues["start"]) == []
     forgotten = hold("forgotten")
     lists(sagemaker, "judged", "forgotten")
-    sagemaker.add_client_error(
-        "describe_processing_job", *NOT_FOUND, expected_params={"ProcessingJobName": processing_job_name(forgotten.job)}
-    )
+    knows_no_evaluator(sagemaker, forgotten.job)
     describes(sagemaker, "forgotten", "InProgress")
     tags(sagemaker, "forgotten", trackside_rules="overfit", team="vision")
     assert deliver(handle, TICK) == []
@@ -296,8 +306,7 @@ def test_reads_page_by_page(sagemaker: Stubber, queues: dict[str, str], deliver:
     lists(sagemaker, "b", token="more")
     lists(sagemaker, "a", after="more")
     tags(sagemaker, "b")
-    describing = {"ProcessingJobName": ANY}
-    sagemaker.add_client_error("describe_processing_job", *NOT_FOUND, expected_params=describing)
+    knows_no_evaluator(sagemaker, TrainingJob("a", ARN + "a", int(CREATED)))
     describes(sagemaker, "a", "Completed")
     assert deliver(handle, TICK) == []
     assert sent(queues["start"]) == [], "it ended while the sweep went on"

@@ -14,6 +14,7 @@ from lambdas.start_evaluation import started
 from lambdas.start_evaluation.handler import handle
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from tests.lambda_settings import made
+from tests.lambdas.reconcile.test_handler import describes_evaluator
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 
@@ -54,6 +55,7 @@ def test_starts_one_job_however_often_it_is_told(
     assert deliver(handle, event) == []
     started.forget_all()
     sagemaker.add_client_error("create_processing_job", "ResourceInUse", "exists", expected_params=REQUEST)
+    describes_evaluator(sagemaker, NAME, "InProgress")
     assert deliver(handle, event) == []
     assert deliver(handle, event) == []
 

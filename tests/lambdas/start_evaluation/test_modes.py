@@ -71,7 +71,7 @@ def test_the_fleet_is_told_once_however_often_the_start_is(
     assert deliver(handle, golden("training_started"), golden("training_started", SecondaryStatus="Training")) == []
     (item,) = boto3.client("dynamodb").scan(TableName="leases")["Items"]
     lease = LeaseRecord.from_item(item)
-    assert (lease.job, lease.owner, lease.token, lease.is_open) == (JOB, "", 0, True)
+    assert (lease.job.identity, lease.owner, lease.is_open) == (f"{JOB.arn}@1795226600", "", True)
     assert messages(urls["fleet"]) == [{"TrainingJobArn": JOB.arn}]
     assert processing_jobs() == set()
 

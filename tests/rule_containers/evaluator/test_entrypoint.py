@@ -160,6 +160,8 @@ def test_an_issue_reaches_the_bus_the_run_and_the_exit_message(account: Account,
     usual = len(built_in_catalogue().usual)
     assert len(events) == usual  # every one has answered
     assert account.run("faulty").get("rule-output/verdicts.jsonl").count(b"\n") == usual
+    report = account.run("faulty").get("rule-output/report.html").decode()
+    assert "CRITICAL  exploding-tensor" in report
 
 
 READ_ONLY = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from trackside.capture.budget import (
@@ -11,6 +13,7 @@ from trackside.capture.budget import (
     LONGEST_NORMS_INTERVAL,
     LONGEST_UPDATES_INTERVAL,
     NORMS,
+    ROWS,
     UPDATES,
     Costs,
     Intervals,
@@ -182,3 +185,48 @@ def test_grows_again_when_steps_become_longer() -> None:
     assert budget.intervals.norms == 2
     run(budget, clock, 200, every=0.2, norms=3.0, dear=20.0, step=100 * STEP)
     assert budget.intervals == Intervals()
+
+
+@pytest.mark.parametrize(
+    "interruption", [pytest.param(4e-3, id="4-ms"), pytest.param(20e-3, id="20-ms"), pytest.param(2.0, id="2-s")]
+)
+@pytest.mark.parametrize("kind", [NORMS, DEAR, ROWS])
+def test_one_interrupted_sample_does_not_switch_weights_off(interruption: float, kind: int) -> None:
+    """A sample of 20 ms once put the interval of weights to 5,120 steps: for the rest of the run."""
+    clock, interrupted = Clock(), False
+    budget = OverheadBudget(0.02, densest=Intervals(1, 10), clock=clock)
+    taken = []
+    for number in range(3000):
+        clock.now += 2e-3
+        for part, cost, interval in (
+            (EVERY_STEP, 8e-6, 1),
+            (NORMS, 15e-6, budget.intervals.norms),
+            (DEAR, 500e-6, budget.intervals.dear),
+            (ROWS, 40e-6, 16),
+        ):
+            if number % interval:
+                continue
+            started = budget.clock()
+            clock.now += cost
+            if part == kind and number > 500 and not interrupted:
+                interrupted = True
+                clock.now += interruption
+            budget.spend(part, started)
+            if part == DEAR:
+                taken.append(number)
+        budget.end_step()
+    usual = [number for number in taken if 200 < number < 500]
+    gaps = [later - earlier for earlier, later in pairwise(taken) if earlier > 500]
+    longest_before = max(later - earlier for earlier, later in pairwise(usual))
+    assert interrupted
+    assert max(gaps) <= 2 * longest_before
+    assert gaps[-1] <= longest_before  # and soon it is as it was
+
+
+def test_a_tier_that_is_too_dear_from_the_start_is_measured_seldom_at_once() -> None:
+    """Doubling with each sample: some dozen samples until the interval is long enough."""
+    clock = Clock()
+    budget = OverheadBudget(0.02, densest=Intervals(1, 10), clock=clock)
+    shares = run(budget, clock, 2000, every=0.0, norms=0.1, dear=500.0, step=STEP)
+    assert budget.intervals.dear == 320
+    assert sum((share or 0) > 1 for share in shares) <= 12

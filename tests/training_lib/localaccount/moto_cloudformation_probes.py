@@ -384,6 +384,50 @@ def change_set_execution() -> None:
     assert (outputs(), exports()) == (["two"], {"renamed": "two"})
 
 
+def importing(name: str) -> dict[str, Any]:
+    return {"Resources": {"Topic": resource("SNS::Topic", DisplayName={"Fn::ImportValue": name})}}
+
+
+def exports_in_use() -> None:
+    cloudformation = client("cloudformation")
+    change(exporting("one"), name="first")
+    change(importing("shared"), name="second")
+    for other, verb in ((exporting("two"), "updated"), ({"Resources": exporting("one")["Resources"]}, "deleted")):
+        change(other, name="first", kind="UPDATE")
+        described = cloudformation.describe_stacks(StackName="first")["Stacks"][0]
+        assert described["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE", described
+        assert described["StackStatusReason"] == f"Export shared cannot be {verb} as it is in use by second"
+    cloudformation.delete_stack(StackName="first")
+    assert status("first") == "UPDATE_ROLLBACK_COMPLETE", "it stays as it was"
+    events = cloudformation.describe_stack_events(StackName="first")["StackEvents"]
+    assert any("cannot be deleted as it is in use by second" in e.get("ResourceStatusReason", "") for e in events)
+    more = exporting("one")
+    more["Outputs"]["Unused"] = {"Value": "1", "Export": {"Name": "unused"}}
+    change(more, name="first", kind="UPDATE")
+    change(exporting("one"), name="first", kind="UPDATE")
+    assert status("first") == "UPDATE_COMPLETE", "an export that nobody imports may go"
+    cloudformation.delete_stack(StackName="second")
+    cloudformation.delete_stack(StackName="first")
+    assert cloudformation.list_exports()["Exports"] == []
+
+
+def stack_outputs() -> None:
+    def reading(output: str) -> dict[str, Any]:
+        value = {"Fn::GetStackOutput": {"StackName": "first", "OutputName": output}}
+        return {"Resources": {"Topic": resource("SNS::Topic", TopicName={"Fn::Join": ["-", [value, "topic"]]})}}
+
+    first = exporting("one")
+    first["Outputs"] = {"Name": {"Value": {"Fn::GetAtt": ["Queue", "QueueName"]}}}
+    change(first, name="first")
+    change(reading("Name"))
+    assert status() == "CREATE_COMPLETE"
+    assert client("sns").list_topics()["Topics"][0]["TopicArn"].endswith(":one-topic")
+    change({"Resources": first["Resources"]}, name="first", kind="UPDATE")
+    assert status("first") == "UPDATE_COMPLETE", "a reader keeps no output"
+    change(reading("Name"), name="late")
+    assert status("late") == "ROLLBACK_COMPLETE", "an output that is not there"
+
+
 BROKEN = {
     "Good": resource("SNS::Topic", TopicName="good"),
     "Bad": resource("SNS::Topic", TopicName="no spaces allowed"),
@@ -497,6 +541,8 @@ PROBES: Mapping[str, Callable[[], None]] = {
     "failed-deletion": failed_deletion,
     "termination-protection": termination_protection,
     "deleted-stack": deleted_stack,
+    "stack-outputs": stack_outputs,
+    "exports-in-use": exports_in_use,
 }
 
 

@@ -21,6 +21,9 @@ FIRES = [
     _row("every field of the pattern", {"a": ["x"], "b": {"c": [1]}}, {"a": "x", "b": {"c": 1}, "more": 0}),
     _row("one element of a list", {"a": ["x"]}, {"a": ["w", "x"]}),
     _row("number", {"a": [300]}, {"a": 300}),
+    _row("number, with and without a fraction", {"a": [300]}, {"a": 300.0}),
+    _row("a dot in the pattern's key", {"d": {"s.t": ["x"]}}, {"d": {"s": {"t": "x"}}}),
+    _row("a dot in the event's key", {"d": {"s": {"t": ["x"]}}}, {"d": {"s.t": "x", "s": {"u": 1}}}),
     _row("true", {"a": [True]}, {"a": True}),
     _row("null", {"a": [None]}, {"a": None}),
     _row("empty text", {"a": [""]}, {"a": ""}),
@@ -77,7 +80,6 @@ STAYS_SILENT = [
     _row("absent", {"a": ["x"]}, {"b": "x"}),
     _row("one field does not fit", {"a": ["x"], "b": [2]}, {"a": "x", "b": 3}),
     _row("an empty list", {"a": ["x"]}, {"a": []}),
-    _row("300 is not 300.0", {"a": [300]}, {"a": 300.0}),
     _row("true is not 1", {"a": [1]}, {"a": True}),
     _row("1 is not true", {"a": [True]}, {"a": 1}),
     _row("1 is not its text", {"a": ["1"]}, {"a": 1}),
@@ -114,6 +116,9 @@ STAYS_SILENT = [
     _row("a list of objects, none", {"p": {"a": [1]}}, {"p": [{"a": 2}, {"b": 1}]}),
     _row("fields of different elements", {"p": {"a": [1], "b": [2]}}, {"p": [{"a": 1, "b": 3}, {"a": 4, "b": 2}]}),
     _row("an object where text is", {"a": {"b": [1]}}, {"a": "b"}),
+    _row("a dot, and another field", {"a.b": [1]}, {"a": {"c": 1}}),
+    _row("a dot at the end of a key", {"a": [1]}, {"a.": 1}),
+    _row("a number and its text", {"a": [300]}, {"a": "300"}),
 ]
 
 
@@ -152,6 +157,16 @@ def test_does_not_match(pattern: dict[str, Any], event: dict[str, Any]) -> None:
         pytest.param({"a": [{"wildcard": "a**b"}]}, "wildcard", id="two stars in a row"),
         pytest.param({"a": [{"anything-but": []}]}, "anything-but", id="anything but nothing"),
         pytest.param({"a": [{"anything-but": {"numeric": ["=", 1]}}]}, "anything-but", id="anything but a range"),
+        pytest.param({"a": [{"anything-but": {"prefix": ""}}]}, "anything-but", id="anything but an empty prefix"),
+        pytest.param({"a": [{"anything-but": {"suffix": ["x", ""]}}]}, "anything-but", id="an empty suffix of two"),
+        pytest.param(
+            {"a": [{"anything-but": {"prefix": {"equals-ignore-case": "x"}}}]}, "anything-but", id="two operators deep"
+        ),
+        pytest.param({"a": [{"wildcard": "*:*:*:*:*:event-bus/*"}]}, "too complex", id="as the service refused it"),
+        pytest.param({"a": [{"wildcard": f"*-{n}-*"} for n in range(5)]}, "too complex", id="five of two asterisks"),
+        pytest.param(
+            {"d": {"a": [{"anything-but": {"wildcard": ["*aaaaaaaaaaa"]}}]}}, "too complex", id="repeated characters"
+        ),
         pytest.param({"$or": [{"a": [1]}]}, "two alternatives", id="or of one"),
         pytest.param({"$or": [{"a": [1]}, {"b": 2}]}, "'b'", id="a mistake inside or"),
     ],

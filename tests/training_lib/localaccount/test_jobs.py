@@ -237,6 +237,28 @@ def test_unknown_jobs(bench: Any) -> None:
         bench.account.job_log("unknown")
 
 
+def test_the_name_of_a_deleted_job_is_free_again(bench: Any) -> None:
+    """API_DeleteTrainingJob: only of a job that has ended; what was known of it is gone, and its ARN is given again."""
+    sagemaker = bench.account.client("sagemaker")
+    first = run(bench, "again", "python", "-c", "print('first')")
+    with pytest.raises(ClientError, match="unique"):
+        bench.training_job("again", *SLEEP)
+    sagemaker.delete_training_job(TrainingJobName="again")
+    with pytest.raises(ClientError, match="not found"):
+        sagemaker.describe_training_job(TrainingJobName="again")
+    bench.training_job("again", *SLEEP)
+    bench.eventually(lambda: "running" in bench.account.job_log("again"))
+    second = sagemaker.describe_training_job(TrainingJobName="again")
+    assert second["TrainingJobArn"] == first["TrainingJobArn"]
+    assert second["CreationTime"] > first["CreationTime"]
+    with pytest.raises(ClientError, match="InProgress") as refused:
+        sagemaker.delete_training_job(TrainingJobName="again")
+    assert refused.value.response["Error"]["Code"] == "ResourceInUse"
+    with pytest.raises(ClientError, match="Could not find"):
+        sagemaker.delete_processing_job(ProcessingJobName="again")
+    sagemaker.stop_training_job(TrainingJobName="again")
+
+
 def test_listing_filters_sorts_and_pages(bench: Any) -> None:
     for name in ("list-b", "list-a", "list-c"):
         run(bench, name, "true")

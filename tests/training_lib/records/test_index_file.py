@@ -113,7 +113,7 @@ def entry(**change: Any) -> bytes:
         pytest.param(b'{"meta": {}, "tensor_payload": []}', "has no mode", id="an empty meta"),
         pytest.param(meta(mode="train"), "none of TRAIN", id="a mode in small letters"),
         pytest.param(meta(mode=1), "a number, not a text", id="a mode as a number"),
-        pytest.param(meta(mode_step=-1), "from 0 on", id="a negative step"),
+        pytest.param(meta(mode_step=-2), "from 0 on", id="a negative step"),
         pytest.param(meta(mode_step=True), "from 0 on", id="a step that is true"),
         pytest.param(meta(mode_step=1.5), "not a whole number", id="half a step"),
         pytest.param(meta(event_file_name=None), "event_file_name", id="no event file"),

@@ -224,7 +224,8 @@ def test_a_damaged_record_is_told(data: bytes, what: str) -> None:
     ("plugins", "what"),
     [
         pytest.param([(b"mode", b"9")], "9 is not the number of a mode", id="an unknown mode"),
-        pytest.param([(b"mode_step", b"-1")], "not a whole number", id="a negative step"),
+        pytest.param([(b"mode_step", b"-2")], "not a whole number", id="a negative step"),
+        pytest.param([(b"mode", b"-1")], "not a whole number", id="a negative mode"),
         pytest.param([(b"mode_step", b"9223372036854775808")], "not a whole number", id="a step beyond 63 bits"),
         pytest.param([(b"mode_step", "٣".encode())], "not a whole number", id="a digit of another script"),
         pytest.param([(b"mode_step", b"9" * 5000)], "not a whole number", id="a step of 5000 digits"),

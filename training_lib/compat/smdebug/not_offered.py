@@ -1,16 +1,23 @@
 """Old names that are not offered, each with its reason and a replacement.
 
 A name leaves this list when it is offered: `tests/smdebug/test_names.py` holds every old name to one of the two.
-A listed name raises ImportError, from `import` and from `smdebug.<name>` alike: Python replaces the message
-of an AttributeError within `from ... import ...`, so that the reason would be lost.
+Every name of the original can be imported, for a script may import more than it uses. One that is not offered is a
+stand-in: its use raises `NotOfferedError`, an ImportError, with the reason. `original_names.json` has the names of all
+modules of the original 1.0.34, and the modules that they come from.
 """
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
 ACTIONS = (
     "smdebug's action strings are not carried out. Actions (StopTraining, Notify, PublishMetric) are asked for in the "
@@ -18,7 +25,7 @@ ACTIONS = (
 )
 _FRAMEWORK = "This framework is not captured yet; PyTorch is, without any import."
 _PROFILER = "Trackside does not profile yet."
-_INNER = (
+INNER = (
     "It belongs to the inner works of the original, which are built differently here. Write a step with "
     "`smdebug.core.writer.FileWriter`, read one with `smdebug.core.reader.FileReader` or `create_trial`."
 )
@@ -34,21 +41,11 @@ _GUARD = (
     "goes on."
 )
 _RANK = "It asks frameworks for this process's rank. Trackside's capture does so by itself (RANK and WORLD_SIZE)."
-_SIMULATOR = (
-    "It sets up files and variables for tests of hooks. Set TRACKSIDE_RUN and TRACKSIDE_CAPTURE_REQUEST instead."
-)
 _TELEMETRY = "Trackside never phones home."
 
-# A module stands for everything below it.
-_HOOKS = {
-    "mxnet": ("Hook get_hook set_hook del_hook Collection", _FRAMEWORK),
-    "xgboost": ("Hook get_hook set_hook del_hook Collection", _FRAMEWORK),
-    "tensorflow": (
-        "KerasHook SessionHook EstimatorHook get_hook set_hook del_hook Collection",
-        _FRAMEWORK,
-    ),
-}
+# A module stands for everything that is defined in it and below.
 _SINGLE = {
+    "core.config_validator": {"get_config_validator ConfigValidator": _GUARD},
     "core.config_constants": {"PROFILER_REPORT_VERSION PROFILER_TELEMETRY_URL": _TELEMETRY},
     "core.json_config": {
         "collect_hook_config_params add_collections_to_manager parse_save_config_dict parse_save_config_modes_dict": (
@@ -62,19 +59,17 @@ _SINGLE = {
     "core.tfevent": {
         "timeline_file_writer": _PROFILER,
         "event_file_reader event_file_writer events_writer proto summary": _PROTOBUF,
-        "index_file_writer": _INNER,
+        "index_file_writer": INNER,
     },
     "core.utils": {
         "error_handling_agent ErrorHandlingAgent": _GUARD,
-        "SagemakerSimulator ScriptSimulator": _SIMULATOR,
         "get_distributed_worker get_node_id get_tb_worker": _RANK,
         "check_smdataparallel_env check_smmodelparallel_training": _RANK,
-        "is_framework_version_supported": "Frameworks are captured in any version that has what capture needs.",
         "setup_profiler_report PROFILER_REPORT_VERSION PROFILER_TELEMETRY_URL": _TELEMETRY,
     },
 }
 REASONS: dict[str, str] = {
-    **{f"smdebug.{module}.{name}": why for module, (names, why) in _HOOKS.items() for name in names.split()},
+    **{f"smdebug.{module}": _FRAMEWORK for module in ("mxnet", "xgboost", "tensorflow")},
     **{
         f"smdebug.{module}.{name}": why
         for module, groups in _SINGLE.items()
@@ -84,7 +79,6 @@ REASONS: dict[str, str] = {
     "smdebug.trials.profiler_trial": _PROFILER,
     "smdebug.rules.action": ACTIONS,
     "smdebug.profiler": _PROFILER,
-    "smdebug.core.config_validator": _GUARD,
     "smdebug.core.error_handling_agent": _GUARD,
 }
 # Of a hook: attributes that it does not have.
@@ -123,33 +117,131 @@ def reason_for(name: str) -> str | None:
 
 
 def attribute_of(module: str) -> Callable[[str], object]:
-    """Return the `__getattr__` of a module: it raises an error with the reason for listed names, and has no others."""
+    """Return the `__getattr__` of a module: it finds the other names that the original's module has.
+
+    A name that the original's module took from another one is found there. What is not offered is a `NotOffered`.
+    """
 
     def attribute(name: str) -> object:
-        reason = reason_for(f"{module}.{name}")
-        if reason is None or name.startswith("__"):
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        raise error_for(f"{module}.{name}")
+        if name == "__all__":  # a star import gives the names that the original's gave
+            own = [each for each in vars(sys.modules[module]) if not each.startswith("_")]
+            return sorted({*own, *names_of(module)} - {"annotations", "not_offered"})
+        return _found(module, name)
 
     return attribute
 
 
 def explain_missing_modules() -> None:
-    """Make `import smdebug.<module>` raise an error with the reason for a missing module."""
-    if not any(isinstance(finder, _Explainer) for finder in sys.meta_path):
-        sys.meta_path.append(_Explainer())
+    """Make `import smdebug.<module>` find the modules of the original that are missing here."""
+    if not any(isinstance(finder, _MissingModules) for finder in sys.meta_path):
+        sys.meta_path.append(_MissingModules())
 
 
-class _Explainer(MetaPathFinder):
+def is_offered(found: object) -> bool:
+    """Return False for the stand-in of a name that is not offered."""
+    return not isinstance(found, _RefusedType)
+
+
+def names_of(module: str) -> list[str]:
+    """Return the public names that the original's module has; [] for no module of the original's."""
+    return sorted(_origins(module))
+
+
+class _MissingModules(MetaPathFinder, Loader):
     """The last finder: it is called only for modules that no other finder has."""
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
-        if not fullname.startswith("smdebug."):
-            return
-        if reason_for(fullname) is not None:
-            raise error_for(fullname)
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not fullname.startswith("smdebug.") or fullname not in _original():
+            return None
+        is_package = any(other.startswith(f"{fullname}.") for other in _original())
+        return ModuleSpec(fullname, self, is_package=is_package)
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        module.__doc__ = f"The names of the original's `{name}`, which is not offered."
+        module.__dict__.update(__getattr__=attribute_of(name), __all__=names_of(name))
 
 
-def error_for(name: str) -> ImportError:
-    """Return the error with the reason why a listed name is not offered."""
-    return ImportError(f"{name} is not offered by trackside-smdebug. {reason_for(name)}", name=name)
+class _RefusedType(type):
+    """The type of the stand-ins: every use of one raises its `NotOfferedError`."""
+
+    _name: str
+
+    def _refuse(cls, *_args: object, **_kwargs: object) -> NoReturn:
+        raise error_for(cls._name)
+
+    __call__ = __iter__ = __getitem__ = __len__ = __contains__ = __enter__ = __exit__ = _refuse
+    __add__ = __radd__ = __mod__ = __lt__ = __gt__ = __int__ = __float__ = __fspath__ = _refuse
+
+    def __getattr__(cls, name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise error_for(cls._name)
+
+    def __repr__(cls) -> str:
+        return f"<{cls._name}, not offered by trackside-smdebug>"
+
+
+def _found(module: str, name: str) -> object:
+    origins = _origins(module)
+    full_name = f"{module}.{name}"
+    if full_name in _original():
+        return import_module(full_name)
+    if name not in origins:
+        if full_name in REASONS:
+            return _stand_in(full_name)
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    origin, attribute = origins[name]
+    if not origin or full_name in REASONS:
+        return _stand_in(full_name)
+    try:
+        found = import_module(origin)
+        return found if attribute == "." else _attribute(found, origin, attribute)
+    except ImportError as error:
+        if origin.startswith("smdebug.") and not (error.name or "").startswith("smdebug."):
+            raise  # what a module of ours needs can be installed
+        return _stand_in(full_name)
+
+
+def _attribute(found: ModuleType, origin: str, attribute: str) -> object:
+    """Return an attribute of a module, or its submodule."""
+    try:
+        return getattr(found, attribute)
+    except AttributeError:
+        return import_module(f"{origin}.{attribute}")
+
+
+@cache
+def _stand_in(full_name: str) -> type:
+    """Return a class in the place of a name: it can be imported and derived from, and refuses every use."""
+    return _RefusedType(full_name.rpartition(".")[2], (), {"_name": full_name})
+
+
+@cache
+def _original() -> Mapping[str, Mapping[str, str]]:
+    """Return, for each module of the original, its names by the module that they come from."""
+    text = Path(__file__).with_name("original_names.json").read_text("utf-8")
+    return dict(json.loads(text))
+
+
+@cache
+def _origins(module: str) -> Mapping[str, tuple[str, str]]:
+    """Return (module, name in it) for each name of the original's module; ("", "") if it is defined there."""
+    found: dict[str, tuple[str, str]] = {}
+    for origin, names in _original().get(module, {}).items():
+        for entry in names.split():
+            name, _, other = entry.partition("<")
+            found[name] = (origin, other or name) if origin else ("", "")
+    return found
+
+
+def error_for(name: str) -> NotOfferedError:
+    """Return the error with the reason why a name is not offered."""
+    reason = reason_for(name) or INNER
+    return NotOfferedError(f"{name} is not offered by trackside-smdebug. {reason}", name=name)
+
+
+class NotOfferedError(ImportError):
+    """A name of the original's was used that is not offered. The message has the reason."""

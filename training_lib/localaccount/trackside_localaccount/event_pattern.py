@@ -1,7 +1,8 @@
 """EventBridge's pattern language: which events a rule's pattern matches.
 
-Semantics after https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-create-pattern-operators.html and
-https://github.com/aws/event-ruler (array consistency). Where both are silent: `anything-but` lets null pass.
+Semantics after https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-create-pattern-operators.html,
+https://github.com/aws/event-ruler (array consistency), and the 155 answers of the service that LocalStack published on
+15 October 2025 (tests/aws/services/events/event_pattern_templates, commit 8b9a79f): all of them agree.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from trackside.contracts.deployment.wildcards import LEAST_REFUSED, wildcard_complexity
 
 Path = tuple[str, ...]
 
@@ -25,12 +28,19 @@ _TEXT_OPERATORS = ("prefix", "suffix", "equals-ignore-case", "wildcard")
 _OPERATORS = (*_TEXT_OPERATORS, "anything-but", "numeric", "cidr", "exists")
 
 
+TOO_COMPLEX = (
+    "Rule is too complex - try using fewer wildcard characters or fewer repeating character sequences after a wildcard "
+    "character"
+)
+
+
 class PatternError(ValueError):
     """A pattern that EventBridge refuses; the message names the place and the reason."""
 
 
 def matches(pattern: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
     """Return True if the event matches. The pattern must be valid (`check_pattern`)."""
+    pattern, event = _without_dots(pattern), _without_dots(event)
     return _matches_object(pattern, event, path=(), leaves=frozenset(_leaves(event, ())))
 
 
@@ -39,6 +49,28 @@ def check_pattern(pattern: Any) -> None:
     if not isinstance(pattern, dict) or not pattern:
         raise PatternError("Event pattern must be a JSON object with at least one field.")
     _check_object(pattern, where="")
+
+
+def _without_dots(value: Any) -> Any:
+    """Return the value with each key `a.b` as `b` in `a`: to EventBridge they are the same."""
+    if isinstance(value, list):
+        return [_without_dots(each) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    found: dict[str, Any] = {}
+    for key, inner in value.items():
+        first, dot, rest = key.partition(".")
+        _add(found, first if dot and rest else key, _without_dots({rest: inner} if dot and rest else inner))
+    return found
+
+
+def _add(fields: dict[str, Any], key: str, value: Any) -> None:
+    before = fields.get(key)
+    if isinstance(before, dict) and isinstance(value, Mapping):
+        for name, inner in value.items():
+            _add(before, name, inner)
+    else:
+        fields[key] = value
 
 
 def _leaves(value: Any, path: Path) -> Iterator[Path]:
@@ -88,7 +120,9 @@ def _matches_leaf(matcher: Any, value: Any, *, path: Path, leaves: frozenset[Pat
 
 
 def _is_same(wanted: Any, value: Any) -> bool:
-    """Equal as written: EventBridge compares numbers by their text, so 5 is not 5.0, and true is not 1."""
+    """Return True for equal values of one type; 300 is 300.0, but true is not 1."""
+    if _is_number(wanted):
+        return _is_number(value) and bool(wanted == value)
     return type(wanted) is type(value) and bool(wanted == value)
 
 
@@ -169,6 +203,16 @@ def _check_object(pattern: Mapping[str, Any], *, where: str) -> None:
         else:
             for matcher in wanted:
                 _check_matcher(matcher, where=here)
+            if wildcard_complexity(_wildcards(wanted)) >= LEAST_REFUSED:
+                raise PatternError(TOO_COMPLEX)
+
+
+def _wildcards(matchers: list[Any]) -> Iterator[str]:
+    """Yield the wildcard patterns of one field, also those of `anything-but`."""
+    for matcher in matchers:
+        operands = matcher.get("anything-but", matcher) if isinstance(matcher, Mapping) else None
+        texts = operands.get("wildcard", ()) if isinstance(operands, Mapping) else ()
+        yield from [texts] if isinstance(texts, str) else texts
 
 
 def _are_matchers(wanted: list[Mapping[str, Any]]) -> bool:
@@ -210,6 +254,8 @@ def _is_excludable(operand: Any) -> bool:
             return False
         ((operator, excluded),) = operand.items()
         each = excluded if isinstance(excluded, list) else [excluded]
+        if operator in ("prefix", "suffix"):  # here they take neither an empty text nor another operator
+            return bool(each) and all(_is_text(text) and text for text in each)
         return bool(each) and all(_CHECKS[operator](text) for text in each)
     each = operand if isinstance(operand, list) else [operand]
     return bool(each) and all(isinstance(value, str) or _is_number(value) for value in each)

@@ -128,6 +128,18 @@ class Jobs:
             if process:
                 process.stop(grace_seconds=self._settings.stop_grace_seconds)
 
+    def delete(self, kind: JobKind, name: str, *, requested_in: str = "") -> None:
+        """Forget an ended job: its name may be used again. Errors: `ResourceInUse` for one that has not ended.
+
+        https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeleteTrainingJob.html
+        """
+        with self._lock:
+            job = self._get(kind, name, requested_in)
+            if job.status not in TERMINAL:
+                raise ResourceInUseException(f"The {kind.noun} {name} is in status {job.status}: it cannot be deleted.")
+            self._journal.write("job-deleted", kind=kind.name, job=name)
+            del self._jobs[kind.name, name]
+
     def update_training_job(self, request: Mapping[str, Any]) -> str:
         """Take over what may change while a job runs. Return its ARN. Errors: `ValidationException` if it does not run.
 
@@ -274,6 +286,8 @@ class Jobs:
     def _add(self, kind: JobKind, name: str, request: Mapping[str, Any], *, arn: str) -> Job:
         now = self._clock()
         folder = self._settings.folder / f"{kind.resource}-{name}"
+        while folder.exists():  # of a deleted job of that name
+            folder = folder.with_name(f"{folder.name}+")
         folder.mkdir(parents=True)
         tags = list(request.get("Tags", ()))
         job = Job(kind, name, arn, request, folder, created_at=now, modified_at=now, tags=tags)

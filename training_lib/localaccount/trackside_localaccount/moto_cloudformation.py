@@ -30,6 +30,8 @@ from moto.s3.models import FakeBucket, s3_backends
 from moto.sns.models import Topic, sns_backends
 from moto.ssm.models import Parameter
 
+from trackside_localaccount import cross_stack
+
 
 @dataclass(frozen=True)
 class Repair:
@@ -476,7 +478,8 @@ def _mend_deleted_stack() -> None:
 
 
 def _roll_back(stack: Any, kind: str, error: Exception) -> None:
-    reason = f"{type(error).__name__}: {error}"
+    is_refusal = isinstance(error, cross_stack.ExportInUseError)
+    reason = str(error) if is_refusal else f"{type(error).__name__}: {error}"
     stack._add_stack_event(f"{kind}_FAILED", resource_status_reason=reason)
     stack.status = "ROLLBACK_COMPLETE" if kind == "CREATE" else "UPDATE_ROLLBACK_COMPLETE"
     stack.stack_status_reason = reason
@@ -521,4 +524,6 @@ REPAIRS: tuple[Repair, ...] = (
     Repair("failed-deletion", "a stack whose resource stayed is gone, and its exports stay", _mend_failed_deletion),
     Repair("termination-protection", "it does not exist", _mend_termination_protection),
     Repair("deleted-stack", "asking for a deleted stack makes its exported resources again", _mend_deleted_stack),
+    Repair("stack-outputs", "Fn::GetStackOutput is passed on as it is", cross_stack.read_stack_outputs),
+    Repair("exports-in-use", "they are deleted and changed", cross_stack.refuse_exports_in_use),
 )

@@ -307,6 +307,13 @@ def _mend_jobs_of(kind: JobKind) -> None:
         account.jobs.stop(kind, json.loads(response.body)[f"{kind.name}JobName"], requested_in=_account_of(response))
         return ActionResult({})
 
+    def delete(account: Account, stock: Any, response: Any) -> ActionResult:
+        name = json.loads(response.body)[f"{kind.name}JobName"]
+        account.jobs.delete(kind, name, requested_in=_account_of(response))
+        backend = response.sagemaker_backend
+        (backend.training_jobs if kind is TRAINING else backend.processing_jobs).pop(name, None)
+        return ActionResult({})
+
     def list_jobs(account: Account, stock: Any, response: Any) -> ActionResult:
         return ActionResult(account.jobs.summaries(kind, json.loads(response.body), requested_in=_account_of(response)))
 
@@ -315,6 +322,7 @@ def _mend_jobs_of(kind: JobKind) -> None:
     _while_attached(SageMakerResponse, f"describe_{noun}", describe)
     _while_attached(SageMakerResponse, f"stop_{noun}", stop)
     _while_attached(SageMakerResponse, f"list_{noun}s", list_jobs)
+    _while_attached(SageMakerResponse, f"delete_{noun}", delete)
 
 
 def _mend_updates() -> None:
@@ -368,7 +376,11 @@ REPAIRS = (
     Repair("queue-redrive", "no StartMessageMoveTask", _mend_redrive),
     Repair("lambda-invocation", "needs Docker to run a function", _mend_invocation),
     Repair("lambda-failures", "forgets a function's DeadLetterConfig", _mend_function_failures),
-    Repair("sagemaker-jobs", "jobs are Completed at once, run nothing, say nothing; no StopTrainingJob", _mend_jobs),
+    Repair(
+        "sagemaker-jobs",
+        "jobs are Completed at once, run nothing, say nothing; no StopTrainingJob, no DeleteTrainingJob",
+        _mend_jobs,
+    ),
     Repair("sagemaker-updates", "UpdateTrainingJob is missing", _mend_updates),
     Repair(
         "policy-simulation",

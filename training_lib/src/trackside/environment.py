@@ -95,6 +95,7 @@ class EvaluatorEnvironment:
     TRACKSIDE_EVENT_BUS          name or ARN of the event bus; empty: verdicts go to the run's verdicts.jsonl only
     TRACKSIDE_POLL_SECONDS       time between two looks for new steps (default 1)
     TRAINING_JOB_NAME, TRAINING_JOB_ARN   the job that is judged
+    TRAINING_JOB_CREATED_AT      the second of its creation, since the epoch: its name may be used again; 0: not known
     TRACKSIDE_ML_ROOT            folder of the container's file contract, /opt/ml except in the local account
     TRACKSIDE_CUSTOM_RULES_FROM  the s3:// prefix of rule files that jobs of their own judge; empty: no such files
     TRACKSIDE_RULE_CONFIGURATION the one configuration of the run's request that such a job judges, or, in the mode
@@ -118,6 +119,7 @@ class EvaluatorEnvironment:
     rules_after: int = 0
     max_runtime_seconds: float = 0.0
     has_worker_lease: bool = False
+    training_job_created_at: int = 0
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> EvaluatorEnvironment:
@@ -137,6 +139,7 @@ class EvaluatorEnvironment:
             rules_after=_whole(env.get("TRACKSIDE_RULES_AFTER"), 0),
             max_runtime_seconds=_positive(env.get("TRACKSIDE_MAX_RUNTIME_SECONDS"), 0.0),
             has_worker_lease=bool(env.get("TRACKSIDE_LIFELINE")),
+            training_job_created_at=_whole(env.get("TRAINING_JOB_CREATED_AT"), 0),
         )
 
 

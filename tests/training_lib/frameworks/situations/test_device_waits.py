@@ -231,6 +231,62 @@ def with_a_rate_on_the_device() -> Training:
     return step
 
 
+def with_gradients_never_cleared() -> Training:
+    model = model_far_away()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step(number: int) -> None:
+        inputs, labels = batch(number)
+        functional.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+
+    return step
+
+
+def with_gradients_cleared_by_their_data() -> Training:
+    model = model_far_away()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step(number: int) -> None:
+        inputs, labels = batch(number)
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter.grad.data.zero_()
+        functional.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+
+    return step
+
+
+def with_two_optimizers_that_keep_gradients() -> Training:
+    model = model_far_away()
+    first, second = ([*part.parameters()] for part in (model[0], model[2]))  # type: ignore[index] # a Sequential
+    optimizers = [torch.optim.SGD(part, lr=0.01) for part in (first, second)]
+
+    def step(number: int) -> None:
+        inputs, labels = batch(number)
+        functional.cross_entropy(model(inputs), labels).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+
+    return step
+
+
+def with_frozen_layers() -> Training:
+    model = model_far_away()
+    for parameter in model[0].parameters():  # type: ignore[index] # a Sequential
+        parameter.requires_grad = False
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step(number: int) -> None:
+        inputs, labels = batch(number)
+        optimizer.zero_grad()
+        functional.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+
+    return step
+
+
 @contextmanager
 def captured(
     location: object, *, every: int, collections: tuple[str, ...] = ALL, statistics: StatisticsRequest
@@ -253,6 +309,9 @@ TRAININGS = [
     pytest.param(with_amp_and_accumulation, id="amp-and-accumulation"),
     pytest.param(with_evaluation, id="evaluation"),
     pytest.param(with_a_rate_on_the_device, id="rate-on-the-device"),
+    pytest.param(with_gradients_never_cleared, id="gradients-never-cleared"),
+    pytest.param(with_gradients_cleared_by_their_data, id="gradients-cleared-by-their-data"),
+    pytest.param(with_two_optimizers_that_keep_gradients, id="two-optimizers-that-keep-gradients"),
 ]
 
 
@@ -277,6 +336,13 @@ def test_idle_steps_wait_for_nothing(training: Callable[[], Training], statistic
     waits = waits_of(training, captured(tmp_path / "run", every=NEVER_AGAIN, statistics=statistics))
     assert waits[1:] == [[]] * (STEPS - 1)
     assert waits[0]  # it is saved
+
+
+def test_frozen_parameters_are_waited_for_once_all_together(tmp_path: Any) -> None:
+    """At three steps of a run their values are compared with the first ones."""
+    waits = waits_of(with_frozen_layers, captured(tmp_path / "run", every=NEVER_AGAIN, statistics=OFF))
+    assert [len(of_step) for of_step in waits[1:]] == [0] * 9 + [1] + [0] * (STEPS - 11)
+    assert "initial_values.py" in waits[10][0]
 
 
 class FarLink:
@@ -314,6 +380,9 @@ class Queued:
         pytest.param(with_amp, ("weights", "gradients", "inputs"), id="amp"),
         pytest.param(with_evaluation, ("weights", "biases"), id="evaluation"),
         pytest.param(with_a_rate_on_the_device, ("losses", "predictions"), id="rate-on-the-device"),
+        pytest.param(plain, ("metrics",), id="accuracy"),
+        pytest.param(with_evaluation, ("metrics",), id="accuracy-of-evaluation"),
+        pytest.param(with_gradients_never_cleared, ("gradients",), id="gradients-never-cleared"),
     ],
 )
 def test_saved_steps_wait_for_nothing_either(

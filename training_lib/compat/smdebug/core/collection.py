@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -70,6 +71,23 @@ NON_HISTOGRAM_COLLECTIONS = SCALAR_COLLECTIONS | SUMMARIES_COLLECTIONS
 SM_METRIC_COLLECTIONS = {"losses", "metrics", "sm_metrics"}
 
 
+def checked_regexes(regexes: list[str] | None) -> list[str] | None:
+    """Return the regexes.
+
+    Raises:
+        SMDebugValueError: Some are no regular expressions. Lists each.
+    """
+    problems = []
+    for regex in regexes or ():
+        try:
+            re.compile(regex)
+        except re.error as error:
+            problems.append(f"{regex!r} is no regular expression: {error}.")
+    if problems:
+        raise SMDebugValueError("\n".join(problems))
+    return regexes
+
+
 class Collection:
     """A named group of tensors.
 
@@ -129,12 +147,13 @@ class Collection:
 
         Raises:
             SMDebugTypeError: It is neither a regex nor a list.
+            SMDebugValueError: It is no regular expression.
         """
         if isinstance(t, list):
             for each in t:
                 self.include(each)
         elif isinstance(t, str):
-            self.include_regex.append(t)
+            self.include_regex += checked_regexes([t]) or []
         else:
             raise SMDebugTypeError(f"Only a regex or a list of them can be included, not {type(t).__name__}.")
 

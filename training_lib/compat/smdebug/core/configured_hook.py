@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from smdebug import not_offered
-from smdebug.core.collection import DEFAULT_PYTORCH_COLLECTIONS, Collection
+from smdebug.core.collection import DEFAULT_PYTORCH_COLLECTIONS, Collection, checked_regexes
 from smdebug.core.collection_manager import CollectionManager
 from smdebug.core.config_constants import DEFAULT_SAVED_COLLECTIONS
 from smdebug.core.hook_configuration import capture_request, read_configuration, schedules_of
@@ -60,7 +60,7 @@ class ConfiguredHook:
         if not isinstance(reduction_config, (ReductionConfig, type(None))):
             wrong = f"reduction_config={reduction_config!r} must be a ReductionConfig."  # type: ignore[unreachable]  # untyped scripts
             problems.append(SMDebugTypeError(wrong))
-        self.include_regex = _attempt(problems, lambda: _texts("include_regex", include_regex))
+        self.include_regex = _attempt(problems, lambda: checked_regexes(_texts("include_regex", include_regex)))
         names = _attempt(problems, lambda: _texts("include_collections", include_collections)) or []
         _raise_all(problems)
         self.reduction_config = reduction_config or ReductionConfig(save_raw_tensor=True)

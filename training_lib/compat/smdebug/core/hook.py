@@ -6,6 +6,7 @@ the original's own constructors took its inner parts.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from smdebug import not_offered
@@ -21,6 +22,7 @@ from smdebug.core.modes import ModeKeys
 from smdebug.exceptions import SMDebugValueError
 from trackside.capture.restart import state_at
 from trackside.capture.step_engine import Position
+from trackside.contracts.run_layout import INDEX_PREFIX
 from trackside.records.state_file import TrainingState
 
 _SCALAR = "scalar/"
@@ -110,10 +112,13 @@ class BaseHook(ConfiguredHook):
             )
 
     def save_scalar(self, name: str, value: Any, sm_metric: bool = False, timestamp: float | None = None) -> None:
-        """Save a number as `scalar/<name>` with the open step, which is saved for it. `timestamp` is ignored."""
+        """Save a number as `scalar/<name>` with the open step, which is saved for it.
+
+        `timestamp` is its moment in seconds since the epoch, by default that of the step.
+        """
         if sm_metric:
             self._warn_once("sm_metric", "sm_metric is passed over: publish %s as a metric of your own.", name)
-        self._capture.save_scalar(name, value)
+        self._capture.save_scalar(name, value, wall_time=timestamp or None)
 
     def export_collections(self) -> None:
         """Do nothing: the collections file follows every change by itself."""
@@ -135,6 +140,23 @@ class BaseHook(ConfiguredHook):
         self._capture.close()
 
     _cleanup = close
+
+    def flush(self) -> None:
+        """Store the steps that have ended, within some seconds."""
+        self._capture.flush()
+
+    def retire(self) -> None:
+        """Capture nothing more, without the end of the run: another hook of this process writes it from now on.
+
+        If the script has removed the run's folder, what is not stored yet is dropped.
+        """
+        is_removed = "://" not in self.out_dir and not Path(self.out_dir, INDEX_PREFIX).exists()
+        self._capture.retire(is_removed=is_removed)
+
+    @property
+    def is_closed(self) -> bool:
+        """True after `close`, or once another hook goes on with the run."""
+        return bool(self._capture.is_over)
 
     # Where it is.
 

@@ -222,7 +222,7 @@ def capture_request(
         if not (own or collection.tensor_names or collection.name in _BUILT_IN):
             empty.append(collection.name)
             continue
-        if collection.name == "default" and not (own or collection.tensor_names):
+        if collection.name in ("default", ALL) and not (own or collection.tensor_names):
             continue  # nothing but what the script gives it
         request = _scheduled(collection.name, schedules_of(collection, save_config))
         reductions = collection.reduction_config or reduction_config

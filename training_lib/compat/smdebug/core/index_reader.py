@@ -7,7 +7,7 @@ from typing import Any
 
 from smdebug import not_offered
 from smdebug.analysis.utils import logger
-from smdebug.core.config_constants import MISSING_EVENT_FILE_RETRY_LIMIT, MISSING_EVENT_FILE_RETRY_LIMIT_KEY
+from smdebug.core.config_constants import MISSING_EVENT_FILE_RETRY_LIMIT
 from smdebug.core.locations import TensorLocation, TensorShape
 from smdebug.core.modes import ModeKeys
 from smdebug.core.utils import deserialize_tf_device, is_s3, step_in_range
@@ -19,15 +19,6 @@ from trackside.records.step_file import fetch_record
 from trackside.records.tfevents import decode_record
 from trackside.records.untrusted_json import MOST_JSON_BYTES
 from trackside.storage.open_store import open_store
-
-__all__ = [
-    "MISSING_EVENT_FILE_RETRY_LIMIT",
-    "MISSING_EVENT_FILE_RETRY_LIMIT_KEY",
-    "IndexReader",
-    "LocalIndexReader",
-    "ReadIndexFilesCache",
-    "S3IndexReader",
-]
 
 RangeSteps = tuple["int | None", "int | None"]
 # Tensor -> step of the run -> worker -> {"tensor_location": ..., "tensor_shape": ...}, of which one may be missing.

@@ -10,52 +10,10 @@ from smdebug import not_offered
 from smdebug.core.config_constants import (
     CONFIG_COLLECTION_CONFIG_KEY,
     CONFIG_COLLECTION_NAME_KEY,
-    CONFIG_COLLECTION_PARAMS_KEY,
-    CONFIG_FILE_PATH_ENV_STR,
-    CONFIG_HOOK_PARAMS_KEY,
-    CONFIG_INCLUDE_REGEX_KEY,
     CONFIG_OUTDIR_KEY,
-    CONFIG_RDN_CFG_KEY,
-    CONFIG_REDUCTION_CONFIGS_KEY,
-    CONFIG_SAVE_ALL_KEY,
-    CONFIG_SAVE_CONFIGS_KEY,
-    DEFAULT_CONFIG_FILE_PATH,
-    DEFAULT_RESOURCE_CONFIG_FILE,
-    DEFAULT_SAGEMAKER_OUTDIR,
-    DEFAULT_SAGEMAKER_TENSORBOARD_PATH,
-    DEFAULT_WORKER_NAME,
-    EXPORT_TENSORBOARD_KEY,
-    TENSORBOARD_CONFIG_FILE_PATH_ENV_STR,
-    TENSORBOARD_DIR_KEY,
 )
 from smdebug.exceptions import SMDebugValueError
 from trackside.environment import OldNamesEnvironment
-
-__all__ = [
-    "CONFIG_COLLECTION_CONFIG_KEY",
-    "CONFIG_COLLECTION_NAME_KEY",
-    "CONFIG_COLLECTION_PARAMS_KEY",
-    "CONFIG_FILE_PATH_ENV_STR",
-    "CONFIG_HOOK_PARAMS_KEY",
-    "CONFIG_INCLUDE_REGEX_KEY",
-    "CONFIG_OUTDIR_KEY",
-    "CONFIG_RDN_CFG_KEY",
-    "CONFIG_REDUCTION_CONFIGS_KEY",
-    "CONFIG_SAVE_ALL_KEY",
-    "CONFIG_SAVE_CONFIGS_KEY",
-    "DEFAULT_CONFIG_FILE_PATH",
-    "DEFAULT_RESOURCE_CONFIG_FILE",
-    "DEFAULT_SAGEMAKER_OUTDIR",
-    "DEFAULT_SAGEMAKER_TENSORBOARD_PATH",
-    "DEFAULT_WORKER_NAME",
-    "EXPORT_TENSORBOARD_KEY",
-    "TENSORBOARD_CONFIG_FILE_PATH_ENV_STR",
-    "TENSORBOARD_DIR_KEY",
-    "create_hook_from_json_config",
-    "get_include_collections",
-    "get_json_config_as_dict",
-    "get_tensorboard_dir_from_json_config",
-]
 
 
 def get_json_config_as_dict(json_config_path: str | None) -> dict[str, Any]:

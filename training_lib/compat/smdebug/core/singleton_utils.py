@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from typing import Any
 
 from smdebug import not_offered
@@ -10,6 +11,22 @@ from smdebug.exceptions import SMDebugTypeError
 from trackside.environment import OldNamesEnvironment
 
 _hook: Any = None
+_made: weakref.WeakSet[Any] = weakref.WeakSet()  # all hooks of this process
+
+
+def hooks_of(folder: str) -> list[Any]:
+    """Return the hooks of this process that write to a folder or `s3://` prefix, and are not closed."""
+    place = _absolute(folder)
+    return [hook for hook in list(_made) if _absolute(hook.out_dir) == place and not hook.is_closed]
+
+
+def made(hook: Any) -> None:
+    """Note a hook that can write."""
+    _made.add(hook)
+
+
+def _absolute(folder: str) -> str:
+    return folder.rstrip("/") if "://" in folder else os.path.realpath(os.path.expanduser(folder))
 
 
 def set_hook(custom_hook: Any) -> None:

@@ -11,14 +11,11 @@ from typing import Any
 from smdebug import not_offered
 from smdebug.analysis.utils import logger
 from smdebug.core.config_constants import (
-    CHECKPOINT_CONFIG_FILE_PATH_ENV_VAR,
     CHECKPOINT_DIR_KEY,
-    DEFAULT_CHECKPOINT_CONFIG_FILE,
     LATEST_GLOBAL_STEP_SAVED,
     LATEST_GLOBAL_STEP_SEEN,
     LATEST_MODE_STEP,
     METADATA_FILENAME,
-    METADATA_FILENAME_S3_UPLOADED,
     TRAINING_RUN,
 )
 from smdebug.exceptions import SMDebugRuntimeError
@@ -26,19 +23,6 @@ from trackside.contracts.errors import RecordError
 from trackside.environment import OldNamesEnvironment
 from trackside.records.state_file import MOST_BYTES, TrainingState, decode_states, encode_states
 from trackside.storage.local import LocalStore
-
-__all__ = [
-    "CHECKPOINT_CONFIG_FILE_PATH_ENV_VAR",
-    "CHECKPOINT_DIR_KEY",
-    "DEFAULT_CHECKPOINT_CONFIG_FILE",
-    "LATEST_GLOBAL_STEP_SAVED",
-    "LATEST_GLOBAL_STEP_SEEN",
-    "LATEST_MODE_STEP",
-    "METADATA_FILENAME",
-    "METADATA_FILENAME_S3_UPLOADED",
-    "TRAINING_RUN",
-    "StateStore",
-]
 
 _UPLOADED = "sagemaker-uploaded"
 
@@ -53,6 +37,7 @@ class StateStore:
     def __init__(self) -> None:
         self._checkpoint_dir = _checkpoint_folder(Path(OldNamesEnvironment.read().checkpoint_configuration))
         self._saved_states: list[TrainingState] = []
+        self._others: list[Any] = []
         self._last_seen = _files_in(self._checkpoint_dir)
         if self._checkpoint_dir is not None:
             self._saved_states = _read(LocalStore(self._checkpoint_dir))
@@ -71,7 +56,7 @@ class StateStore:
         return _as_old(max(self._saved_states, key=lambda state: state.last_seen_step))
 
     def update_state(self, ts_state: Mapping[str, Any]) -> None:
-        """Add a state under its old names.
+        """Add a state under its old names. A value of another kind is kept as it is, and is no state to readers.
 
         Raises:
             SMDebugRuntimeError: No checkpoints are configured.
@@ -80,6 +65,10 @@ class StateStore:
         """
         if self._checkpoint_dir is None:
             raise SMDebugRuntimeError("No folder of checkpoints is configured, so that no state can be kept.")
+        if not isinstance(ts_state, Mapping):
+            self._others.append(ts_state)  # type: ignore[unreachable]  # untyped scripts
+            self._store_all()
+            return
         state = TrainingState(
             training_run=ts_state[TRAINING_RUN],
             last_seen_step=ts_state[LATEST_GLOBAL_STEP_SEEN],
@@ -87,7 +76,13 @@ class StateStore:
             mode_steps=dict(ts_state[LATEST_MODE_STEP]),
         )
         self._saved_states.append(state)
-        LocalStore(self._checkpoint_dir).put(METADATA_FILENAME, encode_states(self._saved_states))
+        self._store_all()
+
+    def _store_all(self) -> None:
+        content = encode_states(self._saved_states)
+        if self._others:
+            content = json.dumps([*json.loads(content), *self._others]).encode("utf-8")
+        LocalStore(str(self._checkpoint_dir)).put(METADATA_FILENAME, content)
 
 
 def _checkpoint_folder(configuration: Path) -> str | None:

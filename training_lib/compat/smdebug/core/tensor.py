@@ -51,6 +51,10 @@ class Tensor:
         self._seen = 0  # how many of the trial's arrivals have been looked at
         self._values: dict[tuple[int, str], Any] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what makes this tensor again: the tensor of that name in a copy of the trial."""
+        return _of_trial, (self.trial, self.name)
+
     @property
     def original_name(self) -> str | None:
         """The framework's name for the tensor, if its shape was saved; else None."""
@@ -207,6 +211,10 @@ class Tensor:
         if key not in self._values:
             self._values[key] = self.trial.fetch(saved, self.name, step_num=step_num, mode=mode)
         return self._values[key]
+
+
+def _of_trial(trial: Trial, name: str) -> Tensor:
+    return trial.tensor(name)
 
 
 __getattr__ = not_offered.attribute_of(__name__)

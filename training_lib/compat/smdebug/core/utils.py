@@ -15,58 +15,20 @@ from typing import Any
 import numpy as np
 
 from smdebug import not_offered
-from smdebug.core.config_constants import (
-    CLAIM_FILENAME,
-    CONFIG_FILE_PATH_ENV_STR,
-    DEFAULT_SAGEMAKER_OUTDIR,
-    DEFAULT_SAGEMAKER_TENSORBOARD_PATH,
-    TENSORBOARD_CONFIG_FILE_PATH_ENV_STR,
-)
+from smdebug.core import simulators
+from smdebug.core.config_constants import CLAIM_FILENAME
 from smdebug.core.logger import get_logger
 from smdebug.exceptions import IndexReaderException, SMDebugRuntimeError, SMDebugTypeError, SMDebugValueError
 from trackside.contracts.run_layout import COLLECTIONS_PREFIX, EVENTS_PREFIX
 from trackside.environment import OldNamesEnvironment
 
-__all__ = [
-    "CLAIM_FILENAME",
-    "CONFIG_FILE_PATH_ENV_STR",
-    "DEFAULT_SAGEMAKER_OUTDIR",
-    "DEFAULT_SAGEMAKER_TENSORBOARD_PATH",
-    "FRAMEWORK",
-    "TENSORBOARD_CONFIG_FILE_PATH_ENV_STR",
-    "deserialize_tf_device",
-    "ensure_dir",
-    "flatten",
-    "get_aws_region_from_processing_job_arn",
-    "get_immediate_subdirectories",
-    "get_logger",
-    "get_path_to_collections",
-    "get_path_to_events_directory",
-    "get_region",
-    "get_relative_event_file_path",
-    "get_worker_name_from_collection_file",
-    "index",
-    "is_first_process",
-    "is_s3",
-    "list_collection_files_in_directory",
-    "list_files_in_directory",
-    "load_json_as_dict",
-    "make_numpy_array",
-    "match_inc",
-    "merge_two_dicts",
-    "parse_worker_name_from_file",
-    "remove_claim_file",
-    "remove_file_if_exists",
-    "serialize_tf_device",
-    "size_and_shape",
-    "split",
-    "step_in_range",
-    "validate_custom_tensor_value",
-]
-
 _S3 = re.compile(r"s3://(?P<bucket>[^/]+)/?(?P<key>.*)", re.DOTALL)
 _STEP_FILE = re.compile(r".*/\d+_(?P<worker>[^/]+)\.(json|csv|tfevents)", re.DOTALL)
 _COLLECTIONS_FILE = re.compile(r"(.*/)?collections/.+/(?P<worker>[^/]+)_collections\.(json|ts)", re.DOTALL)
+
+
+SagemakerSimulator = simulators.SagemakerSimulator
+ScriptSimulator = simulators.ScriptSimulator
 
 
 class FRAMEWORK(Enum):
@@ -76,6 +38,11 @@ class FRAMEWORK(Enum):
     TENSORFLOW = "tensorflow"
     MXNET = "mxnet"
     XGBOOST = "xgboost"
+
+
+def is_framework_version_supported(framework_type: FRAMEWORK) -> bool:
+    """Return True: a framework is captured in any version that has the functions that capture needs."""
+    return True
 
 
 # Paths and files

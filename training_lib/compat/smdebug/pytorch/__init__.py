@@ -10,7 +10,8 @@ from smdebug.pytorch.collection import Collection
 from smdebug.trials import create_trial
 
 if TYPE_CHECKING:
-    from smdebug.pytorch.hook import Hook, del_hook, get_hook, set_hook
+    from smdebug.core.singleton_utils import del_hook, set_hook
+    from smdebug.pytorch.hook import Hook, get_hook
 
 __all__ = [
     "Collection",
@@ -32,5 +33,5 @@ _explain = not_offered.attribute_of(__name__)
 
 def __getattr__(name: str) -> Any:
     if name in _OF_THE_HOOK:
-        return getattr(import_module("smdebug.pytorch.hook"), name)
+        return getattr(import_module(f"smdebug.pytorch.{'hook' if name == 'Hook' else 'singleton_utils'}"), name)
     return _explain(name)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from smdebug import not_offered
 from smdebug.core.collection import Collection as BaseCollection
+from smdebug.core.collection_manager import CollectionManager as BaseCollectionManager
 
 
 class ModuleTensors(NamedTuple):
@@ -19,6 +20,10 @@ class ModuleTensors(NamedTuple):
     module: Any
     inputs: bool
     outputs: bool
+
+
+class CollectionManager(BaseCollectionManager):
+    """The collections of a hook for PyTorch."""
 
 
 class Collection(BaseCollection):

@@ -12,15 +12,12 @@ from smdebug.core import singleton_utils
 from smdebug.core.checkpoint_watch import CheckpointWatch
 from smdebug.core.collection import Collection as BaseCollection
 from smdebug.core.hook import CallbackHook
-from smdebug.core.singleton_utils import del_hook, set_hook
 from smdebug.exceptions import SMDebugError
 from smdebug.pytorch.collection import Collection
 from trackside.capture.place import Place
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.frameworks.pytorch.ground.parameter_names import inner_modules, unwrapped
 from trackside.frameworks.pytorch.script.capture import ScriptedCapture
-
-__all__ = ["Hook", "del_hook", "get_hook", "set_hook"]
 
 
 class Hook(CallbackHook):
@@ -34,6 +31,8 @@ class Hook(CallbackHook):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for earlier in singleton_utils.hooks_of(self.out_dir):  # of a notebook's cell that runs again, for example
+            earlier.retire()
         if self.state_store is not None:
             self._watch = CheckpointWatch(self.state_store)
         self._capture = ScriptedCapture(
@@ -42,7 +41,9 @@ class Hook(CallbackHook):
             saves_nothing=self.dry_run,
             earlier=self._earlier_state(),
             step_ends=self._step_ends,
+            as_smdebug=True,
         )
+        singleton_utils.made(self)
 
     # Models and losses.
 
@@ -157,4 +158,5 @@ def get_hook(json_config_path: str | None = None, create_if_not_exists: bool = F
     )
 
 
+del_hook, set_hook = singleton_utils.del_hook, singleton_utils.set_hook
 __getattr__ = not_offered.attribute_of(__name__)

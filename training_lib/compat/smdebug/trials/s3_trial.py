@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from smdebug import not_offered
 from smdebug.core.index_reader import IndexReader, S3IndexReader
@@ -37,6 +38,10 @@ class S3Trial(Trial):
             cache=cache,
             sleep=sleep,
         )
+
+    def _arguments(self) -> dict[str, Any]:
+        given = {key: value for key, value in super()._arguments().items() if key not in ("dirname", "parallel")}
+        return {**given, "bucket_name": self.bucket_name, "prefix_name": self.prefix_name}
 
     def _make_index_reader(self) -> IndexReader:
         return S3IndexReader(self.path)

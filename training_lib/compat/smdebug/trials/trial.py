@@ -17,6 +17,7 @@ from smdebug.core.collection_manager import CollectionManager
 from smdebug.core.index_reader import IndexReader, LocalIndexReader
 from smdebug.core.modes import ModeKeys
 from smdebug.core.reductions import REDUCTIONS_PREFIX, reverse_reduction_tensor_name
+from smdebug.core.singleton_utils import hooks_of
 from smdebug.core.steps import Steps
 from smdebug.core.tensor import StepState, Tensor
 from smdebug.exceptions import (
@@ -116,7 +117,7 @@ class Trial:
         *,
         step: int | None = None,
         mode: ModeKeys = GLOBAL,
-        regex: str | list[Any] | None = None,
+        regex: str | re.Pattern[str] | list[Any] | None = None,
         collection: str | Collection | None = None,
     ) -> list[str]:
         """Return the names of the tensors saved so far, sorted.
@@ -269,7 +270,9 @@ class Trial:
         self.refresh_data()
 
     def refresh_data(self) -> None:
-        """Look for news."""
+        """Look for news. Steps that a hook of this process has ended are stored before."""
+        for hook in hooks_of(self.path):
+            hook.flush()
         self._index.refresh()
         arrivals = self._index.arrivals
         if len(arrivals) > self._absorbed:
@@ -389,6 +392,8 @@ class Trial:
 
     def _wait_for_collections(self) -> tuple[CollectionManager, set[str]]:
         is_first = True
+        for hook in hooks_of(self.path):
+            hook.flush()
         while True:
             has_ended = self._store.exists(END_MARKER_KEY)
             keys = [key for key in self._store.list(COLLECTIONS_PREFIX) if parse_collections_key(key)]
@@ -496,6 +501,21 @@ class Trial:
     def _token_root(self) -> str:
         return f"{self.path.rstrip('/')}/"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what makes this trial again: a copy opens the run anew."""
+        return _opened_again, (type(self), self._arguments(), self.dynamic_refresh, self.collection_manager)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "dirname": self.path,
+            "range_steps": self.range_steps,
+            "parallel": self.parallel,
+            "check": self.check,
+            "index_mode": self.index_mode,
+            "cache": self.cache,
+        }
+
     def __hash__(self) -> int:
         return hash((self.name, self.path))
 
@@ -514,6 +534,14 @@ class Trial:
             f"    tensor_names={self.tensor_names()},\n"
             ")"
         )
+
+
+def _opened_again(
+    kind: Callable[..., Trial], arguments: Mapping[str, Any], dynamic_refresh: bool, collections: CollectionManager
+) -> Trial:
+    trial = kind(**arguments)
+    trial.dynamic_refresh, trial.collection_manager = dynamic_refresh, collections
+    return trial
 
 
 def _checked_range(range_steps: RangeSteps) -> tuple[int, int | None]:
@@ -539,20 +567,20 @@ def _content_of(layout: Layout) -> dict[str, Content]:
     return found
 
 
-def _flat(regex: str | list[Any]) -> list[str]:
+def _flat(regex: str | re.Pattern[str] | list[Any]) -> list[str | re.Pattern[str]]:
     """Return the regexes in a regex or in nested lists."""
-    flat: list[str] = []
+    flat: list[str | re.Pattern[str]] = []
     waiting = deque([regex])
     while waiting:
         each = waiting.popleft()
-        if isinstance(each, str):
+        if isinstance(each, (str, re.Pattern)):
             flat.append(each)
         else:
             waiting.extend(each)
     return flat
 
 
-def _matches(name: str, regexes: Iterable[str]) -> bool:
+def _matches(name: str, regexes: Iterable[str | re.Pattern[str]]) -> bool:
     return any(re.search(regex, name) for regex in regexes)
 
 

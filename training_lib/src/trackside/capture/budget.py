@@ -6,15 +6,17 @@
     share = budget.end_step()                 # of this step; every so often the intervals are computed again
 
 Nothing is estimated from the model's size: the cost of a tier is its measured cost on this machine, lately. Medians are
-taken, so that a validation between two steps, or a moment in which the scheduler ran another process, changes nothing.
+taken, of a tier that is rarely measured over its last samples, and one new sample can at most double its interval. So a
+validation between two steps, or a moment in which the scheduler ran another process, changes next to nothing.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean, median, median_low
 
 # What time is spent on. What every step has: the loss and the learning rate; rows are made of several steps at once.
 EVERY_STEP, NORMS, DEAR, ROWS, UPDATES = range(5)
@@ -23,6 +25,8 @@ LONGEST_NORMS_INTERVAL = 64
 LONGEST_UPDATES_INTERVAL = 64
 LONGEST_DEAR_INTERVAL = 4096
 _STEPS_AT_ONCE = 16  # between two looks
+_SAMPLES = 5  # the last ones of a tier, whose median counts: an interruption is one of them
+_ENOUGH_SAMPLES = 3  # of a tier since the last look, to thin it as far as its cost asks
 # Of the budget, for each tier, whatever else is spent: where what every step has is too much already, as in steps of a
 # millisecond, thinning saves next to nothing more, and rules would be blind for thousands of steps.
 _LEAST_SHARE = 1 / 8
@@ -62,6 +66,10 @@ class Intervals:
     dear: int = 1
     updates: int = 1
 
+    def denser(self, other: Intervals) -> Intervals:
+        """Return the shorter interval of each tier."""
+        return Intervals(min(self.norms, other.norms), min(self.dear, other.dear), min(self.updates, other.updates))
+
 
 def affordable(costs: Costs, share: float, *, densest: Intervals = Intervals()) -> Intervals:
     """Return the smallest intervals with a cost of at most `share` of a step: `densest`, doubled as often as needed.
@@ -80,12 +88,22 @@ def affordable(costs: Costs, share: float, *, densest: Intervals = Intervals()) 
     return Intervals(norms, dear, updates)
 
 
-def next_intervals(current: Intervals, costs: Costs, share: float, *, densest: Intervals = Intervals()) -> Intervals:
-    """Return the intervals after `current`: sparser if the budget demands it, denser only with room to spare."""
+def next_intervals(
+    current: Intervals,
+    costs: Costs,
+    share: float,
+    *,
+    densest: Intervals = Intervals(),
+    sparsest: Intervals | None = None,
+) -> Intervals:
+    """Return the intervals after `current`: sparser if the budget demands it, denser only with room to spare.
+
+    None becomes sparser than `sparsest`, what the samples at hand justify.
+    """
     most = affordable(costs, share, densest=densest)
     at_ease = affordable(costs, share * _ROOM_TO_GROW, densest=densest)
     if current.norms < most.norms or current.dear < most.dear or current.updates < most.updates:
-        return most
+        return most.denser(sparsest) if sparsest else most
     is_denser = costs.of(at_ease) > costs.of(current)
     return at_ease if is_denser else current
 
@@ -109,6 +127,8 @@ class OverheadBudget:
         self._costs: Costs | None = None
         self._spent = [0.0, 0.0, 0.0, 0.0, 0.0]
         self._window: list[tuple[float, ...]] = []
+        self._samples = {kind: deque[float](maxlen=_SAMPLES) for kind in (NORMS, DEAR, UPDATES)}
+        self._rows: deque[float] = deque(maxlen=_SAMPLES)  # the mean of each window
         self.ended_at = 0.0  # the last step
         self._is_first = True
 
@@ -142,28 +162,44 @@ class OverheadBudget:
         return ours / theirs if theirs > 0 else None
 
     def _think(self) -> None:
-        self._costs = _costs(self._window, self._costs)
+        every_step, norms, dear, rows, updates, steps = zip(*self._window, strict=True)
         self._window = []
-        if self._costs.step > 0:
-            self.intervals = next_intervals(self.intervals, self._costs, self.share, densest=self._densest)
+        self._rows.append(fmean(rows))
+        new = {kind: self._note(kind, seconds) for kind, seconds in ((NORMS, norms), (DEAR, dear), (UPDATES, updates))}
+        self._costs = Costs(
+            every_step=median(every_step) + median_low(self._rows),
+            norms=self._cost(NORMS),
+            dear=self._cost(DEAR),
+            step=median(steps),
+            updates=self._cost(UPDATES),
+        )
+        if self._costs.step <= 0:
+            return
+        now = self.intervals
+        sparsest = Intervals(
+            _longest(now.norms, new[NORMS]), _longest(now.dear, new[DEAR]), _longest(now.updates, new[UPDATES])
+        )
+        self.intervals = next_intervals(now, self._costs, self.share, densest=self._densest, sparsest=sparsest)
+
+    def _note(self, kind: int, seconds: Sequence[float]) -> int:
+        """Keep the samples of a tier. Return their number."""
+        taken = [spent for spent in seconds if spent > 0]
+        self._samples[kind].extend([median(taken)] * _SAMPLES if len(taken) >= _SAMPLES else taken)
+        return len(taken)
+
+    def _cost(self, kind: int) -> float:
+        """Return the cost of taking a tier once, in seconds; 0 if it was never taken."""
+        return median_low(self._samples[kind]) if self._samples[kind] else 0.0
 
 
-def _costs(window: Sequence[tuple[float, ...]], before: Costs | None) -> Costs:
-    """Return the median costs of a few steps as `end_step` noted them, and those `before` for tiers not taken."""
-    every_step, norms, dear, rows, updates, steps = zip(*window, strict=True)
-    return Costs(
-        every_step=median(every_step) + fmean(rows),
-        norms=_median_taken(norms) or (before.norms if before else 0.0),
-        dear=_median_taken(dear) or (before.dear if before else 0.0),
-        step=median(steps),
-        updates=_median_taken(updates) or (before.updates if before else 0.0),
-    )
+def _longest(interval: int, new_samples: int) -> int:
+    """Return the longest interval that a tier's samples since the last look justify.
 
-
-def _median_taken(seconds: Sequence[float]) -> float:
-    """Return the median over the steps that took it; 0 if none did."""
-    taken = [spent for spent in seconds if spent > 0]
-    return median(taken) if taken else 0.0
+    One sample alone may be an interruption: the next one, soon, has to confirm it.
+    """
+    if new_samples >= _ENOUGH_SAMPLES:
+        return LONGEST_DEAR_INTERVAL
+    return 2 * interval if new_samples else interval
 
 
 def _smallest_interval(cost: float, room: float, shortest: int, longest: int) -> int:

@@ -32,6 +32,8 @@ PREFIXES = {
     "scalars": "scalar/",
 }
 ANYTHING = frozenset(BUILT_IN_COLLECTIONS) - {"raw_gradients", "activation_gradients"}
+# The kinds of tensors that a hook of smdebug for PyTorch has.
+OF_SMDEBUG = frozenset({*KNOWN_COLLECTIONS, "inputs", "outputs", "labels", "predictions"})
 
 # smdebug: never reduced and no histograms.
 NON_REDUCTION = frozenset({"losses", "metrics", "scalars"})
@@ -99,6 +101,8 @@ class Membership:
         smdebug's rule: everything that any of its due collections requests, once. `collections` are those that the
         adapter knows. A tensor in none of them was given by the user and is saved as it is.
         """
+        if "scalars" in collections:  # the user's own number: smdebug writes it as it is
+            return Saved()
         mine = (self.of(tensor_name) | collections) & due
         saved = self._saved.get((tensor_name, mine))
         if saved is None:

@@ -25,6 +25,7 @@ class LastStep:
     """A destination that holds each step back until the next one comes, or until it is released."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self.submitted: Callable[[], object] = lambda: None  # called when a step comes, and the one before is handed on
         self.destination: Destination | None = None
         self._clock = clock
         self._held: StepTensors | None = None
@@ -35,12 +36,20 @@ class LastStep:
         """Hold this step, and hand on the one before. Return False if that one was dropped."""
         was_taken = self.release()
         self._held, self.latest = step, step.step
+        self.submitted()
         return was_taken
 
-    def amend(self, at: StepPosition, name: str, array: np.ndarray, collections: frozenset[str]) -> None:
+    def amend(
+        self,
+        at: StepPosition,
+        name: str,
+        array: np.ndarray,
+        collections: frozenset[str],
+        wall_time: float | None = None,
+    ) -> None:
         """Add a tensor to the step that has just ended, which must not be released yet.
 
-        Of one name the last one holds.
+        Of one name the last one holds. `wall_time` is its moment, if not that of the step.
         """
         held = self._held
         if held is None or held.step != at.step:  # it had nothing to hand on
@@ -48,7 +57,13 @@ class LastStep:
             held = StepTensors(at.step, at.mode, at.mode_step, self._clock(), ())
         tensors = {**dict(held.tensors), name: array}
         self.latest = at.step
-        self._held = replace(held, tensors=tuple(tensors.items()), collections={**held.collections, name: collections})
+        wall_times = held.wall_times if wall_time is None else {**held.wall_times, name: wall_time}
+        self._held = replace(
+            held,
+            tensors=tuple(tensors.items()),
+            collections={**held.collections, name: collections},
+            wall_times=wall_times,
+        )
 
     @property
     def held_step(self) -> int | None:

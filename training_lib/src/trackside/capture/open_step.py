@@ -29,11 +29,12 @@ class OpenStep:
         membership: Decides the parts of each tensor that are saved.
         settled: Tensors that are this step's own for certain, by name; see `settle`.
         unsettled: Tensors added since.
+        wall_times: Moments of tensors that the script dated itself, in seconds since the epoch.
     """
 
     __slots__ = (
         "_arrivals", "_collections", "_losses", "_reduced", "_settled_losses", "_settled_reduced", "due", "membership",
-        "mode", "mode_step", "schedule", "settled", "unsettled",
+        "mode", "mode_step", "schedule", "settled", "unsettled", "wall_times",
     )  # fmt: skip
 
     def __init__(self, mode: str, schedule: ModeSchedule, membership: Membership) -> None:
@@ -46,6 +47,7 @@ class OpenStep:
         """Drop everything that was added."""
         self.settled: dict[str, np.ndarray] = {}
         self.unsettled: dict[str, np.ndarray] = {}
+        self.wall_times: dict[str, float] = {}
         self._collections: dict[str, frozenset[str]] = {}
         self._reduced: list[ReducedTensors] = []
         self._losses: list[tuple[str, np.ndarray]] = []
@@ -174,13 +176,16 @@ class OpenStep:
                 collections=self._collections,
                 reduced=tuple(reduced),
                 arrivals=tuple(self._arrivals),
+                wall_times=self.wall_times,
             )
         losses, collections = self._losses[end:], self._collections
+        wall_times = {name: moment for name, moment in self.wall_times.items() if name in kept}
         arrivals = self._arrivals if keep_unsettled else []  # some are of what is kept: to wait for all does no harm
         self.clear()
         self._losses, self._arrivals = losses, [arrival for arrival in arrivals if not arrival.is_here()]
         self.unsettled = {renamed(name): array for name, array in kept.items()}
         self._collections = {renamed(name): collections[name] for name in kept if name in collections}
+        self.wall_times = wall_times
         return ended
 
     def _is_scalar(self, name: str) -> bool:

@@ -89,6 +89,7 @@ class RunFiles:
             self._opened, worker=worker, position=position, agree=agree, watermark=watermark, clock=clock
         )
         self._restarts, self._ends_elsewhere = restarts, ends_elsewhere
+        self._is_removed = False
         self._last_saved_step: int | None = None
         folder = "" if ends_run else f"{worker}/"
         self._tensorboard = TensorBoardFiles(open_tensorboard, folder=folder) if open_tensorboard else None
@@ -140,7 +141,7 @@ class RunFiles:
         self._prepared.clear()
         growing = self._growing
         place = self._event_files.joint_place(steps) if growing and self._resumption.is_start_known else None
-        if growing is None or place is None:
+        if growing is None or place is None or self._is_removed:
             return
         files: dict[int, StepFiles] = {}
         key, first = end = place
@@ -162,6 +163,8 @@ class RunFiles:
 
         A step counts as stored when its files are, even if the collections file fails.
         """
+        if self._is_removed:
+            return
         step = self._resumption.numbered(step)
         store = self._opened()
         self._claim(store)
@@ -191,13 +194,21 @@ class RunFiles:
         """Note a step that is not stored. The capture report of the run lists it."""
         self._losses.add(step, reason)
 
+    def leave_open(self, *, is_removed: bool) -> None:
+        """Leave the run without its end: another writer of this process goes on. Safe to call from another thread.
+
+        Store nothing more if `is_removed` is True.
+        """
+        self._ends_elsewhere, self._is_removed = True, is_removed
+
     def finish(self, *, is_interrupted: bool = False) -> None:
         """Store what is still due (collections file, packed index, files for TensorBoard), and remove the claim.
 
         Store the end marker if this worker ends the run, unless it was interrupted and is expected back.
         """
         try:
-            self._finish(is_interrupted)
+            if not self._is_removed:
+                self._finish(is_interrupted)
         finally:
             if self._lock is not None:
                 self._lock.release()
@@ -246,6 +257,7 @@ class RunFiles:
             wall_time=step.wall_time,
             shapes=content.shapes,
             behind=place,
+            wall_times=step.wall_times,
         )
         return self._reductions.added(step, files)
 

@@ -65,8 +65,15 @@ class ModeSchedule:
     Call `due_at` before every step that is not `is_idle`, in order, and `has_saved` after it.
     """
 
-    def __init__(self, request: CaptureRequest, mode: str, *, monotonic: Callable[[], float]) -> None:
-        self._mode, self._monotonic = mode, monotonic
+    def __init__(
+        self,
+        request: CaptureRequest,
+        mode: str,
+        *,
+        monotonic: Callable[[], float],
+        kinds_of_regex: frozenset[str] = ANYTHING,
+    ) -> None:
+        self._mode, self._monotonic, self._kinds_of_regex = mode, monotonic, kinds_of_regex
         self._collections = [(c, c.schedule_for(mode)) for c in _requested_in(request, mode)]
         self._timed = [(c.name, s.save_seconds) for c, s in self._collections if s.save_seconds is not None]
         self._saved_at: dict[str, float] = {}
@@ -88,7 +95,9 @@ class ModeSchedule:
         self._look_ahead(step + 1)
         due = self._due_by_names.get(names)
         if due is None:
-            due = self._due_by_names[names] = _due((c for c, _ in self._collections if c.name in names), self._mode)
+            due = self._due_by_names[names] = _due(
+                (c for c, _ in self._collections if c.name in names), self._mode, self._kinds_of_regex
+            )
         return due
 
     def has_saved(self, due: Due) -> None:
@@ -116,18 +125,18 @@ def _requested_in(request: CaptureRequest, mode: str) -> list[CollectionRequest]
     return list(request.collections)
 
 
-def _due(collections: Iterable[CollectionRequest], mode: str) -> Due:
+def _due(collections: Iterable[CollectionRequest], mode: str, kinds_of_regex: frozenset[str] = ANYTHING) -> Due:
     due = list(collections)
     if not due:
         return NOTHING_DUE
-    kinds = frozenset[str]().union(*map(_kinds, due))
+    kinds = frozenset[str]().union(*(_kinds(collection, kinds_of_regex) for collection in due))
     return Due(frozenset(c.name for c in due), kinds - ONLY_IN_TRAINING if mode in _WITHOUT_TRAINING else kinds)
 
 
-def _kinds(collection: CollectionRequest) -> frozenset[str]:
+def _kinds(collection: CollectionRequest, kinds_of_regex: frozenset[str]) -> frozenset[str]:
     """Return the kinds to gather for the collection: its own, those of its tensor names, and nearly any for a regex."""
     if collection.include_regex or collection.name == ALL:
-        return ANYTHING | ({collection.name} & _BUILT_IN)
+        return kinds_of_regex | ({collection.name} & _BUILT_IN)
     return frozenset({collection.name} & _BUILT_IN).union(*map(kinds_of_name, collection.tensor_names))
 
 

@@ -40,6 +40,7 @@ from trackside.storage.store import Store
 
 CLOSE_SECONDS = 30.0  # how long the end of the process waits for queued steps
 RESUME_SECONDS = 10.0  # how long the first step waits for the position of an earlier process
+BLOCK_SECONDS = 1.0  # how long a step waits for the one before, if the options request that
 SIGTERM_SECONDS = 5.0  # the same if this process must end soon; Docker kills after 10
 
 
@@ -65,6 +66,8 @@ class SessionOptions:
         saves_nothing: True if steps are counted and no tensor is saved.
         earlier: State of an earlier process from another source than the run; the higher of both counts holds.
         holds_last_step: True if the step that has just ended is held back, because the script may still add to it.
+        awaits_last_step: True if a step waits, a bounded time, until the one before is stored.
+        kinds_of_regex: The kinds of tensors that a collection with a regex can hold; None for all that regexes find.
     """
 
     open_store: Callable[[str], Store] = open_store
@@ -74,6 +77,8 @@ class SessionOptions:
     saves_nothing: bool = False
     earlier: TrainingState | None = None
     holds_last_step: bool = False
+    awaits_last_step: bool = False
+    kinds_of_regex: frozenset[str] | None = None
 
 
 class Owner(Protocol):
@@ -123,13 +128,15 @@ class RunSession:
         self.environment = environment
         self.guard = Guard()
         self.request_reading = RequestReading(environment.capture_request, self.guard)
-        self.engine = StepEngine(self.request_reading.request)
+        self.engine = StepEngine(self.request_reading.request, kinds_of_regex=self._options.kinds_of_regex)
         self.statistics = StepStatistics(self.request_reading.request.statistics, self.guard)
         self.shards: dict[str, Shard] = {}
         self.last = LastStep() if self._options.holds_last_step else None
         self.has_begun = self.is_reduced = False
         self.is_start_known = True
         self._writer: Writer | None = None
+        self._files_of_run: RunFiles | None = None
+        self._is_removed = False
         self._watermark: WatermarkFile | None = None
         self._stored_mode_steps, self._handed_on_through = ModeSteps(), -1
         self._find_start: Callable[[], Position] = Position
@@ -208,6 +215,8 @@ class RunSession:
         if saves_tensors and not self._options.saves_nothing:
             if self.last is not None:
                 self.last.destination = writer
+                if self._options.awaits_last_step:
+                    self.last.submitted = functools.partial(writer.await_steps, BLOCK_SECONDS)
             self.engine.connect(self.last or writer)
             self.is_reduced = (
                 isinstance(target, RunFiles) and not self.request.tensorboard
@@ -231,8 +240,21 @@ class RunSession:
             return
         self._is_closing = True
         self.statistics.finish()
-        self.guard.attempt("ending the run", lambda: writer.close(timeout_seconds, is_interrupted=is_interrupted))
+        is_removed = self._is_removed
+        self.guard.attempt(
+            "ending the run",
+            lambda: writer.close(timeout_seconds, is_interrupted=is_interrupted, is_removed=is_removed),
+        )
         self.guard.switch_off_silently()
+
+    def leave_open(self, *, is_removed: bool) -> None:
+        """Let `close` leave the run without its end, because another capture of this process goes on with it.
+
+        If the run was removed, nothing more is stored.
+        """
+        self._is_removed = is_removed
+        if self._files_of_run is not None:
+            self._files_of_run.leave_open(is_removed=is_removed)
 
     def forget_process_end(self) -> None:
         """Leave the process's exit and SIGTERM as they were."""
@@ -316,7 +338,7 @@ class RunSession:
             watermark=self._watermark,
             note_steps=self._stored_mode_steps.note,
         )
-        self._find_start = files.start
+        self._files_of_run, self._find_start = files, files.start
         if not self._resume(files.resume):
             files.resume_later()
         return files

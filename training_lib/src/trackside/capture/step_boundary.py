@@ -47,6 +47,10 @@ class StepBoundary:
         """Add a new optimizer."""
         self._live.add(optimizer)
 
+    def forget(self, optimizer: Any) -> None:
+        """Leave an optimizer out: it trains another model."""
+        self._live.discard(optimizer)
+
     def contains(self, optimizer: Any) -> bool:
         """Return True if the optimizer was added, or has stepped."""
         return optimizer in self._live

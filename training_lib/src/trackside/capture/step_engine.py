@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from trackside.capture.collection import Membership
+from trackside.capture.collection import ANYTHING, Membership
 from trackside.capture.open_step import OpenStep
 from trackside.capture.schedule import NOTHING_DUE, Due, ModeSchedule
 from trackside.capture.step_tensors import StepTensors
@@ -53,8 +53,9 @@ class StepEngine:
         *,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        kinds_of_regex: frozenset[str] | None = None,
     ) -> None:
-        self._request = request
+        self._request, self._kinds_of_regex = request, ANYTHING if kinds_of_regex is None else kinds_of_regex
         self._clock, self._monotonic = clock, monotonic
         self._membership = Membership(request)
         self._destination: Destination | None = None
@@ -76,7 +77,7 @@ class StepEngine:
         self._request, self._membership = request, Membership(request)
         for open_step in self._modes.values():
             open_step.membership = self._membership
-            open_step.schedule = ModeSchedule(request, open_step.mode, monotonic=self._monotonic)
+            open_step.schedule = self._schedule(open_step.mode)
             self._look_ahead(open_step)
         self.due = self.open_step.due
 
@@ -147,6 +148,9 @@ class StepEngine:
         if ended.unsettled:
             ended.drop_unwanted()
 
+    def _schedule(self, mode: str) -> ModeSchedule:
+        return ModeSchedule(self._request, mode, monotonic=self._monotonic, kinds_of_regex=self._kinds_of_regex)
+
     def _look_ahead(self, open_step: OpenStep) -> None:
         open_step.look_ahead(self.mode_step(open_step.mode))
 
@@ -154,7 +158,7 @@ class StepEngine:
         return self._modes.get(mode) or self._begin(mode)
 
     def _begin(self, mode: str) -> OpenStep:
-        begun = OpenStep(mode, ModeSchedule(self._request, mode, monotonic=self._monotonic), self._membership)
+        begun = OpenStep(mode, self._schedule(mode), self._membership)
         self._modes[mode] = begun
         self._look_ahead(begun)
         return begun

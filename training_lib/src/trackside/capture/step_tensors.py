@@ -19,6 +19,7 @@ class StepTensors:
     - `due`: collections that are due; they decide whether tensors are saved whole or reduced
     - `collections`: collections of single tensors beside those that follow from their names
     - `reduced`: reductions of tensors that are not among `tensors`
+    - `wall_times`: moments of tensors that the script dated itself, in seconds since the epoch
     - `arrivals`: moments at which the arrays hold their values
     """
 
@@ -31,6 +32,7 @@ class StepTensors:
     collections: Mapping[str, frozenset[str]] = field(default_factory=dict)
     reduced: tuple[ReducedTensors, ...] = ()
     arrivals: tuple[Arrival, ...] = ()
+    wall_times: Mapping[str, float] = field(default_factory=dict)
 
     def wait(self) -> None:
         """Wait until all values have arrived. Errors: as `Arrival`."""

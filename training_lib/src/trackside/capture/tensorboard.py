@@ -88,7 +88,8 @@ def _encoded(step: StepTensors, name: str, value: np.ndarray, histogram_names: d
     if value.dtype.kind not in "biuf":
         return b""
     if value.size == 1:
-        return encode_scalar(clean_tag(name), float(value.reshape(-1)[0]), step=step.step, wall_time=step.wall_time)
+        wall_time = step.wall_times.get(name, step.wall_time)
+        return encode_scalar(clean_tag(name), float(value.reshape(-1)[0]), step=step.step, wall_time=wall_time)
     collection = histogram_names.get(name)
     histogram = histogram_of(value) if collection else None
     if histogram is None:

@@ -133,14 +133,17 @@ class Writer:
             self._flushes -= 1
             return in_time
 
-    def close(self, timeout_seconds: float, *, is_interrupted: bool = False) -> bool:
+    def close(self, timeout_seconds: float, *, is_interrupted: bool = False, is_removed: bool = False) -> bool:
         """Store the rest and the end of the run, and log the number of lost steps. Return False if that took too long.
 
-        `is_interrupted` is True if the process was asked to stop, and may be started again. When all is stored in time,
-        the thread is gone. From then on no array is freed: freeing a tensor's array releases the interpreter lock for a
-        moment, and if the interpreter has ended meanwhile, C++ aborts the whole process (SIGABRT).
+        `is_interrupted` is True if the process was asked to stop, and may be started again; `is_removed` if the run was
+        removed, so that the other work is not done any more. When all is stored in time, the thread is gone. From then
+        on no array is freed: freeing a tensor's array releases the interpreter lock for a moment, and if the
+        interpreter has ended meanwhile, C++ aborts the whole process (SIGABRT).
         """
         with self._lock:
+            if is_removed:
+                self._background = BackgroundParts((), guard=self._guard)
             self._is_interrupted = is_interrupted
             self._is_closing = True
             self._work.notify()
@@ -153,6 +156,18 @@ class Writer:
         if lost:
             self._guard.warn_once("lost", "%d of %d steps could not be saved.", lost, total)
         return in_time
+
+    def await_steps(self, timeout_seconds: float) -> None:
+        """Wait until every queued step has been stored or lost. After a wait in vain none follows before progress."""
+        with self._lock:
+            if self._is_stuck or not self._pending_steps:
+                return
+            self._flushes += 1
+            self._work.notify()
+            self._hurry.notify()
+            in_time = self._progress.wait_for(lambda: not self._pending_steps or self._has_ended, timeout_seconds)
+            self._flushes -= 1
+            self._is_stuck = not in_time
 
     def _await_thread(self) -> None:
         """Wait for the thread to end, so that its frames free their objects before the interpreter may end."""

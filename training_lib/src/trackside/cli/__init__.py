@@ -26,6 +26,7 @@ COMMANDS = (
     "check",
     "watch",
     "findings",
+    "report",
     "compare",
     "runs",
     "tensors",

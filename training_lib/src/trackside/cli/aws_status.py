@@ -34,7 +34,7 @@ def command(*, days: int, output: str, table: str, environment: str) -> None:
     from trackside.cloud.run_table import RunTable
 
     runs = RunTable(table, environment=environment)
-    jobs = [(job, runs.rules(job.job.arn)) for job in runs.jobs(days=days)]
+    jobs = [(job, runs.rules(job.job.arn, job=job.job)) for job in runs.jobs(days=days)]
     rows = [_plain(job, rules) for job, rules in jobs]
     if output == "json":
         print_json({"table": runs.name, "jobs": rows})

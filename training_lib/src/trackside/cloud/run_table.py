@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,11 +18,13 @@ from trackside.contracts.deployment.run_table import (
     HistoryRecord,
     JobRecord,
     RuleRecord,
+    is_about,
     shelf_of_day,
 )
 from trackside.contracts.deployment.stop_record import DECISION_PREFIX, VETO, DecisionRecord, VetoRecord
 from trackside.contracts.deployment.table_item import Item
 from trackside.contracts.errors import LocationNotFoundError, RunNotFoundError
+from trackside.contracts.event import TrainingJob
 from trackside.environment import CloudEnvironment
 
 OUTPUT = "RunTableName"
@@ -84,9 +86,17 @@ class RunTable:
                     seen.add(record.job.arn)
                     yield record
 
-    def rules(self, arn: str) -> tuple[RuleRecord, ...]:
-        """Return the latest status of each rule."""
-        return tuple(RuleRecord.from_item(item) for item in self._items(arn, RULE_PREFIX))
+    def rules(self, arn: str, *, job: TrainingJob | None = None) -> tuple[RuleRecord, ...]:
+        """Return the latest status of each rule.
+
+        Args:
+            arn: The training job.
+            job: The same, as the table has it; None: it is read.
+        """
+        if job is None:
+            states = (JobRecord.from_item(item).job for item in self._items(arn, JOB) if "status" in item)
+            job = next(states, TrainingJob("", arn))
+        return _rules_of(job, self._items(arn, RULE_PREFIX))
 
     def known(self, job: str, *, with_history: bool = False) -> KnownJob:
         """Return the content of the table about the job of that name or ARN.
@@ -106,14 +116,18 @@ class RunTable:
         def below(prefix: str) -> list[Item]:
             return [item for key, item in items.items() if key.startswith(prefix)]
 
-        decisions = [DecisionRecord.from_item(item) for item in below(DECISION_PREFIX)]
         state = items.get(JOB)
+        job_record = JobRecord.from_item(state) if state and "status" in state else None
+        training_job = job_record.job if job_record else TrainingJob("", arn)
+        decisions = [DecisionRecord.from_item(item) for item in below(DECISION_PREFIX)]
+        decisions = [one for one in decisions if is_about(training_job, one.evaluation, at=one.at)]
+        veto = VetoRecord.from_item(items[VETO]) if VETO in items else None
         return KnownJob(
             arn=arn,
-            job=JobRecord.from_item(state) if state and "status" in state else None,
-            rules=tuple(RuleRecord.from_item(item) for item in below(RULE_PREFIX)),
+            job=job_record,
+            rules=_rules_of(training_job, below(RULE_PREFIX)),
             decisions=tuple(sorted(decisions, key=lambda decision: decision.at)),
-            veto=VetoRecord.from_item(items[VETO]) if VETO in items else None,
+            veto=veto if veto and veto.at >= training_job.created_at else None,
             history=tuple(HistoryRecord.from_item(item) for item in below(HISTORY_PREFIX)),
         )
 
@@ -176,3 +190,9 @@ class RunTable:
                 f"There is no table {self.name} in {self._calls.region}",
                 advice="set AWS_REGION to where Trackside is deployed, or name another table (--table)",
             ) from error
+
+
+def _rules_of(job: TrainingJob, items: Iterable[Item]) -> tuple[RuleRecord, ...]:
+    """Return the records about this job; those of an earlier job of that name are its history."""
+    rules = (RuleRecord.from_item(item) for item in items)
+    return tuple(one for one in rules if is_about(job, one.evaluation, at=one.evaluation.modified_at))

@@ -32,7 +32,7 @@ from trackside.contracts.stored_fields import (
     choice,
     choices,
     document_of,
-    flat_texts,
+    flat_record,
     record,
     record_of,
     series,
@@ -73,12 +73,54 @@ STATUS_OF_OUTCOME: Mapping[Outcome, RuleEvaluationStatus] = {
 }
 
 
+MILLISECONDS = Kind(
+    {"type": "integer"},
+    lambda fields, name, absent: fields.number(name, absent) / 1000,
+    lambda seconds: round(seconds * 1000),
+)
+WHOLE_SECONDS = Kind(
+    {"type": "integer"},
+    lambda fields, name, absent: int(fields.number(name, absent) // 1000),
+    lambda seconds: seconds * 1000,
+)
+
+
 @dataclass(frozen=True)
 class TrainingJob:
-    """The training job of an event. Actions use the ARN: a name alone may match a sibling."""
+    """The training job of an event. Actions use the ARN: a name alone may match a sibling.
 
-    name: str
-    arn: str
+    name        its name
+    arn         its ARN
+    created_at  the second of its creation, since the epoch; 0: not known
+    """
+
+    name: str = field(metadata=stored(TEXT, "The training job.", name="TrainingJobName"))
+    arn: str = field(metadata=stored(TEXT, "The training job.", name="TrainingJobArn"))
+    created_at: int = field(
+        default=0,
+        metadata=stored(
+            WHOLE_SECONDS,
+            "The second of its creation, in milliseconds since 1970-01-01 UTC; left out where it is not known.",
+            name="TrainingJobCreationTime",
+            optional=True,
+        ),
+    )
+
+    @property
+    def identity(self) -> str:
+        """The ARN and the second of creation: SageMaker gives the name and the ARN of a deleted job away again."""
+        return f"{self.arn}@{self.created_at}" if self.created_at else self.arn
+
+    def is_same_as(self, other: TrainingJob) -> bool:
+        """Return False for a job with another ARN, or of the same name from another time. An unknown time fits all."""
+        unknown = not self.created_at or not other.created_at
+        return self.arn == other.arn and (unknown or self.created_at == other.created_at)
+
+
+def job_of_identity(text: str) -> TrainingJob:
+    """Return the job of a text that `TrainingJob.identity` returned, or of an ARN."""
+    arn, _, second = text.strip().partition("@")
+    return TrainingJob(arn.rpartition("/")[2], arn, int(second) if second.isdecimal() and len(second) < 12 else 0)
 
 
 @dataclass(frozen=True)
@@ -107,15 +149,7 @@ class Evidence:
     tensor_uri: str = field(default="", metadata=stored(TEXT, "The address of the tensor.", name="TensorUri"))
 
 
-JOB = flat_texts(
-    TrainingJob,
-    names={"name": ("TrainingJobName", "The training job."), "arn": ("TrainingJobArn", "The training job.")},
-)
-MILLISECONDS = Kind(
-    {"type": "integer"},
-    lambda fields, name, absent: fields.number(name, absent) / 1000,
-    lambda seconds: round(seconds * 1000),
-)
+JOB = flat_record(TrainingJob)
 DETAILS = Kind(
     {"type": "string", "maxLength": MOST_STATUS_DETAILS}, Fields.text, lambda text: text[:MOST_STATUS_DETAILS]
 )
@@ -335,7 +369,8 @@ def _subject(event: Mapping[str, Any]) -> str:
 
 
 def _read_job(fields: Fields) -> TrainingJob:
-    return TrainingJob(name=fields.text("TrainingJobName"), arn=fields.text("TrainingJobArn"))
+    created_at = int(moment(fields, "CreationTime"))
+    return TrainingJob(name=fields.text("TrainingJobName"), arn=fields.text("TrainingJobArn"), created_at=created_at)
 
 
 def _part(fields: Fields, name: str) -> Fields:

@@ -23,7 +23,7 @@ A run is one folder or S3 prefix:
     <run>/rule-output/<configuration>/verdicts.jsonl   of a rule that a container of its own judged
     <run>/rule-output/metrics.jsonl        local: one issue a line, for rules with the action PublishMetric
     <run>/rule-output/progress.json        progress of the evaluator
-    <run>/rule-output/training-job.txt     ARN of the one training job that is judged here (in AWS)
+    <run>/rule-output/training-job.txt     `TrainingJob.identity` of the one that is judged here (in AWS)
 
 Keys below `debug-output` are relative to it, because a run of the original is that folder alone.
 """
@@ -45,6 +45,7 @@ CAPTURE_REQUEST_KEY = "capture-request.json"
 VERDICTS_KEY = "verdicts.jsonl"
 SKIP_LIST_KEY = "skip_batches.json"
 METRICS_KEY = "metrics.jsonl"
+REPORT_KEY = "report.html"
 PROGRESS_KEY = "progress.json"
 TRAINING_JOB_KEY = "training-job.txt"
 

@@ -20,7 +20,7 @@ Fields without a declaration are not stored.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING
 from enum import Enum
 from functools import cache
@@ -45,9 +45,10 @@ class Kind:
     read     takes the fields, a name and the value where the name is absent (`REQUIRED`: a problem)
     write    returns the value as JSON holds it
     is_flat  the value takes several names of the object that holds it, and `write` returns an object
+    required of a flattened kind: the names that are never left out
     """
 
-    __slots__ = ("is_flat", "read", "schema", "write")
+    __slots__ = ("is_flat", "read", "required", "schema", "write")
 
     def __init__(
         self,
@@ -56,8 +57,10 @@ class Kind:
         write: Callable[[Any], Any] = lambda value: value,
         *,
         is_flat: bool = False,
+        required: Sequence[str] | None = None,
     ) -> None:
         self.schema, self.read, self.write, self.is_flat = schema, read, write, is_flat
+        self.required = tuple(schema) if required is None else tuple(required)
 
 
 class StoredField:
@@ -147,7 +150,7 @@ def object_schema(kind: type) -> Schema:
     for declared in stored_fields(kind):
         if declared.kind.is_flat:
             properties.update(declared.kind.schema)
-            required += declared.kind.schema
+            required += declared.kind.required
             continue
         described = {"description": declared.description} if declared.description else {}
         properties[declared.name] = {**declared.kind.schema, **described}
@@ -351,24 +354,11 @@ def closed_record(kind: type) -> Kind:
 
 def flat_record(kind: type) -> Kind:
     """Return the kind of a dataclass with stored fields that are written into the enclosing object."""
+    schema = object_schema(kind)
     return Kind(
-        object_schema(kind)["properties"],
+        schema["properties"],
         lambda fields, name, absent: record_of(kind, fields),
         document_of,
         is_flat=True,
-    )
-
-
-def flat_texts(kind: type, *, names: Mapping[str, tuple[str, str]]) -> Kind:
-    """Return the kind of a dataclass of texts that are written into the enclosing object.
-
-    Args:
-        kind: The dataclass.
-        names: Attribute -> (name in JSON, description).
-    """
-    return Kind(
-        {name: {"type": "string", "description": description} for name, description in names.values()},
-        lambda fields, _, absent: kind(**{key: fields.text(name) for key, (name, _) in names.items()}),
-        lambda value: {name: getattr(value, key) for key, (name, _) in names.items()},
-        is_flat=True,
+        required=schema["required"],
     )

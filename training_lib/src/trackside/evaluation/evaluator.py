@@ -157,7 +157,7 @@ class Evaluator:
                 self._threaded.add(name)
         self._paced: _PacedRules | None = None  # None: not known at this step
         self._slow_steps: dict[str, int] = {}
-        self._thread_seconds: float | None = None  # thread time at the last judgement; None at the start of a step
+        self._quick_until = 0.0, 0.0  # thread time and clock: since then each rule was quick
         self._damaged_logged = 0
 
     def watch(
@@ -297,7 +297,7 @@ class Evaluator:
 
     def _judge_step(self, pending_step: StepToJudge, names: tuple[str, ...]) -> tuple[str, ...]:
         """Ask these rules about a step. Return the ones that still judge each step together."""
-        self._thread_seconds = None
+        self._quick_until = time.thread_time(), time.perf_counter()
         judged = [self._judge(name, pending_step) for name in self._due(names, pending_step)]
         found = [verdict for verdict in judged if verdict is not None]
         if found:
@@ -338,16 +338,14 @@ class Evaluator:
 
         Move a rule that needs much processor time to a thread of its own.
 
-        Reading a store needs little processor time and does not count. The clock is a system call: it is read once
-        between two rules.
+        Reading a store needs little processor time and does not count.
         """
         window = self._steps.visible_to(configured, pending_step.window)
         if window is not pending_step.window:
             pending_step = replace(pending_step, window=window)
-        began = time.thread_time() if self._thread_seconds is None else self._thread_seconds
+        began = time.perf_counter()
         judgement = self._rule_judge.judge(configured, self._run_progress.of(name), pending_step)
-        self._thread_seconds = time.thread_time()
-        is_slow = self._thread_seconds - began > self._limits.quick_seconds
+        is_slow = time.perf_counter() - began > self._limits.quick_seconds and self._has_used_processor(began)
         verdict = self._run_progress.note(name, judgement)
         if is_slow and not judgement.progress.has_concluded:
             self._slow_steps[name] = self._slow_steps.get(name, 0) + 1
@@ -355,6 +353,16 @@ class Evaluator:
                 _logger.info("%s is slow, and judges in a thread of its own from now on", name)
                 self._threaded.add(name)
         return verdict
+
+    def _has_used_processor(self, began: float) -> bool:
+        """Return True if a rule that began at `began`, by the clock, has needed too much processor time.
+
+        The thread's time is a system call, so it is read once a step and after a rule that took long by the clock. The
+        rules in between were quick: their time by the clock is taken for their processor time.
+        """
+        thread_seconds, clock = self._quick_until
+        self._quick_until = now = time.thread_time(), time.perf_counter()
+        return now[0] - thread_seconds - (began - clock) > self._limits.quick_seconds
 
     def _judge_waiting(self, name: str, now: float) -> Verdict | None:
         """Return the verdict of a rule that watches the clock, while no new step comes."""

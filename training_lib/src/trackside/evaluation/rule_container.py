@@ -27,7 +27,7 @@ from trackside.contracts.errors import (
     StorageError,
     StorageUnavailableError,
 )
-from trackside.contracts.event import TrainingJob
+from trackside.contracts.event import TrainingJob, job_of_identity
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import RULE_OUTPUT, TRAINING_JOB_KEY, VERDICTS_KEY, RunLocation, verdicts_key_of
 from trackside.contracts.verdict import Outcome, Verdict
@@ -73,10 +73,17 @@ class Job:
         return open_store(elsewhere.get(uri) or uri)
 
     @property
+    def training_job(self) -> TrainingJob:
+        """The training job that is judged."""
+        environment = self.environment
+        return TrainingJob(
+            environment.training_job_name, environment.training_job_arn, environment.training_job_created_at
+        )
+
+    @property
     def origin(self) -> EventOrigin:
         """The training job, run and processing job that the events name."""
-        job = TrainingJob(name=self.environment.training_job_name, arn=self.environment.training_job_arn)
-        return EventOrigin(job=job, run_uri=self.run.uri, evaluation_job_arn=self.processing_job_arn)
+        return EventOrigin(job=self.training_job, run_uri=self.run.uri, evaluation_job_arn=self.processing_job_arn)
 
     def must_end(self, now: float) -> bool:
         """Return True once SageMaker Debugger's stop file exists and the time in it, plus the grace period, is over."""
@@ -211,7 +218,7 @@ def _read_configuration(file: Path) -> Mapping[str, Any]:
 
 
 def check_owner(job: Job) -> str:
-    """Return the ARN of the training job that the run was judged for before, or "".
+    """Return the identity of the training job that the run was judged for before, or "".
 
     Verdicts on an earlier job would pass for verdicts on this one. A folder that SageMaker Debugger fills belongs to
     one job and is not checked.
@@ -219,15 +226,15 @@ def check_owner(job: Job) -> str:
     Errors: `ConfigurationError` if the run was judged for another job; those of the store.
     """
     if not job.environment.run_uri:
-        return job.environment.training_job_arn
+        return job.training_job.identity
     try:
         owner = (
             open_store(job.run.uri).get(f"{RULE_OUTPUT}/{TRAINING_JOB_KEY}").decode("utf-8", errors="replace").strip()
         )
     except KeyNotFoundError:
         return ""
-    ours = job.environment.training_job_arn
-    if ours and owner != ours:
+    ours = job.training_job
+    if ours.arn and not job_of_identity(owner).is_same_as(ours):
         fix = "Give each training job a location of its own, in its tag trackside:run and in TRACKSIDE_RUN."
         raise ConfigurationError([Problem(job.run.uri, f"is the run of another job, {owner}.", fix)], subject="The run")
     return owner

@@ -27,9 +27,9 @@ def problems_as_text(problems: Sequence[IssueGroup]) -> list[str]:
 
 def problem_as_text(group: IssueGroup) -> list[str]:
     """Return the lines of one problem."""
-    lines = [_title(group), f"  {_what(group.lead)}"]
-    lines += [f"  {label:<9} {text}" for label, text in _rows(group)]
-    lines += [f"  {number}. {fix}" for number, fix in enumerate(_fixes(group), 1)]
+    lines = [title_of(group), f"  {what_of(group.lead)}"]
+    lines += [f"  {label:<9} {text}" for label, text in rows_of(group)]
+    lines += [f"  {number}. {fix}" for number, fix in enumerate(fixes_of(group), 1)]
     return [safe(line) for line in lines]
 
 
@@ -44,29 +44,32 @@ def _card(group: IssueGroup) -> str:
     rows = "".join(
         f'<tr><th style="text-align:left;vertical-align:top">{_html(label)}</th>'
         f'<td style="text-align:left">{_html(text)}</td></tr>'
-        for label, text in _rows(group)
+        for label, text in rows_of(group)
     )
-    fixes = "".join(f"<li>{_html(fix)}</li>" for fix in _fixes(group))
+    fixes = "".join(f"<li>{_html(fix)}</li>" for fix in fixes_of(group))
     return (
         f'<div style="border-left:4px solid {color};padding:2px 10px;margin:8px 0">'
-        f'<b style="color:{color}">{_html(_title(group))}</b><br>{_html(_what(group.lead))}'
+        f'<b style="color:{color}">{_html(title_of(group))}</b><br>{_html(what_of(group.lead))}'
         f"<table>{rows}</table>{f'<ol>{fixes}</ol>' if fixes else ''}</div>"
     )
 
 
-def _title(group: IssueGroup) -> str:
+def title_of(group: IssueGroup) -> str:
+    """Return the problem's state, rule and probability."""
     if not group.standing:
         return f"✔ RECOVERED  {group.lead.configuration_name} by step {group.shown_recovery}"
     sure = f", {in_words(group.probability)} ({group.probability:.0%})" if group.probability is not None else ""
     return f"{_SYMBOLS[group.severity]} {group.severity.value.upper()}  {group.lead.configuration_name}{sure}"
 
 
-def _what(verdict: Verdict) -> str:
+def what_of(verdict: Verdict) -> str:
+    """Return the fault in a sentence."""
     rule = built_in_catalogue().rules.get(verdict.rule_id)
     return rule.summary if rule and verdict.findings else verdict.message
 
 
-def _rows(group: IssueGroup) -> Iterator[tuple[str, str]]:
+def rows_of(group: IssueGroup) -> Iterator[tuple[str, str]]:
+    """Yield the facts of a problem as (label, text)."""
     verdict, lead = group.lead, group.lead.lead
     if lead is not None and lead.place:
         yield "line", lead.place
@@ -86,7 +89,8 @@ def _rows(group: IssueGroup) -> Iterator[tuple[str, str]]:
         yield "also" if number == 0 else "", name
 
 
-def _fixes(group: IssueGroup) -> list[str]:
+def fixes_of(group: IssueGroup) -> list[str]:
+    """Return what to do, most promising first; nothing for a problem that recovered."""
     if not group.standing:
         return []
     return list(steps_to_try(group.lead, group.suspicions, most=MOST_FIXES))

@@ -45,7 +45,7 @@ class Index:
     """The content of an index file. Step and worker stand in the file's name.
 
     mode       the mode of the step
-    mode_step  the step within the mode, from 0
+    mode_step  the step within the mode, from 0; -1 if smdebug saved only scalars before the mode's first step
     event_key  key of the event file, relative to the run's tensors; None if only shapes were saved
     entries    places of tensors; of two entries of one name the later holds
     shapes     shapes of tensors without values
@@ -101,7 +101,7 @@ def decode_index(data: bytes, *, key: str) -> Index:
     )
     return Index(
         mode=mode,
-        mode_step=meta.count("mode_step"),
+        mode_step=meta.step("mode_step"),
         event_key=_event_key(meta) if entries or meta.has("event_file_name") else None,
         entries=entries,
         shapes=tuple(map(_shape_entry, document.objects("shape_payload"))),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -69,6 +69,7 @@ def encode_step(
     wall_time: float,
     shapes: Sequence[ShapeEntry] = (),
     behind: tuple[str, int] | None = None,
+    wall_times: Mapping[str, float] | None = None,
 ) -> StepFiles:
     """Return the files for (name, value) pairs, in their order. Arrays without elements are left out, as in smdebug.
 
@@ -82,6 +83,7 @@ def encode_step(
         shapes: Shapes of tensors without values.
         behind: Event file of earlier steps that this step is appended to, and its size in bytes; None: a file of its
             own.
+        wall_times: Moments of single tensors, in place of `wall_time`.
 
     Raises:
         TypeError: Arrays of a dtype cannot be stored.
@@ -94,7 +96,8 @@ def encode_step(
     for name, value in tensors:
         if not value.size:
             continue  # old readers fail on them
-        record = encode_tensor_parts(name, value, step=step, mode=mode, mode_step=mode_step, wall_time=wall_time)
+        moment = wall_times.get(name, wall_time) if wall_times else wall_time
+        record = encode_tensor_parts(name, value, step=step, mode=mode, mode_step=mode_step, wall_time=moment)
         length = sum(map(len, record))
         entries.append(IndexEntry(name, end, length))
         parts += record

@@ -57,7 +57,7 @@ class TensorRecord:
     value      its value, which belongs to the caller
     step       the step over all modes
     mode       "TRAIN", "EVAL", "PREDICT" or "GLOBAL"
-    mode_step  the step within the mode
+    mode_step  the step within the mode; -1 for a scalar that smdebug saved before the mode's first step
     wall_time  seconds since the epoch
     """
 
@@ -258,8 +258,8 @@ def _decode_value(value: WireField, *, step: int, wall_time: float) -> TensorRec
     if number not in MODE_NAMES:
         raise WireError(where, f"{number} is not the number of a mode")
     mode_step, where = plugins.get("mode_step", (step, value.offset))
-    if step < 0 or mode_step < 0:
-        raise WireError(where, f"steps count from 0, not {min(step, mode_step)}")
+    if step < 0:
+        raise WireError(where, f"steps count from 0, not {step}")
     return TensorRecord(name, np.asarray(tensor), step, MODE_NAMES[number], mode_step, wall_time)
 
 
@@ -273,6 +273,9 @@ def _read_plugins(metadata: WireField) -> Iterator[tuple[str, tuple[int, int]]]:
         if name not in {"mode", "mode_step"}:
             continue
         content = texts[2].text() if 2 in texts else ""
+        if (name, content) == ("mode_step", "-1"):  # smdebug's, before the first step of the mode
+            yield name, (-1, plugin.offset)
+            continue
         if not (content.isascii() and content.isdigit() and len(content) < 20 and int(content) <= _LAST_STEP):
             raise WireError(plugin.offset, f"the {name} {content[:20]!r} is not a whole number")
         yield name, (int(content), plugin.offset)

@@ -93,6 +93,11 @@ class UntrustedJson:
         """Return a whole number from 0 on that fits 63 bits."""
         return self._count(name, self._fields.get(name))
 
+    def step(self, name: str) -> int:
+        """Return a step within a mode: a whole number as in `count`, or smdebug's -1 before the mode's first step."""
+        value = self._fields.get(name)
+        return -1 if type(value) is int and value == -1 else self._count(name, value)
+
     def counts(self, name: str) -> tuple[int, ...]:
         return tuple(self._count(name, item) for item in self._list(name))
 

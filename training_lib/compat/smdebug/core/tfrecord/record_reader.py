@@ -5,13 +5,13 @@ from __future__ import annotations
 import struct
 
 from smdebug import not_offered
-from smdebug.core.tfrecord.record_writer import CHECKSUM_MAGIC_BYTES, masked_crc32c, u32
+from smdebug.core.tfrecord import record_writer
+from smdebug.core.tfrecord.record_writer import CHECKSUM_MAGIC_BYTES, masked_crc32c
 from smdebug.exceptions import SMDebugError, SMDebugRuntimeError, SMDebugValueError
 from trackside.contracts.errors import StorageError
 from trackside.storage.open_store import open_store
 
-__all__ = ["CHECKSUM_MAGIC_BYTES", "RecordReader", "masked_crc32c", "u32"]
-
+u32 = record_writer.u32
 _HEADER = struct.Struct("<QI")
 _FOOTER_SIZE = 4
 

@@ -7,13 +7,11 @@ from typing import Any
 
 from smdebug import not_offered
 from smdebug.core.modes import ModeKeys
-from smdebug.core.tfrecord.record_reader import CHECKSUM_MAGIC_BYTES, Records
+from smdebug.core.tfrecord.record_reader import Records
 from smdebug.core.tfrecord.record_writer import framed
 from smdebug.exceptions import SMDebugValueError
 from trackside.contracts.errors import RecordError
 from trackside.records.tfevents import TensorRecord, read_records
-
-__all__ = ["CHECKSUM_MAGIC_BYTES", "MODE_PLUGIN_NAME", "MODE_STEP_PLUGIN_NAME", "TensorReader"]
 
 MODE_PLUGIN_NAME = "mode"
 MODE_STEP_PLUGIN_NAME = "mode_step"

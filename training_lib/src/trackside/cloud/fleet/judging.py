@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trackside.contracts.deployment.custom_rule_job import job_variables
 from trackside.contracts.deployment.lease import LeaseRecord
 from trackside.environment import FLEET_PREFIX, inherited
 from trackside.evaluation import exit_codes
@@ -115,8 +116,7 @@ def _environment(lease: LeaseRecord, ml_root: Path, poll_seconds: float | None) 
         **ours,
         **poll,
         "TRACKSIDE_RUN": lease.run_uri,
-        "TRAINING_JOB_NAME": lease.job.name,
-        "TRAINING_JOB_ARN": lease.job.arn,
+        **job_variables(lease.job),
         "TRACKSIDE_ML_ROOT": str(ml_root),
         "TRACKSIDE_LIFELINE": "1",
     }

@@ -236,6 +236,9 @@ class Worker:
             self._leases.give_back(lease, free_at=now + self._settings.back_off_seconds, crashed=True)
             return
         judging.holds_until(self._end_of(lease))
+        earlier = self._held.get(lease.job.arn)
+        if earlier is not None:  # of a deleted job of that name
+            self._drop(earlier)
         self._held[lease.job.arn] = _Held(lease, judging, renewed_at=now, began_at=now)
 
     def _end_of(self, lease: LeaseRecord) -> float:

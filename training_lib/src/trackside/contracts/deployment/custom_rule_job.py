@@ -27,7 +27,7 @@ RUN, CONFIGURATION, RULE, ACTIONS, PLACE = (
     "TRACKSIDE_ACTIONS",
     "TRACKSIDE_CUSTOM_RULES_FROM",
 )
-JOB_NAME, JOB_ARN = "TRAINING_JOB_NAME", "TRAINING_JOB_ARN"
+JOB_NAME, JOB_ARN, JOB_CREATED_AT = "TRAINING_JOB_NAME", "TRAINING_JOB_ARN", "TRAINING_JOB_CREATED_AT"
 
 _MET = re.compile(r" at step (?P<step>\d+) resulted in the condition being met\.(?: Severity: (?P<severity>\w+)\.)?")
 
@@ -54,6 +54,18 @@ def judged_separately(request: RuleRequest, *, place: str) -> tuple[RuleConfigur
         and max(len(rule.name), len(rule.custom.class_name)) <= MOST_VALUE_CHARACTERS
     ]
     return tuple(found[:MOST_JOBS])
+
+
+def job_variables(job: TrainingJob) -> dict[str, str]:
+    """Return the variables that name the judged training job in the Environment of a processing job."""
+    created_at = {JOB_CREATED_AT: str(job.created_at)} if job.created_at else {}
+    return {JOB_NAME: job.name, JOB_ARN: job.arn, **created_at}
+
+
+def job_in(environment: Mapping[str, object]) -> TrainingJob:
+    """Return the training job that `job_variables` named; with empty texts, one that is not named."""
+    name, arn, created_at = (str(environment.get(key) or "") for key in (JOB_NAME, JOB_ARN, JOB_CREATED_AT))
+    return TrainingJob(name, arn, int(created_at) if created_at.isdecimal() and len(created_at) < 12 else 0)
 
 
 @dataclass(frozen=True)
@@ -86,8 +98,7 @@ class CustomRuleJob:
             RULE: self.rule,
             ACTIONS: ",".join(action.value for action in self.actions),
             PLACE: self.place,
-            JOB_NAME: self.training_job.name,
-            JOB_ARN: self.training_job.arn,
+            **job_variables(self.training_job),
         }
 
     @classmethod
@@ -98,7 +109,7 @@ class CustomRuleJob:
             return None
         known = {action.value: action for action in Action}
         return cls(
-            training_job=TrainingJob(given[JOB_NAME], given[JOB_ARN]),
+            training_job=job_in(given),
             run_uri=given[RUN],
             configuration=given[CONFIGURATION],
             rule=given.get(RULE, ""),

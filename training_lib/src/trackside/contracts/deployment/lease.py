@@ -1,14 +1,16 @@
 """The table of leases: the fleet's worker that judges a training job, and the end of its lease.
 
 One item for each training job (`pk`: its ARN). While the job is to be judged, it stands in the index `open`, sorted by
-the moment at which another worker may take it. So the work of a worker that dies is taken over.
+the moment at which another worker may take it. So the work of a worker that dies is taken over. A later job with the
+name of a deleted one takes its item over.
 
 | attribute  | content                                                                              |
 |------------|--------------------------------------------------------------------------------------|
 | shelf      | `open` while the run is to be judged; absent afterwards                              |
 | free_at    | seconds since the epoch: until then only the owner may judge                         |
 | owner      | the worker that judges; "": none                                                     |
-| token      | the number of leases so far: writes of a former owner with an older one are refused  |
+| created_at | the second of the job's creation, since the epoch                                    |
+| token      | grows with each lease: writes of a former owner with an older one are refused        |
 | crashes    | lost owners and broken-off judgings since the run was last judged without trouble    |
 | state      | `open`, `done` or `failed`; `reason` with it                                         |
 
@@ -22,7 +24,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from trackside.contracts.deployment.table_item import JOB, Item, read_item_record, write_item
+from trackside.contracts.deployment.table_item import Item, read_item_record, write_item
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.stored_fields import (
     FINITE,
@@ -41,6 +43,14 @@ OPEN_INDEX = "open"
 OPEN_SHELF = "open"
 NEWS_PREFIX = "news#"
 NEWS_SECONDS = 24 * 3600  # how long it is kept
+
+
+JOB = Kind(
+    {"pk": {"type": "string"}, "name": {"type": "string"}, "created_at": {"type": "integer"}},
+    lambda fields, name, absent: TrainingJob(fields.text("name"), fields.text("pk"), fields.integer("created_at", 0)),
+    lambda job: {"name": job.name, "pk": job.arn, **({"created_at": job.created_at} if job.created_at else {})},
+    is_flat=True,
+)
 
 
 class LeaseState(str, Enum):

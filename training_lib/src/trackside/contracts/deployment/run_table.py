@@ -1,14 +1,17 @@
-"""The table of runs: one partition for each training job, with its state, the latest of each rule, and the history.
+"""The table of runs: one partition for each ARN of a training job: state, the latest of each rule, and the history.
 
 | pk               | sk                              | content                                     |
 |------------------|---------------------------------|---------------------------------------------|
 | training job ARN | `job`                           | `JobRecord`                                 |
 | training job ARN | `rule#<configuration>`          | `RuleRecord`: the latest status of the rule |
 | training job ARN | `history#<ms>#<rule>#<status>`  | `HistoryRecord`: one status of a rule       |
-| training job ARN | `decision#<finding>#<outcome>`  | `deployment.stop_record.DecisionRecord`     |
+| training job ARN | `decision#...`                  | `deployment.stop_record.DecisionRecord`     |
 | training job ARN | `veto`                          | `deployment.stop_record.VetoRecord`         |
 
 The one index has each `job` item on a shelf: `running` while it runs, then the day on which it was created.
+
+SageMaker gives the name of a deleted job away again, and the ARN with it. The items of a partition belong to the job
+that was created last; those of an earlier one (`TrainingJob.created_at`) count for nothing, and stay as its history.
 """
 
 from __future__ import annotations
@@ -49,6 +52,8 @@ RULE_PREFIX = "rule#"
 HISTORY_PREFIX = "history#"
 MOST_FINDINGS = 200  # a rule record counts so many; one that flickers more often is no news
 
+FORESEEN_STATUSES = ("InProgress", "Stopping", *TERMINAL_JOB_STATUSES)
+
 _JOB_RANKS: Mapping[str, int] = {"InProgress": 0, "Stopping": 1, **dict.fromkeys(TERMINAL_JOB_STATUSES, 2)}
 _RULE_RANKS = {status: rank for rank, status in enumerate(RuleEvaluationStatus)}
 
@@ -75,6 +80,10 @@ class JobRecord:
     max_runtime_seconds: int = field(default=0, metadata=stored(INTEGER))
     evaluator: str = field(default="", metadata=stored(TEXT, optional=True))
 
+    def __post_init__(self) -> None:
+        if self.job.created_at != int(self.created_at):
+            object.__setattr__(self, "job", replace(self.job, created_at=int(self.created_at)))
+
     @property
     def has_ended(self) -> bool:
         """True once the job will never write again."""
@@ -85,9 +94,10 @@ class JobRecord:
     def order(self) -> str:
         """The sort key of the state: later states compare greater, whatever the order of their events.
 
-        An ended job never runs again, so the end is greater than any running state.
+        An ended job never runs again, so the end is greater than any other state, also than an unforeseen one such as
+        `Deleting`.
         """
-        return f"{_milliseconds(self.created_at)}#{_JOB_RANKS.get(self.status, 3)}#{_milliseconds(self.modified_at)}"
+        return f"{_milliseconds(self.created_at)}#{_JOB_RANKS.get(self.status, 0)}#{_milliseconds(self.modified_at)}"
 
     @property
     @computed(TEXT)
@@ -163,7 +173,7 @@ class RuleRecord:
         return len(self.findings)
 
     @property
-    def order(self) -> tuple[int, int]:
+    def order(self) -> tuple[int, int, int]:
         """The sort key of the status: see `order_of`."""
         return order_of(self.evaluation)
 
@@ -221,9 +231,17 @@ def job_record(change: TrainingJobStateChange, *, run_uri: str) -> JobRecord:
 
 
 def merged(known: RuleRecord | None, evaluation: RuleEvaluation) -> RuleRecord:
-    """Return the record of a rule after a new evaluation. An earlier status never replaces a later one."""
+    """Return the record of a rule after a new evaluation. An earlier status never replaces a later one.
+
+    Nor does a status of an earlier job of that name count for a later one.
+    """
     if known is None:
         known = RuleRecord(evaluation, revision=0)
+    elif not evaluation.job.is_same_as(known.evaluation.job):
+        is_newer = evaluation.job.created_at > known.evaluation.job.created_at
+        known = RuleRecord(evaluation, revision=known.revision) if is_newer else known
+        if not is_newer:
+            return replace(known, revision=known.revision + 1)
     latest = max(known.evaluation, evaluation, key=order_of)
     merged = replace(known, evaluation=latest, revision=known.revision + 1)
     if not evaluation.found_issues:
@@ -238,9 +256,21 @@ def merged(known: RuleRecord | None, evaluation: RuleEvaluation) -> RuleRecord:
     )
 
 
-def order_of(evaluation: RuleEvaluation) -> tuple[int, int]:
-    """Return a sort key: later statuses compare greater, then statuses of higher rank in `RuleEvaluationStatus`."""
-    return int(_milliseconds(evaluation.modified_at)), _RULE_RANKS[evaluation.status]
+def is_about(job: TrainingJob, evaluation: RuleEvaluation, *, at: float) -> bool:
+    """Return False for a stored evaluation of another job with the name of `job`.
+
+    Args:
+        job: The job.
+        evaluation: The stored evaluation.
+        at: The moment of its record, in seconds since the epoch, which decides if a former release stored it.
+    """
+    created_at = evaluation.job.created_at
+    return created_at == job.created_at if created_at and job.created_at else at >= job.created_at
+
+
+def order_of(evaluation: RuleEvaluation) -> tuple[int, int, int]:
+    """Return a sort key: later jobs compare greater, then later statuses, then those of higher rank."""
+    return evaluation.job.created_at, int(_milliseconds(evaluation.modified_at)), _RULE_RANKS[evaluation.status]
 
 
 def rule_key(configuration_name: str) -> str:

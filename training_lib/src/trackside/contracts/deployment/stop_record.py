@@ -85,7 +85,9 @@ class DecisionRecord:
     @property
     def key(self) -> str:
         """The sort key: the same for every delivery of one decision."""
-        return f"{DECISION_PREFIX}{self.evaluation.finding_id}#{self.outcome.value}"
+        created_at = self.evaluation.job.created_at
+        of_job = f"{created_at}#" if created_at else ""
+        return f"{DECISION_PREFIX}{of_job}{self.evaluation.finding_id}#{self.outcome.value}"
 
     def to_item(self, *, expires_at: int | None) -> dict[str, dict[str, Any]]:
         """Return the item; `expires_at` in seconds since the epoch, None: never."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.fields import Fields
-from trackside.contracts.stored_fields import flat_texts, record_of
+from trackside.contracts.stored_fields import Kind, record_of
 
 T = TypeVar("T")
 
@@ -44,8 +44,13 @@ def read_item_record(kind: type[T], item: Item, *, subject: str) -> T:
     return record
 
 
-JOB = flat_texts(TrainingJob, names={"name": ("name", ""), "arn": ("pk", "")})
-"""The training job that an item is about."""
+JOB = Kind(
+    {"pk": {"type": "string"}, "name": {"type": "string"}},
+    lambda fields, name, absent: TrainingJob(fields.text("name"), fields.text("pk")),
+    lambda job: {"name": job.name, "pk": job.arn},
+    is_flat=True,
+)
+"""The training job that an item is about. Its partition has all jobs of that name: see `TrainingJob.created_at`."""
 
 
 def _write(value: str | int | float | bool) -> dict[str, Any]:

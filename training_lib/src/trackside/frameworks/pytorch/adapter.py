@@ -93,7 +93,7 @@ class PyTorchAdapter:
             sources.facts.connect(file)
         boundary = sources.strategy.boundary
         for optimizer in optimizers_beside(boundary.contains, seen=sources.names.optimizers_seen):
-            boundary.created(optimizer)
+            sources.strategy.created(optimizer)
         sources.training_began(is_reduced=session.is_reduced)
         return True
 

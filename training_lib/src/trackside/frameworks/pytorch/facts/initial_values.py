@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 
@@ -39,7 +40,7 @@ class FirstValues:
     """The values that parameters had when they were first seen, a few of each."""
 
     def __init__(self) -> None:
-        self._samples: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor, bool]] = {}
+        self._samples: dict[int, _Sample] = {}
         self._alike: dict[int, weakref.ref[torch.Tensor]] = {}  # parameters that began with equal rows
 
     def had_equal_rows(self, parameter: torch.Tensor, *, is_first_look: bool) -> bool:
@@ -49,21 +50,54 @@ class FirstValues:
         reference = self._alike.get(id(parameter))
         return reference is not None and reference() is parameter
 
+    def look(self) -> None:
+        """Compare all parameters with their first values. Wait once for each device, for all parameters together."""
+        answers: dict[torch.device, list[tuple[_Sample, torch.Tensor]]] = {}
+        for sample in self._samples.values():
+            parameter = None if sample.has_changed else sample.parameter()
+            if parameter is None:
+                continue
+            now = _numbers_of(parameter)
+            if now.shape == sample.first.shape and now.device == sample.first.device:
+                with torch.no_grad():
+                    answers.setdefault(now.device, []).append((sample, (now != sample.first).any()))
+            else:
+                sample.has_changed = True
+        for compared in answers.values():
+            differ = torch.stack([differs for _, differs in compared]).tolist()
+            for (sample, _), has_changed in zip(compared, differ, strict=True):
+                sample.has_changed = has_changed
+
     def facts(self, parameter: torch.Tensor) -> tuple[bool, bool]:
-        """Return (looks untrained, has changed since it was first seen). On a device it waits for some numbers."""
+        """Return (looks untrained, had changed at the last `look`). The first look at one on a device waits for it."""
         if not _is_readable(parameter):
             return False, False
-        with torch.no_grad():
-            numbers = parameter.detach().reshape(-1)
-            sample = numbers[:: max(1, numbers.numel() // _SAMPLE)][:_SAMPLE].clone()
-        reference, first, is_untrained = self._samples.get(id(parameter), (None, None, False))
-        if first is None or reference is None or reference() is not parameter:
-            is_untrained = looks_untrained(parameter)
-            self._samples[id(parameter)] = weakref.ref(parameter), sample, is_untrained
-            return is_untrained, False
-        if first.shape == sample.shape and first.device == sample.device and torch.equal(first, sample):
-            return is_untrained, False
-        return looks_untrained(parameter), True
+        sample = self._samples.get(id(parameter))
+        if sample is None or sample.parameter() is not parameter:
+            first = _numbers_of(parameter).clone()
+            sample = self._samples[id(parameter)] = _Sample(weakref.ref(parameter), first, looks_untrained(parameter))
+        elif sample.has_changed and (parameter.is_cpu or not sample.is_changed_known):
+            sample.is_untrained, sample.is_changed_known = looks_untrained(parameter), True
+        return sample.is_untrained, sample.has_changed
+
+
+@dataclass
+class _Sample:
+    """Some numbers of a parameter, as they were when it was first seen.
+
+    `is_changed_known`: `is_untrained` is that of values that have changed since.
+    """
+
+    parameter: weakref.ref[torch.Tensor]
+    first: torch.Tensor
+    is_untrained: bool
+    has_changed: bool = False
+    is_changed_known: bool = False
+
+
+def _numbers_of(parameter: torch.Tensor) -> torch.Tensor:
+    numbers = parameter.detach().reshape(-1)
+    return numbers[:: max(1, numbers.numel() // _SAMPLE)][:_SAMPLE]
 
 
 def looks_untrained(parameter: torch.Tensor) -> bool:

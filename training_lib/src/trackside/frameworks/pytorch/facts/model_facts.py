@@ -238,6 +238,7 @@ class ModelFactsSource:
         )
 
     def _gather(self, step: int) -> _Found:
+        self._first_values.look()
         owners = _Owners(
             self._states,
             self._optimizers,

@@ -329,10 +329,10 @@ def _label_or_none(value: Any) -> int | None:
 
 
 class Accuracy(NamedTuple):
-    """The number of right answers, and of all answers."""
+    """The number of right answers, and of all answers: tensors of one element if they lie on a device."""
 
-    right: int
-    of: int
+    right: int | torch.Tensor
+    of: int | torch.Tensor
 
 
 _OF_CLASSES = {"CrossEntropyLoss", "NLLLoss", "MultiMarginLoss"}
@@ -343,7 +343,7 @@ def accuracy(loss_name: str, inputs: LossInputs) -> Accuracy | None:
     """Return the number of right predictions, if the inputs of the loss show it; None if they do not.
 
     Classes: scores (N, C, ...) or (C,) and integer labels (N, ...) or (). Binary: probabilities or logits, and labels
-    of 0 and 1 in the same shape; 0.5 counts as 1.
+    of 0 and 1 in the same shape; 0.5 counts as 1. Training waits for a device only to see if the labels are 0 and 1.
     """
     predictions, labels = inputs.predictions.detach(), inputs.labels.detach()
     if loss_name in _OF_CLASSES and not labels.is_floating_point():
@@ -362,5 +362,7 @@ def accuracy(loss_name: str, inputs: LossInputs) -> Accuracy | None:
         counted = torch.ones_like(right)
     else:
         return None
+    if not labels.is_cpu:
+        return Accuracy(right.sum(), counted.sum())
     total = int(counted.sum())
     return Accuracy(int(right.sum()), total) if total else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 from trackside.capture.guard import Guard, describe
 from trackside.capture.step_engine import StepEngine
@@ -77,21 +78,27 @@ class LossInputSource:
             self._called.add((mode, loss_name))
         self._saver.save(f"{loss_name}_input_{k}", inputs.predictions, collection="predictions")
         self._saver.save(f"{loss_name}_input_{k + 1}", inputs.labels, collection="labels")
-        if self._engine.open_step.wants(ACCURACY, collections=frozenset({"metrics"})):
+        is_due = "metrics" in self._engine.due.kinds
+        if is_due and self._engine.open_step.wants(ACCURACY, collections=frozenset({"metrics"})):
             self._add_accuracy(loss_name, inputs)
 
     def _add_accuracy(self, loss_name: str, inputs: LossInputs) -> None:
         try:
             with outside_of_modes():
                 found = accuracy(loss_name, inputs)
+                before = self._accuracy.get(self._engine.mode, _NONE)
+                total = None if found is None else Accuracy(before.right + found.right, before.of + found.of)
         except Exception as error:  # noqa: BLE001 - predictions and labels of an odd kind cost only their accuracy
             self._guard.warn_once("accuracy", "the accuracy cannot be computed: %s.", describe(error))
             return
-        if found is not None:
-            before = self._accuracy.get(self._engine.mode, _NONE)
-            total = self._accuracy[self._engine.mode] = Accuracy(before.right + found.right, before.of + found.of)
+        if total is not None:
+            self._accuracy[self._engine.mode] = total
             self._save_accuracy(total)
 
     def _save_accuracy(self, accuracy: Accuracy) -> None:
-        share = np.array(accuracy.right / accuracy.of, np.float32)
-        self._engine.open_step.add(ACCURACY, share, collections=frozenset({"metrics"}))
+        with outside_of_modes():
+            share = accuracy.right / accuracy.of
+        if isinstance(share, torch.Tensor):  # its value comes later
+            self._saver.save(ACCURACY, share, collection="metrics")
+        else:
+            self._engine.open_step.add(ACCURACY, np.array(share, np.float32), collections=frozenset({"metrics"}))

@@ -49,6 +49,8 @@ class Validation:
     - `ended(mode)` is called right before a step ends
     - `reads_every_loss` returns True for a loss that is read even on a step that need not save any
     - `protect` makes a function of ours harmless to the script
+    - `modules` are the trained modules
+    - `has_set_mode` is True if a step of the validation has set the engine's mode, which is put back when it ends
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class Validation:
         self._engine = engine
         self._in_training_mode, self._random = in_training_mode, random
         in_training_mode.look_changed = self._watching_changed
-        self._modules = modules
+        self.modules = modules
         self._losses = ValidationLosses(
             engine,
             saver=saver,
@@ -86,8 +88,11 @@ class Validation:
         self._evaluated: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._marker: weakref.ref[torch.nn.Module] | None = None  # its next call is the next step
         self._had_gradients = False
+        self.has_set_mode = False  # of the engine: it is put back when the step ends
         fuse.when_blown = self._switch_off
         self._protected = fuse.protect(lambda function, *args: function(*args))
+        self.takes_any_loss: Callable[[], bool] = lambda: True  # results of functions belong to the watched training
+        self._losses.takes_functions = lambda: self.takes_any_loss()  # noqa: PLW0108 - it may be replaced
         self._calls = FunctionCalls(LOSS_OF_FUNCTION, untraced(fuse.protect(self._losses.function_called)))
         self._see_mode = untraced(fuse.protect(self._mode_set))
 
@@ -137,7 +142,7 @@ class Validation:
         """End the validation and its open step, if one is on."""
         if not self.is_on:
             return
-        self._end_step()
+        self.end_step()
         self.is_on = False
         self._evaluated.clear()
         self._marker = None
@@ -153,12 +158,11 @@ class Validation:
         self.is_on = self._losses.is_step_open = self._has_training_begun = False
         self._in_training_mode.stand_down()
         self._random.stand_down()
-        if self._engine.mode == EVAL:
-            self._engine.set_mode(TRAIN)
+        self._restore_mode()
         self._watching_changed()
 
     def _mode_set(self, module: torch.nn.Module, mode: bool) -> None:
-        if type(module) not in self._modules.root_types and self._modules.root_of(module) is not module:
+        if type(module) not in self.modules.root_types and self.modules.root_of(module) is not module:
             return
         if not mode:
             self._begin(module)
@@ -179,32 +183,32 @@ class Validation:
 
     def _stands_for_root(self, module: torch.nn.Module) -> bool:
         """Return True for a root, and for a copy of one. A `Sequential` is not a copy just because a root is one."""
-        root = self._modules.root_of(module)
+        root = self.modules.root_of(module)
         if root is not None:
             return root is module
-        return type(module) in self._modules.root_types and not type(module).__module__.startswith("torch.nn.")
+        return type(module) in self.modules.root_types and not type(module).__module__.startswith("torch.nn.")
 
     # Called by ModuleSource.
 
     def is_model(self, module: torch.nn.Module) -> bool:
         """Return True for a trained model or a copy of one; see `CallWatcher`."""
-        return self._modules.root_of(module) is not None or self._stands_for_root(module)
+        return self.modules.root_of(module) is not None or self._stands_for_root(module)
 
     def model_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> bool:
         """Begin or end a step of the validation; see `CallWatcher`."""
         module = as_written(module)
-        root = self._modules.root_of(module)
+        root = self.modules.root_of(module)
         is_trained = (root or module).training
         if is_trained and root is not None and self._in_training_mode.is_looking:
             self._in_training_mode.model_called()
         if is_trained or (torch.is_grad_enabled() and (self._trains_in_eval_mode or not self._has_training_begun)):
-            self._end_step()
+            self.end_step()
             return True
         if not self.is_on:
             return self._has_training_begun
         marker = self._marker() if self._marker is not None else None
         if module is root or marker is None or module is marker:
-            self._end_step()
+            self.end_step()
             self._begin_step(module)
             self._random.call_begins(root or module, args, kwargs)
         return True
@@ -233,10 +237,12 @@ class Validation:
         self._losses.is_step_open = True
         self._had_gradients = torch.is_grad_enabled()
         if self._engine.mode == TRAIN:
+            self.has_set_mode = True
             self._engine.set_mode(EVAL)
         self._changed()
 
-    def _end_step(self) -> None:
+    def end_step(self) -> None:
+        """End the open step, if one is open. The validation goes on."""
         if not self._losses.is_step_open:
             return
         if self._engine.due.losses:
@@ -249,6 +255,10 @@ class Validation:
 
     def _close_step(self) -> None:
         self._losses.close_step()
-        if self._engine.mode == EVAL:
-            self._engine.set_mode(TRAIN)
+        self._restore_mode()
         self._changed()
+
+    def _restore_mode(self) -> None:
+        if self.has_set_mode and self._engine.mode == EVAL:
+            self._engine.set_mode(TRAIN)
+        self.has_set_mode = False

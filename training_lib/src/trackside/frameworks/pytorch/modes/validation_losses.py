@@ -23,6 +23,7 @@ class ValidationLosses:
     Attributes:
         values: Name and value of each loss of the open step so far.
         is_step_open: True while a step is open.
+        takes_functions: Returns True if results of loss functions belong to the watched training.
 
     Args:
         reads_every_loss: Returns True for a loss that is read even on a step that need not save any.
@@ -43,6 +44,7 @@ class ValidationLosses:
         self._scopes: list[tuple[int, int]] = []  # (module, how many losses there were when it was called)
         self.values: list[tuple[str, np.ndarray]] = []
         self.is_step_open = False
+        self.takes_functions: Callable[[], bool] = lambda: True
 
     def trained_on(self, loss_name: str) -> None:
         """Note the name of a loss in training."""
@@ -66,7 +68,7 @@ class ValidationLosses:
         if self._loss_inputs.is_wanted and isinstance(module, torch.nn.modules.loss._Loss):
             inputs = inputs_of_call(args, kwargs, ignored_label=getattr(module, "ignore_index", None))
             if inputs is not None:
-                self._loss_inputs.add(name_of_loss_module(module), inputs, is_call=True)
+                self._loss_inputs.add(self._as_in_training(name_of_loss_module(module)), inputs, is_call=True)
         self._scopes.append((id(module), len(self.values)))
 
     def loss_returned(self, module: torch.nn.Module, output: Any) -> None:
@@ -82,7 +84,7 @@ class ValidationLosses:
 
     def function_called(self, name: str, args: Any, kwargs: Any, result: Any) -> None:
         """Add the result of a loss function of torch.nn."""
-        if is_no_computation():
+        if is_no_computation() or not self.takes_functions():
             return
         self._in_training_mode.loss_taken(result)
         if not self.is_step_open:
@@ -90,7 +92,7 @@ class ValidationLosses:
         if not self._scopes and self._loss_inputs.is_wanted:
             inputs = inputs_of_call(args, kwargs, ignored_label=-100)
             if inputs is not None:
-                self._loss_inputs.add(name, inputs, is_call=True)
+                self._loss_inputs.add(self._as_in_training(name), inputs, is_call=True)
         value = self._value(result)
         if value is not None:
             self.values.append((self._as_in_training(name), value))

@@ -66,29 +66,26 @@ class ModuleCalls:
     @contextmanager
     def absent(self) -> Iterator[None]:
         """Remove every trace of ours within the block, so that code which looks `Module.__call__` up cannot keep it."""
-        was_placed = _placed.calls is self
-        self._remove()
+        calls, _placed.calls = _placed.calls, ()
+        _restore()
         try:
             yield
         finally:
-            if was_placed:
-                self._place()
+            for each in calls:
+                each._place()
 
     def _place(self) -> None:
-        if _placed.calls is not None:
-            if not _placed.calls.is_on:  # it stayed below another library's wrapper
-                _placed.calls = self
-            return  # else there is a second capture in this process, and the first one stays
-        _placed.original = torch.nn.Module.__call__
-        _placed.calls = self
-        self._switches += 1
-        setattr(torch.nn.Module, "__call__", functools.wraps(_placed.original)(_stand_in))  # noqa: B010 - for mypy
+        if not _placed.is_placed:
+            _placed.original, _placed.is_placed = torch.nn.Module.__call__, True
+            self._switches += 1
+            setattr(torch.nn.Module, "__call__", functools.wraps(_placed.original)(_stand_in))  # noqa: B010 - for mypy
+        if self not in _placed.calls:
+            _placed.calls = (*_placed.calls, self)
 
     def _remove(self) -> None:
-        # Below another library's wrapper ours stays, inert.
-        if _placed.calls is self and torch.nn.Module.__call__ is _stand_in:
-            setattr(torch.nn.Module, "__call__", _placed.original)  # noqa: B010 - as above
-            _placed.calls = None
+        _placed.calls = tuple(each for each in _placed.calls if each is not self)
+        if not _placed.calls:
+            _restore()
 
     def observe(self, module: torch.nn.Module, args: Any, kwargs: Any, original: Callable[..., Any]) -> Any:
         """Call the module, with calls of the observer before and after."""
@@ -105,17 +102,26 @@ class ModuleCalls:
 
 
 class _Placed:
-    """The replaced function, and the observation that replaced it.
+    """The replaced function, and the observations that replaced it.
 
     - `original`: PyTorch's own, kept until the process ends
-    - `calls`: None while nothing is replaced
+    - `is_placed`: True while the replacement is in place, perhaps below another library's wrapper
+    - `calls`: one for each capture in the process that observes, or has observed, calls
     """
 
     original: Callable[..., Any] = staticmethod(torch.nn.Module.__call__)
-    calls: ModuleCalls | None = None
+    is_placed = False
+    calls: tuple[ModuleCalls, ...] = ()
 
 
 _placed = _Placed()
+
+
+def _restore() -> None:
+    """Put PyTorch's function back. Below another library's wrapper ours stays, inert."""
+    if _placed.is_placed and torch.nn.Module.__call__ is _stand_in:
+        setattr(torch.nn.Module, "__call__", _placed.original)  # noqa: B010 - for mypy
+        _placed.is_placed = False
 
 
 def _stand_in(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -123,10 +129,29 @@ def _stand_in(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
     if torch.compiler.is_compiling():
         return _placed.original(self, *args, **kwargs)
     calls = _placed.calls
-    if calls is None or not calls.is_on:
-        return _placed.original(self, *args, **kwargs)
-    return calls.observe(self, args, kwargs, _placed.original)
+    if len(calls) != 1:
+        return _observed(calls, self, args, kwargs)
+    only = calls[0]
+    return only.observe(self, args, kwargs, _placed.original) if only.is_on else _placed.original(self, *args, **kwargs)
+
+
+def _observed(calls: tuple[ModuleCalls, ...], module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+    """Call the module, observed by each of these captures."""
+    while calls and not calls[0].is_on:
+        calls = calls[1:]
+    if not calls:
+        return _placed.original(module, *args, **kwargs)
+    if len(calls) == 1:
+        return calls[0].observe(module, args, kwargs, _placed.original)
+    others = calls[1:]
+
+    def by_others(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return _observed(others, module, args, kwargs)
+
+    skip_frame(by_others)
+    return calls[0].observe(module, args, kwargs, by_others)
 
 
 skip_frame(_stand_in)
+skip_frame(_observed)
 skip_frame(ModuleCalls.observe)

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch.optim.optimizer import Optimizer
 
+from trackside.capture.collection import OF_SMDEBUG
 from trackside.capture.guard import Guard
 from trackside.capture.kept_steps import KeptSteps
 from trackside.capture.open_step import SCALARS
@@ -124,6 +125,8 @@ class ScriptedCapture:
         saves_nothing: True if no tensor is saved.
         earlier: State of an earlier process from another source than the run.
         step_ends: Called at the end of each step with the position of the training before it, and the last saved step.
+        as_smdebug: True if the tensors of registered models are those that smdebug saves: see `ModelTensors`. Regexes
+            then match those alone, and scalars keep their types.
     """
 
     def __init__(
@@ -136,9 +139,17 @@ class ScriptedCapture:
         saves_nothing: bool = False,
         earlier: TrainingState | None = None,
         step_ends: StepEnds | None = None,
+        as_smdebug: bool = False,
     ) -> None:
-        self._request, self._place = request, place
-        self._options = SessionOptions(kept=kept, saves_nothing=saves_nothing, earlier=earlier, holds_last_step=True)
+        self._request, self._place, self._as_smdebug = request, place, as_smdebug
+        self._options = SessionOptions(
+            kept=kept,
+            saves_nothing=saves_nothing,
+            earlier=earlier,
+            holds_last_step=True,
+            awaits_last_step=as_smdebug,
+            kinds_of_regex=OF_SMDEBUG if as_smdebug else None,
+        )
         self._extra = _extra_sources(times, step_ends)
         self._guard = Guard()
         self.roots: list[torch.nn.Module] = []
@@ -152,6 +163,7 @@ class ScriptedCapture:
             self._guard.protect("beginning to capture", self._begin),
             is_one=self._is_part_of_it,
             may_be_loss=lambda: not self.roots,
+            before_step=self._guard.protect("capturing a step", functools.partial(_before_step, self)),
         )
 
     def register(self, module: torch.nn.Module) -> None:
@@ -192,9 +204,14 @@ class ScriptedCapture:
         """Add a tensor, array, number, text or list to the open step. A value that cannot be saved is logged once."""
         self._attempt("saving a tensor", self._save, name, frozenset(collections), tensor_value, name, value)
 
-    def save_scalar(self, name: str, value: Any) -> None:
-        """Add `scalar/<name>` to the open step. A value that is no single number is logged once."""
-        self._attempt("saving a scalar", self._save, f"scalar/{name}", frozenset({SCALARS}), scalar_value, name, value)
+    def save_scalar(self, name: str, value: Any, *, wall_time: float | None = None) -> None:
+        """Add `scalar/<name>` to the open step. A value that is no single number is logged once.
+
+        `wall_time` is its moment in seconds since the epoch, if not that of the step.
+        """
+        read = functools.partial(scalar_value, keeps_type=self._as_smdebug)
+        save = functools.partial(self._save, wall_time=wall_time)
+        self._attempt("saving a scalar", save, f"scalar/{name}", frozenset({SCALARS}), read, name, value)
 
     def record(self, name: str, tensor: torch.Tensor) -> None:
         """Add `<name>_output_<k>` to the open step if that saves it."""
@@ -217,6 +234,19 @@ class ScriptedCapture:
             if self._is_in_charge:
                 in_charge.leave()
 
+    def retire(self, *, is_removed: bool) -> None:
+        """End the capture without the end of its run: another hook of this process goes on there.
+
+        Store nothing more if `is_removed` is True.
+        """
+        self._first_call.remove()
+        was_over, self.is_over = self.is_over, True
+        if self.control is not None and not was_over:
+            self.control.adapter.session.leave_open(is_removed=is_removed)
+            if is_removed:  # an open step goes nowhere
+                self.control.adapter.session.guard.switch_off_silently()
+            self._guard.attempt("leaving the run", self.control.uninstall)
+
     def abandon(self) -> None:
         """Remove the capture before it has begun; it never will."""
         self._first_call.remove()
@@ -224,7 +254,7 @@ class ScriptedCapture:
 
     def flush(self) -> None:
         """Wait until all steps that have ended are stored, at most some seconds."""
-        if self.control is not None:
+        if self.control is not None and not self.is_over:
             self.control.flush()
 
     def begin(self) -> None:
@@ -283,19 +313,29 @@ class ScriptedCapture:
             is_kept_only=place.is_memory_only,
         )
         environment = replace(environment, run_uri=place.location().uri, capture_request=request.to_json())
-        return ScriptControl(environment, options=options, extra=self._extra)
+        return ScriptControl(environment, options=options, extra=self._extra, as_smdebug=self._as_smdebug)
 
     def _attempt(self, doing: str, function: Callable[..., Any], *args: Any) -> None:
         if not self._guard.is_off and not self.is_over:
             self._guard.attempt(doing, functools.partial(function, *args))
 
     def _save(
-        self, name: str, collections: frozenset[str], read: Callable[..., np.ndarray | None], *given: Any
+        self,
+        name: str,
+        collections: frozenset[str],
+        read: Callable[..., np.ndarray | None],
+        *given: Any,
+        wall_time: float | None = None,
     ) -> None:
         control = self._begun()
         array = None if control is None else read(*given, self._guard)
         if control is not None and array is not None:
-            control.add(name, array, collections)
+            control.add(name, array, collections, wall_time=wall_time)
+
+
+def _before_step(script: ScriptedCapture, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+    """Show the capture an optimizer's step that was under way when it began. Return other arguments for it, if any."""
+    return None if script.control is None else script.control.adapter.steps.before_optimizer(optimizer, args, kwargs)
 
 
 class _StepEnds:

@@ -15,12 +15,14 @@ from torch.optim.optimizer import Optimizer
 
 from trackside.capture.last_step import LastStep, StepPosition
 from trackside.capture.schedule import NOTHING_DUE
-from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, SessionOptions
+from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, RunSession, SessionOptions
 from trackside.capture.step_engine import EVAL, PREDICT, StepEngine
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch.adapter import PyTorchAdapter
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.modes.validation import Validation
+from trackside.frameworks.pytorch.modules.source import TrainedModules
+from trackside.frameworks.pytorch.script.model_tensors import ModelTensors
 from trackside.frameworks.pytorch.steps.by_script import ByScript
 from trackside.frameworks.pytorch.steps.sources import ExtraSource
 
@@ -39,21 +41,42 @@ class ScriptControl:
         environment: Address of the run, and the capture request.
         options: Options for storing the run; `holds_last_step` must be set.
         extra: Makes further sources.
+        as_smdebug: True if the tensors of registered models are those that smdebug saves: see `ModelTensors`.
     """
 
     def __init__(
-        self, environment: CaptureEnvironment, *, options: SessionOptions, extra: Sequence[ExtraSource] = ()
+        self,
+        environment: CaptureEnvironment,
+        *,
+        options: SessionOptions,
+        extra: Sequence[ExtraSource] = (),
+        as_smdebug: bool = False,
     ) -> None:
         def strategy(engine: StepEngine, names: ParameterNames, validation: Validation) -> ByScript:
-            self._strategy = ByScript(engine, names, validation, director=self)
+            self._strategy = ByScript(engine, names, validation, director=self, as_smdebug=as_smdebug)
             return self._strategy
 
+        made: list[ModelTensors] = []
+
+        def model_tensors(session: RunSession, _: TrainedModules) -> ModelTensors:
+            made.append(ModelTensors(session))
+            return made[0]
+
         adapter = self.adapter = PyTorchAdapter(
-            environment, options=options, strategy=strategy, extra=extra, owner=self
+            environment,
+            options=options,
+            strategy=strategy,
+            extra=(*extra, model_tensors) if as_smdebug else extra,
+            owner=self,
         )
         self.engine = adapter.session.engine
         self._guard, self._steps, self._sources = adapter.session.guard, adapter.steps, adapter.steps.sources
         self.last = adapter.session.last or LastStep()
+        self._model_tensors = made[0] if made else None
+        if self._model_tensors is not None:
+            self._model_tensors.connect(self._sources)
+            self._strategy.backward_begins = self._model_tensors.backward_begins
+        self._strategy.end_step = self._steps.end_step
 
     def install(self) -> None:
         """Register the hooks, and look at step 0."""
@@ -71,7 +94,11 @@ class ScriptControl:
     def register(self, root: torch.nn.Module) -> None:
         """Capture this model; from then on others are not."""
         self._strategy.has_roots = True
+        ByScript.with_roots.add(self._strategy)
         self._sources.names.register(root)
+        for optimizer in self._strategy.optimizers():
+            if not self._strategy.counts(optimizer):
+                self._strategy.boundary.forget(optimizer)
         self._sources.modules.look_again()
         self._steps.look_ahead()
 
@@ -86,10 +113,14 @@ class ScriptControl:
 
     def set_mode(self, mode: str) -> None:
         """Set the mode of the next steps. End the open step if it ends by calls."""
+        validation = self._sources.validation
+        validation.has_set_mode = False  # the script has
         if mode == self.engine.mode:
             return
-        if self._sources.validation.is_on and mode not in (EVAL, PREDICT):
-            self._sources.validation.end()
+        if validation.is_on and mode not in (EVAL, PREDICT):
+            validation.end()
+        elif validation.is_on:
+            validation.end_step()
         elif self._strategy.is_step_begun:
             self._steps.end_step()
         self.engine.set_mode(mode)
@@ -105,13 +136,18 @@ class ScriptControl:
         self._copy_rest()
         self._steps.end_step()
 
-    def add(self, name: str, array: np.ndarray, collections: frozenset[str]) -> None:
-        """Add a tensor of the user's to the step that the script is in: see `step_of_script`."""
+    def add(self, name: str, array: np.ndarray, collections: frozenset[str], *, wall_time: float | None = None) -> None:
+        """Add a tensor of the user's to the step that the script is in: see `step_of_script`.
+
+        `wall_time` is its moment in seconds since the epoch, if not that of the step.
+        """
         ended = self._step_after_end()
         if ended is None:
             self.engine.open_step.add(name, array, collections=collections)
+            if wall_time is not None:
+                self.engine.open_step.wall_times[name] = wall_time
         elif array.size:
-            self.last.amend(ended, name, array, collections)
+            self.last.amend(ended, name, array, collections, wall_time)
         self._strategy.watch_calls()
 
     def step_of_script(self) -> StepPosition:
@@ -154,6 +190,8 @@ class ScriptControl:
         if not strategy.has_seen_any:
             strategy.has_seen_any = True
             self._steps.look_ahead()
+        if self._model_tensors is not None and self._sources.validation.is_on:
+            self._model_tensors.evaluation_step_begins()
         if not strategy.begins_with_call(module, self._sources.modules.root_of) or not self.begin():
             return
         if strategy.is_step_begun:

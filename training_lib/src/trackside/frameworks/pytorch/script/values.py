@@ -19,9 +19,17 @@ def tensor_value(name: str, value: Any, guard: Guard) -> np.ndarray | None:
     return array
 
 
-def scalar_value(name: str, value: Any, guard: Guard) -> np.ndarray | None:
-    """Return a number of the script, of shape (1,); for any other value log a warning once and return None."""
+def scalar_value(name: str, value: Any, guard: Guard, *, keeps_type: bool = False) -> np.ndarray | None:
+    """Return a number of the script, of shape (1,); for any other value log a warning once and return None.
+
+    It becomes a float64, unless `keeps_type` is True and it has another type of numbers.
+    """
+    if value is None:  # NumPy would make NaN of it
+        guard.warn_once(f"scalar/{name}", "%s is no scalar: None.", name)
+        return None
     try:
+        if keeps_type and (typed := _array(value)) is not None and typed.size == 1 and typed.dtype.kind in "biuf":
+            return typed.reshape(1)
         array = np.asarray(value.detach().cpu() if isinstance(value, torch.Tensor) else value, np.float64)
     except (TypeError, ValueError) as error:
         guard.warn_once(f"scalar/{name}", "%s is no scalar: %s.", name, describe(error))

@@ -104,9 +104,9 @@ class ClearedGradients:
         if len(found) == 1 and found[0] is False:  # nearly every step of nearly every training
             return 0.0
         late = [answer for answer in found if isinstance(answer, torch.Tensor)]
-        if late and True not in found:
+        if late and not _is_known(found):
             return self._numbers.take(torch.stack(late).any().reshape(1))
-        return float(True in found)
+        return float(_is_known(found))
 
 
 class _OfOptimizer:
@@ -166,7 +166,7 @@ class _OfOptimizer:
         if not self._is_open:  # each is known to have been cleared, as it should be
             return False if self._gradients else None
         kept = [g.is_kept for g in self._gradients if not g.is_cleared and g.is_kept is not None]
-        if True in kept:
+        if _is_known(kept):
             return True
         late = [k for k in kept if isinstance(k, torch.Tensor)]
         if late:
@@ -245,6 +245,11 @@ class _Gradient:
     def _gradient(self) -> torch.Tensor | None:
         parameter = self.parameter()
         return None if parameter is None else parameter.grad
+
+
+def _is_known(answers: list[bool | torch.Tensor]) -> bool:
+    """Return True if one is true without asking a device. `True in answers` would compare, and wait for it."""
+    return any(answer is True for answer in answers)
 
 
 def _can_be_remembered(gradient: torch.Tensor) -> bool:

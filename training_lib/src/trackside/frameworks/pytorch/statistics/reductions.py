@@ -29,6 +29,7 @@ class ReductionSource:
     def __init__(self, engine: StepEngine) -> None:
         self._engine = engine
         self._is_on = False
+        self.leaves_gradients = False  # another source copies them
         self._reader = MomentReader()
         self._tokens_of_due: dict[frozenset[str], dict[str, tuple[_Tokens, str, _Tokens]]] = {}
         self._layouts: dict[tuple[tuple[str, ...], frozenset[str]], ReducedLayout] = {}
@@ -49,6 +50,7 @@ class ReductionSource:
             return _NOTHING_TAKEN
         due = engine.due.collections
         tokens_by_name = self._tokens_of_due.setdefault(due, {})
+        takes_gradients = gradient_scale == 1 and not self.leaves_gradients
         names: list[str] = []
         tensors: list[torch.Tensor] = []
         for name, parameter in parameters:
@@ -56,7 +58,7 @@ class ReductionSource:
             if tokens and _is_plain(parameter) and not engine.open_step.has(name):
                 names.append(name)
                 tensors.append(parameter)
-            gradient = parameter.grad if gradient_tokens and gradient_scale == 1 else None
+            gradient = parameter.grad if gradient_tokens and takes_gradients else None
             if gradient is not None and _is_plain(gradient):
                 names.append(gradient_name)
                 tensors.append(gradient)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch.optim.optimizer import Optimizer
@@ -20,6 +20,7 @@ from trackside.capture.step_boundary import StepBoundary
 from trackside.capture.step_engine import EVAL, PREDICT, StepEngine
 from trackside.frameworks.pytorch.ground.call_flag import CallFlag
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
+from trackside.frameworks.pytorch.losses.ownership import leads_to
 from trackside.frameworks.pytorch.modes.validation import Validation
 from trackside.frameworks.pytorch.modules.source import CallWatcher
 from trackside.frameworks.pytorch.optimizers.source import optimizers_beside
@@ -48,12 +49,22 @@ class ByScript:
         was_loss_called: True if a registered loss module was called in it.
         has_seen_any: True once a model was called or trained.
         ended: The step that has ended last, while the script may still add to it.
+        as_smdebug: True if only registered losses count, once there are any; see `ScriptedCapture`.
+        backward_begins: Called before a backward pass.
+        end_step: Ends the open step, at the first call of a model in an evaluation: until then it ended by calls.
     """
 
     takes_short_way = False
+    with_roots: ClassVar[weakref.WeakSet[ByScript]] = weakref.WeakSet()  # all in this process that go on
 
     def __init__(
-        self, engine: StepEngine, names: ParameterNames, validation: Validation, *, director: Director
+        self,
+        engine: StepEngine,
+        names: ParameterNames,
+        validation: Validation,
+        *,
+        director: Director,
+        as_smdebug: bool = False,
     ) -> None:
         self._engine, self._names, self._validation = engine, names, validation
         self._director = director
@@ -63,6 +74,8 @@ class ByScript:
         for optimizer in self._optimizers:
             self.boundary.created(optimizer)
         self.has_roots = self.has_seen_any = False
+        self.as_smdebug = as_smdebug
+        self.backward_begins = self.end_step = _do_nothing
         self.is_step_begun = self.has_gradients = self.was_loss_called = False
         self.ended: StepPosition | None = None
         self._scripted_modes: set[str] = set()  # in which the script has ended a step itself
@@ -83,8 +96,8 @@ class ByScript:
 
     @property
     def saves_seen_losses(self) -> bool:
-        """True unless a registered loss module was called in the step; see `StepStrategy`."""
-        return not self.was_loss_called
+        """True unless a registered loss module was called in the step, or one exists; see `StepStrategy`."""
+        return not (self.losses if self.as_smdebug else self.was_loss_called)
 
     def optimizers(self) -> list[Optimizer]:
         """Return all optimizers."""
@@ -105,11 +118,16 @@ class ByScript:
     def created(self, optimizer: Optimizer) -> None:
         """Add a new optimizer; see `StepStrategy`."""
         self._optimizers.add(optimizer)
-        self.boundary.created(optimizer)
+        if self.counts(optimizer):
+            self.boundary.created(optimizer)
 
-    def loss_seen(self) -> None:
-        """Note a backward pass; see `StepStrategy`."""
+    def loss_seen(self, tensors: Any) -> bool:
+        """Note a backward pass, unless it leads to no model of this hook's; see `StepStrategy`."""
+        if self.has_roots and len(self.with_roots) > 1 and not leads_to(tensors, self._names.name_of):
+            return False
         self.has_seen_any = self.has_gradients = True
+        self.backward_begins()
+        return True
 
     def takes(self, optimizer: Optimizer, *, has_closure: bool) -> bool:
         """Return True if the step about to be made is captured; see `StepStrategy`."""
@@ -157,11 +175,12 @@ class ByScript:
         self._marker = weakref.ref(module)
         return True
 
-    def step_ends(self) -> None:
+    def step_ends(self, *, is_of_validation: bool = False) -> None:
         """Note the end of the open step; see `StepStrategy`."""
         ended_by_call, engine = self.ends_by_calls, self._engine
         self.ended = None if ended_by_call else StepPosition(engine.step, engine.mode, engine.mode_step())
-        self.is_step_begun = self.has_gradients = self.was_loss_called = False
+        if not is_of_validation:  # during which a training step may stay open
+            self.is_step_begun = self.has_gradients = self.was_loss_called = False
         if self._call_flag is not None:
             self._call_flag.was_called = False
 
@@ -178,6 +197,7 @@ class ByScript:
 
     def remove(self) -> None:
         """Leave PyTorch as it was."""
+        self.with_roots.discard(self)
         if self._call_flag is not None:
             self._call_flag.remove()
 
@@ -187,13 +207,17 @@ class _Watcher:
 
     def __init__(self, strategy: ByScript, validation: Validation, director: Director) -> None:
         self._strategy, self._validation, self._director = strategy, validation, director
+        validation.takes_any_loss = self.takes_any_loss
 
     def is_model(self, module: torch.nn.Module) -> bool:
         return self._validation.is_model(module)
 
     def model_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> bool:
+        strategy = self._strategy
+        if self._validation.is_on and strategy.is_step_begun and not strategy.is_scripted:
+            strategy.end_step()
         is_of_a_step = self._validation.model_called(module, args, kwargs)
-        is_shown_by_script = self._strategy.ends_by_calls
+        is_shown_by_script = strategy.ends_by_calls
         self._director.model_called(module)
         return is_of_a_step or is_shown_by_script
 
@@ -201,9 +225,28 @@ class _Watcher:
         self._validation.model_returned(output)
 
     def loss_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
-        self._validation.loss_called(module, args, kwargs)
+        if self._is_seen(module):
+            self._validation.loss_called(module, args, kwargs)
 
     def loss_returned(self, module: torch.nn.Module, output: Any) -> None:
-        self._validation.loss_returned(module, output)
+        if self._is_seen(module):
+            self._validation.loss_returned(module, output)
         if module in self._strategy.losses:
             self._director.loss_returned(module, output)
+
+    def takes_any_loss(self) -> bool:
+        """Return True if a loss of an evaluation is this training's without being registered.
+
+        It has no graph to follow.
+        """
+        strategy = self._strategy
+        return not strategy.as_smdebug or not (strategy.losses or len(strategy.with_roots) > 1)
+
+    def _is_seen(self, module: torch.nn.Module) -> bool:
+        """Return True for a loss module that is registered, or part of a model, or need not be."""
+        is_registered = module in self._strategy.losses
+        return is_registered or self.takes_any_loss() or self._validation.modules.root_of(module) is not None
+
+
+def _do_nothing() -> None:
+    """Do nothing."""

@@ -8,7 +8,7 @@ copied at that moment, or in the backward pass.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -47,6 +47,7 @@ class ParameterSource:
         self.reductions = ReductionSource(session.engine)
         self._handles: list[Any] = []  # on gradients that no optimizer is given
         self._protect = Fuse(session.guard, "copying gradients in the backward pass").protect
+        self.seen_in_backward: Callable[[], object] | None = None  # saves the gradients that backward passes gave
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Copy the values that this step's forward and backward passes used."""
@@ -56,6 +57,8 @@ class ParameterSource:
         wants_raw = "raw_gradients" in engine.due.kinds
         if not engine.due.parameters and not wants_raw:
             return
+        if self.seen_in_backward is not None:
+            self.seen_in_backward()
         scale = fused_scale(optimizer)
         named = list(self._names.of(optimizer))
         reduced = self.reductions.add(named, gradient_scale=scale)
@@ -68,7 +71,8 @@ class ParameterSource:
                     wanted.append((name, parameter))
             if parameter.grad is None:
                 continue
-            if f"gradient/{name}" not in reduced:
+            is_seen = self.seen_in_backward is not None and engine.open_step.has(f"gradient/{name}")
+            if f"gradient/{name}" not in reduced and not is_seen:
                 if scale == 1.0:
                     wanted.append((f"gradient/{name}", parameter.grad))
                 else:
@@ -86,7 +90,7 @@ class ParameterSource:
         for name, parameter in named:
             if not engine.open_step.has(name):
                 self._saver.save(name, parameter)
-        if engine.mode in (EVAL, PREDICT):
+        if self.seen_in_backward is not None or engine.mode in (EVAL, PREDICT):
             return
         for name, parameter in named:
             if parameter.requires_grad and engine.open_step.wants(f"gradient/{name}"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch.optim.optimizer import Optimizer
 
@@ -38,7 +38,8 @@ class StepStrategy(Protocol):
         boundary: The optimizers, and their steps.
         takes: Returns True if a step that an optimizer is about to make is captured. None: each is.
         counts: Returns True if a step that an optimizer has made is one of the captured training. None: each is.
-        step_ends: Notes that the open step ends now. None: no note is needed.
+        step_ends: Notes that the open step ends now; `is_of_validation` is True for a step of a validation. None: no
+            note is needed.
     """
 
     boundary: StepBoundary
@@ -50,7 +51,7 @@ class StepStrategy(Protocol):
     def counts(self) -> Callable[[Optimizer], bool] | None: ...
 
     @property
-    def step_ends(self) -> Callable[[], None] | None: ...
+    def step_ends(self) -> Callable[..., None] | None: ...
 
     @property
     def takes_short_way(self) -> bool:
@@ -73,8 +74,8 @@ class StepStrategy(Protocol):
     def created(self, optimizer: Optimizer) -> None:
         """Note a new optimizer."""
 
-    def loss_seen(self) -> None:
-        """Note a backward pass."""
+    def loss_seen(self, tensors: Any) -> bool:
+        """Note a backward pass that begins at `tensors`. Return False if it is one of another training."""
 
     def ends_before(self, optimizer: Optimizer) -> bool:
         """Return True if the open step has ended before this optimizer's; see `StepBoundary`."""
@@ -110,5 +111,6 @@ class ByOptimizer:
         """Add a new optimizer; see `StepStrategy`."""
         self.boundary.created(optimizer)
 
-    def loss_seen(self) -> None:
-        """Do nothing; see `StepStrategy`."""
+    def loss_seen(self, _tensors: Any) -> bool:
+        """Return True: each belongs to the one training; see `StepStrategy`."""
+        return True

@@ -14,6 +14,7 @@ from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
 from trackside.capture.step_engine import TRAIN
 from trackside.frameworks.pytorch.ground.live_objects import one_look
+from trackside.frameworks.pytorch.optimizers.closures import closure_of, with_closure
 from trackside.frameworks.pytorch.steps.before_first_step import BeforeFirstStep
 from trackside.frameworks.pytorch.steps.short_way import ShortWay
 from trackside.frameworks.pytorch.steps.sources import ExtraSource, PyTorchSources
@@ -81,7 +82,8 @@ class TrainingSteps:
 
     def backward_called(self, tensors: Any, grad_tensors: Any = None, *_: Any, **__: Any) -> None:
         """Handle a backward pass that begins, with the arguments of `torch.autograd.backward`."""
-        self._strategy.loss_seen()
+        if not self._strategy.loss_seen(tensors):
+            return
         if not self._session.has_begun:
             self.before_first_step.backward_called(tensors)
         self.read_request()
@@ -93,7 +95,7 @@ class TrainingSteps:
     def before_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         """Handle the moment before an optimizer's step. Return the arguments it gets instead of its own, if any."""
         has_arguments = bool(kwargs) or len(args) > 1
-        closure = _closure(args, kwargs) if has_arguments else None
+        closure = closure_of(args, kwargs) if has_arguments else None
         if self._takes is not None and not self._takes(optimizer, has_closure=closure is not None):
             return None
         if self._session.last is not None:
@@ -179,6 +181,8 @@ class TrainingSteps:
         self._record.end_validation_step(self._engine, self._validation.losses)
         for end in self.sources.all.step_ended:
             end(mode, keep_unsettled=False)
+        if self._step_ends is not None:
+            self._step_ends(is_of_validation=True)
 
     # The end of a step.
 
@@ -259,12 +263,4 @@ class TrainingSteps:
                 copy(optimizer)
             return result
 
-        if "closure" in kwargs:
-            return args, {**kwargs, "closure": observed}
-        return (args[0], observed, *args[2:]), kwargs
-
-
-def _closure(args: Any, kwargs: Any) -> Callable[..., Any] | None:
-    """Return the closure among the arguments of `step`; None without one."""
-    closure = kwargs.get("closure") if "closure" in kwargs else (args[1] if len(args) > 1 else None)
-    return closure if callable(closure) else None
+        return with_closure(observed, args, kwargs)

@@ -1,0 +1,29 @@
+"""The report that an evaluator leaves in a run once the run has ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from trackside.contracts.run_layout import REPORT_KEY, RunLocation
+from trackside.report.gathered import gather
+from trackside.report.page import page_of
+from trackside.storage.store import Store
+from trackside.trial.trial import open_trial
+
+_logger = logging.getLogger(__name__)
+
+
+def store_report(run: RunLocation, *, clock: Callable[[], float], stores: Callable[[str], Store]) -> None:
+    """Write the report of an ended run beside its verdicts. The verdicts are told by then: a failure is logged only.
+
+    Args:
+        run: The run.
+        clock: Returns seconds since the epoch.
+        stores: Opens the store of a location.
+    """
+    try:
+        page = page_of(gather(run.uri, open_trial(run.uri), clock=clock, stores=stores))
+        stores(run.rule_output).put(REPORT_KEY, page.encode())
+    except Exception as error:  # noqa: BLE001 - a picture must not fail the job that judged
+        _logger.warning("%s was not written: %s", REPORT_KEY, error)

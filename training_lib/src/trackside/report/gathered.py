@@ -1,0 +1,173 @@
+"""The content of a report, read from a run: problems, rules, curves, layers over steps, and facts about the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from trackside.contracts.issue_group import IssueGroup
+from trackside.contracts.model_facts import ModelFacts
+from trackside.local.live_run import Curve, LiveRun, LiveRunReader
+from trackside.local.recorded_run import RecordedRun, read_run
+from trackside.local.rule_state import RuleStatus
+from trackside.local.run_folder import RunRecord, read_record
+from trackside.report.buckets import Buckets, bucketed, edges_of
+from trackside.report.heatmap import MOST_COLUMNS, MOST_ROWS, Heatmap
+from trackside.report.line_chart import MOST_BUCKETS, Span
+from trackside.storage.open_store import open_store
+from trackside.storage.store import Store
+from trackside.trial.trial import Trial
+
+MOST_LOSSES = 4
+_MAPS = (  # title, collections, statistic
+    ("Gradient norm", ("gradients",), "l2"),
+    ("Relative update: |Δw| / |w|", ("weights", "biases"), "update_ratio"),
+    ("Share of zeros in gradients", ("gradients",), "zero_share"),
+    ("Weight norm", ("weights", "biases"), "l2"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ReportData:
+    """All that a report shows.
+
+    recorded   rules and verdicts
+    live       curves, pace and state
+    record     of `trackside run`; None for other runs
+    facts      about the program; None without any
+    steps      first and last training step; None without any
+    charts     (title, numbers) of each curve, each with at least one bucket
+    heatmaps   layers over steps, each with at least one row
+    workers    names of the processes that trained
+    generated_at   seconds since the epoch
+    """
+
+    recorded: RecordedRun
+    live: LiveRun
+    record: RunRecord | None
+    facts: ModelFacts | None
+    steps: tuple[int, int] | None
+    charts: tuple[tuple[str, Buckets], ...]
+    heatmaps: tuple[Heatmap, ...]
+    workers: tuple[str, ...]
+    generated_at: float
+
+    @property
+    def problems(self) -> tuple[IssueGroup, ...]:
+        """Standing ones first, then the gravest."""
+        return self.recorded.groups
+
+    @property
+    def rules(self) -> tuple[RuleStatus, ...]:
+        """The state of each rule."""
+        return self.recorded.rules
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The steps of each problem, for the charts."""
+        return tuple(_spans(self.problems, self.steps[1] if self.steps else 0))
+
+    @property
+    def named_tensors(self) -> frozenset[str]:
+        """The tensors that the findings of standing problems name."""
+        issues = [issue for group in self.problems for issue in group.standing]
+        return frozenset(finding.subject for issue in issues for finding in issue.findings)
+
+
+def gather(
+    uri: str, trial: Trial, *, clock: Callable[[], float], stores: Callable[[str], Store] = open_store
+) -> ReportData:
+    """Return the content of the report of a run.
+
+    Args:
+        uri: The location of the run.
+        trial: The same run.
+        clock: Returns seconds since the epoch.
+        stores: Opens the store of a location.
+
+    Raises:
+        RunNotFoundError: No run is at that location.
+        StorageError: The store cannot be read.
+    """
+    recorded = read_run(uri, stores=stores)
+    live = LiveRunReader(trial, clock=clock, stores=stores).look()
+    curves = [*live.losses[:MOST_LOSSES], live.learning_rate, live.gradient_norm, live.pace]
+    titles = [*(curve.name for curve in live.losses[:MOST_LOSSES]), "Learning rate", "Gradient norm", "Steps a second"]
+    known = [(title, curve) for title, curve in zip(titles, curves, strict=True) if len(curve.steps)]
+    steps = _range([curve for _, curve in known])
+    heatmaps = tuple(_heatmaps(trial, steps)) if steps else ()
+    return ReportData(
+        recorded=recorded,
+        live=live,
+        record=None if "://" in uri else read_record(Path(uri)),
+        facts=trial.model_facts,
+        steps=steps,
+        charts=tuple((title, _in_buckets(curve, steps)) for title, curve in known) if steps else (),
+        heatmaps=heatmaps,
+        workers=tuple(trial.workers),
+        generated_at=clock(),
+    )
+
+
+def _range(curves: Sequence[Curve]) -> tuple[int, int] | None:
+    if not curves:
+        return None
+    return int(min(curve.steps[0] for curve in curves)), int(max(curve.steps[-1] for curve in curves))
+
+
+def _in_buckets(curve: Curve, steps: tuple[int, int]) -> Buckets:
+    return bucketed(curve.steps, curve.values, edges_of(*steps, MOST_BUCKETS))
+
+
+def _spans(problems: Sequence[IssueGroup], last: int) -> Iterator[Span]:
+    for group in problems:
+        lead, end = group.lead, group.recovered_at
+        until = last if end is None else end
+        yield Span(min(lead.since_step, until), until, group.severity.value, lead.configuration_name)
+
+
+def _heatmaps(trial: Trial, steps: tuple[int, int]) -> Iterator[Heatmap]:
+    facts = trial.model_facts
+    order = {parameter.name: place for place, parameter in enumerate(facts.parameters)} if facts else {}
+    edges = edges_of(*steps, MOST_COLUMNS)
+    for title, collections, statistic in _MAPS:
+        names = dict.fromkeys(name for one in collections for name in trial.tensor_names(collection=one))
+        in_order = sorted(names, key=lambda name: (order.get(name.removeprefix("gradient/"), len(order)), name))
+        found = _heatmap(trial, title, in_order, statistic, edges)
+        if found is not None:
+            yield found
+
+
+def _heatmap(trial: Trial, title: str, names: Sequence[str], statistic: str, edges: np.ndarray) -> Heatmap | None:
+    """Return the largest number of each tensor and column, over all processes; None if nothing was recorded."""
+    rows: list[tuple[np.ndarray, np.ndarray]] = []
+    tensors, left_out = [], 0
+    for name in names:
+        columns = trial.columns(name, statistic, last_step=int(edges[-1]), mode="TRAIN")
+        if not columns:
+            continue
+        if len(rows) == MOST_ROWS:
+            left_out += 1
+            continue
+        values, is_broken = np.full(len(edges) - 1, np.nan), np.zeros(len(edges) - 1, bool)
+        for column in columns:
+            inside = (column.steps >= edges[0]) & (column.steps < edges[-1])
+            found = bucketed(column.steps[inside], column.values[inside], edges)
+            places = np.searchsorted(edges, found.first, side="right") - 1
+            values[places] = np.fmax(values[places], found.high)
+            is_broken[places] |= found.is_broken
+        rows.append((values, is_broken))
+        tensors.append(name)
+    if not rows:
+        return None
+    return Heatmap(
+        title,
+        tuple(tensors),
+        edges,
+        np.stack([values for values, _ in rows]),
+        np.stack([is_broken for _, is_broken in rows]),
+        left_out,
+    )

@@ -1,0 +1,176 @@
+"""Layers over steps as a picture: a row a tensor, a column some steps, drawn twice (size, and change of each row)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.report.line_chart import LEFT, RIGHT, WIDTH, number
+from trackside.report.markup import Markup, element
+from trackside.report.png import data_address, png
+
+MOST_COLUMNS = 160
+MOST_ROWS = 200
+ROW_HEIGHT = 14
+_FIRST_COLOR, _COLORS = 2, 127  # places 0 and 1: no number yet, not finite; then each color, then each one faded
+_FADED = 120  # opacity of a cell without a number of its own: the last one before it
+_NOTHING, _BROKEN = (0, 0, 0, 0), (214, 0, 147, 255)
+_SIZE = ((0, 34, 78), (53, 69, 108), (102, 105, 112), (148, 142, 119), (200, 184, 102), (254, 232, 56))  # cividis
+_CHANGE = ((5, 48, 97), (67, 147, 195), (247, 247, 247), (214, 96, 77), (103, 0, 31))
+_MOST_DECADES_OF_CHANGE = 3.0  # from there on all changes look alike
+
+
+@dataclass(frozen=True, eq=False)
+class Heatmap:
+    """A statistic of many tensors.
+
+    title   the statistic, with its unit
+    tensors names of the rows
+    edges   first step of each column and the end of the last one, of shape (columns + 1,)
+    values  of shape (rows, columns); NaN where there is no number
+    is_broken   True where a number was not finite, of shape (rows, columns)
+    left_out    tensors that there was no room for
+    """
+
+    title: str
+    tensors: tuple[str, ...]
+    edges: NDArray[np.int64]
+    values: NDArray[np.float64]
+    is_broken: NDArray[np.bool_]
+    left_out: int = 0
+
+
+def heatmap_figure(found: Heatmap, *, number_of: int, marked: Sequence[str] = ()) -> Markup:
+    """Return the figure.
+
+    Args:
+        found: The numbers.
+        number_of: Number of the figure on the page.
+        marked: Tensors that findings name; their rows bear a mark.
+    """
+    rows, columns = found.values.shape
+    height = rows * ROW_HEIGHT
+    sizes, low, high = _sizes(found)
+    pictures = (("size", sizes), ("change from the row's own start", _changes(found)))
+    name = f"map-{number_of}"
+    choices = [
+        element(
+            "label",
+            element("input", type="radio", name=name, class_=f"pick-{place}", checked=place == 0),
+            f" {word} ",
+        )
+        for place, (word, _) in enumerate(pictures)
+    ]
+    width = WIDTH - LEFT - RIGHT
+    labels = [
+        element(
+            "li",
+            element("span", "● " if tensor in marked else "", class_="mark"),
+            tensor,
+            class_="marked" if tensor in marked else None,
+        )
+        for tensor in found.tensors
+    ]
+    images = [
+        element(
+            "img",
+            src=Markup(data_address(png(places, colors))),
+            class_=f"picture picture-{place}",
+            alt=f"{found.title}, {word}: {rows} tensors over {columns} columns of steps",
+            width=width,
+            height=height,
+        )
+        for place, (word, (places, colors)) in enumerate(pictures)
+    ]
+    caption = element(
+        "figcaption",
+        element("b", found.title),
+        f" from {number(low)} (dark) to {number(high)} (bright), on a logarithmic scale; " if low < high else " ",
+        element("span", "magenta", class_="broken-word"),
+        ": not finite; faded: not recorded, the number before it. ",
+        f"{found.left_out} more tensors had no room. " if found.left_out else None,
+    )
+    drawing = element(
+        "div",
+        element("ol", labels, class_="rows"),
+        element(
+            "div",
+            images,
+            class_="pictures",
+            data_edges=json.dumps(found.edges.tolist()),
+            data_values=json.dumps(_plain(found), separators=(",", ":")),
+        ),
+        element("div", (element("span", f"{step:,}") for step in _axis(found)), class_="axis"),
+        class_="heatmap",
+    )
+    return element("figure", caption, choices, drawing, element("output", class_="readout"), class_="map")
+
+
+def _axis(found: Heatmap) -> tuple[int, int, int]:
+    first, last = int(found.edges[0]), int(found.edges[-1]) - 1
+    return first, (first + last) // 2, last
+
+
+def _sizes(found: Heatmap) -> tuple[tuple[NDArray[np.uint8], NDArray[np.uint8]], float, float]:
+    logs = _logs(found.values)
+    known = logs[np.isfinite(logs)]
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
+    width = high - low
+    shares = (logs - low) / width if width > 0 else np.where(np.isfinite(logs), 0.5, np.nan)
+    picture = _places(shares, found), _colors(_SIZE)
+    return picture, 10.0**low if len(known) else 0.0, 10.0**high if len(known) else 0.0
+
+
+def _changes(found: Heatmap) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Return each row against its own first quarter, in decades: drift that the scale of all rows hides."""
+    logs = _logs(found.values)
+    shares = np.full(logs.shape, np.nan)
+    for place, row in enumerate(logs):
+        known = row[np.isfinite(row)]
+        if len(known):
+            base = float(np.median(known[: max(1, len(known) // 4)]))
+            shares[place] = 0.5 + (row - base) / (2 * _MOST_DECADES_OF_CHANGE)
+    return _places(shares, found), _colors(_CHANGE)
+
+
+def _logs(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the logarithms of sizes; zeros stand a decade below the smallest number."""
+    with np.errstate(all="ignore"):
+        logs = np.log10(np.abs(values))
+    known = logs[np.isfinite(logs)]
+    floor = float(known.min()) - 1 if len(known) else 0.0
+    return np.where(np.isneginf(logs), floor, logs)
+
+
+def _places(shares: NDArray[np.float64], found: Heatmap) -> NDArray[np.uint8]:
+    known = np.isfinite(shares)
+    clipped = np.clip(np.where(known, shares, 0.0), 0.0, 1.0)
+    places = np.where(known, _FIRST_COLOR + np.round(clipped * (_COLORS - 1)), 0).astype(np.int64)
+    newest = np.maximum.accumulate(np.where(known, np.arange(shares.shape[1]), -1), axis=1)
+    held = np.take_along_axis(places, np.maximum(newest, 0), axis=1) + _COLORS
+    places = np.where(known, places, np.where(newest >= 0, held, 0))
+    return np.where(found.is_broken, 1, places).astype(np.uint8)
+
+
+def _colors(anchors: Sequence[tuple[int, int, int]]) -> NDArray[np.uint8]:
+    at = np.linspace(0, len(anchors) - 1, _COLORS)
+    scale = np.stack([np.interp(at, np.arange(len(anchors)), [a[part] for a in anchors]) for part in range(3)], axis=1)
+    both = [np.concatenate([scale, np.full((_COLORS, 1), opacity)], axis=1) for opacity in (255.0, _FADED)]
+    return np.round(np.concatenate([[_NOTHING, _BROKEN], *both])).astype(np.uint8)
+
+
+def _plain(found: Heatmap) -> list[list[float | str | None]]:
+    def plain(value: float, is_broken: bool) -> float | str | None:
+        if is_broken:
+            return "not finite"
+        return float(f"{value:.3g}") if math.isfinite(value) else None
+
+    return [
+        [plain(value, broken) for value, broken in zip(row, flags, strict=True)]
+        for row, flags in zip(found.values.tolist(), found.is_broken.tolist(), strict=True)
+    ]

@@ -1,0 +1,227 @@
+"""Line charts as inline SVG: the mean of each bucket as a line, its extremes as a band, broken numbers as marks."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trackside.report.buckets import Buckets
+from trackside.report.markup import Markup, element
+
+WIDTH, HEIGHT = 960, 180
+LEFT, RIGHT, TOP, BOTTOM = 72, 12, 10, 24  # the same gutters in each chart, so that steps stand below one another
+MOST_BUCKETS = 400
+_LOG_DECADES = 2.0  # a positive curve over more decades is drawn on a logarithmic axis
+_TICKS = 4
+
+
+@dataclass(frozen=True)
+class Span:
+    """Steps of a problem, shaded in each chart. `name` is the rule's."""
+
+    first: int
+    last: int
+    severity: str
+    name: str
+
+
+def line_chart(title: str, found: Buckets, *, steps: tuple[int, int], spans: Sequence[Span] = ()) -> Markup:
+    """Return a chart of one curve.
+
+    Args:
+        title: The curve's name.
+        found: Its numbers, at least one bucket.
+        steps: First and last step of the axis.
+        spans: Problems to shade.
+    """
+    axis = _Axis.of(found)
+    scale = _Steps(*steps)
+    places = [scale.x((a + b) / 2) for a, b in zip(found.first.tolist(), found.last.tolist(), strict=True)]
+    children = [
+        *(_shade(span, scale) for span in spans),
+        *_grid(axis),
+        *_step_labels(scale),
+        *_band(places, found, axis),
+        *_lines(places, found, axis),
+        *(
+            element("line", x1=x, x2=x, y1=TOP, y2=HEIGHT - BOTTOM, class_="broken")
+            for x, is_broken in zip(places, found.is_broken.tolist(), strict=True)
+            if is_broken
+        ),
+        element("line", class_="cursor", x1=0, x2=0, y1=TOP, y2=HEIGHT - BOTTOM, visibility="hidden"),
+    ]
+    summary = _summary(title, found)
+    drawing = element(
+        "svg",
+        element("title", summary),
+        *children,
+        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        role="img",
+        class_="chart",
+        data_steps=f"{steps[0]},{steps[1]}",
+        data_points=json.dumps(_points(found), separators=(",", ":")),
+    )
+    caption = element("figcaption", element("b", title), " ", element("span", summary.removeprefix(f"{title}: ")))
+    readout = element("output", class_="readout")
+    return element("figure", caption, drawing, readout, _table(title, found))
+
+
+class _Steps:
+    """The horizontal axis."""
+
+    def __init__(self, first: int, last: int) -> None:
+        self.first, self.last = first, max(last, first + 1)
+
+    def x(self, step: float) -> float:
+        share = (step - self.first) / (self.last - self.first)
+        return round(LEFT + min(1.0, max(0.0, share)) * (WIDTH - LEFT - RIGHT), 1)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """The vertical axis."""
+
+    low: float
+    high: float
+    is_log: bool
+
+    @classmethod
+    def of(cls, found: Buckets) -> _Axis:
+        finite = np.concatenate([found.low, found.high])
+        finite = finite[np.isfinite(finite)]
+        if not len(finite):
+            return cls(0.0, 1.0, is_log=False)
+        low, high = float(finite.min()), float(finite.max())
+        if low > 0 and math.log10(high) - math.log10(low) > _LOG_DECADES:
+            return cls(math.log10(low), math.log10(high), is_log=True)
+        room = (high / 2 - low / 2) * 0.1 or abs(high) * 0.1 or 1.0
+        return cls(low - room if low - room >= 0 or low < 0 else 0.0, high + room, is_log=False)
+
+    def y(self, value: float) -> float:
+        at = math.log10(value) if self.is_log else value
+        width = self.high / 2 - self.low / 2
+        share = (at / 2 - self.low / 2) / width if width else 0.5
+        return round(HEIGHT - BOTTOM - min(1.0, max(0.0, share)) * (HEIGHT - TOP - BOTTOM), 1)
+
+    def ticks(self) -> Iterator[float]:
+        if self.is_log:
+            first, last = math.ceil(self.low), math.floor(self.high)
+            yield from (10.0**power for power in range(first, last + 1, max(1, (last - first) // _TICKS)))
+            return
+        rough = (self.high - self.low) / _TICKS
+        if not (rough > 0 and math.isfinite(rough)):
+            yield self.low
+            return
+        size = 10.0 ** math.floor(math.log10(rough))
+        step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough * 0.99)
+        number = math.ceil(self.low / step)
+        while number * step <= self.high:
+            yield number * step
+            number += 1
+
+
+def number(value: float) -> str:
+    """Return a number with three digits."""
+    return f"{value:.3g}"
+
+
+def _grid(axis: _Axis) -> Iterator[Markup]:
+    for value in axis.ticks():
+        y = axis.y(value)
+        yield element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid")
+        yield element("text", number(value), x=LEFT - 6, y=y + 4, text_anchor="end")
+
+
+def _step_labels(scale: _Steps) -> Iterator[Markup]:
+    for step, anchor in (
+        (scale.first, "start"),
+        ((scale.first + scale.last) // 2, "middle"),
+        (scale.last, "end"),
+    ):
+        yield element("text", f"{step:,}", x=scale.x(step), y=HEIGHT - 6, text_anchor=anchor)
+
+
+def _shade(span: Span, scale: _Steps) -> Markup:
+    left, right = scale.x(span.first), scale.x(span.last)
+    title = element("title", f"{span.name}, steps {span.first} to {span.last}")
+    box = {"x": left, "y": TOP, "width": max(2.0, right - left), "height": HEIGHT - TOP - BOTTOM}
+    return element("rect", title, **box, class_=f"span {span.severity}")
+
+
+def _runs(found: Buckets) -> Iterator[list[int]]:
+    """Yield the places of buckets in a row that have finite numbers."""
+    run: list[int] = []
+    for place, value in enumerate(found.mean.tolist()):
+        if math.isfinite(value):
+            run.append(place)
+        elif run:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def _band(places: Sequence[float], found: Buckets, axis: _Axis) -> Iterator[Markup]:
+    if np.array_equal(found.low, found.high, equal_nan=True):
+        return
+    for run in _runs(found):
+        upper = [f"{places[p]},{axis.y(float(found.high[p]))}" for p in run]
+        lower = [f"{places[p]},{axis.y(float(found.low[p]))}" for p in reversed(run)]
+        yield element("path", d=f"M{' L'.join([*upper, *lower])}Z", class_="band")
+
+
+def _lines(places: Sequence[float], found: Buckets, axis: _Axis) -> Iterator[Markup]:
+    for run in _runs(found):
+        points = [f"{places[p]},{axis.y(float(found.mean[p]))}" for p in run]
+        if len(points) == 1:
+            yield element("circle", cx=places[run[0]], cy=axis.y(float(found.mean[run[0]])), r=3.0, class_="dot")
+        else:
+            yield element("polyline", points=" ".join(points), class_="curve")
+
+
+def _summary(title: str, found: Buckets) -> str:
+    steps, count = int(found.last[-1]), int(found.count.sum())
+    finite = np.isfinite(found.mean)
+    broken = int(found.is_broken.sum())
+    parts = [f"{title}: {count:,} number{'s' * (count != 1)} up to step {steps:,}"]
+    if finite.any():
+        means = found.mean[finite]
+        parts.append(f"{number(float(means[0]))} at first, {number(float(means[-1]))} at last")
+        parts.append(f"from {number(float(np.nanmin(found.low)))} to {number(float(np.nanmax(found.high)))}")
+    if broken:
+        parts.append(f"not finite from step {int(found.first[found.is_broken][0]):,} on")
+    return ", ".join(parts)
+
+
+def _points(found: Buckets) -> list[list[float | int | str | None]]:
+    def plain(value: float) -> float | None:
+        return float(f"{value:.4g}") if math.isfinite(value) else None
+
+    rows = zip(found.first, found.last, found.low, found.mean, found.high, found.count, found.is_broken, strict=True)
+    return [
+        [int(first), int(last), plain(low), plain(mean), plain(high), int(count), int(broken)]
+        for first, last, low, mean, high, count, broken in rows
+    ]
+
+
+def _table(title: str, found: Buckets) -> Markup:
+    """Return the numbers as a table that is folded up: for screen readers, and where no picture is shown."""
+    chosen = np.unique(np.linspace(0, len(found.first) - 1, min(len(found.first), 20)).astype(int)).tolist()
+    rows = [
+        element(
+            "tr",
+            element("td", f"{int(found.first[p]):,}"),
+            *(element("td", number(float(column[p]))) for column in (found.low, found.mean, found.high)),
+        )
+        for p in chosen
+    ]
+    head = element("tr", *(element("th", word, scope="col") for word in ("from step", "least", "mean", "most")))
+    return element(
+        "details",
+        element("summary", f"{title} as a table"),
+        element("table", element("thead", head), element("tbody", rows)),
+    )

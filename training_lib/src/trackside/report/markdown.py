@@ -1,0 +1,57 @@
+"""The report in short, as Markdown: for a pull request, the summary of a job, a ticket."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from trackside.contracts.issue_group import IssueGroup
+from trackside.local.problem_text import fixes_of, rows_of, safe, title_of, what_of
+from trackside.local.rule_state import RuleState
+from trackside.report.gathered import ReportData
+from trackside.report.page import key_numbers, verdict_of
+
+_MARKS = re.compile(r"([\\`*_\[\]<>|#~])")
+_NO_MENTION = "@\u200b"  # a name of a tensor must not call a person
+
+
+def markdown_of(data: ReportData) -> str:
+    """Return the report in short."""
+    lines = [f"## {escaped(data.recorded.location.name)}", "", f"**{escaped(verdict_of(data))}**", ""]
+    numbers = list(key_numbers(data))
+    lines += [_row(label for label, _ in numbers), _row("---" for _ in numbers), _row(value for _, value in numbers)]
+    for group in data.problems:
+        lines += ["", *_problem(group)]
+    if data.rules:
+        lines += ["", "<details><summary>Rules</summary>", "", *_rules(data), "", "</details>"]
+    return "\n".join([*lines, ""])
+
+
+def escaped(text: str) -> str:
+    """Return text of others for Markdown: no markup, no mention, on one line."""
+    return _MARKS.sub(r"\\\1", safe(text)).replace("@", _NO_MENTION)
+
+
+def _problem(group: IssueGroup) -> Iterator[str]:
+    yield f"### {escaped(title_of(group))}"
+    yield ""
+    yield escaped(what_of(group.lead))
+    yield ""
+    yield "| | |"
+    yield "|---|---|"
+    for label, text in rows_of(group):
+        yield f"| {escaped(label)} | {escaped(text)} |"
+    fixes = [f"{number}. {escaped(fix)}" for number, fix in enumerate(fixes_of(group), 1)]
+    yield from ("", *fixes) if fixes else ()
+
+
+def _rules(data: ReportData) -> Iterator[str]:
+    yield "| state | rule | reason |"
+    yield "|---|---|---|"
+    order = list(RuleState)
+    for rule in sorted(data.rules, key=lambda rule: order.index(rule.state)):
+        yield f"| {rule.state.value} | {escaped(rule.name)} | {escaped(rule.detail)} |"
+
+
+def _row(cells: Iterator[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,266 @@
+"""The report as one HTML page: complete without a script, without a network, on paper."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shlex
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from importlib import resources
+
+from trackside import __version__
+from trackside.contracts.issue_group import IssueGroup
+from trackside.contracts.rule_catalogue import built_in_catalogue
+from trackside.contracts.verdict import Severity
+from trackside.local.problem_text import fixes_of, rows_of, title_of, what_of
+from trackside.local.rule_state import RuleState, RuleStatus
+from trackside.report.gathered import ReportData
+from trackside.report.heatmap import heatmap_figure
+from trackside.report.line_chart import line_chart
+from trackside.report.markup import Child, Markup, element, joined
+
+_SIGNS = {
+    RuleState.ISSUE: ("✖", "critical"),
+    RuleState.ERROR: ("⚠", "error"),
+    RuleState.RECOVERED: ("✔", "ok"),
+    RuleState.NOT_ENOUGH_DATA: ("◌", "unknown"),
+    RuleState.RUNNING: ("▶", "unknown"),
+    RuleState.OK: ("✔", "ok"),
+    RuleState.NOT_APPLICABLE: ("–", "unknown"),
+}
+
+
+def page_of(data: ReportData) -> str:
+    """Return the report as an HTML document."""
+    style, script = _part("report.css"), _part("report.js")
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{_digest(script)}'; style-src 'sha256-{_digest(style)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    name = data.recorded.location.name
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("title", f"{name}: Trackside report"),
+        element("style", Markup(style)),
+    )
+    body = element(
+        "body",
+        element("a", "Skip to the findings", href="#findings", class_="skip"),
+        element("header", _heading(data)),
+        element("main", _sections(data)),
+        element("footer", f"Trackside {__version__}. This page needs no network and sends nothing."),
+        element("script", Markup(script)),
+    )
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _sections(data: ReportData) -> Iterator[Markup]:
+    yield _section("Findings", "findings", _findings(data))
+    yield _section("Training", "training", _training(data))
+    yield _section("Layers over steps", "layers", _layers(data))
+    yield _section("Rules", "rules", _rules(data.rules))
+    yield _section("Run", "run", _run(data))
+    yield _section("Method", "method", _method(data))
+
+
+def _section(title: str, anchor: str, content: Markup) -> Markup:
+    return element(
+        "section", element("h2", title, id=f"{anchor}-title"), content, id=anchor, aria_labelledby=f"{anchor}-title"
+    )
+
+
+def _heading(data: ReportData) -> Markup:
+    standing = [group for group in data.problems if group.standing]
+    worst = max((group.severity for group in standing), key=lambda severity: severity.rank, default=None)
+    numbers = [element("div", element("dt", label), element("dd", value)) for label, value in key_numbers(data)]
+    return joined(
+        element("p", f"Trackside report · {data.live.state.value}", class_="kicker"),
+        element("h1", data.recorded.location.name),
+        element("p", verdict_of(data), class_=f"verdict {worst.value if worst else 'ok'}"),
+        element("nav", _links(), aria_label="Sections"),
+        element("dl", numbers, class_="numbers"),
+    )
+
+
+def _links() -> list[Markup]:
+    anchors = ("findings", "training", "layers", "rules", "run", "method")
+    return [element("a", anchor.capitalize(), href=f"#{anchor}") for anchor in anchors]
+
+
+def verdict_of(data: ReportData) -> str:
+    """Return the report's first sentence: the gravest problem that stands, or that none does."""
+    standing = [group for group in data.problems if group.standing]
+    if not data.rules:
+        return "Not judged: no rule has looked at this run."
+    if standing:
+        lead, more = standing[0], len(standing) - 1
+        others = f" {more} more problem{'s' * (more != 1)} below." if more else ""
+        return f"✖ {what_of(lead.lead)} Since step {lead.lead.since_step}.{others}"
+    recovered = f", {len(data.problems)} recovered" if data.problems else ""
+    judged = sum(rule.judged > 0 for rule in data.rules)
+    return f"✔ No issue stands: {judged} rules over {_steps(data)}{recovered}."
+
+
+def _steps(data: ReportData) -> str:
+    count = data.live.step + 1
+    return f"{count:,} step{'s' * (count != 1)}"
+
+
+def key_numbers(data: ReportData) -> Iterator[tuple[str, str]]:
+    """Yield (label, number) of what is asked first about a run."""
+    live = data.live
+    loss = live.losses[0].newest if live.losses else None
+    yield "steps", f"{live.step + 1:,}" if live.step >= 0 else "none"
+    yield "last loss", "unknown" if loss is None else f"{loss:.4g}"
+    yield "steps a second", "unknown" if live.steps_per_second is None else f"{live.steps_per_second:.3g}"
+    yield "time of the steps", "unknown" if live.seconds is None else _duration(live.seconds)
+    yield "problems", f"{sum(bool(group.standing) for group in data.problems)}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
+
+
+def _findings(data: ReportData) -> Markup:
+    if not data.problems:
+        return element("p", "No rule found an issue." if data.rules else "No rule has judged this run.")
+    return joined(_card(group) for group in data.problems)
+
+
+def _card(group: IssueGroup) -> Markup:
+    severity = group.severity.value if group.standing else "ok"
+    rows = [element("tr", _row_head(label), element("td", text)) for label, text in rows_of(group)]
+    fixes = [element("li", fix) for fix in fixes_of(group)]
+    code = built_in_catalogue().code_of(group.lead.rule_id)
+    return element(
+        "article",
+        element("h3", title_of(group)),
+        element("p", what_of(group.lead)),
+        element("table", element("tbody", rows), class_="facts"),
+        joined(element("h4", "What to do"), element("ol", fixes)) if fixes else None,
+        element("p", f"{code}: ", element("code", f"trackside rules show {group.lead.rule_id}")) if code else None,
+        class_=f"card {severity}",
+    )
+
+
+def _row_head(label: str) -> Markup:
+    return element("th", label, scope="row") if label else element("td")
+
+
+def _training(data: ReportData) -> Markup:
+    if not data.charts or data.steps is None:
+        return element("p", "Nothing was recorded at any step: no loss, no learning rate, no gradient.")
+    legend = "Shaded: the steps of a problem. A band shows least and most where a point stands for several steps."
+    charts = [line_chart(title, found, steps=data.steps, spans=data.spans) for title, found in data.charts]
+    return joined(element("p", legend, class_="note"), charts)
+
+
+def _layers(data: ReportData) -> Markup:
+    if not data.heatmaps:
+        return element(
+            "p",
+            "No statistics of gradients or weights were recorded. They are on by default in ",
+            element("code", "trackside run"),
+            ".",
+        )
+    note = (
+        "A row is a tensor, in the order of the model; ● is named by a finding. A cell shows the largest number of "
+        "its steps."
+    )
+    maps = [
+        heatmap_figure(found, number_of=place, marked=tuple(data.named_tensors))
+        for place, found in enumerate(data.heatmaps)
+    ]
+    return joined(element("p", note, class_="note"), maps)
+
+
+def _rules(rules: Sequence[RuleStatus]) -> Markup:
+    if not rules:
+        return element("p", "No rules were requested. ", element("code", "trackside rules run RUN"), " judges it now.")
+    in_order = sorted(rules, key=lambda rule: list(_SIGNS).index(rule.state))
+    rows = [_rule_row(rule) for rule in in_order]
+    head = element("tr", *(element("th", word, scope="col") for word in ("State", "Rule", "Steps", "Reason")))
+    return element("table", element("thead", head), element("tbody", rows), class_="rules")
+
+
+def _rule_row(rule: RuleStatus) -> Markup:
+    sign, looks = _SIGNS[rule.state]
+    if rule.state is RuleState.ISSUE and rule.verdict is not None and rule.verdict.severity is not Severity.CRITICAL:
+        sign, looks = "▲", rule.verdict.severity.value
+    return element(
+        "tr",
+        element("td", element("span", f"{sign} {rule.state.value}", class_=f"state {looks}")),
+        element("td", rule.name),
+        element("td", f"{rule.judged:,}", class_="count"),
+        element("td", rule.detail),
+    )
+
+
+def _run(data: ReportData) -> Markup:
+    rows: list[tuple[str, Child]] = [("Location", element("code", data.recorded.location.uri))]
+    if data.record is not None:
+        rows.append(("Command", element("code", shlex.join(data.record.command))))
+        if data.record.started_at:
+            rows.append(("Started", _moment(data.record.started_at)))
+    rows.append(("State", data.live.state.value))
+    rows.append(("Processes", f"{len(data.workers)}: {', '.join(data.workers[:8])}" if data.workers else "unknown"))
+    facts = data.facts
+    if facts is not None:
+        trained = [one for one in facts.parameters if one.requires_grad and not one.tied_to]
+        elements = sum(_elements(one.shape) for one in facts.parameters if not one.tied_to)
+        rows.append(("Model", facts.modules[0].type_name if facts.modules else "unknown"))
+        rows.append(
+            ("Parameters", f"{elements:,} numbers in {len(facts.parameters):,} tensors, {len(trained):,} trained")
+        )
+        for optimizer in facts.optimizers:
+            group = optimizer.groups[0] if optimizer.groups else {}
+            shown = ", ".join(f"{name} {value:g}" for name, value in group.items() if value)
+            where = f" ({optimizer.line})" if optimizer.line else ""
+            rows.append(("Optimizer", f"{optimizer.type_name}{where}: {shown}"))
+        for loss in facts.losses[:4]:
+            where = f" ({loss.line})" if loss.line else ""
+            rows.append(("Loss", f"{loss.type_name or loss.name}{where}"))
+    table = [element("tr", element("th", label, scope="row"), element("td", text)) for label, text in rows]
+    return element("table", element("tbody", table), class_="facts")
+
+
+def _elements(shape: Sequence[int]) -> int:
+    product = 1
+    for size in shape:
+        product *= size
+    return product
+
+
+def _method(data: ReportData) -> Markup:
+    command = f"trackside findings {shlex.quote(data.recorded.location.uri)} --format json"
+    recorded = (
+        "Losses and learning rates are of every step. Norms of gradients, weights and updates are recorded as often as "
+        "the budget for capture allows, so a point or a cell may stand for some of its steps."
+    )
+    return joined(
+        element("p", recorded),
+        element("p", "Curves are of the first process; cells show the largest number of all processes."),
+        element("p", f"Written on {_moment(data.generated_at)} by Trackside {__version__}."),
+        element("p", "The same findings for programs: ", element("code", command)),
+    )
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _part(name: str) -> str:
+    return resources.files("trackside.report").joinpath(name).read_text("utf-8")
+
+
+def _digest(content: str) -> Markup:
+    return Markup(base64.b64encode(hashlib.sha256(content.encode()).digest()).decode())

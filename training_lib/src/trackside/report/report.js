@@ -1,0 +1,69 @@
+"use strict";
+// Readouts and one cursor for all charts. The page says all that matters without this script.
+const LEFT = 72, RIGHT = 12, WIDTH = 960;
+const charts = [...document.querySelectorAll(".chart")].map((svg) => {
+  const [first, last] = svg.dataset.steps.split(",").map(Number);
+  return { svg, first, last: Math.max(last, first + 1), points: JSON.parse(svg.dataset.points),
+    cursor: svg.querySelector(".cursor"), readout: svg.parentElement.querySelector(".readout") };
+});
+const words = (value) => (value === null ? "not finite" : String(value));
+
+function show(step) {
+  for (const chart of charts) {
+    const x = LEFT + ((step - chart.first) / (chart.last - chart.first)) * (WIDTH - LEFT - RIGHT);
+    chart.cursor.setAttribute("x1", x);
+    chart.cursor.setAttribute("x2", x);
+    chart.cursor.setAttribute("visibility", "visible");
+    chart.readout.textContent = told(nearest(chart.points, step));
+  }
+}
+
+function nearest(points, step) {
+  let low = 0, high = points.length - 1;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (points[middle][1] < step) low = middle + 1; else high = middle;
+  }
+  const before = points[low - 1];
+  return before && step - before[1] < points[low][0] - step ? before : points[low];
+}
+
+function told([first, last, low, mean, high, count, broken]) {
+  const where = first === last ? `step ${first}` : `steps ${first} to ${last}, ${count} numbers`;
+  const what = low === high ? words(mean) : `mean ${words(mean)}, from ${words(low)} to ${words(high)}`;
+  return `${where}: ${what}${broken && mean !== null ? ", some not finite" : ""}`;
+}
+
+for (const chart of charts) {
+  const at = (event) => {
+    const box = chart.svg.getBoundingClientRect();
+    const x = ((event.clientX - box.left) / box.width) * WIDTH;
+    const share = Math.min(1, Math.max(0, (x - LEFT) / (WIDTH - LEFT - RIGHT)));
+    return chart.first + share * (chart.last - chart.first);
+  };
+  chart.svg.addEventListener("pointermove", (event) => show(at(event)));
+  chart.svg.tabIndex = 0;
+  let place = 0;
+  chart.svg.addEventListener("keydown", (event) => {
+    const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!move) return;
+    event.preventDefault();
+    place = Math.min(chart.points.length - 1, Math.max(0, place + move));
+    show((chart.points[place][0] + chart.points[place][1]) / 2);
+  });
+}
+
+for (const pictures of document.querySelectorAll(".pictures")) {
+  const edges = JSON.parse(pictures.dataset.edges), values = JSON.parse(pictures.dataset.values);
+  const names = pictures.parentElement.querySelectorAll(".rows li");
+  const readout = pictures.closest("figure").querySelector(".readout");
+  pictures.addEventListener("pointermove", (event) => {
+    const box = pictures.getBoundingClientRect();
+    const column = Math.min(edges.length - 2, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * (edges.length - 1))));
+    const row = Math.min(values.length - 1, Math.max(0, Math.floor(((event.clientY - box.top) / box.height) * values.length)));
+    const last = edges[column + 1] - 1, value = values[row][column];
+    const steps = edges[column] === last ? `step ${last}` : `steps ${edges[column]} to ${last}`;
+    readout.textContent = `${names[row].textContent}, ${steps}: ${value === null ? "not recorded" : value}`;
+    if (charts.length) show((edges[column] + last) / 2);
+  });
+}
