@@ -166,7 +166,7 @@ def test_a_handler_that_keeps_crashing_loses_nothing_and_raises_an_alarm(cloud: 
     assert event["detail"]["TrainingJobName"] == job.name
     assert event["detail"]["Evidence"]["Statistics"] is not None
     attempts = cloud.account.function_log(_function_of(cloud, "notify")).count("The reaction failed")
-    assert attempts == 3
+    assert attempts == 5
     assert cloud.messages(cloud.outputs["StopTrainingDeadLettersUrl"]) == []
 
 
