@@ -171,7 +171,7 @@ def test_a_handler_that_keeps_crashing_loses_nothing_and_raises_an_alarm(cloud: 
 
 
 def test_duplicates_and_reordering_cause_one_action_of_each_kind(folder: Path) -> None:
-    # AWS waits 180 s before it tries again. A delivery that meets its twin at work must not use up its three attempts
+    # AWS waits 180 s before it tries again. A delivery that meets its twin at work must not use up its five attempts
     # within a second, so the pause is longer here than cold starts on a busy machine take.
     pause_seconds = max(5.0, 20 * seconds_to_start())
     with LocalAccount(stop_grace_seconds=3, chaos=Chaos(seed=7), retry_seconds=pause_seconds) as account:
