@@ -166,12 +166,12 @@ def test_a_handler_that_keeps_crashing_loses_nothing_and_raises_an_alarm(cloud: 
     assert event["detail"]["TrainingJobName"] == job.name
     assert event["detail"]["Evidence"]["Statistics"] is not None
     attempts = cloud.account.function_log(_function_of(cloud, "notify")).count("The reaction failed")
-    assert attempts == 3
+    assert attempts == 5
     assert cloud.messages(cloud.outputs["StopTrainingDeadLettersUrl"]) == []
 
 
 def test_duplicates_and_reordering_cause_one_action_of_each_kind(folder: Path) -> None:
-    # AWS waits 180 s before it tries again. A delivery that meets its twin at work must not use up its three attempts
+    # AWS waits 180 s before it tries again. A delivery that meets its twin at work must not use up its five attempts
     # within a second, so the pause is longer here than cold starts on a busy machine take.
     pause_seconds = max(5.0, 20 * seconds_to_start())
     with LocalAccount(stop_grace_seconds=3, chaos=Chaos(seed=7), retry_seconds=pause_seconds) as account:
