@@ -16,7 +16,7 @@ from pathlib import Path
 
 from trackside.contracts.errors import ConfigurationError, Problem, RunNotFoundError, did_you_mean
 from trackside.contracts.fields import Fields, parse_json, to_json
-from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS
+from trackside.contracts.run_layout import COLLECTIONS_PREFIX, END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS
 from trackside.contracts.stored_fields import (
     BOOLEAN,
     FINITE,
@@ -137,6 +137,9 @@ def find_run(name: str, *, runs: Path = RUNS) -> str:
         if is_run_folder(folder):
             return str(folder)
     if Path(name).is_dir():
+        if (Path(name) / COLLECTIONS_PREFIX).is_dir():
+            advice = f"trackside import {name} {runs / Path(name).name}   (makes a run of it)"
+            raise RunNotFoundError(f"{name!r} holds the tensors of an smdebug run, and no {TENSORS}.", advice=advice)
         raise RunNotFoundError(f"{name!r} is a folder, but no run: it holds neither {TENSORS} nor {RULE_REQUEST_KEY}.")
     known = [folder.name for folder in local_runs(runs)]
     if not known:
