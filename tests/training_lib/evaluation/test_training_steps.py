@@ -13,6 +13,7 @@ from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Outcome, Verdict
 from trackside.evaluation.backtest import backtest
+from trackside.local.judgement import judge
 from trackside.local.live_run import training_losses
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors
@@ -81,3 +82,10 @@ def test_each_step_has_a_number(step: int, number: int, tmp_path: Path) -> None:
 def test_curves_count_alike(tmp_path: Path) -> None:
     (loss,) = training_losses(open_trial(write_run(tmp_path / "a", evaluates=True)), now=0.0)
     assert loss.steps.tolist() == list(range(40))
+
+
+@pytest.mark.parametrize("rules", [("wrong-mode",), ("exploding-tensor", "wrong-mode")], ids=["clean", "with-an-issue"])
+def test_a_judgement_names_the_last_training_step(rules: tuple[str, ...], tmp_path: Path) -> None:
+    judged = judge(write_run(tmp_path / "a", evaluates=True), rules=rules)
+    assert judged.judged_through == 51
+    assert judged.headline().endswith("through step 39"), judged.headline()

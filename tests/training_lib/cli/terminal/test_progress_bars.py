@@ -67,6 +67,20 @@ for step in range(9):
         view.note("a line")
 """
 
+# A callback: the card is written by the training's own process, between the steps of its bar.
+CALLBACK = """
+import sys
+from tests.training_lib.local.verdicts import issue
+from trackside.contracts.issue_group import group_of_one
+from trackside.integrations.issue_sinks import StderrSink
+LINES = {lines}
+{bar}
+for step in range(9):
+    draw()
+    if step == 3:
+        StderrSink().issue(group_of_one(issue()))
+"""
+
 
 @pytest.fixture
 def screen_of(tmp_path: Path) -> Iterator[Callable[[str], list[str]]]:
@@ -117,3 +131,24 @@ def test_neither_cuts_into_the_other(
     newest = [line for line in screen if "bar 0" in line][-1]
     assert "9/9" in newest or "100%" in newest
     assert screen.index(newest) > screen.index(line)
+
+
+@pytest.mark.parametrize(
+    ("bar", "lines"),
+    [
+        pytest.param(TQDM, 1, id="tqdm"),
+        pytest.param(TQDM, 2, id="tqdm-nested"),
+        pytest.param(RICH, 2, id="rich-of-two-lines"),
+    ],
+)
+def test_a_card_of_the_same_process_stands_above_the_bars(
+    bar: str, lines: int, screen_of: Callable[[str], list[str]]
+) -> None:
+    screen = screen_of(CALLBACK.format(bar=bar, lines=lines))
+    whole = card()
+    begin = screen.index(whole[0])
+    assert screen[begin : begin + len(whole)] == whole
+    assert [line for line in screen[:begin] if line] == [], "no bar is left above"
+    bars = [line for line in screen[begin + len(whole) :] if "bar " in line]
+    assert len(bars) == lines
+    assert all("9/9" in line or "100%" in line for line in bars)

@@ -12,7 +12,7 @@ from trackside.contracts.verdict import Severity, Verdict
 from trackside.local.judged_now import judge_now
 from trackside.local.problem_text import problems_as_html, problems_as_text, safe
 from trackside.local.recorded_run import RecordedRun
-from trackside.local.rule_state import RuleStatus, worst_severity
+from trackside.local.rule_state import RuleStatus, judged_through, worst_severity
 from trackside.local.rule_text import Rules, rules_of
 from trackside.local.run_folder import find_run
 from trackside.trial.notebook import html_table
@@ -87,7 +87,7 @@ class Judgement:
         if not self.rules:
             return "no rule has judged it"
         rules = f"{len(self.rules)} rule{'' if len(self.rules) == 1 else 's'}"
-        through = max((rule.shown_through for rule in self.rules), default=-1)
+        through = judged_through(self.rules)
         rules += f" through step {through:,}" if through >= 0 else ", no step judged"
         standing = [group for group in self.problems if group.standing]
         if not standing:

@@ -45,9 +45,21 @@ class RuleStatus:
     verdict: Verdict | None = None
 
     @property
-    def shown_through(self) -> int:
-        """The number of `judged_through` among the training steps, once the rule has answered."""
-        return self.judged_through if self.verdict is None else self.verdict.training_step(self.judged_through)
+    def shown_through(self) -> int | None:
+        """The number of `judged_through` among the training steps; None if the rule's verdict is of another step."""
+        is_known = self.verdict is not None and self.verdict.step == self.judged_through
+        return self.verdict.shown_step if self.verdict is not None and is_known else None
+
+
+def judged_through(rules: Iterable[RuleStatus]) -> int:
+    """Return the newest step that any of the rules has judged, as users count if that is known; -1 for none.
+
+    Args:
+        rules: The rules.
+    """
+    found = tuple(rules)
+    counted = [number for rule in found if (number := rule.shown_through) is not None]
+    return max(counted or [rule.judged_through for rule in found], default=-1)
 
 
 def rule_statuses(

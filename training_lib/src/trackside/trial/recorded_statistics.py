@@ -123,12 +123,11 @@ class RecordedStatistics:
         rows = [part for tables in self._logs.tables.values() for table in tables for part in table.rows_from(0)]
         if not rows:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        steps, modes, numbers = (
-            np.concatenate([part[name] for part in rows]) for name in ("step", "mode", "mode_step")
-        )
-        is_training = modes == MODE_NUMBERS["TRAIN"]
-        steps, places = np.unique(steps[is_training], return_index=True)
-        return steps, numbers[is_training][places].astype(np.int64)
+        all_steps, modes, numbers = (np.concatenate([part[n] for part in rows]) for n in ("step", "mode", "mode_step"))
+        is_global = modes == MODE_NUMBERS["GLOBAL"]  # nobody set a mode: one count is all that the user has
+        is_training = is_global | (modes == MODE_NUMBERS["TRAIN"])
+        steps, places = np.unique(all_steps[is_training], return_index=True)
+        return steps, np.where(is_global, all_steps, numbers)[is_training][places].astype(np.int64)
 
     def _catch_up(self) -> None:
         """Read the listed files, and list again if some were merged meanwhile.

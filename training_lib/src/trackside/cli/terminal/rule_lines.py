@@ -11,7 +11,7 @@ from trackside.cli.terminal.console import safe
 from trackside.cli.terminal.layout import columns
 from trackside.cli.terminal.severity import STYLES, symbol_of
 from trackside.contracts.verdict import Severity
-from trackside.local.rule_state import RuleState, RuleStatus
+from trackside.local.rule_state import RuleState, RuleStatus, judged_through
 
 _LOOKS = {
     RuleState.RECOVERED: ("✔", "+", "yellow"),
@@ -44,7 +44,7 @@ def rule_lines(console: Console, rules: Sequence[RuleStatus]) -> Iterator[Text]:
     for state in _ORDER:
         these = [rule for rule in rules if rule.state is state]
         if state is RuleState.OK and len(these) > MOST_FINE_RULES:
-            through = max(rule.shown_through for rule in these)
+            through = judged_through(these)
             names = ", ".join(rule.name for rule in these)
             statuses = [(f"{len(these)} rules", f"No issue found up to step {through} by {names}.")]
         elif len(these) > MOST_FINE_RULES and len({rule.detail for rule in these}) == 1:

@@ -10,7 +10,7 @@ from trackside.extras import DISTRIBUTION, Origin
 
 @cache
 def page_of(rule_id: str) -> str:
-    """Return the address of a rule's page for this installation; "" if there is none."""
+    """Return the address of a rule's page for this installation; "" if none is known."""
     from importlib import metadata  # slow to import
 
     try:
