@@ -23,14 +23,17 @@ test: setup check  ## all checks and all tests
 quick: setup  ## at each change: format, lint, types, imports, and the tests that are fast and central
 	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q . && $(BIN)/mypy && $(BIN)/lint-imports >/dev/null && $(BIN)/pytest -n auto --dist loadgroup --quick
 
-check: setup  ## format, lint, types, import contracts, docs current, style, change notes
-	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python docs/generate.py --check && $(BIN)/python .ci/check_style.py && $(BIN)/python .ci/changelog.py --check
+check: setup  ## format, lint, types, import contracts, docs current, style, change notes, templates, Dockerfiles
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python docs/generate.py --check && $(BIN)/python .ci/check_style.py && $(BIN)/python .ci/changelog.py --check && $(BIN)/python .ci/lint_deployment.py
 
 extras: setup  ## install the wheel with each combination of extras, and run every command (needs the network)
 	@$(BIN)/python .ci/check_extras.py
 
 pythons:  ## the tests that need no framework, under every other Python that this machine has
 	@.ci/other_pythons
+
+conformance: setup  ## the original smdebug's own tests, of your copy, under it and the drop-in: make conformance SUITE=path
+	@$(BIN)/python -m tests.smdebug.conformance "$(SUITE)"
 
 synth: setup  ## synthesize the stacks into cdk.out (no credentials, no network)
 	@.ci/cdk synth --quiet
@@ -62,4 +65,4 @@ changelog: setup  ## assemble CHANGELOG.md from changes/
 docs: setup  ## write the generated pages again, and build the site into build/site
 	@$(BIN)/python docs/generate.py && $(BIN)/python -m docs.permissions && $(BIN)/zensical build --strict --clean
 
-.PHONY: help setup demo test quick check extras pythons synth drill sdk image audit wheels bench pictures changelog docs
+.PHONY: help setup demo test quick check extras pythons conformance synth drill sdk image audit wheels bench pictures changelog docs

@@ -20,6 +20,7 @@ from lambdas.report_custom_rule.settings import ReportCustomRuleSettings
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from stacks.constructs.acknowledge import accept_wildcard, acknowledge, name_in_findings
 from stacks.constructs.allow import allow
+from stacks.constructs.bus_guard import guard_bus
 from stacks.constructs.custom_rule_role import CustomRuleRole
 from stacks.constructs.drill_role import DrillRole
 from stacks.constructs.evaluator_fleet import EvaluatorFleet
@@ -82,7 +83,7 @@ class EvaluationStack(Stack):
         runs: s3.IBucket,
         key: kms.IKey,
         bus: events.IEventBus,
-        notify_queue: sqs.IQueue,
+        notify_owner: QueueBackedFunction,
     ) -> None:
         super().__init__(
             scope,
@@ -91,7 +92,7 @@ class EvaluationStack(Stack):
             description="Trackside: the evaluators of runs",
         )
         self._settings, self._runs, self._key = settings, runs, key
-        self._notify_queue = notify_queue
+        self._notify_queue = notify_owner.queue
         self.repository = self._create_repository("Evaluator", settings.evaluator.repository)
         self.role = EvaluatorRole(self, "EvaluatorRole", runs=runs, key=key, bus=bus, repository=self.repository)
         self.custom_rules = self._create_custom_rules() if settings.custom_rules.rules_from else None
@@ -109,6 +110,13 @@ class EvaluationStack(Stack):
             CfnOutput(self, "DrillRoleArn", value=drill_role.role_arn, description="Of `trackside drill`'s training")
         if self.fleet and self.fleet.has_news:
             self.reactions["note_news"] = self._create_note_news(layer, self.fleet)
+        functions = [notify_owner.function, *(reaction.function for reaction in self.reactions.values())]
+        senders = [
+            self.role,
+            *([self.fleet.role] if self.fleet else []),
+            *(each.role for each in functions if each.role),
+        ]
+        guard_bus(self, settings.event_bus_name, senders=senders)
         self._write_outputs()
 
     @property

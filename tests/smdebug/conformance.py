@@ -29,6 +29,8 @@ NO_AWS = {
     "AWS_ACCESS_KEY_ID": "none",
     "AWS_SECRET_ACCESS_KEY": "none",
     "AWS_DEFAULT_REGION": "us-east-1",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # ours are not the suite's
+    "SMDEBUG_LOG_LEVEL": "info",  # its tests read the log
 }
 
 Outcomes = Mapping[str, str]  # of each test, and of each file that cannot be imported
@@ -54,13 +56,16 @@ def played(side: Side, suite: Path, area: str, folder: Path) -> Outcomes:
 
 
 def table(by_area: Mapping[str, tuple[Outcomes, Outcomes]]) -> str:
-    """The numbers of both packages, and the tests that pass under the original alone, with what ours says."""
+    """The numbers of both packages, and for the tests that pass under the original alone what ours says to them."""
     lines = ["| area | original | ours | pass on the original alone |", "| --- | --- | --- | --- |"]
     details = []
     for area, (original, drop_in) in by_area.items():
         lost = sorted(test for test, outcome in original.items() if outcome == "passed" and not _passes(drop_in, test))
         lines.append(f"| tests/{area} | {_numbers(original)} | {_numbers(drop_in)} | {len(lost)} |")
-        details += [f"  {test}: {_outcome(drop_in, test)}" for test in lost]
+        by_reason: dict[str, list[str]] = {}
+        for test in lost:
+            by_reason.setdefault(_reason(_outcome(drop_in, test)), []).append(test.removeprefix(f"tests/{area}/"))
+        details += [f"tests/{area}: {reason}\n  {' '.join(tests)}" for reason, tests in by_reason.items()]
     return "\n".join([*lines, "", *details, ""])
 
 
@@ -70,6 +75,12 @@ def _passes(outcomes: Outcomes, test: str) -> bool:
 
 def _outcome(outcomes: Outcomes, test: str) -> str:
     return outcomes.get(test) or outcomes.get(test.partition("::")[0]) or "not collected"
+
+
+def _reason(outcome: str) -> str:
+    """The reason in a refusal of the drop-in; another outcome as it is."""
+    _, refusal, reason = outcome.partition("is not offered by trackside-smdebug. ")
+    return reason if refusal else outcome
 
 
 def _numbers(outcomes: Outcomes) -> str:

@@ -15,11 +15,12 @@ from typing import Any
 from tests.smdebug.random_scenarios import Scenario, scenario_of, surprises
 from tests.smdebug.sides import HERE, Side, ours, theirs
 
+Answer = dict[str, Any]
 SEEDS_A_PROCESS = 100
 PEER = HERE.parents[1] / ".venv" / "smdebug-peer" / "bin" / "python"
 
 
-def played(side: Side, scenarios: Sequence[Scenario], folder: Path) -> list[dict[str, Any]]:
+def played(side: Side, scenarios: Sequence[Scenario], folder: Path) -> list[Answer]:
     """What one package made of the scripts, all of them in one process."""
     torch = importlib.util.find_spec("torch")
     assert torch is not None
@@ -34,12 +35,12 @@ def played(side: Side, scenarios: Sequence[Scenario], folder: Path) -> list[dict
     return list(json.loads(answer.read_text("utf-8")))
 
 
-def compared(scenarios: Sequence[Scenario], folder: Path, peer: Path) -> list[list[str]]:
-    """The surprises in each script."""
+def answers_of(scenarios: Sequence[Scenario], folder: Path, peer: Path) -> list[tuple[Answer, Answer]]:
+    """What both packages made of each script: (ours, theirs)."""
     with ThreadPoolExecutor(2) as both:
-        answers = [both.submit(played, side, scenarios, folder / side.name) for side in (ours(), theirs(peer))]
-    one, other = (answer.result() for answer in answers)
-    return [surprises(scenario, *pair) for scenario, pair in zip(scenarios, zip(one, other, strict=True), strict=True)]
+        played_by = [both.submit(played, side, scenarios, folder / side.name) for side in (ours(), theirs(peer))]
+    one, other = (answer.result() for answer in played_by)
+    return list(zip(one, other, strict=True))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,8 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for first in range(options.first, options.first + options.seeds, SEEDS_A_PROCESS):
         seeds = range(first, min(first + SEEDS_A_PROCESS, options.first + options.seeds))
         with tempfile.TemporaryDirectory() as folder:
-            found = compared([scenario_of(seed) for seed in seeds], Path(folder), options.peer)
-        for seed, each in zip(seeds, found, strict=True):
+            scenarios = [scenario_of(seed) for seed in seeds]
+            answers = answers_of(scenarios, Path(folder), options.peer)
+        for seed, scenario, pair in zip(seeds, scenarios, answers, strict=True):
+            each = surprises(scenario, *pair)
             failed += bool(each)
             sys.stdout.write("".join(f"seed {seed}: {line}\n" for line in each))
     sys.stdout.write(f"{options.seeds} scripts, {failed} with surprises\n")

@@ -250,7 +250,15 @@ def _trained(model: Any) -> list[Any]:
 
 
 def content(run: Path) -> dict[str, Any]:
-    """Steps, tensors and collections of a run; {} if there is none."""
+    """Steps, tensors and collections of a run; {} if there is none, or its `error` if it cannot be read."""
+    try:
+        return read(run)
+    except Exception as error:  # noqa: BLE001 - the original cannot read every run that it wrote
+        return {"error": f"{type(error).__name__}: {error}", "tensors": {}, "collections": {}}
+
+
+def read(run: Path) -> dict[str, Any]:
+    """The same. Raises whatever reading raises."""
     from smdebug import modes
     from smdebug.trials import create_trial
 

@@ -25,13 +25,13 @@ if __name__ == "__main__":
             last = str(report.longrepr).strip().splitlines()[-1][:200] if report.failed else ""
             if report.failed:
                 crash = getattr(report.longrepr, "reprcrash", None)
-                outcomes[report.nodeid] = f"failed: {crash.message.splitlines()[0][:200] if crash else last}"
+                outcomes[report.nodeid] = f"failed: {crash.message.splitlines()[0][:400] if crash else last}"
             elif report.when == "call" or report.skipped:
                 outcomes.setdefault(report.nodeid, report.outcome)
 
         def pytest_collectreport(self, report: Any) -> None:
             if report.failed:
-                outcomes[report.nodeid] = f"not importable: {str(report.longrepr).strip().splitlines()[-1][:200]}"
+                outcomes[report.nodeid] = f"not importable: {str(report.longrepr).strip().splitlines()[-1][:400]}"
 
     own = ["-q", "--skipslow", "-p", "no:cacheprovider", "-p", "no:xdist", "--import-mode=prepend", "-c", "/dev/null"]
     pytest.main([*own, "--rootdir", ".", "--continue-on-collection-errors", area], plugins=[Recorder()])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.smdebug import test_core, test_same_answers
+from tests.smdebug import test_core, test_drop_in_scenarios, test_same_answers
 from tests.smdebug.sides import HERE, ours, theirs
 
 ROOT = HERE.parents[1]
@@ -61,13 +61,14 @@ DIFFERENT: dict[str, tuple[Any, Any]] = {
     **test_same_answers.DIFFERENT,
     **IN_HOOKS,
     **{question: ("NotOfferedError", answer) for question, answer in IN_WHAT_IS_NOT_OFFERED.items()},
+    **{f"script: {name}": departure for name, departure in test_drop_in_scenarios.DEPARTURES.items()},
 }
 
 
 def rows() -> list[tuple[list[str], list[str]]]:
     """(cells, what shows it) of each row of the page's tables."""
     found = []
-    for line in PAGE.splitlines():
+    for line in PAGE.partition("## The original's own tests")[0].splitlines():
         if line.startswith("| ") and not line.startswith(("| --- |", "| No. |", "| The original |")):
             shown_by = [each.strip() for text in re.findall(r"<!--(.*?)-->", line) for each in text.split(";")]
             found.append(([cell.strip() for cell in line.strip("| ").split(" | ")], shown_by))

@@ -19,6 +19,7 @@ from smdebug.exceptions import SMDebugError, SMDebugRuntimeError, SMDebugTypeErr
 from torch import nn
 
 from trackside.contracts.run_layout import END_MARKER_KEY
+from trackside.records.tfevents import read_records
 
 MODES = smd.modes
 
@@ -216,6 +217,31 @@ def test_a_tensor_at_an_unsaved_step_is_said_once(training: Make, caplog: pytest
     assert caplog.text.count("mine was given at step 1") == 1
 
 
+def test_a_scalar_has_the_moment_that_the_script_gives(training: Make) -> None:
+    subject = training()
+    subject.hook.save_scalar("early", 1, timestamp=1234.5)
+    subject.step()
+    subject.hook.save_scalar("late", 2, timestamp=2345.5)  # to the step that has just ended
+    subject.hook.close()
+    files = Path(subject.hook.out_dir).rglob("events/*/*.tfevents")
+    records = [record for file in files for record in read_records(file.read_bytes(), key=file.name)]
+    moments = {record.name: record.wall_time for record in records}
+    assert (moments["scalar/early"], moments["scalar/late"]) == (1234.5, 2345.5)
+    assert moments["MSELoss_output_0"] > 1e9
+
+
+def test_a_run_can_be_read_before_its_end(training: Make) -> None:
+    """As notebooks do right after the loop. The step that the script is in is there too, and training goes on."""
+    subject = training()
+    for _ in range(3):
+        subject.step()
+    trial = smd.create_trial(subject.hook.out_dir)
+    assert trial.steps() == [0, 1, 2]
+    subject.step()
+    assert steps(trial, "MSELoss_output_0") == [0, 1, 2, 3]
+    assert steps(subject.end(), "MSELoss_output_0") == [0, 1, 2, 3]
+
+
 def test_record_tensor_value(training: Make) -> None:
     subject = training()
     loss = subject.forward()
@@ -230,6 +256,7 @@ def test_record_tensor_value(training: Make) -> None:
     [
         pytest.param(lambda hook: hook.save_scalar("a", torch.ones(2)), id="scalar-of-two"),
         pytest.param(lambda hook: hook.save_scalar("a", "text"), id="scalar-of-text"),
+        pytest.param(lambda hook: hook.save_scalar("a", None), id="scalar-of-none"),
         pytest.param(lambda hook: hook.save_tensor("a", object()), id="object"),
         pytest.param(lambda hook: hook.save_tensor("a", {"b": 1}), id="dict"),
         pytest.param(lambda hook: hook.save_tensor("a", [[1], [2, 3]]), id="ragged"),
@@ -272,6 +299,8 @@ def test_a_constructor_says_all_that_is_wrong() -> None:
         smd.Hook(None, save_config=3, reduction_config="mean", include_regex=[1])
     for part in ("out_dir", "SaveConfig", "ReductionConfig", "include_regex"):
         assert part in str(caught.value)
+    with pytest.raises(SMDebugValueError, match=r"'\[relu' is no regular expression"):
+        smd.Hook("somewhere", include_regex="[relu")
     with pytest.raises(SMDebugTypeError, match="SaveConfig"):
         smd.Hook("somewhere", save_config=3)
 

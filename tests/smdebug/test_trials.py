@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import numpy as np
@@ -204,6 +207,37 @@ def test_a_run_on_s3(bucket: S3Store) -> None:
     end(bucket)
     assert trial.has_passed_step(1) is StepState.UNAVAILABLE
     assert trial.last_index_token == f"a/debug-output/{index_key(0, 'worker_0')}"
+
+
+def finished_run(folder: Path) -> Any:
+    store = LocalStore(folder)
+    write_collections(store)
+    for step in range(3):
+        save(store, step)
+    end(store)
+    return create_trial(str(folder))
+
+
+def pickled(one: Any) -> Any:
+    return pickle.loads(pickle.dumps(one))  # noqa: S301 - our own bytes
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickled])
+def test_trials_and_tensors_can_be_copied(tmp_path: Path, copied: Callable[[Any], Any]) -> None:
+    trial = finished_run(tmp_path)
+    trial.collection("mine").include("x")
+    again = copied(trial)
+    assert (again, again.steps(), again.tensor_names()) == (trial, trial.steps(), trial.tensor_names())
+    assert again.collection("mine").include_regex == ["x"]
+    name = trial.tensor_names()[0]
+    assert copied(trial.tensor(name)).steps() == trial.tensor(name).steps()
+
+
+def test_names_by_compiled_patterns(tmp_path: Path) -> None:
+    trial = finished_run(tmp_path)
+    name = trial.tensor_names()[0]
+    assert trial.tensor_names(regex=re.compile(re.escape(name))) == [name]
+    assert trial.tensor_names(regex=[re.compile("never"), re.escape(name)]) == [name]
 
 
 @pytest.mark.parametrize(("action", "warns"), [(None, False), (" ", False), ('{"name": "stoptraining"}', True)])

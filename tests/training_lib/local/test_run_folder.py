@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackside.contracts.errors import ConfigurationError, RunNotFoundError
+from trackside.contracts.run_layout import COLLECTIONS_PREFIX
 from trackside.local.run_folder import (
     LOCK_FILE,
     RUNS,
@@ -115,11 +116,13 @@ def test_a_run_on_s3_is_left_to_the_store() -> None:
     [
         pytest.param("20260101-000000-trian-aaaa", "Did you mean '20260101-000000-train-aaaa'", id="misspelt"),
         pytest.param("empty", "'empty' is a folder, but no run", id="a-folder-that-is-no-run"),
+        pytest.param("old", "'old' holds the tensors of an smdebug run", id="tensors-of-smdebug"),
     ],
 )
 def test_a_run_that_is_not_there_says_what_is(name: str, message: str) -> None:
     make_run("20260101-000000-train-aaaa")
     Path("empty").mkdir()
+    Path("old", COLLECTIONS_PREFIX).mkdir(parents=True)
     with pytest.raises(RunNotFoundError, match=message):
         find_run(name)
 

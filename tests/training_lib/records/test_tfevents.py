@@ -149,6 +149,16 @@ def test_passes_over_events_without_a_summary() -> None:
         decode(header)
 
 
+def test_a_scalar_from_before_the_first_step_of_its_mode() -> None:
+    """smdebug writes -1 for the step of a mode that has none yet (issue 19)."""
+    plugins = [(b"mode", b"2"), (b"mode_step", b"-1")]
+    metadata = b"".join(write_bytes(1, write_bytes(1, name) + write_bytes(2, content)) for name, content in plugins)
+    found = decode(
+        event(write_number(1, 3) + shape(1) + write_bytes(4, b"\1\0\0\0"), metadata=write_bytes(9, metadata))
+    )
+    assert (found.mode, found.mode_step, found.step) == ("EVAL", -1, 7)
+
+
 def test_what_is_missing_has_smdebugs_defaults() -> None:
     found = decode(event(write_number(1, 3) + shape(1) + write_bytes(4, b"\1\0\0\0")))
     assert (found.mode, found.mode_step, found.step, found.wall_time) == ("GLOBAL", 7, 7, 0.0)

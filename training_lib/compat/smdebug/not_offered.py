@@ -228,7 +228,7 @@ def _original() -> Mapping[str, Mapping[str, str]]:
 
 @cache
 def _origins(module: str) -> Mapping[str, tuple[str, str]]:
-    """Return (module, name in it) for each name of the original's module; ("", "") if it is defined there."""
+    """Return (module, name in it) for each name of the original's module; ("", "") for its own definitions."""
     found: dict[str, tuple[str, str]] = {}
     for origin, names in _original().get(module, {}).items():
         for entry in names.split():

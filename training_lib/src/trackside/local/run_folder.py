@@ -16,7 +16,7 @@ from pathlib import Path
 
 from trackside.contracts.errors import ConfigurationError, Problem, RunNotFoundError, did_you_mean
 from trackside.contracts.fields import Fields, parse_json, to_json
-from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS
+from trackside.contracts.run_layout import COLLECTIONS_PREFIX, END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS
 from trackside.contracts.stored_fields import (
     BOOLEAN,
     FINITE,
@@ -137,6 +137,9 @@ def find_run(name: str, *, runs: Path = RUNS) -> str:
         if is_run_folder(folder):
             return str(folder)
     if Path(name).is_dir():
+        if (Path(name) / COLLECTIONS_PREFIX).is_dir():
+            advice = f"trackside import {name} {runs / Path(name).name}   (makes a run of it)"
+            raise RunNotFoundError(f"{name!r} holds the tensors of an smdebug run, and no {TENSORS}.", advice=advice)
         raise RunNotFoundError(f"{name!r} is a folder, but no run: it holds neither {TENSORS} nor {RULE_REQUEST_KEY}.")
     known = [folder.name for folder in local_runs(runs)]
     if not known:
@@ -145,6 +148,20 @@ def find_run(name: str, *, runs: Path = RUNS) -> str:
     advice = near if near.startswith("Did") else "trackside runs   (lists the runs of this folder)"
     why = f"It is neither a folder nor a name in {runs}; the newest run is {known[-1]!r}."
     raise RunNotFoundError(f"There is no run {name!r}. {why} {advice}", advice=advice)
+
+
+def typed_name(uri: str) -> str:
+    """Return the shortest text by which the user finds a run from the working folder.
+
+    Args:
+        uri: The location of the run.
+    """
+    if "://" in uri:
+        return uri
+    path = Path(uri).absolute()
+    if path.parent == RUNS.absolute():
+        return path.name
+    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def local_runs(runs: Path = RUNS) -> list[Path]:

@@ -235,7 +235,7 @@ class ScriptedCapture:
                 in_charge.leave()
 
     def retire(self, *, is_removed: bool) -> None:
-        """End the capture without the end of its run: another hook of this process goes on there.
+        """End the capture, and leave its run open for another hook of this process.
 
         Store nothing more if `is_removed` is True.
         """
