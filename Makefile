@@ -23,8 +23,8 @@ test: setup check  ## all checks and all tests
 quick: setup  ## at each change: format, lint, types, imports, and the tests that are fast and central
 	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q . && $(BIN)/mypy && $(BIN)/lint-imports >/dev/null && $(BIN)/pytest -n auto --dist loadgroup --quick
 
-check: setup  ## format, lint, types, import contracts, docs current, style, change notes
-	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python docs/generate.py --check && $(BIN)/python .ci/check_style.py && $(BIN)/python .ci/changelog.py --check
+check: setup  ## format, lint, types, import contracts, docs current, style, change notes, templates, Dockerfiles
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python docs/generate.py --check && $(BIN)/python .ci/check_style.py && $(BIN)/python .ci/changelog.py --check && $(BIN)/python .ci/lint_deployment.py
 
 extras: setup  ## install the wheel with each combination of extras, and run every command (needs the network)
 	@$(BIN)/python .ci/check_extras.py

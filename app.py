@@ -47,7 +47,7 @@ def _compose_whole(app: cdk.App, settings: DeploymentSettings) -> None:
         runs=storage.runs,
         key=storage.key,
         bus=action.bus,
-        notify_queue=action.reactions["notify_owner"].queue,
+        notify_owner=action.reactions["notify_owner"],
     )
     record = RecordStack(
         app,

@@ -20,6 +20,7 @@ from lambdas.report_custom_rule.settings import ReportCustomRuleSettings
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from stacks.constructs.acknowledge import accept_wildcard, acknowledge, name_in_findings
 from stacks.constructs.allow import allow
+from stacks.constructs.bus_guard import guard_bus
 from stacks.constructs.custom_rule_role import CustomRuleRole
 from stacks.constructs.drill_role import DrillRole
 from stacks.constructs.evaluator_fleet import EvaluatorFleet
@@ -38,7 +39,15 @@ from stacks.event_patterns import (
 )
 from trackside.contracts.deployment.evaluators import FLEET
 from trackside.contracts.event import SOURCE
-from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS, VERDICTS_KEY
+from trackside.contracts.run_layout import (
+    END_MARKER_KEY,
+    ENDING_KEY,
+    RULE_OUTPUT,
+    RULE_REQUEST_KEY,
+    TENSORS,
+    TRAINING_JOB_KEY,
+    VERDICTS_KEY,
+)
 
 MOST_IMAGES = 20
 RUNS_ARE_ENCRYPTED = "Runs are encrypted with this key."
@@ -74,7 +83,7 @@ class EvaluationStack(Stack):
         runs: s3.IBucket,
         key: kms.IKey,
         bus: events.IEventBus,
-        notify_queue: sqs.IQueue,
+        notify_owner: QueueBackedFunction,
     ) -> None:
         super().__init__(
             scope,
@@ -83,7 +92,7 @@ class EvaluationStack(Stack):
             description="Trackside: the evaluators of runs",
         )
         self._settings, self._runs, self._key = settings, runs, key
-        self._notify_queue = notify_queue
+        self._notify_queue = notify_owner.queue
         self.repository = self._create_repository("Evaluator", settings.evaluator.repository)
         self.role = EvaluatorRole(self, "EvaluatorRole", runs=runs, key=key, bus=bus, repository=self.repository)
         self.custom_rules = self._create_custom_rules() if settings.custom_rules.rules_from else None
@@ -101,6 +110,13 @@ class EvaluationStack(Stack):
             CfnOutput(self, "DrillRoleArn", value=drill_role.role_arn, description="Of `trackside drill`'s training")
         if self.fleet and self.fleet.has_news:
             self.reactions["note_news"] = self._create_note_news(layer, self.fleet)
+        functions = [notify_owner.function, *(reaction.function for reaction in self.reactions.values())]
+        senders = [
+            self.role,
+            *([self.fleet.role] if self.fleet else []),
+            *(each.role for each in functions if each.role),
+        ]
+        guard_bus(self, settings.event_bus_name, senders=senders)
         self._write_outputs()
 
     @property
@@ -217,6 +233,13 @@ class EvaluationStack(Stack):
         requests = f"*/{RULE_REQUEST_KEY}"
         why = "Reads rule requests of runs, and objects that many jobs refer to."
         allow(function, "ReadRuleRequests", ["s3:GetObject"], [self._runs.arn_for_objects(requests)], why=why)
+        notes = (f"*/{RULE_OUTPUT}/{ENDING_KEY}", f"*/{RULE_OUTPUT}/*/{ENDING_KEY}")
+        why = "Reads the note of an evaluator about its end, if SageMaker's event does not contain it."
+        objects = [self._runs.arn_for_objects(note) for note in notes]
+        allow(function, "ReadNotesOfEnds", ["s3:GetObject"], objects, why=why)
+        for note in notes:
+            where = f"{name_in_findings(self._runs)}/{note}"
+            accept_wildcard(function, where, reason="A run lies where its job's tag says, and rules have names.")
         why = "Tells a request that is absent from one that may not be read."
         allow(function, "SeeWhatIsThere", ["s3:ListBucket"], [self._runs.bucket_arn], why=why)
         allow(function, "DecryptRuns", ["kms:Decrypt"], [self._key.key_arn], why=RUNS_ARE_ENCRYPTED)
@@ -281,12 +304,19 @@ class EvaluationStack(Stack):
         marker = f"*/{TENSORS}/{END_MARKER_KEY}"
         why = "Its purpose: the end of any run is marked, and nothing else written."
         allow(reaction.function, "MarkTheEnd", ["s3:PutObject"], [self._runs.arn_for_objects(marker)], why=why)
+        owner = f"*/{RULE_OUTPUT}/{TRAINING_JOB_KEY}"
+        objects = [self._runs.arn_for_objects(each) for each in (marker, owner)]
+        why = "Only the job that a run is judged for ends it; another job may name the same run."
+        allow(reaction.function, "SeeWhoseRunItIs", ["s3:GetObject"], objects, why=why)
+        why = "Tells an object that is absent from one that may not be read."
+        allow(reaction.function, "SeeWhatIsThere", ["s3:ListBucket"], [self._runs.bucket_arn], why=why)
         self._let_encrypt(reaction.function)
-        accept_wildcard(
-            reaction.function,
-            f"{name_in_findings(self._runs)}/{marker}",
-            reason="A run lies where its job's tag says; only end markers can be written.",
-        )
+        for each in (marker, owner):
+            accept_wildcard(
+                reaction.function,
+                f"{name_in_findings(self._runs)}/{each}",
+                reason="A run lies where its job's tag says; only end markers can be written.",
+            )
         return reaction
 
     def _let_encrypt(self, function: lambda_.Function) -> None:

@@ -189,7 +189,7 @@ def in_rules(names: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield the names in groups that EventBridge takes in one rule each; no names are one group."""
     group: list[str] = []
     for name in names:
-        if group and wildcard_complexity([*group, name]) > MOST_COMPLEX:
+        if group and wildcard_complexity(each for each in (*group, name) if "*" in each) > MOST_COMPLEX:
             yield group
             group = []
         group.append(name)
@@ -208,5 +208,5 @@ def untagged_training_started(names: Sequence[str]) -> events.EventPattern:
         "Tags": {RUN_TAG: [{"exists": False}]},
     }
     if names:
-        detail["TrainingJobName"] = [{"wildcard": name} for name in names]
+        detail["TrainingJobName"] = [{"wildcard": name} if "*" in name else name for name in names]
     return events.EventPattern(source=[AWS_SOURCE], detail_type=[AWS_DETAIL_TYPE], detail=detail)

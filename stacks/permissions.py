@@ -23,6 +23,7 @@ BY_CONSTRUCT: Mapping[tuple[str, str, str], str] = {
     (IDENTITY_POLICY, "Allow", "xray:PutTraceSegments"): "Sends traces. X-Ray's calls know no resources.",
     (IDENTITY_POLICY, "Allow", "sqs:ReceiveMessage"): "Takes messages of its own queue, which Lambda does in its name.",
     ("AWS::IAM::Role", "Allow", "sts:AssumeRole"): "The service runs the code with this role.",
+    ("AWS::Events::EventBusPolicy", "Deny", "events:PutEvents"): "Verdicts come from roles of this deployment only.",
     ("AWS::S3::BucketPolicy", "Deny", "s3:*"): "Plain HTTP is refused.",
     ("AWS::S3::BucketPolicy", "Allow", "s3:PutObject"): "S3 logs each access to the bucket of runs.",
     ("AWS::SNS::TopicPolicy", "Deny", "sns:Publish"): "Plain HTTP is refused.",

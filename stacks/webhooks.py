@@ -14,27 +14,13 @@ from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import owner_notified
 from trackside.contracts.event import SOURCE
 
-SLACK_URL = "https://slack.com/api/chat.postMessage"  # https://docs.slack.dev/reference/methods/chat.postMessage
-
 
 def create_webhooks(scope: Construct, *, settings: DeploymentSettings, bus: events.IEventBus) -> Mapping[str, Webhook]:
-    """Return the webhooks that the settings request, by name: `slack`, `webhook`."""
+    """Return the webhooks that the settings request, by name: `webhook`.
+
+    Slack is none: it refuses a message with 200, which EventBridge takes for success. notify_owner posts to it.
+    """
     found: dict[str, Webhook] = {}
-    rate = settings.notices.webhook_calls_per_second
-    if settings.notices.slack_channel:
-        text = events.EventField.from_path("$.detail.slack_text")
-        found["slack"] = Webhook(
-            scope,
-            "Slack",
-            bus=bus,
-            pattern=owner_notified(),
-            url=SLACK_URL,
-            header="Authorization",
-            secret_name=settings.notices.slack_secret,
-            body=events.RuleTargetInput.from_object({"channel": settings.notices.slack_channel, "text": text}),
-            calls_per_second=min(rate, 1),  # Slack takes one message a second for a channel
-            description="Sends the messages of owners to a channel of Slack",
-        )
     if settings.notices.webhook_url:
         found["webhook"] = Webhook(
             scope,
@@ -45,7 +31,7 @@ def create_webhooks(scope: Construct, *, settings: DeploymentSettings, bus: even
             header="Authorization",
             secret_name=settings.notices.webhook_secret,
             body=events.RuleTargetInput.from_event_path("$.detail"),
-            calls_per_second=rate,
+            calls_per_second=settings.notices.webhook_calls_per_second,
             description="Sends the messages of owners to an HTTPS endpoint",
         )
     return found

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from benchmarks.faults.cases import POISON, Case, draw, name_of, verdict_event
+from benchmarks.faults.cases import POISON, Case, count_of, draw, name_of, verdict_event
 from benchmarks.faults.simulated_account import Job, SimulatedAccount
 from benchmarks.faults.wiring import Wiring
 from trackside.contracts.deployment.stop_record import VetoRecord
@@ -132,7 +132,9 @@ def _judge(account: SimulatedAccount, job: Job, case: Case) -> None:
     for index, report in enumerate(case.reports):
         at = max(job.created_at + report.after, account.now + FIRST_WORD_SECONDS + index)
         run = job.tags["trackside:run"]
-        event = verdict_event(f"{job.name}/{index}", report, name=job.name, arn=job.arn, run=run, at=at)
+        count, created_at = count_of(case.reports, index), job.created_at
+        more = {"name": job.name, "arn": job.arn, "run": run}
+        event = verdict_event(f"{job.name}/{index}", report, **more, at=at, created_at=created_at, count=count)
         account.at(at, partial(account.put_event, "trackside", event))
 
 

@@ -448,7 +448,8 @@ class SimulatedAccount:
 
         for arn in self.done.evaluators:
             if processing_job_name(TrainingJob(arn.rpartition("/")[2], arn)) == request["ProcessingJobName"]:
-                return {"ProcessingJobStatus": "InProgress"}
+                created_at = self._job(arn.rpartition("/")[2]).created_at
+                return {"ProcessingJobStatus": "InProgress", "CreationTime": _moment(created_at + 1)}
         raise _Refused("ValidationException", "Could not find requested job.")
 
     def _sagemaker_describe_training_job(self, request: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -19,9 +20,9 @@ class QueueDesign:
     """A queue and its function; `most_at_once` None: as many as the account allows."""
 
     batch_size: int = 10
-    most_at_once: int | None = None
+    most_at_once: int | None = 5
     timeout_seconds: float = 30.0
-    attempts: int = 3
+    attempts: int = 5
 
     @property
     def visibility_seconds(self) -> float:
@@ -44,10 +45,11 @@ class FleetDesign:
 
 @dataclass(frozen=True)
 class Design:
-    """`queues`: by the reaction's name, those that differ from `QueueDesign()`."""
+    """`queues`: by the reaction's name, those that differ from `usual_queue`."""
 
     settings: DeploymentSettings = field(default_factory=DeploymentSettings)
     queues: Mapping[str, QueueDesign] = field(default_factory=dict)
+    usual_queue: QueueDesign = QueueDesign()
     fleet: FleetDesign = FleetDesign()
     reconcile_most_pages: int = ReconcileSettings.most_pages
     reconcile_most_described: int = ReconcileSettings.most_described
@@ -55,7 +57,7 @@ class Design:
     remembers_starts: bool = True
 
     def queue(self, reaction: str) -> QueueDesign:
-        return self.queues.get(reaction, QueueDesign())
+        return self.queues.get(reaction, self.usual_queue)
 
     @property
     def start(self) -> StartEvaluationSettings:
@@ -126,9 +128,11 @@ class Design:
 def before() -> Design:
     """As it was before this simulation: every queue in batches of ten, and only starts held back."""
     at_once = DeploymentSettings().evaluator.started_at_once
-    queues = {"start_evaluation": QueueDesign(most_at_once=at_once), "reconcile": QueueDesign(most_at_once=2)}
+    usual = QueueDesign(most_at_once=None, attempts=3)
+    limits = {"start_evaluation": at_once, "reconcile": 2}
     return Design(
-        queues=queues,
+        queues={name: dataclasses.replace(usual, most_at_once=most) for name, most in limits.items()},
+        usual_queue=usual,
         reconcile_most_pages=10,
         reconcile_most_described=20,
         one_mail_an_hour=False,

@@ -25,6 +25,7 @@ def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | 
     if event.get("detail-type") == PROCESSING_DETAIL_TYPE:
         evaluation = read_unjudged(event)
         yield from messages.send(evaluation, message_of_unjudged(evaluation))
+        messages.look_again()
         return
 
     def send(evaluation: RuleEvaluation) -> Iterable[Done | Nothing]:

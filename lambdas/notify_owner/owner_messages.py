@@ -9,6 +9,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from lambdas.notify_owner import slack
 from lambdas.notify_owner.forms import document_of, message_structure, short_text, slack_text
 from lambdas.notify_owner.logic import SendMessage, and_others
 from lambdas.notify_owner.quiet import NotYet, WasCovered, claim
@@ -16,7 +17,8 @@ from lambdas.notify_owner.settings import NotifyOwnerSettings
 from lambdas.shared.clients import client
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.once import once
-from lambdas.shared.plain import plain
+from lambdas.shared.plain import ascii_only, plain
+from lambdas.shared.runs import sent_at
 from trackside.contracts.action import Action
 from trackside.contracts.actions.notify_owner import QUIET_MINUTES
 from trackside.contracts.event import NOTIFICATION_DETAIL_TYPE, SOURCE, RuleEvaluation
@@ -49,6 +51,8 @@ class OwnerMessages:
             return
         if self._settings.event_bus:
             yield self._once(evaluation, partial(self._put_event, evaluation, message), part="webhooks")
+        if self._settings.slack_channel:
+            yield self._to_slack(evaluation, message)
 
     def look_again(self) -> None:
         """Send the event to its own queue again, if any of its messages waits."""
@@ -56,6 +60,32 @@ class OwnerMessages:
             seconds = max(1, min(int(self._wait_seconds) + 1, MOST_DELAY_SECONDS))
             body = json.dumps(self._event)
             client("sqs").send_message(QueueUrl=self._settings.queue_url, MessageBody=body, DelaySeconds=seconds)
+
+    def _to_slack(self, evaluation: RuleEvaluation, message: SendMessage) -> Done | Nothing:
+        """Post the message to Slack; if Slack does not take it, wait and report that to the other subscribers.
+
+        Errors: `SlackError` after a day of attempts: the event lies in the dead letters then.
+        """
+        text = slack_text(_text_of(evaluation, message))
+
+        def act() -> Done:
+            slack.post(text, self._settings)
+            return Done(f"Posted to Slack: {message.subject}")
+
+        try:
+            return self._once(evaluation, act, part="slack")
+        except slack.SlackError as refused:
+            if refused.needs_person:
+                self._report(refused)
+            if self._now > (sent_at(self._event) or self._now) + slack.SECONDS_A_DAY:
+                raise
+            self._wait_seconds = min(refused.wait_seconds, self._wait_seconds or refused.wait_seconds)
+            return Nothing(f"{refused}; it is tried again.", surprising=True)
+
+    def _report(self, refused: slack.SlackError) -> None:
+        if slack.is_first_report(refused.error, table=self._settings.idempotency_table, now=self._now):
+            subject, body = slack.report_of(refused.error, self._settings.slack_channel)
+            client("sns").publish(TopicArn=self._settings.topic_arn, Subject=ascii_only(subject), Message=body)
 
     def _once(self, evaluation: RuleEvaluation, act: Any, *, part: str = "") -> Done | Nothing:
         table = self._settings.idempotency_table
@@ -87,14 +117,18 @@ class OwnerMessages:
         return Done(f"Notified the owner: {message.subject}")
 
     def _put_event(self, evaluation: RuleEvaluation, message: SendMessage) -> Done:
-        text = f"{message.subject}\n{plain(evaluation.details)}" if evaluation.details else message.subject
+        text = _text_of(evaluation, message)
         entry = {
             "Source": SOURCE,
             "DetailType": NOTIFICATION_DETAIL_TYPE,
-            "Detail": json.dumps({**document_of(evaluation, text=text), "slack_text": slack_text(text)}),
+            "Detail": json.dumps(document_of(evaluation, text=text)),
             "EventBusName": self._settings.event_bus,
         }
         answer = client("events").put_events(Entries=[entry])
         if answer.get("FailedEntryCount"):
             raise ConnectionError(f"The bus did not take the notification: {answer['Entries']}")
         return Done(f"Notified webhooks: {message.subject}")
+
+
+def _text_of(evaluation: RuleEvaluation, message: SendMessage) -> str:
+    return f"{message.subject}\n{plain(evaluation.details)}" if evaluation.details else message.subject

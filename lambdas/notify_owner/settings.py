@@ -14,6 +14,9 @@ class NotifyOwnerSettings(ActionSettings):
     topic_arn      topic to which owners subscribe
     queue_url      queue of this function, in which findings of a quiet rule wait
     event_bus      bus from which webhooks take the messages ("": no webhooks)
+    slack_channel  channel of Slack that gets the messages ("": none)
+    slack_header_from  name of the secret with the header of its bot
+    slack_url      address of Slack's method
     quiet_minutes  time after a message in which further findings of the rule are collected into one (0: none)
     """
 
@@ -21,3 +24,6 @@ class NotifyOwnerSettings(ActionSettings):
     queue_url: str
     event_bus: str
     quiet_minutes: int
+    slack_channel: str
+    slack_header_from: str = ""
+    slack_url: str = "https://slack.com/api/chat.postMessage"

@@ -43,8 +43,9 @@ class Link:
 
     @property
     def is_done(self) -> bool:
-        """True once it has judged everything."""
-        return self.status == "Completed" and not self.exit_message.startswith(CONTINUED_PREFIX)
+        """True once it has judged everything. Without a message, start_evaluation reads its note in the run."""
+        has_message = bool(self.exit_message) and not self.exit_message.startswith(CONTINUED_PREFIX)
+        return self.status == "Completed" and has_message
 
 
 def who_judges(record: JobRecord, settings: ReconcileSettings) -> str:

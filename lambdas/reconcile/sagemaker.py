@@ -61,7 +61,7 @@ def tags_of(arn: str) -> dict[str, str]:
 
 
 def is_processing_job_since(processing_job: str, since: int) -> bool:
-    """Return True if there is a processing job of that name that was created at or after that second."""
+    """Return True if a processing job of that name was created at or after that second."""
     try:
         answer = client("sagemaker").describe_processing_job(ProcessingJobName=processing_job)
     except ClientError as error:

@@ -11,7 +11,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from lambdas.shared.clients import client
 from lambdas.shared.decisions import Done, Nothing
-from lambdas.start_evaluation.chain import GiveUp
+from lambdas.start_evaluation.chain import GiveUp, NotifyOwner
 from lambdas.start_evaluation.evaluators import OpenLease, decide_evaluators
 from lambdas.start_evaluation.leases import open_lease
 from lambdas.start_evaluation.logic import StartEvaluation, decide, decide_custom
@@ -42,12 +42,16 @@ class CarryOut:
         if self._settings.custom_rules_from and not isinstance(request, Nothing):
             yield from map(self.act, decide_custom(job, decision.run, request, self._settings))
 
-    def act(self, decision: StartEvaluation | OpenLease | GiveUp | Nothing) -> Done | Nothing:
+    def act(self, decision: StartEvaluation | OpenLease | GiveUp | NotifyOwner | Nothing) -> Done | Nothing:
         """Carry out the decision, and return a sentence about it."""
         if isinstance(decision, StartEvaluation):
             return start(decision, self._settings, self._context)
         if isinstance(decision, OpenLease):
             return open_lease(decision, self._settings)
+        if isinstance(decision, NotifyOwner):
+            event = {**self._event, "detail": {**self._event["detail"], "ExitMessage": decision.reason}}
+            client("sqs").send_message(QueueUrl=self._settings.notify_queue_url, MessageBody=json.dumps(event))
+            return Done(f"The owner is notified: {decision.reason}")
         if isinstance(decision, GiveUp):
             for queue_url in filter(None, (self._settings.failed_queue_url, self._settings.notify_queue_url)):
                 client("sqs").send_message(QueueUrl=queue_url, MessageBody=json.dumps(self._event))

@@ -7,7 +7,7 @@ processing job with that role is ours, and so is its environment.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from lambdas.shared.processing_jobs import evaluator_name
 from lambdas.start_evaluation.logic import StartEvaluation, processing_job_request
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from trackside.contracts.deployment.custom_rule_job import CONFIGURATION, JOB_ARN, JOB_NAME, RUN, job_in
+from trackside.contracts.deployment.evaluator_ending import EndKind, EvaluatorEnding, ending_key
 from trackside.contracts.deployment.evaluators import (
     CONTINUED_PREFIX,
     LINK,
@@ -33,6 +34,9 @@ FINAL_EXIT_CODES = frozenset({2, 5})
 RAN_OUT_SHARE = 0.95  # of its time: SageMaker ended it; no field of the event names that
 
 _EXIT_CODE = re.compile(r"exit code: (?P<code>\d+)")
+
+
+ReadNote = Callable[[RunLocation, str], EvaluatorEnding | None]
 
 
 @dataclass(frozen=True)
@@ -101,10 +105,24 @@ def read_end(event: Mapping[str, Any]) -> EvaluatorEnd:
     return end
 
 
-def decide_next(end: EvaluatorEnd, settings: StartEvaluationSettings) -> StartEvaluation | GiveUp | Nothing:
+@dataclass(frozen=True)
+class NotifyOwner:
+    """The decision to notify the owner that no rule could judge the run: the event of the end does not contain that."""
+
+    reason: str
+
+
+def decide_next(
+    end: EvaluatorEnd, settings: StartEvaluationSettings, *, read_note: ReadNote
+) -> StartEvaluation | GiveUp | NotifyOwner | Nothing:
     """Return the successor, if more is to be judged.
 
     Its name follows from this one's place in the chain, so that an event delivered twice starts one job.
+
+    Args:
+        end: The end of an evaluator.
+        settings: Those of the function.
+        read_note: Returns the note in a run, at a key within `rule-output`; None without one.
     """
     if end.role_arn != settings.role_arn or not all(end.environment.get(name) for name in (RUN, JOB_NAME, JOB_ARN)):
         return Nothing(f"{end.name} is none of our evaluators.", surprising=True)
@@ -114,9 +132,26 @@ def decide_next(end: EvaluatorEnd, settings: StartEvaluationSettings) -> StartEv
         return _successor(end, settings, restarts=0)
     if end.status == "Failed":
         return _after_failure(end, settings)
-    if end.status == "Stopped":
-        return Nothing(f"{end.name} was stopped by somebody, so nothing takes its place.", surprising=True)
-    return Nothing(f"{end.name} has done its work.")
+    if end.status == "Completed" and not end.exit_message:
+        return _after_silence(end, settings, read_note)
+    was_stopped = end.status == "Stopped"
+    what = "was stopped by somebody, so nothing takes its place" if was_stopped else "has done its work"
+    return Nothing(f"{end.name} {what}.", surprising=was_stopped)
+
+
+def _after_silence(
+    end: EvaluatorEnd, settings: StartEvaluationSettings, read_note: ReadNote
+) -> StartEvaluation | GiveUp | NotifyOwner | Nothing:
+    """Decide by the note in the run: the container could not write its exit message."""
+    job, run = job_in(end.environment), RunLocation(end.environment[RUN])
+    note = read_note(run, ending_key(end.environment.get(CONFIGURATION, "")))
+    if note is None or not note.is_of(job, link=end.counted(LINK, 1)):
+        return _after_failure(end, settings)  # it may have left something to judge
+    if note.kind is EndKind.CONTINUED:
+        return _successor(end, settings, restarts=0)
+    if note.kind is EndKind.NOTHING_JUDGED:
+        return NotifyOwner(note.message)
+    return Nothing(f"{end.name} has done its work: {note.message}")
 
 
 def _after_failure(end: EvaluatorEnd, settings: StartEvaluationSettings) -> StartEvaluation | GiveUp | Nothing:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from botocore.exceptions import ClientError
 
 from lambdas.shared.clients import client, code_of
 from lambdas.shared.decisions import Done, Nothing
-from lambdas.shared.runs import split_uri
+from lambdas.shared.runs import account_of, split_uri
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError, Problem
@@ -38,11 +39,10 @@ from trackside.contracts.job_choice import (
     read_reference,
 )
 from trackside.contracts.rule_catalogue import built_in_catalogue
-from trackside.contracts.rule_request import RuleRequest
+from trackside.contracts.rule_request import MOST_BYTES, RuleRequest
 from trackside.contracts.run_layout import RULE_REQUEST_KEY, RunLocation
+from trackside.contracts.shared_places import SHARED, may_read
 from trackside.contracts.verdict import Severity
-
-MOST_BYTES = 1 << 20  # of a request that is referred to; a long one of 20 rules has some kilobytes
 
 ReadDocument = Callable[[str], bytes]
 
@@ -97,7 +97,8 @@ class RuleChoice:
         key = f"{prefix}/{RULE_REQUEST_KEY}"
         if _exists(bucket, key):
             return Nothing(f"{run.uri} has its rule request.")
-        chosen = chosen_rules(choice, default=self._settings.default_rules, read_document=self._read_document)
+        read = partial(self._read_document, job, run)
+        chosen = chosen_rules(choice, default=self._settings.default_rules, read_document=read)
         if chosen is None:
             return Nothing(f"{job.name} chose no rules.")
         if chosen.complaint:
@@ -138,13 +139,18 @@ class RuleChoice:
             raise OSError(f"The bus did not take the report of the wrong choice of {job.name}: {answer['Entries']}.")
         return Nothing(reason, surprising=True)
 
-    def _read_document(self, address: str) -> bytes:
+    def _read_document(self, job: TrainingJob, run: RunLocation, address: str) -> bytes:
         below = self._settings.rule_parameters_below
         reference = read_reference(address, bucket=self._settings.run_bucket, parameters_below=below)
+        folder, is_own = address.rpartition("/")[0], address != self._settings.default_rules
+        if is_own and isinstance(reference, S3Reference) and not may_read(run.uri, folder, account=account_of(job.arn)):
+            fix = f"Put it into the folder of the job's run, or into s3://{reference.bucket}/{SHARED}/."
+            problem = Problem(address, f"lies in a folder that is not read for {run.uri}.", fix)
+            raise ConfigurationError([problem], subject="The job's choice of rules")
         try:
             if isinstance(reference, S3Reference):
                 body: bytes = (
-                    client("s3").get_object(Bucket=reference.bucket, Key=reference.key)["Body"].read(MOST_BYTES)
+                    client("s3").get_object(Bucket=reference.bucket, Key=reference.key)["Body"].read(MOST_BYTES + 1)
                 )
                 return body
             value = client("ssm").get_parameter(Name=reference.name)["Parameter"]["Value"]

@@ -12,6 +12,7 @@ from lambdas.shared.reaction import reaction
 from lambdas.start_evaluation.carry_out import CarryOut
 from lambdas.start_evaluation.chain import decide_next, read_end
 from lambdas.start_evaluation.preparation import Preparation
+from lambdas.start_evaluation.run_request import read_note
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from trackside.contracts.event import PROCESSING_DETAIL_TYPE, read_training_job_state_change
 
@@ -21,7 +22,7 @@ def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | 
     settings = StartEvaluationSettings.from_environment()
     carry_out = CarryOut(event, settings, context)
     if event.get("detail-type") == PROCESSING_DETAIL_TYPE:
-        yield carry_out.act(decide_next(read_end(event), settings))
+        yield carry_out.act(decide_next(read_end(event), settings, read_note=read_note))
         return
     preparation = Preparation(read_training_job_state_change(event), settings)
     yield from preparation.run()

@@ -7,12 +7,12 @@ from botocore.exceptions import ClientError
 from lambdas.shared.clients import client, code_of
 from lambdas.shared.decisions import Nothing
 from lambdas.shared.runs import split_uri
+from trackside.contracts.deployment import evaluator_ending
+from trackside.contracts.deployment.evaluator_ending import EvaluatorEnding, read_ending
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.rule_catalogue import built_in_catalogue
-from trackside.contracts.rule_request import RuleRequest
-from trackside.contracts.run_layout import RULE_REQUEST_KEY, RunLocation
-
-MOST_BYTES = 4 << 20  # a larger object is cut there, and so is no JSON
+from trackside.contracts.rule_request import MOST_BYTES, RuleRequest
+from trackside.contracts.run_layout import RULE_OUTPUT, RULE_REQUEST_KEY, RunLocation
 
 
 def read_request(run: RunLocation) -> RuleRequest | Nothing:
@@ -25,9 +25,21 @@ def read_request(run: RunLocation) -> RuleRequest | Nothing:
             raise
         return RuleRequest(())
     try:
-        return RuleRequest.from_json(answer["Body"].read(MOST_BYTES))
+        return RuleRequest.from_json(answer["Body"].read(MOST_BYTES + 1))
     except ConfigurationError as error:
         return Nothing(f"{error} The evaluator reports the same, and judges nothing.", surprising=True)
+
+
+def read_note(run: RunLocation, key: str) -> EvaluatorEnding | None:
+    """Return the note of the run's evaluator about its end, at a key within `rule-output`. Errors: `ClientError`."""
+    bucket, prefix = split_uri(run)
+    try:
+        answer = client("s3").get_object(Bucket=bucket, Key=f"{prefix}/{RULE_OUTPUT}/{key}")
+    except ClientError as error:
+        if code_of(error) != "NoSuchKey":
+            raise
+        return None
+    return read_ending(answer["Body"].read(evaluator_ending.MOST_BYTES))
 
 
 def mistakes_in(request: RuleRequest) -> str:

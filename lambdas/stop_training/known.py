@@ -10,7 +10,7 @@ from trackside.contracts.deployment.stop_record import DECISION_PREFIX, VETO, De
 from trackside.contracts.event import TrainingJob
 
 
-def read_known(job: TrainingJob, table: RunTable, *, dry_run_parameter: str) -> Known:
+def read_known(job: TrainingJob, table: RunTable, *, dry_run_parameter: str, found_at: float) -> Known:
     """Return the state. Reads are consistent: they see the writes of earlier deliveries. Errors: `ClientError`.
 
     What is known of an earlier job of that name is left out.
@@ -30,6 +30,7 @@ def read_known(job: TrainingJob, table: RunTable, *, dry_run_parameter: str) -> 
         job=state if state and state.created_at >= job.created_at else None,
         veto=veto if veto and veto.at >= job.created_at else None,
         dry_run=_is_dry_run(dry_run_parameter),
+        found_at=found_at,
     )
 
 

@@ -12,7 +12,7 @@ from lambdas.shared.decisions import Nothing
 from lambdas.stop_training.settings import StopTrainingSettings
 from trackside.contracts.action import Action
 from trackside.contracts.actions.stop_training import AFTER_FINDINGS, VETO_MINUTES
-from trackside.contracts.deployment.run_table import JobRecord, RuleRecord, order_of
+from trackside.contracts.deployment.run_table import JobRecord, RuleRecord, is_later
 from trackside.contracts.deployment.stop_record import DecisionRecord, Savings, StopOutcome, VetoRecord
 from trackside.contracts.event import TERMINAL_JOB_STATUSES, RuleEvaluation, RuleEvaluationStatus
 
@@ -24,13 +24,18 @@ SECONDS_AN_HOUR = 3600
 
 @dataclass(frozen=True)
 class Known:
-    """The state of table and switch at the moment of the decision; `rules` by configuration name."""
+    """The state of table and switch at the moment of the decision.
+
+    - `rules`: by configuration name
+    - `found_at`: the moment at which EventBridge took the finding, in seconds since the epoch; 0: not known
+    """
 
     decisions: tuple[DecisionRecord, ...] = ()
     rules: Mapping[str, RuleRecord] = field(default_factory=dict)
     job: JobRecord | None = None
     veto: VetoRecord | None = None
     dry_run: bool = False
+    found_at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -196,7 +201,8 @@ def _unconfirmed(evaluation: RuleEvaluation, known: Known, settings: StopTrainin
 
 def _vetoed(evaluation: RuleEvaluation, known: Known, settings: StopTrainingSettings, now: float) -> Answer | None:
     veto = known.veto
-    if veto is None or (evaluation.modified_at > veto.at and now >= veto.at + 60 * settings.cool_down_minutes):
+    found_at = known.found_at or evaluation.modified_at  # the evaluator's clock may differ from the veto's by hours
+    if veto is None or (found_at > veto.at and now >= veto.at + 60 * settings.cool_down_minutes):
         return None
     why = f": {veto.reason}" if veto.reason else ""
     return Answer(StopOutcome.VETOED, f"{evaluation.job.name} goes on by the veto of {veto.by or 'somebody'}{why}")
@@ -255,4 +261,4 @@ def _stands(evaluation: RuleEvaluation, known: Known) -> bool:
     record = known.rules.get(evaluation.configuration_name)
     if record is None or record.evaluation.status is not RuleEvaluationStatus.NO_ISSUES_FOUND:
         return True
-    return record.order < order_of(evaluation)
+    return is_later(evaluation, record.evaluation)

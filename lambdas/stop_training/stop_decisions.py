@@ -16,6 +16,7 @@ from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.once import once
 from lambdas.shared.pace import pace
 from lambdas.shared.run_table import RunTable
+from lambdas.shared.runs import sent_at
 from lambdas.stop_training import messages
 from lambdas.stop_training.job_account import account_to_enter, sagemaker_in
 from lambdas.stop_training.known import read_known
@@ -71,7 +72,8 @@ class StopDecisions:
                 StopOutcome.UNCONFIRMED,
                 f"{evaluation.finding_id} of {evaluation.job.name} requests a stop.",
             )
-        known = read_known(evaluation.job, self._table, dry_run_parameter=self._settings.dry_run_parameter)
+        parameter, found_at = self._settings.dry_run_parameter, sent_at(self._event)
+        known = read_known(evaluation.job, self._table, dry_run_parameter=parameter, found_at=found_at)
         decision = weigh(evaluation, stop, known, self._settings, now=self._clock())
         if isinstance(decision, Nothing):
             return decision

@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from trackside.contracts.deployment.custom_rule_job import lies_below
+from trackside.contracts.deployment.custom_rule_job import CLEAN_CODE, CLEAN_PREFIX, ISSUE_CODES, lies_below
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Verdict
@@ -36,7 +36,16 @@ from trackside.storage.store import Store
 
 def main() -> int:
     """Judge the run. Return the exit code."""
-    return run_container(_judge, message_of=partial(message_of, with_severity=True))
+    return run_container(
+        _judge, message_of=partial(message_of, with_severity=True), code_without_message=_code_without_message
+    )
+
+
+def _code_without_message(summary: Summary) -> int | None:
+    """Return the exit code that holds the outcome where the exit message cannot."""
+    if summary.issues:
+        return ISSUE_CODES[summary.issues[0].severity]
+    return CLEAN_CODE if message_of(summary).startswith(CLEAN_PREFIX) else None
 
 
 def _judge(job: Job) -> Summary:

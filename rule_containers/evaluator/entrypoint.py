@@ -3,7 +3,7 @@
 Contract:
 
 - Configuration from the environment, else from `/opt/ml/config/processingjobconfig.json`.
-- The result in one sentence in `/opt/ml/output/message`.
+- The result in one sentence in `/opt/ml/output/message`, and in the run (`EvaluatorEnding`), which others depend on.
 - Exit code 0 when everything was judged, else one of `evaluation/exit_codes.py`.
 - A rule from a file that the request names is not run here. If the deployment has such files judged by jobs of their
   own, it is left to them; else it is reported as not evaluated, and the exit code is 2.
@@ -21,6 +21,7 @@ It also works where SageMaker Debugger starts a container for one rule: see `tra
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -28,14 +29,17 @@ from dataclasses import dataclass
 from functools import partial
 
 from trackside.contracts.deployment.custom_rule_job import judged_separately
-from trackside.contracts.deployment.evaluators import CONTINUED_PREFIX, hand_over_seconds
-from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.deployment.evaluator_ending import EndKind, EvaluatorEnding
+from trackside.contracts.deployment.evaluators import CONTINUED_PREFIX, NOTHING_JUDGED, hand_over_seconds
+from trackside.contracts.errors import ConfigurationError, Problem, StorageError
 from trackside.contracts.rule_request import RuleRequest
-from trackside.contracts.run_layout import TRAINING_JOB_KEY, verdicts_key_of
+from trackside.contracts.run_layout import ENDING_KEY, TRAINING_JOB_KEY, verdicts_key_of
 from trackside.environment import EvaluatorEnvironment, FleetEnvironment
+from trackside.evaluation.container_user import leave_root
 from trackside.evaluation.evaluator import evaluate
 from trackside.evaluation.rule_container import FirstVerdict, Job, check_owner, message_of, patiently, run_container
 from trackside.evaluation.rule_request_file import read_rule_request
+from trackside.evaluation.run_boundary import OwnEndStore, check_readable
 from trackside.evaluation.sinks.event_bridge import connect_event_bridge
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.sink import Sink
@@ -45,6 +49,8 @@ from trackside.evaluation.summary import Summary
 from trackside.evaluation.worker_lease import LeasedStore, WorkerLease
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -71,6 +77,8 @@ def main() -> int:
     if fleet.table:
         from trackside.cloud.fleet.run import run_worker  # which an evaluator, also one of a worker, does without
 
+        environment = EvaluatorEnvironment.read()
+        leave_root(environment.ml_root, user=environment.run_as)
         return run_worker(fleet, command=[sys.executable, __file__])
     hand_over = HandOver(time.time())
     return run_container(partial(_judge, hand_over), message_of=partial(_message_of, hand_over))
@@ -84,7 +92,9 @@ def _judge(hand_over: HandOver, job: Job) -> Summary:
     )
     patiently(partial(_claim, job))
     if not request.rules and environment.custom_rules_from:
-        return Summary((), {}, -1, has_ended=True)
+        summary = Summary((), {}, -1, has_ended=True)
+        _store_ending(job, job.open_store(run.rule_output), EndKind.JUDGED, _message_of(hand_over, summary))
+        return summary
     with StopSignal() as stop:
         open_output = _output_opener(job, stop)
         rule_output = open_output(run.rule_output)
@@ -108,11 +118,33 @@ def _judge(hand_over: HandOver, job: Job) -> Summary:
             # Its role may write the verdicts of every run, so it runs no code that the writer of a run names.
             runs_custom_rules=False,
         )
+        _store_ending(job, rule_output, _kind_of(hand_over, summary), _message_of(hand_over, summary))
         if summary.has_ended and not job.request and not environment.rule_configuration:
             from trackside.report.at_the_end import store_report  # which an evaluator needs once, at its end
 
             store_report(run, clock=time.time, stores=open_output)
         return summary
+
+
+def _store_ending(job: Job, rule_output: Store, kind: EndKind, message: str) -> None:
+    """Store the note about this evaluator's end, on which its successor depends.
+
+    A worker of the fleet has the message of its evaluators, and SageMaker Debugger asks for no note.
+    """
+    ours = job.training_job
+    if not ours.arn or job.request or job.environment.has_worker_lease:
+        return
+    note = EvaluatorEnding(ours.identity, job.environment.link, kind, message)
+    try:
+        patiently(lambda: rule_output.put(ENDING_KEY, note.to_json().encode()))
+    except StorageError as error:
+        _logger.warning("The note about the end cannot be stored: %s", error)
+
+
+def _kind_of(hand_over: HandOver, summary: Summary) -> EndKind:
+    if hand_over.is_made and not summary.has_ended:
+        return EndKind.CONTINUED
+    return EndKind.NOTHING_JUDGED if message_of(summary).startswith(NOTHING_JUDGED) else EndKind.JUDGED
 
 
 def _output_opener(job: Job, stop: StopSignal) -> Callable[[str], Store]:
@@ -130,8 +162,16 @@ def _output_opener(job: Job, stop: StopSignal) -> Callable[[str], Store]:
         lease.start()
 
     def open_output(uri: str) -> Store:
-        store = job.open_store(folder if uri == output and folder != output else uri)
-        return LeasedStore(store, lease) if lease and uri == output else store
+        if uri == output:
+            store = job.open_store(folder)
+            return LeasedStore(store, lease) if lease else store
+        if not job.training_job.arn or not environment.run_uri:  # no deployment of ours: its role reads one run
+            return job.open_store(uri)
+        if uri == job.run.tensors:
+            return OwnEndStore(job.open_store(uri), job.training_job)
+        if uri != job.run.uri and not uri.startswith(f"{job.run.uri}/"):
+            check_readable(job.run, job.training_job, uri)
+        return job.open_store(uri)
 
     return open_output
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from aws_cdk import ArnFormat, Stack
+from aws_cdk import aws_lambda as lambda_
+
 from lambdas.notify_owner.settings import NotifyOwnerSettings
+from stacks.constructs.acknowledge import accept_wildcard
 from stacks.constructs.action_reaction import ActionParts, create_reaction, let_publish
 from stacks.constructs.allow import allow
 from stacks.constructs.queue_backed_function import QueueBackedFunction
@@ -23,6 +27,7 @@ def create(action: Action, parts: ActionParts) -> QueueBackedFunction:
             idempotency_table=parts.table.table_name,
             queue_url=queue.queue_url,
             event_bus=parts.bus.event_bus_name if parts.has_webhooks else "",
+            slack_header_from=parts.settings.notices.slack_secret,
         ),
     )
     about = "What a job says of its rules cannot be done"
@@ -33,8 +38,22 @@ def create(action: Action, parts: ActionParts) -> QueueBackedFunction:
     allow(function, "TellLater", ["sqs:SendMessage"], [queue], why=why)
     if parts.has_webhooks:
         let_publish_to_webhooks(function, parts.bus)
+    if parts.settings.notices.slack_channel:
+        _let_post_to_slack(function, parts.settings.notices.slack_secret)
     about = "A processing job that judges by a rule from a file failed: its owner must know"
     reaction.react_to("CustomRuleFailed", custom_rule_failed(parts.runs.bucket_name), description=about)
     about = "No rule could judge a run: its owner must know"
     reaction.react_to("NothingJudged", nothing_judged(parts.runs.bucket_name), description=about)
     return reaction
+
+
+def _let_post_to_slack(function: lambda_.Function, secret_name: str) -> None:
+    """Let the function read the header of Slack's bot: Secrets Manager adds six signs to the name of a secret."""
+    name = f"{secret_name}-??????"
+    secret = Stack.of(function).format_arn(
+        service="secretsmanager", resource="secret", resource_name=name, arn_format=ArnFormat.COLON_RESOURCE_NAME
+    )
+    why = "Posts the messages of owners to Slack, and reads its answer."
+    allow(function, "ReadTheTokenOfSlack", ["secretsmanager:GetSecretValue"], [secret], why=why)
+    where = f"arn:<AWS::Partition>:secretsmanager:<AWS::Region>:<AWS::AccountId>:secret:{name}"
+    accept_wildcard(function, where, reason="Secrets Manager adds six signs to the name of a secret.")

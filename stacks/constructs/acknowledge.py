@@ -38,11 +38,11 @@ def name_in_findings(bucket: s3.IBucket) -> str:
     stack = Stack.of(bucket)
     if not isinstance(bucket, s3.Bucket):
         return f"arn:<AWS::Partition>:s3:::{bucket.bucket_name}"
-    scope = stack.node.try_find_child("Publish") or Construct(stack, "Publish")
+    scope = stack.node.try_find_child("Publish")
+    scope = scope if isinstance(scope, Construct) else Construct(stack, "Publish")
     name = f"Output{_as_json(stack.resolve(bucket.bucket_arn))}"
-    output = scope.node.try_find_child(name) or CfnOutput(scope, name, value=bucket.bucket_arn)
-    if not isinstance(output, CfnOutput):
-        raise TypeError(f"{output.node.path} is no output.")
+    output = scope.node.try_find_child(name)
+    output = output if isinstance(output, CfnOutput) else CfnOutput(scope, name, value=bucket.bucket_arn)
     place = {"StackName": stack.stack_name, "Region": {"Ref": "AWS::Region"}}
     return _as_json({"Fn::GetStackOutput": {**place, "OutputName": stack.get_logical_id(output)}})
 

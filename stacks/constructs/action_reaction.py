@@ -17,7 +17,7 @@ from aws_cdk import aws_sqs as sqs
 
 from lambdas.shared.settings import ActionSettings, EnvironmentSettings
 from stacks.constructs.allow import allow
-from stacks.constructs.queue_backed_function import MOST_BATCH_SIZE, QueueBackedFunction
+from stacks.constructs.queue_backed_function import MOST_AT_ONCE, MOST_BATCH_SIZE, QueueBackedFunction
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import issue_found, official_issue_found, official_issue_found_with_action
@@ -71,7 +71,7 @@ def create_reaction(
     parts: ActionParts,
     *,
     settings: EnvironmentSettings | Callable[[sqs.IQueue], EnvironmentSettings] | None = None,
-    most_at_once: int | None = None,
+    most_at_once: int = MOST_AT_ONCE,
     batch_size: int = MOST_BATCH_SIZE,
 ) -> QueueBackedFunction:
     """Create queue, function and rules of an action.

@@ -67,6 +67,7 @@ class EvaluatorFleet(Construct):
         self.table = LeaseTable(self, "Leases", key=key)
         self.queue, self.dead_letters = self._create_queue()
         self.role = self._create_role(runs=runs, bus=bus, failed=failed)
+        self._start_role = self._create_execution_role(repository)
         self.service = self._create_service(
             self._create_task(repository, failed=failed),
             FleetNetwork(
@@ -166,7 +167,7 @@ class EvaluatorFleet(Construct):
             cpu=settings.fleet.cpu_units,
             memory_limit_mib=settings.fleet.memory_mb,
             task_role=self.role,
-            execution_role=self._create_execution_role(repository),
+            execution_role=self._start_role,
         )
         log_group = logs.LogGroup(
             self, "Log", retention=RETENTION[settings.retention.log_days], removal_policy=RemovalPolicy.DESTROY
@@ -177,6 +178,7 @@ class EvaluatorFleet(Construct):
         worker = task.add_container(
             "Worker",
             readonly_root_filesystem=True,
+            user="65534:65534",  # from the start: only SageMaker's folders need root for a moment
             image=ecs.ContainerImage.from_registry(repository.repository_uri_for_tag(settings.evaluator.image_tag)),
             logging=ecs.LogDrivers.aws_logs(stream_prefix="worker", log_group=log_group),
             stop_timeout=Duration.seconds(STOP_SECONDS),
@@ -212,7 +214,7 @@ class EvaluatorFleet(Construct):
             "Cluster",
             cluster_settings=[ecs.CfnCluster.ClusterSettingsProperty(name="containerInsights", value="enabled")],
         )
-        return ecs.CfnService(
+        service = ecs.CfnService(
             self,
             "Service",
             cluster=self.cluster.ref,
@@ -234,6 +236,9 @@ class EvaluatorFleet(Construct):
                 )
             ),
         )
+        # Ids alone make no order: the first worker needs its permissions, and a way to AWS, before it starts.
+        service.node.add_dependency(task, task.task_role, self._start_role, network)
+        return service
 
     def _scale(self) -> None:
         """Scale on the load of the workers, and on the announced runs: without a worker no load is published."""

@@ -37,7 +37,16 @@ class ProcessingJobRole(iam.Role):
             [log_group, f"{log_group}:log-stream:*"],
             why="SageMaker keeps the logs of all processing jobs there, and names their streams after the jobs.",
         )
-        accept_wildcard(self, "*", reason="ecr:GetAuthorizationToken knows no resources.")
+        # https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-roles.html#sagemaker-roles-createprocessingjob-perms
+        allow(
+            self,
+            "PutMetrics",
+            ["cloudwatch:PutMetricData"],
+            ["*"],
+            conditions={"StringEquals": {"cloudwatch:namespace": "/aws/sagemaker/ProcessingJobs"}},
+            why="SageMaker counts memory and processor of the job in its name. The call knows no resources.",
+        )
+        accept_wildcard(self, "*", reason="ecr:GetAuthorizationToken and cloudwatch:PutMetricData know no resources.")
         streams = f"{LOG_GROUP_IN_FINDINGS}:log-stream:*"
         accept_wildcard(self, streams, reason="Streams are named by SageMaker, after the job.")
 

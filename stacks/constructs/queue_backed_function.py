@@ -16,7 +16,10 @@ from lambdas.shared.settings import EnvironmentSettings
 from stacks.constructs.acknowledge import acknowledge
 from stacks.constructs.python_lambda import TIMEOUT_SECONDS, PythonLambda
 
-ATTEMPTS = 3
+# At least five: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html. A poll that Lambda throttles
+# counts as an attempt, too.
+ATTEMPTS = 5
+MOST_AT_ONCE = 5  # half of the ten functions that a new account may run at a time
 MOST_BATCH_SIZE = 10  # of messages that are worked on one after the other, within one timeout
 
 
@@ -44,7 +47,7 @@ class QueueBackedFunction(Construct):
         settings: EnvironmentSettings | Callable[[sqs.IQueue], EnvironmentSettings],
         layer: lambda_.ILayerVersion,
         log_retention_days: int,
-        most_at_once: int | None = None,
+        most_at_once: int = MOST_AT_ONCE,
         batch_size: int = MOST_BATCH_SIZE,
         timeout_seconds: int = TIMEOUT_SECONDS,
     ) -> None:

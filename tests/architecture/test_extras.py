@@ -155,6 +155,9 @@ def test_the_packages_of_the_extras_are_those_of_the_project() -> None:
         packages = [text.partition(";")[0].strip() for text in re.findall(r'"([^"]+)"', declared[name])]
         here = [text for text in packages if not text.startswith("tomli") or sys.version_info < (3, 11)]
         assert here == list(extra.packages or (extra.package,)), name
+    unpublished = {name for name, extra in EXTRAS.items() if extra.folder}
+    brought = set(re.findall(r"\w+", declared["all"].partition("[")[2]))
+    assert brought == set(EXTRAS) - unpublished, "an index may hold another package by our names"
 
 
 def test_no_text_advises_to_install_our_name_from_an_index() -> None:
@@ -165,8 +168,6 @@ def test_no_text_advises_to_install_our_name_from_an_index() -> None:
     listed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    texts = [
-        name for name in listed if name.endswith((".md", ".py")) and not name.startswith(("CHANGELOG", "changes/"))
-    ]
+    texts = [name for name in listed if name.endswith((".md", ".py", ".toml")) and not name.startswith("CHANGELOG")]
     found = [name for name in texts if ours.search((ROOT / name).read_text(encoding="utf-8"))]
     assert found == []

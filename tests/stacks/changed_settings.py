@@ -29,7 +29,8 @@ from trackside.contracts.errors import ConfigurationError
 Templates = Mapping[str, Mapping[str, Any]]  # by stack, in the order of deployment
 Context = Mapping[str, str]
 
-# Tried one after the other on each setting of text, after its own name, with its own check. A setting that takes none needs one here.
+# Tried one after the other on each setting of text, after its own name, with its own check. A setting that takes none
+# needs one here.
 TEXTS = (
     "overfit",
     *EVALUATOR_MODES,
@@ -182,13 +183,11 @@ def _replaced_names(stack: str, before: Mapping[str, Any], after: Mapping[str, A
     """Return the replaced resources that keep a name of ours: the new one would find it taken."""
     found = []
     for name, body in before.get("Resources", {}).items():
-        identifier = _schema(body["Type"], "primaryIdentifier")
-        named = {each: body.get("Properties", {}).get(each) for each in identifier}
-        kept = after["Resources"].get(name, {}).get("Properties", {})
-        if any(
-            isinstance(value, str) and kept.get(each) == value for each, value in named.items()
-        ) and _is_other_resource(name, before, after):
-            found.append(f"{stack} cannot replace {name}, which has a name of its own: {named}")
+        identity = {each: body.get("Properties", {}).get(each) for each in _schema(body["Type"], "primaryIdentifier")}
+        now = after["Resources"].get(name, {}).get("Properties", {})
+        is_taken = all(isinstance(value, str) and now.get(each) == value for each, value in identity.items())
+        if is_taken and _is_other_resource(name, before, after):
+            found.append(f"{stack} cannot replace {name}, which has a name of its own: {identity}")
     return found
 
 

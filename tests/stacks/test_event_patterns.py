@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stacks.event_patterns import untagged_training_started
+from stacks.event_patterns import in_rules, untagged_training_started
 from tests.stacks.registered import ISSUES_FOUND, OFFICIAL_ISSUES_FOUND, OFFICIAL_ISSUES_FOUND_WITH_ACTION
 from trackside.contracts.action import Action
-from trackside_localaccount.event_pattern import matches
+from trackside_localaccount.event_pattern import check_pattern, matches
 
 EVENTS = Path(__file__).parents[1] / "lambdas" / "events"
 
@@ -95,7 +95,7 @@ STATUS_CHANGED = {"RecordVerdict/RuleStatusChanged"}
 CHANGED = {"RecordVerdict/TrainingChanged"}
 REPEATED = {"RecordVerdict/OfficialRuleStatusChanged"}
 OURS = {f"{word}/IssueFound" for word in golden("ours_issues_found")["detail"]["Actions"]} | STATUS_CHANGED
-NOTIFIED = {"Slack/Told", "Webhook/Told"}
+NOTIFIED = {"Webhook/Told"}
 ACTION_TAGS = {"TRACKSIDE_ACTIONS": "StopTraining"}
 UNWATCHED = {"EvaluationFailed"}
 OFFICIAL = OFFICIAL_ISSUES_FOUND | REPEATED
@@ -267,3 +267,22 @@ def test_by_name_only_jobs_of_these_names_are_looked_at(job: str, is_reached: bo
     assert matches(pattern, golden("training_started", Tags={}, TrainingJobName=job)) is is_reached
     tagged = golden("training_started", Tags={"trackside:run": "s3://b/r"}, TrainingJobName=job)
     assert not matches(pattern, tagged)
+
+
+@pytest.mark.parametrize(
+    ("names", "rules"),
+    [
+        pytest.param((), 1, id="any name"),
+        pytest.param(("nightly-*",), 1, id="one"),
+        pytest.param([f"{letter}-job-*" for letter in "abcdefghijklmnopqrst"], 1, id="twenty with other beginnings"),
+        pytest.param([f"team-{letter}-*" for letter in "abcdefghijklmnopqrst"], 4, id="twenty with one beginning"),
+        pytest.param([f"*-{letter}-*" for letter in "abcdefghij"], 10, id="ten with an asterisk first"),
+        pytest.param([f"job-{number}" for number in range(20)], 1, id="names without asterisks"),
+    ],
+)
+def test_names_are_spread_over_rules_that_eventbridge_takes(names: Sequence[str], rules: int) -> None:
+    groups = list(in_rules(names))
+    assert [name for group in groups for name in group] == list(names), "each once, in their order"
+    assert len(groups) == rules
+    for group in groups:
+        check_pattern(json.loads(json.dumps(untagged_training_started(group)._values["detail"])))

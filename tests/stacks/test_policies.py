@@ -34,6 +34,9 @@ WILDCARDS = (
     ("sagemaker:AddTags", ":processing-job/trackside-*", "tags them while it creates them"),
     ("s3:GetObject", "/*", "a run lies where its job's tag says"),
     ("s3:GetObject", "/*/rule-request.json", "which rules are asked for, and objects that many jobs share"),
+    ("s3:GetObject", "/*/rule-output/ending.json", "whether an evaluator that has ended needs a successor"),
+    ("s3:GetObject", "/*/rule-output/*/ending.json", "the same of an evaluator of one rule"),
+    ("s3:GetObject", "/*/debug-output/training_job_end.ts", "whose marker lies there"),
     ("s3:PutObject", "/*/rule-request.json", "what a job chose, in its run; start_evaluation replaces nothing"),
     ("ssm:GetParameter", ":parameter/trackside/trackside/rules/*", "people put rules there, and nothing else"),
     (
@@ -76,7 +79,6 @@ OTHER_ROLES = {
     "Fleet/Network/Vpc/FlowLog/IAMRole",
     "Fleet/Role",
     "Fleet/Start",
-    "Slack/Role",
     "Webhook/Role",
 }
 
@@ -260,6 +262,7 @@ def test_code_that_is_not_ours_can_write_nothing_and_say_nothing(allowed: list[t
         "logs:CreateLogStream",
         "logs:DescribeLogStreams",
         "logs:PutLogEvents",
+        "cloudwatch:PutMetricData",  # in the namespace of SageMaker's containers only
     }
 
 
@@ -281,8 +284,14 @@ def test_code_that_is_not_ours_reads_no_verdicts(allowed: list[tuple[str, str, S
 
 
 def test_metrics_may_be_put_in_our_namespace_only(allowed: list[tuple[str, str, Statement]]) -> None:
-    (statement,) = [s for _, _, s in allowed if "cloudwatch:PutMetricData" in as_list(s["Action"])]
-    assert statement["Condition"] == {"StringEquals": {"cloudwatch:namespace": "Trackside"}}
+    """Roles of processing jobs put those of SageMaker's containers: the memory of an evaluator that ran out of it."""
+    putting = {name: s["Condition"] for name, _, s in allowed if "cloudwatch:PutMetricData" in as_list(s["Action"])}
+    ours = {"StringEquals": {"cloudwatch:namespace": "Trackside"}}
+    of_containers = {"StringEquals": {"cloudwatch:namespace": "/aws/sagemaker/ProcessingJobs"}}
+    assert len(putting) == 3
+    for name, condition in putting.items():
+        is_of_job = any(role in name for role in ("EvaluatorRole", "CustomRuleRole"))
+        assert condition == (of_containers if is_of_job else ours), name
 
 
 def test_only_tagged_jobs_may_be_stopped(allowed: list[tuple[str, str, Statement]]) -> None:
@@ -376,3 +385,38 @@ def test_plain_http_is_refused_everywhere(
             for reference in as_list(body["Properties"].get(key, []))
         }
         assert refusing == wanted, stack
+
+
+def test_the_first_worker_of_the_fleet_starts_after_its_permissions_and_endpoints(resources: Mapping[str, Any]) -> None:
+    """Else it pulls no image or judges nothing, and the circuit breaker ends the first deployment."""
+    (stack, service), *others = [
+        (name.split("/")[0], body) for name, body in resources.items() if body["Type"] == "AWS::ECS::Service"
+    ]
+    assert others == []
+    needed = {
+        name.split("/")[1]
+        for name, body in resources.items()
+        if name.startswith(f"{stack}/Fleet")
+        and (
+            body["Type"] in ("AWS::EC2::VPCEndpoint", "AWS::EC2::SecurityGroupIngress")
+            or (body["Type"] == "AWS::IAM::Policy" and "FlowLog" not in name)
+        )
+    }
+    assert len(needed) >= 9
+    assert needed <= set(service["DependsOn"])
+
+
+def test_the_bus_takes_events_of_every_role_that_puts_them_and_of_no_other(resources: Mapping[str, Any]) -> None:
+    (guard,) = [body["Properties"] for body in resources.values() if body["Type"] == "AWS::Events::EventBusPolicy"]
+    statement = guard["Statement"]
+    assert (statement["Effect"], statement["Principal"], statement["Action"]) == ("Deny", "*", "events:PutEvents")
+    assert statement["Condition"]["Bool"] == {"aws:PrincipalIsAWSService": "false"}, "a replay is EventBridge's own"
+    let_in = json.dumps(statement["Condition"]["ArnNotEquals"]["aws:PrincipalArn"])
+    putting = [
+        role["Ref"]
+        for body in resources.values()
+        if body["Type"] == "AWS::IAM::Policy" and "events:PutEvents" in json.dumps(body["Properties"]["PolicyDocument"])
+        for role in body["Properties"]["Roles"]
+    ]
+    assert len(putting) >= 5
+    assert [role for role in putting if role not in let_in] == []

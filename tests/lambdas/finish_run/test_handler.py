@@ -12,6 +12,7 @@ from lambdas.finish_run.handler import handle
 from lambdas.finish_run.settings import FinishRunSettings
 from tests.lambda_settings import made
 
+ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-01"
 KEY = "digits-01/debug-output/training_job_end.ts"
 
 
@@ -26,7 +27,51 @@ def test_marks_the_end_once(
     settle(monkeypatch, account.bucket)
     assert deliver(handle, golden("training_stopped"), golden("training_stopped", TrainingJobStatus="Failed")) == []
     listed = boto3.client("s3").list_objects_v2(Bucket=account.bucket)["Contents"]
-    assert [(entry["Key"], entry["Size"]) for entry in listed] == [(KEY, 0)]
+    assert [entry["Key"] for entry in listed] == [KEY]
+    assert marker(account) == f"{ARN}@1795226600"
+
+
+OTHERS = f"{ARN.replace('digits-01', 'mallory')}@1795226600"
+
+
+@pytest.mark.parametrize(
+    ("owner", "before", "after"),
+    [
+        pytest.param("", "", f"{ARN}@1795226600", id="nobody's yet"),
+        pytest.param(ARN, "", f"{ARN}@1795226600", id="its own, as a former release claimed it"),
+        pytest.param(f"{ARN}@1795226600", "", f"{ARN}@1795226600", id="its own"),
+        pytest.param(f"{ARN}@1795226600", OTHERS, f"{ARN}@1795226600", id="in place of another job's marker"),
+        pytest.param(OTHERS, "", None, id="another job's"),
+        pytest.param(f"{ARN}@1700000000", "", None, id="that of an earlier job of this name"),
+        pytest.param(OTHERS, OTHERS, OTHERS, id="another job's, which has ended"),
+    ],
+)
+def test_only_the_runs_own_job_ends_it(
+    *,
+    account: Any,
+    golden: Callable[..., Any],
+    deliver: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    owner: str,
+    before: str,
+    after: str | None,
+) -> None:
+    """Any job could name the run of another in its tag: when it ended, so did the judging of the other."""
+    settle(monkeypatch, account.bucket)
+    for key, text in ((KEY, before), ("digits-01/rule-output/training-job.txt", owner)):
+        if text:
+            boto3.client("s3").put_object(Bucket=account.bucket, Key=key, Body=text.encode())
+    assert deliver(handle, golden("training_stopped"), golden("training_stopped")) == []
+    assert marker(account) == after
+
+
+def marker(account: Any) -> str | None:
+    """The content of the end marker; None without one."""
+    s3 = boto3.client("s3")
+    try:
+        return str(s3.get_object(Bucket=account.bucket, Key=KEY)["Body"].read().decode())
+    except s3.exceptions.NoSuchKey:
+        return None
 
 
 def test_leaves_the_marker_of_the_job_itself(

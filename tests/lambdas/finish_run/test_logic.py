@@ -23,13 +23,17 @@ SETTINGS = made(FinishRunSettings, run_bucket="runs-bucket")
 
 @pytest.mark.parametrize("status", TERMINAL_JOB_STATUSES)
 def test_marks_the_end_however_the_job_ended(status: str) -> None:
-    expected = MarkEnd("runs-bucket", "team/digits-01/debug-output/training_job_end.ts")
+    folder = "team/digits-01"
+    marker, owner = f"{folder}/debug-output/training_job_end.ts", f"{folder}/rule-output/training-job.txt"
+    expected = MarkEnd("runs-bucket", marker, owner, ENDED.job)
     assert decide(replace(ENDED, status=status), SETTINGS) == expected
 
 
 def test_of_an_address_that_many_jobs_share_the_jobs_own_run_is_marked() -> None:
     shared = replace(ENDED, tags={"trackside:run": "s3://runs-bucket/tuning-7/@job"})
-    assert decide(shared, SETTINGS) == MarkEnd("runs-bucket", "tuning-7/digits-01/debug-output/training_job_end.ts")
+    decision = decide(shared, SETTINGS)
+    assert isinstance(decision, MarkEnd)
+    assert decision.key == "tuning-7/digits-01/debug-output/training_job_end.ts"
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,6 @@ def test_webhooks_are_told_by_the_bus_once(
     (told,) = [json.loads(message["Body"]) for message in found]
     assert told["detail-type"] == "Owner Notification"
     assert told["detail"]["text"].startswith("Trackside: vanishing-gradient in digits-01\n")
-    assert told["detail"]["slack_text"].startswith("Trackside: vanishing-gradient in digits-01\n")
 
 
 @pytest.mark.parametrize(

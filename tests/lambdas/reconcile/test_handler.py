@@ -392,7 +392,8 @@ def test_an_evaluator_that_gives_no_sign_of_life_is_counted_and_named(
         monkeypatch.setattr("lambdas.reconcile.handler.time", SimpleNamespace(time=lambda: later))
     lists(sagemaker, "digits")
     if status is not None:
-        lists_evaluators(sagemaker, "digits", *([("", status, "")] if status else []))
+        message = "No issue found." if status == "Completed" else ""
+        lists_evaluators(sagemaker, "digits", *([("", status, message)] if status else []))
     if status == "Stopped":  # whether another goes on is for start_evaluation to say
         describes_evaluator(sagemaker, evaluator_name(TrainingJob("digits", ARN + "digits")), status)
     assert deliver(handle, TICK) == []

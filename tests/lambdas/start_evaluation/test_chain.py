@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from lambdas.shared.decisions import Nothing
 from lambdas.shared.processing_jobs import evaluator_name
-from lambdas.start_evaluation.chain import FINAL_EXIT_CODES, EvaluatorEnd, GiveUp, decide_next, read_end
+from lambdas.start_evaluation.chain import FINAL_EXIT_CODES, EvaluatorEnd, GiveUp, NotifyOwner, decide_next, read_end
 from lambdas.start_evaluation.logic import StartEvaluation
 from tests.lambdas.start_evaluation.test_logic import ARN, SETTINGS, STARTED
+from trackside.contracts.deployment.evaluator_ending import EndKind, EvaluatorEnding, read_ending
 from trackside.contracts.deployment.evaluators import CONTINUED_PREFIX, MOST_LINKS, hand_over_seconds
 from trackside.contracts.errors import ConfigurationError
 from trackside.evaluation import exit_codes
@@ -37,6 +38,18 @@ CONTINUED = EvaluatorEnd(
     max_runtime_seconds=1000,
 )
 CRASHED = replace(CONTINUED, status="Failed", exit_message="", failure_reason="AlgorithmError: , exit code: 137")
+
+
+SILENT = replace(CONTINUED, exit_message="")  # its container could not write to /opt/ml/output
+
+
+def decide(end: EvaluatorEnd, *notes: EvaluatorEnding) -> Any:
+    """The decision; `notes` lie in the run."""
+    return decide_next(end, SETTINGS, read_note=lambda run, key: next(iter(notes), None))
+
+
+def note(kind: EndKind, *, link: int = 1, job: str = ARN) -> EvaluatorEnding:
+    return EvaluatorEnding(job, link, kind, "Judged up to step 7.")
 
 
 def with_variables(end: EvaluatorEnd, **more: str) -> EvaluatorEnd:
@@ -67,7 +80,7 @@ def with_variables(end: EvaluatorEnd, **more: str) -> EvaluatorEnd:
     ],
 )
 def test_another_goes_on(end: EvaluatorEnd, link: int, restarts: str | None) -> None:
-    start = decide_next(end, SETTINGS)
+    start = decide(end)
     assert isinstance(start, StartEvaluation)
     assert start.name == start.request["ProcessingJobName"] == evaluator_name(STARTED.job, link=link)
     environment = start.request["Environment"]
@@ -82,7 +95,7 @@ def test_another_goes_on(end: EvaluatorEnd, link: int, restarts: str | None) -> 
 
 
 def test_a_link_for_one_rule_has_a_successor_for_that_rule() -> None:
-    start = decide_next(with_variables(CONTINUED, TRACKSIDE_RULE_CONFIGURATION="overfit"), SETTINGS)
+    start = decide(with_variables(CONTINUED, TRACKSIDE_RULE_CONFIGURATION="overfit"))
     assert isinstance(start, StartEvaluation)
     assert start.name == evaluator_name(STARTED.job, configuration="overfit", link=2)
     assert start.request["Environment"]["TRACKSIDE_RULE_CONFIGURATION"] == "overfit"
@@ -102,10 +115,10 @@ def test_a_link_for_one_rule_has_a_successor_for_that_rule() -> None:
     ],
 )
 def test_what_will_repeat_is_told_and_not_tried_again(end: EvaluatorEnd) -> None:
-    decision = decide_next(end, SETTINGS)
+    decision = decide(end)
     assert isinstance(decision, GiveUp)
     assert "digits-01 is no longer watched" in decision.reason
-    again = decide_next(replace(end, is_repeated=True), SETTINGS)
+    again = decide(replace(end, is_repeated=True))
     assert isinstance(again, Nothing), "a sweep that finds it again does not raise the alarm again"
 
 
@@ -126,9 +139,41 @@ def test_what_will_repeat_is_told_and_not_tried_again(end: EvaluatorEnd) -> None
     ],
 )
 def test_nothing_follows(end: EvaluatorEnd, surprising: bool) -> None:
-    decision = decide_next(end, SETTINGS)
+    decision = decide(end)
     assert isinstance(decision, Nothing)
     assert decision.surprising is surprising
+
+
+@pytest.mark.parametrize(
+    ("notes", "decision", "restarts"),
+    [
+        pytest.param([note(EndKind.CONTINUED)], StartEvaluation, None, id="handed over"),
+        pytest.param([note(EndKind.JUDGED)], Nothing, None, id="done"),
+        pytest.param([note(EndKind.NOTHING_JUDGED)], NotifyOwner, None, id="no rule could judge"),
+        pytest.param([], StartEvaluation, "1", id="no note: there may be something left"),
+        pytest.param([note(EndKind.JUDGED, link=2)], StartEvaluation, "1", id="another link's note"),
+        pytest.param([note(EndKind.JUDGED, job=f"{ARN}-2")], StartEvaluation, "1", id="another job's note"),
+    ],
+)
+def test_nothing_depends_on_the_exit_message(
+    notes: list[EvaluatorEnding], decision: type[Any], restarts: str | None
+) -> None:
+    found = decide(SILENT, *notes)
+    assert isinstance(found, decision)
+    if isinstance(found, StartEvaluation):
+        assert found.request["Environment"].get("TRACKSIDE_RESTARTS") == restarts
+
+
+def test_an_end_without_any_word_is_tried_again_once_and_then_told_of() -> None:
+    assert isinstance(decide(with_variables(SILENT, TRACKSIDE_LINK="2", TRACKSIDE_RESTARTS="1")), GiveUp)
+
+
+@pytest.mark.parametrize("text", [None, b"", b"{", b"[]", b'{"job": 1}', b'{"job": "a", "link": 1, "kind": "?"}'])
+def test_a_note_that_cannot_be_read_is_none(text: bytes | None) -> None:
+    assert read_ending(text) is None
+    whole = note(EndKind.CONTINUED)
+    assert read_ending(whole.to_json().encode()) == whole
+    assert len(replace(whole, message="é" * 10_000).to_json()) < 60_000
 
 
 def test_exit_codes_are_those_of_the_evaluator() -> None:
@@ -162,7 +207,7 @@ def test_reads_what_sagemaker_sends() -> None:
 @pytest.mark.parametrize("name", ["Environment", "StoppingCondition", "ProcessingStartTime", "ProcessingEndTime"])
 def test_an_empty_text_stands_for_what_is_absent(name: str) -> None:
     end = read_end(event(**{name: ""}))
-    assert isinstance(decide_next(end, SETTINGS), StartEvaluation | Nothing)
+    assert isinstance(decide(end), StartEvaluation | Nothing)
 
 
 def test_an_event_of_another_shape_is_refused() -> None:
@@ -182,7 +227,7 @@ def test_whatever_comes_is_decided_or_refused(detail: Mapping[str, Any], environ
         end = read_end(event(**{"Environment": {**ENVIRONMENT, **environment}, **detail}))
     except ConfigurationError:
         return
-    decision = decide_next(end, SETTINGS)
+    decision = decide(end)
     if isinstance(decision, StartEvaluation):
         assert decision.request["RoleArn"] == SETTINGS.role_arn
 

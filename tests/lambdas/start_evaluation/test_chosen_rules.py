@@ -210,7 +210,17 @@ def test_what_lies_in_the_run_is_never_replaced(
             {"rules": "ssm:/trackside/trackside/rules/x"}, "ParameterNotFound", id="a parameter that is absent"
         ),
         pytest.param({"rules": "ssm:/trackside/trackside/rules" + "/x" * 20}, "no parameter that this", id="too deep"),
-        pytest.param({"rules": "s3://runs-bucket/huge/rule-request.json"}, "is not JSON", id="an object of 2 MB"),
+        pytest.param(
+            {"rules": "s3://runs-bucket/huge/rule-request.json"},
+            "has more than 1,048,576 bytes",
+            id="an object of 2 MB",
+        ),
+        pytest.param({"rules": "s3://runs-bucket/many/rule-request.json"}, "at most 200", id="201 rules"),
+        pytest.param(
+            {"rules": "s3://runs-bucket/team/run/rule-request.json"},
+            "in a folder that is not read",
+            id="another team's",
+        ),
         pytest.param({"rules": "s3://runs-bucket/bytes/rule-request.json"}, "is not JSON", id="no UTF-8"),
         pytest.param({"rules": "overfit", "actions": "\u2028Sing"}, "is no action", id="a strange sign"),
     ],
@@ -226,6 +236,11 @@ def test_a_wrong_choice_is_told_once_and_the_job_is_judged(
 ) -> None:
     put("huge/rule-request.json", '{"rules": ["' + "x" * 2_000_000 + '"]}')
     put("bytes/rule-request.json", b"\xff\xfe")
+    put("team/run/rule-request.json", STRICT)
+    put(
+        "many/rule-request.json",
+        '{"rules": [' + ",".join(f'{{"rule": "overfit", "name": "r{n}"}}' for n in range(201)) + "]}",
+    )
     event = golden("training_started", Tags=tagged(**tags))
     assert deliver(handle, event, event) == []
     (told,) = bus()

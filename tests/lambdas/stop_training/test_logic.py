@@ -329,3 +329,42 @@ def test_reads_a_refusal_that_trying_again_cannot_change(code: str, message: str
 )
 def test_leaves_every_other_refusal_to_the_queue(code: str, message: str) -> None:
     assert read_refusal("digits-01", code=code, message=message) is None
+
+
+HOURS = 120 * MINUTE
+
+
+@pytest.mark.parametrize(
+    ("about", "said", "expected"),
+    [
+        pytest.param(
+            known(veto=VETO, found_at=NOW - 10),
+            replace(ISSUE, modified_at=NOW + HOURS),
+            StopOutcome.VETOED,
+            id="found before the veto, by a clock that is hours ahead",
+        ),
+        pytest.param(
+            known(veto=replace(VETO, at=NOW - 61 * MINUTE), found_at=NOW - 5),
+            replace(ISSUE, modified_at=NOW - HOURS),
+            None,
+            id="found long after the veto, by a clock that is hours behind",
+        ),
+        pytest.param(
+            known(rules=(replace(CLEAN, modified_at=NOW + HOURS, sequence=3),)),
+            replace(ISSUE, modified_at=NOW - 5, sequence=4),
+            None,
+            id="came back after the recovery, by the clock of a successor that is hours behind",
+        ),
+        pytest.param(
+            known(rules=(replace(CLEAN, modified_at=NOW - HOURS, sequence=3),)),
+            replace(ISSUE, modified_at=NOW - 5, sequence=2),
+            StopOutcome.RECOVERED,
+            id="recovered since, by the clock of a successor that is hours behind",
+        ),
+    ],
+)
+def test_clocks_that_differ_by_hours_decide_nothing(
+    about: Known, said: RuleEvaluation, expected: StopOutcome | None
+) -> None:
+    decision = weighed(about, said=said)
+    assert decision == StopRun("digits-01") if expected is None else getattr(decision, "outcome", None) is expected

@@ -16,11 +16,13 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from tests.patience import wait_until
+from tests.rule_containers.as_nobody import AS_NOBODY, root_owned_folder, run_as
 from tests.rule_containers.local_environment import local_environment
 from tests.warm_python import WarmProcess, WarmPython
 from trackside.contracts.deployment.custom_rule_job import CustomRuleJob, read_ending
-from trackside.contracts.event import TrainingJob
+from trackside.contracts.event import RuleEvaluationStatus, TrainingJob
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.verdict import Severity
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors
 
@@ -191,6 +193,30 @@ def test_it_ends_with_the_first_issue_and_writes_nothing(
     assert (ending.step, ending.severity.value) == (2, severity)
     assert '"configuration":"large"' in done.stderr  # the whole verdict, in the log
     assert account.keys() == before
+
+
+@pytest.mark.parametrize(
+    ("limit", "status", "severity"),
+    [
+        pytest.param("2.5", RuleEvaluationStatus.ISSUES_FOUND, Severity.WARNING, id="an issue"),
+        pytest.param("9.0", RuleEvaluationStatus.NO_ISSUES_FOUND, Severity.INFO, id="no issue"),
+    ],
+)
+def test_the_outcome_is_told_where_the_message_cannot_be_written(
+    account: Account, tmp_path: Path, *, limit: str, status: RuleEvaluationStatus, severity: Severity
+) -> None:
+    """Its role can write nothing, so the exit code holds what the message would have said."""
+    account.put_rule(OURS)
+    account.put_run(tmp_path / "run", "digits", losses=[1.0, 1.5, 3.0], ended=True, request=mine(limit=limit))
+    with root_owned_folder() as folder:
+        environment = {**given(account, folder), "HOME": "/nonexistent"}
+        done = run_as(AS_NOBODY, [sys.executable, str(ENTRY_POINT)], environment)
+        assert list((folder / "output").iterdir()) == []
+    reason = f"AlgorithmError: , exit code: {done.returncode}"
+    ending = read_ending(job_status="Failed", exit_message="", failure_reason=reason, configuration="large")
+    assert ending is not None, done.stderr
+    assert (ending.status, ending.severity) == (status, severity)
+    assert "log of its processing job" in ending.details
 
 
 def test_a_run_without_the_issue_is_judged_to_its_end(account: Account, tmp_path: Path) -> None:

@@ -17,9 +17,11 @@ from moto.server import ThreadedMotoServer
 
 from rule_containers.evaluator.entrypoint import main
 from tests.patience import HANGS_SECONDS, wait_until
+from tests.rule_containers.as_nobody import AS_NOBODY, AS_ROOT_OF_A_CONTAINER, NOBODY, root_owned_folder, run_as
 from tests.rule_containers.local_environment import local_environment
 from tests.warm_python import WarmProcess, WarmPython
 from trackside.contracts.action import Action
+from trackside.contracts.deployment.evaluator_ending import EndKind, read_ending
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Outcome, Severity, Verdict
@@ -141,6 +143,7 @@ def message(ml_root: Path) -> str:
 
 
 ONLY_EXPLODING = RuleRequest((RuleConfiguration("exploding-tensor"),))
+ONLY_OVERFIT = RuleRequest((RuleConfiguration("overfit"),))  # there is no validation in the runs here
 
 
 def test_an_issue_reaches_the_bus_the_run_and_the_exit_message(account: Account, tmp_path: Path) -> None:
@@ -162,6 +165,39 @@ def test_an_issue_reaches_the_bus_the_run_and_the_exit_message(account: Account,
     assert account.run("faulty").get("rule-output/verdicts.jsonl").count(b"\n") == usual
     report = account.run("faulty").get("rule-output/report.html").decode()
     assert "CRITICAL  exploding-tensor" in report
+
+
+@pytest.fixture
+def root_owned() -> Iterator[Path]:
+    """The job's folder as SageMaker gives it: root's, and readable for all."""
+    with root_owned_folder() as folder:
+        yield folder
+
+
+@pytest.mark.parametrize(
+    ("starts_as", "kind", "is_heard"),
+    [
+        pytest.param(AS_ROOT_OF_A_CONTAINER, EndKind.JUDGED, True, id="as the image starts: as root, which it leaves"),
+        pytest.param(AS_NOBODY, EndKind.NOTHING_JUDGED, False, id="as nobody from the start"),
+    ],
+)
+def test_its_end_is_told_of_where_all_folders_are_roots(
+    account: Account, root_owned: Path, *, starts_as: tuple[str, ...], kind: EndKind, is_heard: bool
+) -> None:
+    """SageMaker's job folders are: https://github.com/aws/sagemaker-python-sdk/pull/4325."""
+    name = f"ends-{kind.value}"
+    write_run(account.run(name), faulty=kind is EndKind.JUDGED, request=ONLY_EXPLODING if is_heard else ONLY_OVERFIT)
+    more = {"TRACKSIDE_RUN_AS": str(NOBODY), "TRACKSIDE_LINK": "3", "HOME": "/nonexistent"}
+    environment = given(account, root_owned, TRACKSIDE_RUN=f"s3://runs/{name}", **more)
+    done = run_as(starts_as, [sys.executable, str(ENTRY_POINT)], environment)
+    assert done.returncode == 0, done.stderr
+    file = root_owned / "output" / "message"
+    assert file.exists() is is_heard
+    note = read_ending(account.run(name).get("rule-output/ending.json"))
+    assert note is not None
+    assert (note.kind, note.job, note.link) == (kind, JOB_ARN, 3)
+    if is_heard:
+        assert (file.read_text(encoding="utf-8"), file.stat().st_uid) == (note.message, NOBODY)
 
 
 READ_ONLY = """

@@ -13,6 +13,7 @@ import pytest
 from rule_containers.evaluator.entrypoint import main
 from tests.patience import HANGS_SECONDS, wait_until
 from tests.rule_containers.evaluator.test_entrypoint import ENTRY_POINT, JOB_ARN
+from trackside.contracts.deployment.evaluator_ending import EndKind, EvaluatorEnding, ending_key, read_ending
 from trackside.contracts.deployment.evaluators import CONTINUED_PREFIX
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.environment import inherited
@@ -63,6 +64,11 @@ def said(file: Path) -> list[str]:
     return [json.loads(line)["configuration"] for line in file.read_text().splitlines()]
 
 
+def noted(run: Path, configuration: str = "") -> EvaluatorEnding | None:
+    """The note of the last evaluator about its end."""
+    return read_ending((run / "rule-output" / ending_key(configuration)).read_bytes())
+
+
 def test_each_judges_its_own_rule_and_writes_beside_the_others(run: Path, judge: Judge) -> None:
     end_run(LocalStore(run / "debug-output"))
     for name in ("first", "second one"):
@@ -72,6 +78,8 @@ def test_each_judges_its_own_rule_and_writes_beside_the_others(run: Path, judge:
     assert sorted(map(said, files)) == [["first"], ["second one"], ["third"]]
     assert len(list((run / "rule-output").rglob("progress.json"))) == 3
     assert said(run / "rule-output" / "verdicts.jsonl") == ["third"]
+    notes = [noted(run, name) for name in ("first", "second one", "")]
+    assert [note and note.kind for note in notes] == [EndKind.JUDGED] * 3
 
 
 def test_a_rule_that_the_request_does_not_have_is_said(judge: Judge) -> None:
@@ -84,10 +92,12 @@ def test_it_hands_over_before_its_time_is_over_and_another_goes_on(run: Path, ju
     code, message = judge(TRACKSIDE_MAX_RUNTIME_SECONDS="0.1")
     assert code == 0
     assert message.startswith(f"{CONTINUED_PREFIX}judged up to step 3.")
+    assert noted(run) == EvaluatorEnding(JOB_ARN, 1, EndKind.CONTINUED, message)
     assert said(run / "rule-output" / "verdicts.jsonl") == ["first"]
     end_run(LocalStore(run / "debug-output"))
-    code, message = judge(TRACKSIDE_MAX_RUNTIME_SECONDS="600")
+    code, message = judge(TRACKSIDE_MAX_RUNTIME_SECONDS="600", TRACKSIDE_LINK="2")
     assert code == 0
+    assert noted(run) == EvaluatorEnding(JOB_ARN, 2, EndKind.JUDGED, message)
     assert message.startswith("RuleEvaluationConditionMet")
     assert said(run / "rule-output" / "verdicts.jsonl") == ["first", "second one", "third"]
 

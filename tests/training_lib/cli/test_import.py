@@ -36,6 +36,13 @@ def test_what_was_done_is_told() -> None:
     assert CliRunner().invoke(main, ["tensors", "new"]).exit_code == 0
 
 
+def test_a_run_of_this_folder_goes_by_its_name() -> None:
+    assert run_import("old", ".trackside/runs/a").exit_code == 0
+    by_name, latest = run_import("a", "copy"), run_import("latest", "copy2")
+    assert (by_name.exit_code, latest.exit_code) == (0, 0), by_name.stderr + latest.stderr
+    assert by_name.stdout.startswith("copy: 3 steps")
+
+
 def test_without_a_destination() -> None:
     result = run_import("old")
     assert (result.exit_code, result.stderr) == (0, "")

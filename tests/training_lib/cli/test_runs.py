@@ -176,7 +176,7 @@ def test_runs_in_s3(s3: Any) -> None:
     result = CliRunner().invoke(main, ["runs", "s3://runs/jobs/"])
     assert (result.exit_code, result.stderr) == (0, "")
     assert [line.split() for line in result.stdout.splitlines()] == [
-        ["run", "state", "steps", "issues"],
+        ["run", "state", "saved", "issues"],
         ["b", "open", "3", "not", "judged"],
         ["a", "ended", "3", "1", "(critical)"],
     ]

@@ -45,6 +45,24 @@ def test_the_table_sums_up_the_steps() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        pytest.param((), False, id="table"),
+        pytest.param(("--regex", "^trackside/"), True, id="named"),
+        pytest.param(("--json",), True, id="for programs"),
+    ],
+)
+@pytest.mark.parametrize("command", ["stats", "tensors"])
+def test_numbers_of_our_own_are_shown_on_request(command: str, arguments: tuple[str, ...], shown: bool) -> None:
+    statistics = LocalStore("run/statistics")
+    write_statistics(statistics, {"trackside/update_size": {"mean": {0: 1.0, 10: 2.0}}})
+    result = CliRunner().invoke(main, [command, "run", *arguments])
+    assert result.exit_code == 0
+    assert ("trackside/update_size" in result.stdout) is shown
+    assert (LOSS in result.stdout) is ("--regex" not in arguments)
+
+
 def test_several_workers_and_statistics_have_columns() -> None:
     lines = stats("--regex", "weight", "--statistic", "min", "--statistic", "max").stdout.splitlines()
     assert lines[0].split() == ["statistic", "steps", "first", "last", "min", "max", "trend", "worker", "tensor"]

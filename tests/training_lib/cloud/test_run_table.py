@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import datetime, timezone
+from email.utils import format_datetime
 from typing import Any
 
 import boto3
@@ -165,6 +166,23 @@ def test_a_veto_stands_in_the_table(table: RunTable, put: Any) -> None:
     code, out, _ = run("verdicts", "digits")
     assert "ada" in out
     assert out.startswith("digits: InProgress\n")
+
+
+@pytest.mark.parametrize("hours_off", [-2, 0, 2])
+def test_a_veto_has_the_time_of_the_server(table: RunTable, put: Any, hours_off: int) -> None:
+    """One of a laptop two hours behind was older than the finding, and the job was stopped all the same."""
+    put(job("digits"))
+    dynamodb = boto3.client("dynamodb")
+
+    def answer_with_date(parsed: dict[str, Any], **_: Any) -> None:
+        parsed["ResponseMetadata"]["HTTPHeaders"]["date"] = format_datetime(datetime.fromtimestamp(NOW, timezone.utc))
+
+    dynamodb.meta.events.register("after-call.dynamodb.Query", answer_with_date)
+    clients = {"dynamodb": dynamodb, "sts": boto3.client("sts")}
+    laptop = RunTable("runs", client=clients.__getitem__, clock=lambda: NOW + 3600 * hours_off)
+    veto = laptop.veto("digits", by="ada", reason="").veto
+    assert veto is not None
+    assert NOW <= veto.at <= NOW + 1
 
 
 def test_a_job_that_ends_while_it_is_listed_is_listed_once(table: RunTable, put: Any) -> None:

@@ -247,6 +247,25 @@ def topic() -> None:
     assert client("sns").list_tags_for_resource(ResourceArn=arn)["Tags"] == TAGS
 
 
+def topic_update() -> None:
+    def arns() -> list[str]:
+        return [topic["TopicArn"] for topic in client("sns").list_topics()["Topics"]]
+
+    def shown(arn: str) -> dict[str, str]:
+        attributes: dict[str, str] = client("sns").get_topic_attributes(TopicArn=arn)["Attributes"]
+        return {name: attributes[name] for name in ("DisplayName", "KmsMasterKeyId")}
+
+    change({"Resources": {"Topic": resource("SNS::Topic", DisplayName="one")}})
+    (arn,) = arns()
+    changed = resource("SNS::Topic", DisplayName="two", KmsMasterKeyId="alias/x", Tags=TAGS)
+    change({"Resources": {"Topic": changed}}, kind="UPDATE")
+    assert arns() == [arn], arns()
+    assert shown(arn) == {"DisplayName": "two", "KmsMasterKeyId": "alias/x"}
+    assert client("sns").list_tags_for_resource(ResourceArn=arn)["Tags"] == TAGS
+    change({"Resources": {"Topic": resource("SNS::Topic", TopicName="named")}}, kind="UPDATE")
+    assert [each.rpartition(":")[2] for each in arns()] == ["named"]
+
+
 def table() -> None:
     name = create(
         {
@@ -527,6 +546,7 @@ PROBES: Mapping[str, Callable[[], None]] = {
     "bucket-deletion": bucket_deletion,
     "bucket-policy-enforcement": bucket_policy_enforcement,
     "topic": topic,
+    "topic-update": topic_update,
     "table": table,
     "parameter": parameter,
     "repository": repository,

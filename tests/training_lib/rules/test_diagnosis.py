@@ -27,6 +27,7 @@ from trackside.rules.diagnosis import (
     certain_causes,
     chance_level,
     collapsed_at,
+    grown,
     growth_before,
     has_gained,
     has_several_aims,
@@ -382,3 +383,16 @@ def test_the_way_counts_every_step_and_knows_where_a_weight_goes_nowhere() -> No
 )
 def test_what_broke_units(recorded: Mapping[str, Any], broke: bool) -> None:
     assert (what_broke_units(window(recorded)) is not None) is broke
+
+
+@pytest.mark.parametrize(
+    ("times", "text"),
+    [
+        pytest.param(12.345, "weights are 12.3 times as large as at first", id="a number"),
+        pytest.param(3.16e18, "weights are 3.16e+18 times as large as at first", id="a large one"),
+        pytest.param(math.inf, "weights are not finite", id="infinity"),
+        pytest.param(math.nan, "weights are not finite", id="NaN"),
+    ],
+)
+def test_growth_in_words(times: float, text: str) -> None:
+    assert grown("weights", times) == text

@@ -36,7 +36,8 @@ def _output(wanted: Mapping[str, str], resources: Any) -> Any:
     region = wanted.get("Region", resources._region_name)
     for stack in cloudformation_backends[resources._account_id][region].stacks.values():
         if stack.name == wanted["StackName"] and wanted["OutputName"] in stack.output_map.outputs:
-            return stack.output_map[wanted["OutputName"]].value
+            output: Any = stack.output_map[wanted["OutputName"]]
+            return output.value
     raise ValidationError(message=f"Stack {wanted['StackName']} has no output {wanted['OutputName']}")
 
 

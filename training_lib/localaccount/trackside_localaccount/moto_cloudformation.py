@@ -245,6 +245,23 @@ def _mend_topic() -> None:
     _complete(Topic, complete)
 
 
+def _mend_topic_update() -> None:
+    """AWS::SNS::Topic: all but the name and the kind can change without another topic."""
+    original = Topic.update_from_cloudformation_json
+
+    def update(*, original_resource: Any, cloudformation_json: Any, **more: Any) -> Any:
+        properties, topic = cloudformation_json["Properties"], original_resource
+        kept = {"TopicName": topic.name, "FifoTopic": topic.fifo_topic}
+        if any(properties.get(name, value) != value for name, value in kept.items()):
+            return original(original_resource=topic, cloudformation_json=cloudformation_json, **more)
+        topic.display_name = properties.get("DisplayName", "")
+        topic.kms_master_key_id = properties.get("KmsMasterKeyId", "")
+        topic._tags = {tag["Key"]: tag["Value"] for tag in properties.get("Tags", ())}
+        return topic
+
+    _replace(Topic, "update_from_cloudformation_json", staticmethod(update))
+
+
 def _mend_table() -> None:
     def complete(table: Any, properties: Mapping[str, Any], account: str, region: str) -> None:
         if "TimeToLiveSpecification" in properties:
@@ -502,6 +519,7 @@ REPAIRS: tuple[Repair, ...] = (
     Repair("bucket-deletion", "a bucket that is not empty stays, and its stack is gone", _mend_bucket_deletion),
     Repair("bucket-policy-enforcement", "a denial of plain HTTP denies everything", _mend_bucket_policy_enforcement),
     Repair("topic", "tags are dropped", _mend_topic),
+    Repair("topic-update", "another display name or key makes another topic", _mend_topic_update),
     Repair("table", "the time to live is dropped", _mend_table),
     Repair("parameter", "tags, which are an object here, raise", _mend_parameter),
     Repair("repository", "a generated name has capitals; scanning and lifecycle are dropped", _mend_repository),

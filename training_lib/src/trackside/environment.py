@@ -103,6 +103,8 @@ class EvaluatorEnvironment:
     TRACKSIDE_RULES_AFTER        an evaluator judges the configurations of the request from this one on (counted from 0)
     TRACKSIDE_MAX_RUNTIME_SECONDS   SageMaker ends the evaluator then; shortly before it hands over. 0: it does not
     TRACKSIDE_LIFELINE           set where a worker of the fleet holds the other end of the standard input
+    TRACKSIDE_LINK               the number of the evaluator in its chain (default 1)
+    TRACKSIDE_RUN_AS             number of the user that a container becomes which starts as root (default 0: none)
     SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE, rule_stop_grace_time_secs   as in `OldNamesEnvironment`; none by default
     """
 
@@ -120,6 +122,8 @@ class EvaluatorEnvironment:
     max_runtime_seconds: float = 0.0
     has_worker_lease: bool = False
     training_job_created_at: int = 0
+    link: int = 1
+    run_as: int = 0
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> EvaluatorEnvironment:
@@ -140,6 +144,8 @@ class EvaluatorEnvironment:
             max_runtime_seconds=_positive(env.get("TRACKSIDE_MAX_RUNTIME_SECONDS"), 0.0),
             has_worker_lease=bool(env.get("TRACKSIDE_LIFELINE")),
             training_job_created_at=_whole(env.get("TRAINING_JOB_CREATED_AT"), 0),
+            link=max(1, _whole(env.get("TRACKSIDE_LINK"), 1)),
+            run_as=_whole(env.get("TRACKSIDE_RUN_AS"), 0),
         )
 
 

@@ -16,6 +16,7 @@ from trackside.contracts.deployment.run_table import (
     HistoryRecord,
     JobRecord,
     RuleRecord,
+    is_later,
     merged,
     shelf_of_day,
 )
@@ -240,3 +241,20 @@ def test_an_item_that_is_none_of_ours_is_refused() -> None:
         read_item({"pk": {"SS": ["a"]}})
     with pytest.raises(ConfigurationError, match="status"):
         JobRecord.from_item(write_item({"pk": JOB.arn, "name": "digits"}))
+
+
+def test_an_evaluators_count_orders_what_two_clocks_would_not() -> None:
+    """A successor two hours behind, and one two hours ahead: the second issue stands, whatever the order of events."""
+    for skew in (-7200.0, 0.0, 7200.0):
+        statuses = (
+            replace(issue(at=AT, since=1), sequence=2),
+            replace(CLEAN, modified_at=AT + 60, sequence=3),
+            replace(issue(at=AT + 120 + skew, since=9), sequence=4),
+        )
+        for order in itertools.permutations(statuses):
+            known = None
+            for status in order:
+                known = merged(known, status)
+            assert known is not None
+            assert (known.evaluation, known.findings) == (statuses[2], (1, 9))
+    assert not is_later(ISSUE, CLEAN), "without a count the moment decides"

@@ -129,7 +129,7 @@ def test_of_two_trainings_at_the_same_time_one_is_captured(trackside_run: Any, p
     (said,) = [line for line in done.lines if "uncaptured" in line]
     assert re.fullmatch(
         r"trackside: process \d+ trains uncaptured: process \d+ already records this run; "
-        r"a `trackside run` for each command records both\.",
+        r"a run holds one training, with all its ranks\.",
         said,
     )
     assert_all_is_stored(package / "run", 1, steps)

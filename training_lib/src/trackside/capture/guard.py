@@ -57,7 +57,7 @@ class Guard:
         if isinstance(error, RunTakenError):
             message = (
                 "process %d trains uncaptured: process %s already records this run; "
-                "a `trackside run` for each command records both."
+                "a run holds one training, with all its ranks."
             )
             self.warn_once("off", message, os.getpid(), error.process)
             return

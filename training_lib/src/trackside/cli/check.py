@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trackside.cli.terminal.options import format_option, shared_options, wants_color
+from trackside.cli.terminal.options import format_option, is_quiet, quiet_option, shared_options, wants_color
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.rule_catalogue import built_in_catalogue
 
@@ -61,6 +61,7 @@ SCHEMA_VERSION = 1
 )
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write a JUnit report to this file.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@quiet_option("No line about the rehearsal's folder; the result and the script's output remain.")
 @format_option("table", "json")
 @shared_options
 def command(
@@ -146,7 +147,8 @@ def _rehearse(run: LocalRun) -> CheckResult:
     from trackside.local.run_folder import discard_run_folder
 
     view = RunView(color=wants_color(), verbosity=Verbosity.QUIET)
-    view.note(f"rehearsal in {run.folder}")
+    if not is_quiet():
+        view.note(f"rehearsal in {run.folder}")
     try:
         return check_locally(run, observer=view)
     except OSError as error:

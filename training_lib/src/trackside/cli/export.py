@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trackside.cli.terminal.options import shared_options, wants_color
+from trackside.cli.terminal.options import is_quiet, quiet_option, shared_options, wants_color
 from trackside.cli.terminal.progress import shown
 from trackside.cli.terminal.reading import Filters, filter_options, open_run, print_damage
 from trackside.contracts.errors import ConfigurationError, Problem
@@ -38,6 +38,7 @@ TRACKERS = ("wandb", "mlflow")
     help="Which; repeat for more, `all` for all.  [default: mean, std, abs_max, l2 for TensorBoard, all for Parquet]",
 )
 @filter_options
+@quiet_option("Print nothing if all is well, and no progress bar.")
 @shared_options
 def command(
     *,
@@ -80,6 +81,11 @@ def command(
         _to_tensorboard(trial, destination, tensors, statistics=statistics, histograms=histograms, findings=findings)
 
 
+def _show(text: str, *, err: bool = False) -> None:
+    if not is_quiet():
+        click.echo(text, err=err)
+
+
 def _to_tracker(run: str, destination: str, target: str) -> None:
     from trackside.local.recorded_run import read_run
     from trackside.local.run_folder import find_run
@@ -94,8 +100,8 @@ def _to_tracker(run: str, destination: str, target: str) -> None:
         problem = Problem(f"--to {target}", f"The package {target} is not installed.", fix)
         raise ConfigurationError([problem], subject="The command line") from error
     where = module.export_issues(recorded.groups, destination, run=recorded.location)
-    click.echo(f"Wrote {_count(len(recorded.groups), 'finding')} of {_safe(recorded.location.name)} to:")
-    click.echo(f"  {_safe(where)}")
+    _show(f"Wrote {_count(len(recorded.groups), 'finding')} of {_safe(recorded.location.name)} to:")
+    _show(f"  {_safe(where)}")
 
 
 def _findings(run: str) -> list[FindingText]:
@@ -132,8 +138,8 @@ def _to_parquet(
 
     chosen = _chosen(statistics, default=tuple(STATISTICS))
     done = export_parquet(trial, destination, tensors=tensors, statistics=chosen, progress=shown)
-    click.echo(f"Wrote {_count(done.rows, 'row')} of {_count(done.tensors, 'tensor')} ({_size(done.size_bytes)}):")
-    click.echo(f"  {_safe(str(done.path))}")
+    _show(f"Wrote {_count(done.rows, 'row')} of {_count(done.tensors, 'tensor')} ({_size(done.size_bytes)}):")
+    _show(f"  {_safe(str(done.path))}")
     if done.without_numbers:
         named = ", ".join(done.without_numbers[:MOST_NAMES])
         more = f" and {len(done.without_numbers) - MOST_NAMES} more" if len(done.without_numbers) > MOST_NAMES else ""
@@ -168,9 +174,9 @@ def _to_tensorboard(
     written = f"{points} of {_count(done.tensors, 'tensor')}"
     if findings:
         written += f" and {_count(len(findings), 'finding')}"
-    click.echo(f"Wrote {written} to {_count(len(done.files), 'file')} below:")
-    click.echo(f"  {_safe(str(done.folder))}")
-    click.echo(f"Look at it: tensorboard --logdir {_safe(destination)}", err=True)
+    _show(f"Wrote {written} to {_count(len(done.files), 'file')} below:")
+    _show(f"  {_safe(str(done.folder))}")
+    _show(f"Look at it: tensorboard --logdir {_safe(destination)}", err=True)
     print_damage(trial, color=wants_color())
 
 

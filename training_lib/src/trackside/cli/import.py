@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from trackside.cli.terminal.failure import NOT_FOUND
-from trackside.cli.terminal.options import shared_options
+from trackside.cli.terminal.options import is_quiet, quiet_option, shared_options
 from trackside.cli.terminal.progress import shown
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ MOST_NAMED = 5
 @click.command("import")
 @click.argument("source")
 @click.argument("destination", required=False)
+@quiet_option("Print nothing if all is well, and no progress bar.")
 @shared_options
 def command(*, source: str, destination: str | None) -> None:
     """Make SOURCE, a run of smdebug, a run of Trackside.
@@ -38,16 +40,32 @@ def command(*, source: str, destination: str | None) -> None:
     """
     from trackside.exchange.import_run import import_run
 
-    done = import_run(source, destination, progress=shown)
+    done = import_run(_found(source), destination, progress=shown)
     steps, workers = _count(done.steps, "step"), _count(done.workers, "worker")
-    click.echo(f"{_safe(done.run)}: {steps} of {workers}; {'ended' if done.has_ended else 'no end marker'}")
-    click.echo(_brought(done) if destination else "Nothing was moved or copied; a packed index was written beside it.")
-    if not done.has_ended:
-        click.echo("Without an end marker it is read as a run that still trains.", err=True)
+    if not is_quiet():
+        click.echo(f"{_safe(done.run)}: {steps} of {workers}; {'ended' if done.has_ended else 'no end marker'}")
+        click.echo(
+            _brought(done) if destination else "Nothing was moved or copied; a packed index was written beside it."
+        )
+        if not done.has_ended:
+            click.echo("Without an end marker it is read as a run that still trains.", err=True)
     _warn("damaged, imported as it is" if destination else "damaged", done.damaged)
     _warn("not imported", done.left_out)
     if done.left_out:
         click.get_current_context().exit(NOT_FOUND)
+
+
+def _found(source: str) -> str:
+    """Return the location of a run of this folder for its name; any other text as it is."""
+    from trackside.contracts.errors import RunNotFoundError
+    from trackside.local.run_folder import find_run
+
+    if Path(source).exists():
+        return source
+    try:
+        return find_run(source)
+    except RunNotFoundError:
+        return source
 
 
 def _brought(done: ImportedRun) -> str:

@@ -133,6 +133,7 @@ def _print_rule(rule: RuleDescription, *, requested_as: str) -> None:
 
     from trackside.cli.terminal.console import data_console
     from trackside.cli.terminal.layout import columns, paragraphs, wrapped
+    from trackside.cli.terminal.rule_page import page_of
 
     console = data_console(color=wants_color())
     facts = [
@@ -159,6 +160,8 @@ def _print_rule(rule: RuleDescription, *, requested_as: str) -> None:
     console.print()
     for label, command in _uses(rule, requested_as=requested_as):
         console.print(f"{label}: trackside run {command} -- COMMAND", soft_wrap=True)
+    if page := page_of(rule.rule_id):
+        console.print(f"Read on: {page}", soft_wrap=True)
 
 
 def _manual(rule: RuleDescription, requested_as: str) -> tuple[tuple[str, str], ...]:

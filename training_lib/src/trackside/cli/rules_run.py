@@ -11,7 +11,7 @@ import click
 
 from trackside.cli.terminal.chosen_rules import RuleOptions, recorded_rules, rule_options
 from trackside.cli.terminal.failure import FINDINGS, RULE_CRASHED
-from trackside.cli.terminal.options import format_option, shared_options, wants_color
+from trackside.cli.terminal.options import format_option, quiet_option, shared_options
 from trackside.cli.terminal.run_cards import FAIL_ON, print_cards, run_document, verdict_document
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ SCHEMA_VERSION = 1
     show_default=True,
     help="Exit with 1 if an issue is at least this severe.",
 )
+@quiet_option("No line about the choice of the rules, and no progress bar.")
 @format_option("table", "json", "jsonl")
 @shared_options
 def command(
@@ -54,8 +55,7 @@ def command(
       trackside rules run latest --only vanishing-gradient
       trackside rules run s3://bucket/digits-7 --only mine.py:Large:limit=3
     """
-    from trackside.cli.terminal.console import progress_console
-    from trackside.cli.terminal.progress import waiting
+    from trackside.cli.terminal.progress import shown_waiting
     from trackside.local.judged_now import judge_now
     from trackside.local.run_folder import find_run
 
@@ -63,7 +63,7 @@ def command(
     uris = [find_run(run) for run in runs]
     judged = []
     for run, uri in zip(runs, uris, strict=True):
-        with waiting(f"judging {run}", console=progress_console(color=wants_color())):
+        with shown_waiting(f"judging {run}"):
             judged.append(judge_now(uri, configurations, clock=time.time))
     _show(judged, output=output)
     click.get_current_context().exit(_exit_code(judged, fail_on=fail_on))

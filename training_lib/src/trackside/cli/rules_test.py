@@ -11,7 +11,7 @@ import click
 
 from trackside.cli.terminal.chosen_rules import RuleOptions, recorded_rules, rule_options
 from trackside.cli.terminal.failure import RULE_CRASHED
-from trackside.cli.terminal.options import format_option, shared_options, wants_color
+from trackside.cli.terminal.options import format_option, quiet_option, shared_options, wants_color
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Outcome
 
@@ -24,6 +24,7 @@ SCHEMA_VERSION = 1
 @click.command("test")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @rule_options
+@quiet_option("No line about the choice of the rules, and no progress bar.")
 @format_option("table", "json", "jsonl")
 @shared_options
 def command(
@@ -43,8 +44,7 @@ def command(
       trackside rules test latest
       trackside rules test run-1 run-2 --only overfit:ratio_threshold=0.2
     """
-    from trackside.cli.terminal.console import progress_console
-    from trackside.cli.terminal.progress import waiting
+    from trackside.cli.terminal.progress import shown_waiting
     from trackside.local.judged_now import judge_now
     from trackside.local.run_folder import find_run
 
@@ -52,7 +52,7 @@ def command(
     uris = [find_run(run) for run in runs]
     tested = []
     for run, uri in zip(runs, uris, strict=True):
-        with waiting(f"judging {run}", console=progress_console(color=wants_color())):
+        with shown_waiting(f"judging {run}"):
             tested.append((run, judge_now(uri, configurations, clock=time.time).found))
     if output == "json":
         click.echo(

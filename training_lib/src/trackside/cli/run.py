@@ -12,7 +12,7 @@ import click
 
 from trackside.cli.terminal.chosen_rules import RuleOptions, rule_options, rules_of
 from trackside.cli.terminal.configured import ConfiguredCommand, is_given, settings_of
-from trackside.cli.terminal.options import is_verbose, shared_options, wants_color
+from trackside.cli.terminal.options import is_quiet, is_verbose, quiet_option, shared_options, wants_color
 from trackside.cli.terminal.reports import ReportPath
 from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError, Problem, TracksideError
@@ -77,7 +77,7 @@ FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL, "never": 
     metavar="WHERE",
     help="Send each problem: desktop, https://WEBHOOK, or command:PROGRAM. Repeat for more.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Show problems only: no line at the start, no line if all is well.")
+@quiet_option("Show problems only: no line at the start, no line if all is well.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @shared_options
 def command(
@@ -90,7 +90,6 @@ def command(
     save_interval: int | None,
     grace: float,
     notify: tuple[str, ...],
-    quiet: bool,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND and judge it while it runs. Put `--` before COMMAND.
@@ -130,7 +129,6 @@ def command(
         environment=environment,
         grace=grace,
         fail_on=fail_on,
-        is_quiet=quiet,
         receivers=receivers,
     )
     _write_reports(folder, reports)
@@ -192,7 +190,6 @@ def _run(
     environment: dict[str, str],
     grace: float,
     fail_on: str,
-    is_quiet: bool,
     receivers: list[Receiver],
 ) -> int:
     from trackside.cli.terminal.run_view import RunView, Verbosity
@@ -204,7 +201,7 @@ def _run(
     from trackside.local.training_process import owns_the_terminal
 
     loud = Verbosity.VERBOSE if is_verbose(click.get_current_context()) else Verbosity.NORMAL
-    view = RunView(color=wants_color(), verbosity=Verbosity.QUIET if is_quiet else loud)
+    view = RunView(color=wants_color(), verbosity=Verbosity.QUIET if is_quiet() else loud)
     view.begin(_relative(folder), plan)
     if difference:
         view.note(f"judged by {difference}")

@@ -150,7 +150,7 @@ def _print_table(runs: Sequence[RunSummary]) -> None:
 
     console = data_console(color=wants_color())
     has_times = any(run.started_at is not None for run in runs)
-    header = ("run", "state", *(("started",) if has_times else ()), "steps", "issues")
+    header = ("run", "state", *(("started",) if has_times else ()), "saved", "issues")
     cells = [
         (
             run.name,

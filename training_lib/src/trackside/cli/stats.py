@@ -63,7 +63,8 @@ def command(
     RUN is named as for `trackside tensors`. The table sums up the steps, losses first; JSON holds every step, and CSV
     has a row for each tensor, statistic, worker and step. Only the steps of --steps are read. Statistics: mean, std,
     min, max, abs_mean, abs_max, l2, zero_share, nonfinite_count, nan_count. Without --statistic, each tensor shows
-    the one recorded at most steps: `mean` of a loss is its value.
+    the one recorded at most steps: `mean` of a loss is its value. The table leaves out Trackside's own numbers, unless
+    --regex names them: --regex ^trackside/
 
     \b
     Example:
@@ -73,7 +74,7 @@ def command(
     """
     names = _checked(statistics)
     trial = open_run(run)
-    found = filters.choose(trial)
+    found = filters.choose_to_show(trial) if output == "table" else filters.choose(trial)
     rows = [row for series in shown(found, "reading tensors") for row in _rows(series, names)]
     if output == "json":
         described = [_plain(row) for row in rows]

@@ -57,7 +57,8 @@ def command(
     """List the tensors of RUN.
 
     RUN is a folder, s3://bucket/prefix, the name of a run below .trackside/runs, or `latest`; a folder that
-    smdebug wrote will do. Files that cannot be read are named on stderr, the rest is listed.
+    smdebug wrote will do. Files that cannot be read are named on stderr, the rest is listed. The table leaves out
+    Trackside's own numbers, unless --regex names them: --regex ^trackside/
 
     \b
     Example:
@@ -66,7 +67,7 @@ def command(
     """
     trial = open_run(run)
     with shown_waiting("reading shapes"):
-        rows = _rows(trial, filters.choose(trial))
+        rows = _rows(trial, filters.choose_to_show(trial) if output == "table" else filters.choose(trial))
     if output == "json":
         tensors = [_plain(row) for row in rows]
         print_json(

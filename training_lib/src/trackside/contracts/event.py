@@ -38,7 +38,7 @@ from trackside.contracts.stored_fields import (
     series,
     stored,
 )
-from trackside.contracts.verdict import Outcome, Severity, Verdict
+from trackside.contracts.verdict import Outcome, Severity, State, Verdict
 
 VERSION = 1
 SOURCE = "trackside"
@@ -202,6 +202,16 @@ class RuleEvaluation:
         ),
     )
     evidence: Evidence = field(default=Evidence(), metadata=stored(record(Evidence), name="Evidence"))
+    sequence: int = field(
+        default=0,
+        metadata=stored(
+            COUNT,
+            "The place of this status among issues and recoveries of the rule, by the evaluator's count; left out "
+            "where it has none.",
+            name="Sequence",
+            optional=True,
+        ),
+    )
 
     @property
     def found_issues(self) -> bool:
@@ -262,7 +272,18 @@ def evaluation_of(verdict: Verdict, *, job: TrainingJob, run_uri: str, evaluatio
         run_uri=run_uri,
         modified_at=verdict.detected_at,
         evidence=evidence,
+        sequence=_sequence_of(verdict),
     )
+
+
+def _sequence_of(verdict: Verdict) -> int:
+    """Return 2 for the first issue, 3 for its recovery, 4 for the second issue, ...; 0 for a verdict of another kind.
+
+    The evaluator stores the number of issues with its progress, so its successor continues the count, by any clock.
+    """
+    if verdict.state is State.RECOVERED:
+        return 2 * verdict.occurrence + 1
+    return 2 * verdict.occurrence if verdict.outcome is Outcome.ISSUE_FOUND else 0
 
 
 def read_rule_evaluations(event: Mapping[str, Any], *, and_of_ended_jobs: bool = False) -> tuple[RuleEvaluation, ...]:

@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 from trackside.contracts.action import Action
 from trackside.contracts.action_terms import NO_TERMS, ActionTerms, actions_document, read_actions_with_terms
 from trackside.contracts.capture_request import CollectionRequest, collections_document, read_collection
-from trackside.contracts.errors import did_you_mean
+from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.fields import Fields, parse_json, to_json
 
 MOST_NAME_CHARACTERS = 256  # AWS's limit of RuleConfigurationName; the table's keys hold at most four times that
+MOST_BYTES = 1 << 20  # of a request: one of 20 rules has some kilobytes
+MOST_RULES = 200  # each is judged at each of its steps, and checked before an evaluator starts
 VERSION = 1
 
 # Presets: our own; AWS's developer guide; the defaults that AWS's Python SDK sent.
@@ -119,7 +121,13 @@ class RuleRequest:
             ConfigurationError: The text is wrong. Lists every problem at once.
         """
         subject = "The rule request"
-        fields = Fields(parse_json(text, subject=subject), where="")
+        if len(text) > MOST_BYTES:
+            _refuse(f"has more than {MOST_BYTES:,} bytes", "Put long values into fewer rules.")
+        document = parse_json(text, subject=subject)
+        rules = document.get("rules") if isinstance(document, dict) else None
+        if isinstance(rules, list) and len(rules) > MOST_RULES:
+            _refuse(f"has {len(rules):,} rules, at most {MOST_RULES} are taken", "Leave the least useful ones out.")
+        fields = Fields(document, where="")
         version = fields.integer("version", VERSION)
         if version > VERSION:
             fields.problem("version", f"is {version}; this Trackside reads up to {VERSION}.", "Update Trackside.")
@@ -132,6 +140,10 @@ class RuleRequest:
         fields.reject_unknown()
         fields.finish(subject=subject)
         return cls(rules)
+
+
+def _refuse(what: str, fix: str) -> None:
+    raise ConfigurationError([Problem("rule-request.json", f"{what}.", fix)], subject="The rule request")
 
 
 def _read_rule(fields: Fields) -> RuleConfiguration:

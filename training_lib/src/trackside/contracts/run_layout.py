@@ -23,6 +23,7 @@ A run is one folder or S3 prefix:
     <run>/rule-output/<configuration>/verdicts.jsonl   of a rule that a container of its own judged
     <run>/rule-output/metrics.jsonl        local: one issue a line, for rules with the action PublishMetric
     <run>/rule-output/progress.json        progress of the evaluator
+    <run>/rule-output/ending.json          the end of the last evaluator in AWS (`EvaluatorEnding`)
     <run>/rule-output/training-job.txt     `TrainingJob.identity` of the one that is judged here (in AWS)
 
 Keys below `debug-output` are relative to it, because a run of the original is that folder alone.
@@ -47,6 +48,7 @@ SKIP_LIST_KEY = "skip_batches.json"
 METRICS_KEY = "metrics.jsonl"
 REPORT_KEY = "report.html"
 PROGRESS_KEY = "progress.json"
+ENDING_KEY = "ending.json"
 TRAINING_JOB_KEY = "training-job.txt"
 
 END_MARKER_KEY = "training_job_end.ts"

@@ -26,6 +26,7 @@ from trackside.rules.diagnosis import (
     WILD,
     Evidence,
     finite,
+    grown,
     growth_before,
     has_gained,
     has_several_aims,
@@ -158,7 +159,7 @@ def _weights_grew(known: Known) -> Answer:
     growth = known.seen.weight_growth
     if growth is None:
         return None
-    return f"weights are {growth:.3g} times as large as at first" if not growth <= _GROWN else False
+    return grown("weights", growth) if not growth <= _GROWN else False
 
 
 def _low_precision(known: Known) -> Answer:
@@ -303,7 +304,7 @@ def _gradients_grew(known: Known) -> Answer:
     growth = known.seen.gradient_growth
     if growth is None:
         return None
-    return f"gradients are {growth:.3g} times as large as at first" if not growth <= 10 else False
+    return grown("gradients", growth) if not growth <= 10 else False
 
 
 def _several_optimizers(known: Known) -> Answer:

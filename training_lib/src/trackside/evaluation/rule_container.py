@@ -33,6 +33,7 @@ from trackside.contracts.run_layout import RULE_OUTPUT, TRAINING_JOB_KEY, VERDIC
 from trackside.contracts.verdict import Outcome, Verdict
 from trackside.environment import EvaluatorEnvironment, forget_run, inherited
 from trackside.evaluation import exit_codes
+from trackside.evaluation.container_user import leave_root
 from trackside.evaluation.rule_request_file import names_a_rule, rule_of_environment
 from trackside.evaluation.sinks.event_bridge import EventOrigin
 from trackside.evaluation.summary import Summary
@@ -101,10 +102,22 @@ class Job:
             return True
 
 
-def run_container(judge: Callable[[Job], Summary], *, message_of: Callable[[Summary], str]) -> int:
-    """Read the task, judge the run, and write the outcome as one sentence. Return the exit code."""
+def run_container(
+    judge: Callable[[Job], Summary],
+    *,
+    message_of: Callable[[Summary], str],
+    code_without_message: Callable[[Summary], int | None] = lambda summary: None,
+) -> int:
+    """Read the task, judge the run, and write the outcome as one sentence. Return the exit code.
+
+    Args:
+        judge: Judges the run.
+        message_of: Returns the sentence.
+        code_without_message: Returns the exit code in place of 0 if the sentence cannot be written; None: 0.
+    """
     environment = EvaluatorEnvironment.read()
     ml_root = environment.ml_root
+    leave_root(ml_root, user=environment.run_as)
     # The log of one worker mixes several runs: each line names its job.
     job_prefix = f"{environment.training_job_name.replace('%', '%%')} " if environment.has_worker_lease else ""
     logging.basicConfig(
@@ -123,8 +136,10 @@ def run_container(judge: Callable[[Job], Summary], *, message_of: Callable[[Summ
         _logger.exception("The evaluator broke off")
         write_message(ml_root, f"The evaluator broke off: {type(error).__name__}: {error}")
         return exit_codes.BROKE_OFF
-    write_message(ml_root, message_of(summary))
+    is_written = write_message(ml_root, message_of(summary))
     code = exit_codes.exit_code_of(summary)
+    if code == exit_codes.JUDGED and not is_written:
+        code = code_without_message(summary) or code
     if code == exit_codes.JUDGED and job.request is not None and _has_no_answer(summary):
         return exit_codes.RUN_UNREADABLE  # SageMaker Debugger takes 0 for "no issues found"
     return code
@@ -282,8 +297,8 @@ def message_of(summary: Summary, *, with_severity: bool = False) -> str:
     return f"{CLEAN_PREFIX} by {clean} of {len(summary.judged)} rules up to step {summary.last_step}.{problems}"
 
 
-def write_message(ml_root: Path, message: str) -> None:
-    """Write the first 1 KB of the message, cut between characters."""
+def write_message(ml_root: Path, message: str) -> bool:
+    """Write the first 1 KB of the message, cut between characters. Return False if it cannot be written."""
     whole = message.encode("utf-8", errors="replace")[:MOST_MESSAGE_BYTES].decode("utf-8", errors="ignore")
     file = ml_root / "output" / "message"
     try:
@@ -291,6 +306,8 @@ def write_message(ml_root: Path, message: str) -> None:
         file.write_text(whole, encoding="utf-8")
     except OSError as error:  # the verdicts are out already: a missing sentence must not fail the job
         _logger.warning("The exit message cannot be written to %s: %s", file, error)
+        return False
+    return True
 
 
 def _has_no_answer(summary: Summary) -> bool:

@@ -6,12 +6,10 @@ import logging
 from collections.abc import Mapping
 
 from trackside.contracts.errors import ConfigurationError, KeyNotFoundError, Problem
-from trackside.contracts.rule_request import CLASS_PARAMETER, SOURCE_PARAMETER, RuleRequest
+from trackside.contracts.rule_request import CLASS_PARAMETER, MOST_BYTES, SOURCE_PARAMETER, RuleRequest
 from trackside.contracts.run_layout import RULE_REQUEST_KEY
 from trackside.rules.catalogue import default_request
 from trackside.storage.store import Store
-
-MOST_REQUEST_BYTES = 4 << 20  # a larger file is cut here, and is then no valid JSON
 
 _logger = logging.getLogger(__name__)
 
@@ -24,7 +22,7 @@ def read_rule_request(store: Store) -> RuleRequest:
     Errors: `ConfigurationError` with every problem of the file; those of the store.
     """
     try:
-        text = store.get(RULE_REQUEST_KEY, length=MOST_REQUEST_BYTES)
+        text = store.get(RULE_REQUEST_KEY, length=MOST_BYTES + 1)
     except KeyNotFoundError:
         return default_request()
     return RuleRequest.from_json(text)

@@ -50,6 +50,7 @@ class LiveRun:
     """A run at one moment.
 
     name            the run's name
+    uri             its location
     state           its state
     step            the number of the last training step, without evaluations; -1 for none
     losses          the training losses, without parts of a sum
@@ -63,6 +64,7 @@ class LiveRun:
     """
 
     name: str
+    uri: str
     state: RunState
     step: int
     losses: tuple[Curve, ...]
@@ -101,6 +103,7 @@ class LiveRunReader:
         steps, times = self._times()
         return LiveRun(
             name=self._run.name,
+            uri=self._run.uri,
             state=self._state(),
             step=trial.parts.steps.training_steps([step])[0] if step >= 0 else step,
             losses=training_losses(trial, now=self._clock()),

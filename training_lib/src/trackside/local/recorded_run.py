@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trackside.contracts.errors import ConfigurationError, KeyNotFoundError, RunNotFoundError
 from trackside.contracts.issue_group import IssueGroup, issue_groups, standing_issues
-from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.rule_request import MOST_BYTES, RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import (
     END_MARKER_KEY,
     RULE_OUTPUT,
@@ -19,7 +19,6 @@ from trackside.contracts.run_layout import (
     RunLocation,
 )
 from trackside.contracts.verdict import Outcome, Severity, Verdict
-from trackside.evaluation.rule_request_file import MOST_REQUEST_BYTES
 from trackside.evaluation.sinks.json_lines import MOST_VERDICTS_BYTES
 from trackside.local.capture_check import rule_progress, saved_steps
 from trackside.local.rule_state import RuleStatus, rule_statuses, worst_severity
@@ -60,7 +59,7 @@ def read_run(uri: str, *, stores: Callable[[str], Store] = open_store) -> Record
     """
     store = stores(uri)
     tensors = stores(RunLocation(uri).tensors)
-    request = _read(store, RULE_REQUEST_KEY, MOST_REQUEST_BYTES)
+    request = _read(store, RULE_REQUEST_KEY, MOST_BYTES + 1)
     lines = _read(store, f"{RULE_OUTPUT}/{VERDICTS_KEY}", MOST_VERDICTS_BYTES)
     steps = saved_steps(tensors)
     has_ended = tensors.exists(END_MARKER_KEY)

@@ -150,6 +150,20 @@ def find_run(name: str, *, runs: Path = RUNS) -> str:
     raise RunNotFoundError(f"There is no run {name!r}. {why} {advice}", advice=advice)
 
 
+def typed_name(uri: str) -> str:
+    """Return the shortest text by which the user finds a run from the working folder.
+
+    Args:
+        uri: The location of the run.
+    """
+    if "://" in uri:
+        return uri
+    path = Path(uri).absolute()
+    if path.parent == RUNS.absolute():
+        return path.name
+    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+
+
 def local_runs(runs: Path = RUNS) -> list[Path]:
     """Return every run folder below `runs`, oldest first."""
     return sorted(folder for folder in runs.iterdir() if is_run_folder(folder)) if runs.is_dir() else []

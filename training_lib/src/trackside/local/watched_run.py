@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import os
 import secrets
 import sys
 import time
@@ -29,7 +28,7 @@ from trackside.local.project_settings import read_settings
 from trackside.local.recorded_run import read_run
 from trackside.local.rule_plan import plan_of
 from trackside.local.rule_text import Rules, rules_of
-from trackside.local.run_folder import RUNS, run_name
+from trackside.local.run_folder import RUNS, run_name, typed_name
 from trackside.local.stderr_message import write_message
 
 JUDGING_SECONDS = 60.0  # how long the end of a block or a script waits for the last verdicts
@@ -305,7 +304,7 @@ class _Session:
                 self._shown[group.group] = key
                 _print("\n".join(problem_as_text(group)))
         if is_last and judgement.rules:
-            _print(f"{judgement.headline()}; trackside findings {_short(self.training.location)}")
+            _print(f"{judgement.headline()}; trackside findings {typed_name(self.training.location.uri)}")
 
 
 def _address(name: str, *, in_notebook: bool) -> str:
@@ -322,15 +321,6 @@ def _address(name: str, *, in_notebook: bool) -> str:
 
 def _has_ended(folder: str) -> bool:
     return (Path(folder).expanduser() / TENSORS / END_MARKER_KEY).exists()
-
-
-def _short(location: RunLocation) -> str:
-    if "://" in location.uri:
-        return location.uri
-    path = Path(location.uri)
-    if path.parent == RUNS.absolute():
-        return path.name
-    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def _print(text: str) -> None:

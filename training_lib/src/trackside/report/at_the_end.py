@@ -15,7 +15,7 @@ _logger = logging.getLogger(__name__)
 
 
 def store_report(run: RunLocation, *, clock: Callable[[], float], stores: Callable[[str], Store]) -> None:
-    """Write the report of an ended run beside its verdicts. The verdicts are told by then: a failure is logged only.
+    """Write the report of an ended run beside its verdicts. A failure is logged only: the verdicts are out by then.
 
     Args:
         run: The run.

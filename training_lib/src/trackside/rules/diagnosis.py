@@ -531,8 +531,18 @@ def _torn(seen: Evidence) -> Suspicion | None:
     if first is not None and first > _AT_ONCE / 2:
         return Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"early steps changed weights by {first:.0%} of their size")
     if growth is not None and growth > _GROWN and seen.weight_decay >= 0:
-        return Suspicion(Cause.LEARNING_RATE_TOO_HIGH, f"weights are {growth:.3g} times as large as at first")
+        return Suspicion(Cause.LEARNING_RATE_TOO_HIGH, grown("weights", growth))
     return None
+
+
+def grown(what: str, times: float) -> str:
+    """Return a clause about a growth.
+
+    Args:
+        what: The growing thing, in the plural.
+        times: The size now over the size at first; may be infinite or NaN.
+    """
+    return f"{what} are {times:.3g} times as large as at first" if math.isfinite(times) else f"{what} are not finite"
 
 
 def _behind_zeros(seen: Evidence) -> Suspicion:

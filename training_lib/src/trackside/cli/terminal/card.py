@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.style import Style
 from rich.text import Text
 
 from trackside.cli.terminal.layout import beside, wrapped
+from trackside.cli.terminal.rule_page import page_of
 from trackside.cli.terminal.severity import STYLES, symbol_of
 from trackside.cli.terminal.sparkline import is_log_scaled, sparkline
 from trackside.cli.terminal.text import printable
@@ -66,7 +68,10 @@ class VerdictCard:
         for number, step in enumerate(steps, 1):
             yield from beside(console, Text(f" {number:>2}."), Text(clean(step)), indent=5, width=options.max_width)
         if code := built_in_catalogue().code_of(verdict.rule_id):
-            label, text = Text("more", style="bold"), Text(f"{code}: trackside rules show {verdict.rule_id}")
+            page = page_of(verdict.rule_id)
+            style_of_code = Style(link=page) if page else Style()
+            label = Text("more", style="bold")
+            text = Text.assemble((code, style_of_code), f": trackside rules show {verdict.rule_id}")
             yield from beside(console, label, text, indent=LABEL_COLUMNS, width=options.max_width)
         yield Text(line * options.max_width, style=style)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trackside.cli.terminal.options import is_quiet
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import PRESETS
 from trackside.local.rule_choice import Chosen, Layer, choose_rules, layer_of_options
@@ -114,6 +115,6 @@ def recorded_rules(options: RuleOptions) -> Chosen:
     for note in file.notes:
         click.echo(f"trackside: {note}", err=True)
     chosen = rules_of(options, settings, file)
-    if chosen.is_default and chosen.difference:  # other choices were named by the user
+    if chosen.is_default and chosen.difference and not is_quiet():  # other choices were named by the user
         click.echo(f"trackside: judged by {chosen.difference}", err=True)
     return chosen

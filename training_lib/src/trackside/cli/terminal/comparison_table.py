@@ -11,6 +11,7 @@ from trackside.cli.terminal.console import data_console, safe
 from trackside.cli.terminal.layout import columns, wrapped
 from trackside.contracts.run_layout import RunLocation
 from trackside.local.comparison import Comparison, Difference, LossDifference
+from trackside.local.run_folder import typed_name
 
 MOST_FACTS = 20
 MOST_CELL = 24  # characters of a fact, in a column of 80
@@ -104,7 +105,7 @@ def _pace(found: Comparison) -> str:
 def _issue_lines(found: Comparison) -> Iterator[str]:
     for name, is_judged, run in (("A", found.is_judged_a, found.a), ("B", found.is_judged_b, found.b)):
         if not is_judged:
-            yield f"{name} is not judged: trackside rules run {RunLocation(run).name}"
+            yield f"{name} is not judged: trackside rules run {typed_name(run)}"
     for name, issues in (("A", found.issues_a), ("B", found.issues_b)):
         for rule, step in issues.items():
             yield f"only {name} has an issue: {rule}, since step {step}"

@@ -14,6 +14,7 @@ from trackside.cli.terminal.sparkline import is_log_scaled
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.verdict import Severity
 from trackside.local.live_run import Curve, LiveRun
+from trackside.local.run_folder import typed_name
 
 HEIGHT = 23
 HINT_LINES = 1  # the last row of a terminal stays empty: a character in its corner would scroll some
@@ -82,7 +83,7 @@ def _drawn(curve: Curve | None, *, width: int, height: int, ascii_only: bool) ->
 
 def _problem_lines(run: LiveRun, *, ascii_only: bool) -> Iterator[Text]:
     if not run.is_judged:
-        yield Text(f"not judged yet: trackside rules run {run.name}")
+        yield Text(f"not judged yet: trackside rules run {typed_name(run.uri)}")
         return
     standing = [group for group in run.problems if group.standing]
     if not standing:

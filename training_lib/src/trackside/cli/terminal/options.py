@@ -13,6 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _VERBOSE = "trackside.verbose"
 _NO_COLOR = "trackside.no_color"
 _JSON = "trackside.json"
+_QUIET = "trackside.quiet"
 
 
 def shared_options(command: F) -> F:
@@ -57,6 +58,16 @@ def format_option(*formats: str) -> Callable[[F], F]:
     return add
 
 
+def quiet_option(text: str) -> Callable[[F], F]:
+    """Return a decorator that adds `-q/--quiet`, for `is_quiet`. `text` is its help."""
+    return click.option("-q", "--quiet", is_flag=True, expose_value=False, callback=_be_quiet, help=text)
+
+
+def is_quiet() -> bool:
+    """Return True if -q was given: lines for comfort are left out, and progress bars."""
+    return bool(click.get_current_context().meta.get(_QUIET))
+
+
 def is_verbose(ctx: click.Context) -> bool:
     """Return True if -v was given anywhere on the line."""
     return bool(ctx.meta.get(_VERBOSE))
@@ -71,6 +82,11 @@ def _be_verbose(ctx: click.Context, option: click.Parameter, given: bool) -> Non
     if given:
         ctx.meta[_VERBOSE] = True
         logging.basicConfig(level=logging.DEBUG, format="%(levelname)s %(name)s: %(message)s")
+
+
+def _be_quiet(ctx: click.Context, option: click.Parameter, given: bool) -> None:
+    if given:
+        ctx.meta[_QUIET] = True
 
 
 def _be_plain(ctx: click.Context, option: click.Parameter, given: bool) -> None:

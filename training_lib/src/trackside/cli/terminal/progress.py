@@ -64,8 +64,10 @@ def waiting(label: str, *, console: Console, quiet_seconds: float = QUIET_SECOND
 def shown(items: Sequence[T], label: str) -> Iterable[T]:
     """Return `tracked` items on stderr, in the colours of the current command."""
     from trackside.cli.terminal.console import progress_console
-    from trackside.cli.terminal.options import wants_color
+    from trackside.cli.terminal.options import is_quiet, wants_color
 
+    if is_quiet():
+        return items
     return tracked(items, label=label, console=progress_console(color=wants_color()))
 
 
@@ -73,8 +75,11 @@ def shown(items: Sequence[T], label: str) -> Iterable[T]:
 def shown_waiting(label: str) -> Iterator[None]:
     """Show `waiting` on stderr, in the colours of the current command."""
     from trackside.cli.terminal.console import progress_console
-    from trackside.cli.terminal.options import wants_color
+    from trackside.cli.terminal.options import is_quiet, wants_color
 
+    if is_quiet():
+        yield
+        return
     with waiting(label, console=progress_console(color=wants_color())):
         yield
 

@@ -16,6 +16,7 @@ import click
 
 from trackside.cli.terminal.progress import shown_waiting
 from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.observation import is_recorded_number
 
 if TYPE_CHECKING:
     from trackside.trial.series import TensorSeries
@@ -45,6 +46,11 @@ class Filters:
             return trial.tensors(
                 regex=self.regex, collection=self.collection, steps=self.steps, mode=self.mode, worker=self.worker
             )
+
+    def choose_to_show(self, trial: Trial) -> tuple[TensorSeries, ...]:
+        """Return the selected tensors for people: numbers of our own, `trackside/...`, only if they were named."""
+        found = self.choose(trial)
+        return found if self.regex or self.collection else tuple([o for o in found if not is_recorded_number(o.name)])
 
     def tensor(self, trial: Trial, name: str) -> TensorSeries:
         """Return the tensor of that name over the selected steps.

@@ -17,6 +17,9 @@ from trackside.contracts.verdict import Severity
 
 ISSUE_PREFIX = "RuleEvaluationConditionMet: "  # beginning of the exit messages of AWS's own rule containers
 CLEAN_PREFIX = "No issue found"
+# Exit codes of a container that could not write its exit message: they hold the outcome all the same.
+CLEAN_CODE = 40
+ISSUE_CODES = {Severity.INFO: 41, Severity.WARNING: 42, Severity.CRITICAL: 43}
 MOST_JOBS = 20  # largest number for one run: CreateTrainingJob accepts as many rules
 MOST_VALUE_CHARACTERS = 256  # API_CreateProcessingJob: of each value of Environment
 
@@ -29,6 +32,7 @@ RUN, CONFIGURATION, RULE, ACTIONS, PLACE = (
 )
 JOB_NAME, JOB_ARN, JOB_CREATED_AT = "TRAINING_JOB_NAME", "TRAINING_JOB_ARN", "TRAINING_JOB_CREATED_AT"
 
+_EXIT_CODE = re.compile(r"exit code: (?P<code>\d{1,3})\b")
 _MET = re.compile(r" at step (?P<step>\d+) resulted in the condition being met\.(?: Severity: (?P<severity>\w+)\.)?")
 
 
@@ -156,10 +160,24 @@ def read_ending(*, job_status: str, exit_message: str, failure_reason: str, conf
         return None
     if exit_message.startswith(ISSUE_PREFIX):
         return _issue(exit_message, configuration)
+    if job_status == "Failed" and not exit_message:
+        code = _EXIT_CODE.search(failure_reason)
+        unheard = _unheard(int(code["code"])) if code else None
+        if unheard:
+            return unheard
     details = exit_message or failure_reason
     if job_status == "Completed" and exit_message.startswith(CLEAN_PREFIX):
         return Ending(RuleEvaluationStatus.NO_ISSUES_FOUND, details, Severity.INFO)
     return Ending(RuleEvaluationStatus.ERROR, details or f"Its job is {job_status} without a word.", Severity.WARNING)
+
+
+def _unheard(code: int) -> Ending | None:
+    """Return the result of a job that could not write its message; None for the code of another end."""
+    why = "The container could not write its exit message; the verdict stands in the log of its processing job."
+    if code == CLEAN_CODE:
+        return Ending(RuleEvaluationStatus.NO_ISSUES_FOUND, f"{CLEAN_PREFIX}. {why}", Severity.INFO)
+    found = {number: severity for severity, number in ISSUE_CODES.items()}.get(code)
+    return Ending(RuleEvaluationStatus.ISSUES_FOUND, f"An issue was found. {why}", found) if found else None
 
 
 def _issue(exit_message: str, configuration: str) -> Ending:

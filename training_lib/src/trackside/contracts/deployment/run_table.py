@@ -172,11 +172,6 @@ class RuleRecord:
         """The number of its issues."""
         return len(self.findings)
 
-    @property
-    def order(self) -> tuple[int, int, int]:
-        """The sort key of the status: see `order_of`."""
-        return order_of(self.evaluation)
-
     def to_item(self, *, expires_at: int | None) -> dict[str, dict[str, Any]]:
         """Return the item; `expires_at` in seconds since the epoch, None: never."""
         key = item_key(self.evaluation.job.arn, rule_key(self.evaluation.configuration_name), expires_at)
@@ -242,7 +237,7 @@ def merged(known: RuleRecord | None, evaluation: RuleEvaluation) -> RuleRecord:
         known = RuleRecord(evaluation, revision=known.revision) if is_newer else known
         if not is_newer:
             return replace(known, revision=known.revision + 1)
-    latest = max(known.evaluation, evaluation, key=order_of)
+    latest = evaluation if is_later(evaluation, known.evaluation) else known.evaluation
     merged = replace(known, evaluation=latest, revision=known.revision + 1)
     if not evaluation.found_issues:
         return merged
@@ -268,9 +263,20 @@ def is_about(job: TrainingJob, evaluation: RuleEvaluation, *, at: float) -> bool
     return created_at == job.created_at if created_at and job.created_at else at >= job.created_at
 
 
-def order_of(evaluation: RuleEvaluation) -> tuple[int, int, int]:
-    """Return a sort key: later jobs compare greater, then later statuses, then those of higher rank."""
-    return evaluation.job.created_at, int(_milliseconds(evaluation.modified_at)), _RULE_RANKS[evaluation.status]
+def is_later(one: RuleEvaluation, other: RuleEvaluation) -> bool:
+    """Return True if `one` is the later status of a rule.
+
+    The later job decides, then the evaluator's count, if both have one: two evaluators of a chain have two clocks. Then
+    the moment decides, then the rank of the status.
+    """
+    has_count = one.sequence > 0 and other.sequence > 0
+    return _order_of(one, has_count=has_count) > _order_of(other, has_count=has_count)
+
+
+def _order_of(evaluation: RuleEvaluation, *, has_count: bool) -> tuple[int, int, int, int]:
+    count = evaluation.sequence if has_count else 0
+    moment = int(_milliseconds(evaluation.modified_at))
+    return evaluation.job.created_at, count, moment, _RULE_RANKS[evaluation.status]
 
 
 def rule_key(configuration_name: str) -> str:

@@ -1,8 +1,9 @@
 """The complexity of wildcards in an event pattern, which EventBridge limits for each rule.
 
-EventBridge refuses a rule with too many wildcards that one text may match at a time: "Rule is too complex". Answers of the
-service that LocalStack recorded (tests/aws/services/events, 15 October 2025) refuse 11 and take 7, by the measure of
-AWS's own event-ruler (https://github.com/aws/event-ruler#wildcard-matching). Its page names 10 as a limit of one rule.
+EventBridge refuses a rule with too many wildcards that one text may match at a time: "Rule is too complex". By the
+measure of AWS's own event-ruler (https://github.com/aws/event-ruler#wildcard-matching), answers of the service that
+LocalStack recorded (tests/aws/services/events, 15 October 2025) refuse 11 and take 7. event-ruler's page names 10 as a
+limit of one rule.
 """
 
 from __future__ import annotations

@@ -1,0 +1,183 @@
+"""Slack answers 200 to what it refuses. A small server answers as it does."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+
+from lambdas.notify_owner.handler import handle
+from lambdas.notify_owner.settings import NotifyOwnerSettings
+from lambdas.notify_owner.slack import error_in
+from tests.lambda_settings import made
+
+Golden = Callable[..., dict[str, Any]]
+Deliver = Callable[..., list[str]]
+SENT_AT = 1795226674.0  # the time of the golden event
+TAKEN = (200, '{"ok": true, "ts": "1.2"}')
+
+
+class Slack:
+    """A server that gives the listed answers in turn, the last one for ever."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[int, str]] = [TAKEN]
+        self.posts: list[tuple[str, dict[str, Any]]] = []
+        slack = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                slack.posts.append((self.headers["Authorization"], body))
+                code, text = slack.answers.pop(0) if len(slack.answers) > 1 else slack.answers[0]
+                self.send_response(code)
+                if code == 429:
+                    self.send_header("Retry-After", "300")
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *args: Any) -> None:
+                """Say nothing."""
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/api/chat.postMessage"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Slack]:
+    slack = Slack()
+    thread = threading.Thread(target=slack.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    yield slack
+    slack.server.shutdown()
+    slack.server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def slack(server: Slack, account: Any, monkeypatch: pytest.MonkeyPatch) -> Slack:
+    server.answers, server.posts = [TAKEN], []
+    boto3.client("secretsmanager").create_secret(Name="trackside/slack", SecretString="Bearer xoxb-1\n")
+    queue = boto3.client("sqs").create_queue(QueueName="notify")["QueueUrl"]
+    settings = made(
+        NotifyOwnerSettings,
+        topic_arn=account.topic,
+        idempotency_table="done",
+        quiet_minutes=0,
+        queue_url=queue,
+        slack_channel="C1",
+        slack_header_from="trackside/slack",
+        slack_url=server.url,
+    )
+    for name, value in settings.to_environment().items():
+        monkeypatch.setenv(name, value)
+    return server
+
+
+def at(monkeypatch: pytest.MonkeyPatch, seconds_later: float) -> None:
+    moment = SENT_AT + seconds_later
+    monkeypatch.setattr("lambdas.notify_owner.handler.time", SimpleNamespace(time=lambda: moment))
+
+
+def waiting() -> int:
+    """Messages that wait in the function's own queue."""
+    url = boto3.client("sqs").get_queue_url(QueueName="notify")["QueueUrl"]
+    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed"]
+    return sum(
+        int(each)
+        for each in boto3.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"].values()
+    )
+
+
+def test_a_message_that_slack_takes_is_posted_once(
+    account: Any, slack: Slack, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at(monkeypatch, 60)
+    event = golden("ours_issues_found", StatusDetails='<!channel> "9" of\n10\\')
+    assert deliver(handle, event, event) == []
+    ((header, body),) = slack.posts
+    assert header == "Bearer xoxb-1"
+    assert body["channel"] == "C1"
+    assert body["text"].splitlines()[1] == '&lt;!channel&gt; "9" of?10\\'
+    assert (len(account.messages()), waiting()) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reports"),
+    [
+        pytest.param((200, '{"ok": false, "error": "token_revoked"}'), 1, id="a revoked token"),
+        pytest.param((200, '{"ok": false, "error": "not_in_channel"}'), 1, id="a bot that was not invited"),
+        pytest.param((200, '{"ok": false, "error": "channel_not_found"}'), 1, id="a wrong channel"),
+        pytest.param((200, "<html>a proxy</html>"), 1, id="somebody else answers"),
+        pytest.param((200, '{"ok": false, "error": "ratelimited"}'), 0, id="busy"),
+        pytest.param((429, ""), 0, id="too many requests"),
+        pytest.param((503, ""), 0, id="out of order"),
+    ],
+)
+def test_a_refusal_is_noticed_told_of_and_tried_again(
+    *,
+    account: Any,
+    slack: Slack,
+    golden: Golden,
+    deliver: Deliver,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: tuple[int, str],
+    reports: int,
+) -> None:
+    at(monkeypatch, 60)
+    slack.answers = [answer]
+    event, other = golden("ours_issues_found"), golden("ours_issues_found", RuleConfigurationName="dead-relu")
+    assert deliver(handle, event, other) == [], "the mails are sent, and Slack's part waits in the queue"
+    subjects = [message["Subject"] for message in account.messages()]
+    assert sum(subject.startswith("Trackside: Slack refuses") for subject in subjects) == reports
+    assert len(subjects) == 2 + reports, "of one reason they hear once a day"
+    assert waiting() == 2
+    slack.answers = [TAKEN]
+    assert deliver(handle, event, other) == []
+    assert account.messages() == []
+    assert len(slack.posts) == 4
+    assert waiting() == 2, "no more than before"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "failed"),
+    [pytest.param(86_000, [], id="for a day"), pytest.param(87_000, ["message-0"], id="no longer")],
+)
+def test_it_is_tried_for_a_day_and_then_lies_in_the_dead_letters(
+    slack: Slack, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch, *, seconds: int, failed: list[str]
+) -> None:
+    at(monkeypatch, seconds)
+    slack.answers = [(200, '{"ok": false, "error": "invalid_auth"}')]
+    assert deliver(handle, golden("ours_issues_found")) == failed
+
+
+def test_nobody_who_answers_is_an_outage(
+    account: Any, slack: Slack, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at(monkeypatch, 60)
+    monkeypatch.setenv("TRACKSIDE_SLACK_URL", "http://127.0.0.1:9/closed")
+    started = time.monotonic()
+    assert deliver(handle, golden("ours_issues_found")) == []
+    assert time.monotonic() - started < 20
+    assert (len(account.messages()), waiting(), slack.posts) == (1, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b'{"ok": true}', ""),
+        (b'{"ok": "true"}', "an answer without ok"),
+        (b"[]", "an answer without ok"),
+        (b'{"ok": false, "error": "is_archived"}', "is_archived"),
+        (b"\xff", "an answer that is no JSON"),
+    ],
+)
+def test_reads_the_answer(body: bytes, error: str) -> None:
+    assert error_in(body) == error
