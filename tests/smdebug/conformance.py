@@ -96,8 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", type=Path, help="folder for the logs of pytest")
     options = parser.parse_args(arguments)
     tests = options.suite if options.suite.name == "tests" else options.suite / "tests"
-    if not (tests / "conftest.py").exists():
-        parser.error(f"{tests} has no conftest.py: give a checkout of github.com/awslabs/sagemaker-debugger.")
+    if not (tests / "fixtures" / "error_handling_agent.py").exists():
+        parser.error(f"{tests} is not the original's suite: give a checkout of github.com/awslabs/sagemaker-debugger.")
     by_area = {}
     with tempfile.TemporaryDirectory() as folder:
         suite, logs = Path(folder, "suite"), options.keep or Path(folder)
