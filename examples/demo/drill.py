@@ -290,6 +290,13 @@ INVENTORY = (
     ("sqs", "list_queues", "QueueUrls", ""),
 )
 
+
+def _bus_policy_exists(client: Callable[[str], Any], name: str) -> bool:
+    bus, _, statement = name.rpartition("|")
+    policy = client("events").describe_event_bus(Name=bus or "default").get("Policy") or "{}"
+    return any(each.get("Sid") == statement for each in json.loads(policy).get("Statement", []))
+
+
 # How to ask each service whether a resource of that type is there: the answer is true, false or "not found".
 QUESTIONS: Mapping[str, Callable[[Callable[[str], Any], str], Any]] = {
     "AWS::CloudWatch::Alarm": lambda c, name: c("cloudwatch").describe_alarms(AlarmNames=[name])["MetricAlarms"],
@@ -298,6 +305,7 @@ QUESTIONS: Mapping[str, Callable[[Callable[[str], Any], str], Any]] = {
     "AWS::ECR::Repository": lambda c, name: c("ecr").describe_repositories(repositoryNames=[name])["repositories"],
     "AWS::Events::Archive": lambda c, name: c("events").describe_archive(ArchiveName=name),
     "AWS::Events::EventBus": lambda c, name: c("events").describe_event_bus(Name=name),
+    "AWS::Events::EventBusPolicy": _bus_policy_exists,
     "AWS::Events::Rule": _rule_exists,
     "AWS::IAM::Policy": _policy_exists,
     "AWS::IAM::Role": lambda c, name: c("iam").get_role(RoleName=name),

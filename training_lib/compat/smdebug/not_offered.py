@@ -176,7 +176,7 @@ class _RefusedType(type):
     __add__ = __radd__ = __mod__ = __lt__ = __gt__ = __int__ = __float__ = __fspath__ = _refuse
 
     def __getattr__(cls, name: str) -> object:
-        if name.startswith("__"):
+        if name.startswith("_"):  # what inspect and editors ask of each class
             raise AttributeError(name)
         raise error_for(cls._name)
 

@@ -52,7 +52,8 @@ def refuse_exports_in_use() -> None:
     def guarded_apply(change_set: Any) -> None:
         stack = change_set.stack
         before = _exports(stack)
-        _refuse_deletion(stack, set(before) - _exported_by(change_set.template_dict, stack))
+        if before:  # a new stack has none, nor the parameters that its exports' names may hold
+            _refuse_deletion(stack, set(before) - _exported_by(change_set.template_dict, stack))
         old_template = stack.template
         apply(change_set)
         _refuse_change(stack, before, old_template)

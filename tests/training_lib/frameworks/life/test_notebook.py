@@ -57,9 +57,9 @@ JUDGED = {
     "a cell": f"again = trackside.watch({RULES})",
     "a cell that trains": "broken(40)\nagain.close()",
     "the cell, run again": f"old = again.run\nagain = trackside.watch({RULES})",
-    "it begins anew": "broken(1)\nprint(again.run != old, again._session.is_closed, again.findings)",
+    "it begins anew": "broken(1)\nprint(again.run != old, again._session.training.is_closed, again.findings)",
     "deleted": "session = again._session\ndel again",
-    "ended": "print(session.is_closed)",
+    "ended": "print(session.training.is_closed)",
     "a name that has ended": (
         f"with trackside.watch('runs/second', {RULES}) as named:\n    broken(3)\nprint(named.run.endswith('second-2'))"
     ),
