@@ -148,6 +148,17 @@ def _forget_existing_variables() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _leave_the_environment_as_it_was() -> Iterator[None]:
+    """A variable that a file's tests leave set, like moto's keys, changes tests that the same worker runs later."""
+    before = dict(os.environ)  # noqa: TID251 - compared only
+    yield
+    after = dict(os.environ)  # noqa: TID251
+    names = (before.keys() | after.keys()) - {"PYTEST_CURRENT_TEST"}
+    changed = {name: after.get(name) for name in names if before.get(name) != after.get(name)}
+    assert not changed, f"The tests of this file leave environment variables changed: {changed}"
+
+
 @pytest.fixture(scope="session")
 def warm_python() -> Iterator[WarmPython]:
     """Runs scripts without the three seconds of `import torch`, where how a Python starts is not what is tested."""

@@ -83,7 +83,7 @@ def schema_of(name: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def account() -> Iterator[None]:
     """An account with a deployment that has judged one job."""
-    with pytest.MonkeyPatch.context() as patch, mock_aws():
+    with mock_aws(), pytest.MonkeyPatch.context() as patch:  # in this order: moto sets keys, which it takes back last
         for name in [name for name in os.environ if name.startswith(("AWS_", "TRACKSIDE_"))]:  # noqa: TID251 cleaning it
             patch.delenv(name)
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
