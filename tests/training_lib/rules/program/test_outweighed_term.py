@@ -26,7 +26,8 @@ def facts(*terms: LossFacts, optimizers: int = 1) -> ModelFacts:
 
 
 def term(name: str, *, classes: int | None = None, line: str = "train.py:9") -> LossFacts:
-    return LossFacts(name, name.split("_")[0], "mean", class_count=classes, line="train.py:7", backward_line=line)
+    kind = name.partition("_")[0]
+    return LossFacts(name, kind, "mean", class_count=classes, line="train.py:7", backward_line=line)
 
 
 TEN = facts(term(TASK, classes=10))

@@ -105,8 +105,8 @@ class OptimizerFacts:
     groups           numbers and flags of each parameter group at first sight (true is 1.0; `betas` are `betas_0` and
                      `betas_1`); `lr` is that of the first step
     parameter_count  number of its tensors
-    state            "loaded" if it had a state before its first step in this process, "new" if it had none and keeps one
-                     since; "" for an optimizer that keeps none
+    state            "loaded" if it had a state before its first step in this process, "new" if it had none and keeps
+                     one since; "" for an optimizer that keeps none
     """
 
     name: str

@@ -110,7 +110,7 @@ class IncompleteResume(Rule):
             _STATE: f"without the state of {lead.subject}",
             _RATES: "with the learning rates of the run's first steps",
         }.get(lead.measure, "with the batches of the run's first steps")
-        return f"The process that goes on with this run at step {lead.since_step} has the model's weights, but began {what}."
+        return f"The process that resumed this run at step {lead.since_step} has the model's weights, but began {what}."
 
     def _lost_states(self, window: Window, before: ModelFacts, now: ModelFacts) -> Iterator[Finding]:
         for optimizer in now.optimizers:

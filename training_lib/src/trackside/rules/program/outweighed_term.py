@@ -87,15 +87,16 @@ class OutweighedTerm(Rule):
         if facts is None or window.step < self.start_step or not _sums(facts) or has_several_aims(window):
             return []
         columns = training_losses(window)
-        return [finding for whole in columns for finding in self._judge(window, whole, columns)]
+        return [found for whole in columns for found in self._judge(window, whole, columns, facts=facts)]
 
     def nothing_to_judge(self, facts: ModelFacts) -> str:
         """Return a clause for a program without a sum of known losses."""
         return "" if _sums(facts) else "no loss is a sum of recorded terms"
 
-    def _judge(self, window: Window, whole: Column, columns: Iterable[Column]) -> Iterable[Finding]:
-        assert window.facts is not None
-        terms = _sums(window.facts).get(whole.tensor, ())
+    def _judge(
+        self, window: Window, whole: Column, columns: Iterable[Column], *, facts: ModelFacts
+    ) -> Iterable[Finding]:
+        terms = _sums(facts).get(whole.tensor, ())
         values = finite(whole)[1]
         parts = [c for c in columns if c.worker == whole.worker and c.tensor in terms and len(c.values) >= _FEWEST]
         if not parts or len(values) < _FEWEST or (values < 0).any():
@@ -106,7 +107,7 @@ class OutweighedTerm(Rule):
         levels = [_unlearned_level(window, part) for part in parts]
         for part, level in zip(parts, levels, strict=True):
             if all(levels) and level is not None:
-                loss = window.facts.loss(part.tensor)
+                loss = facts.loss(part.tensor)
                 yield Finding(
                     subject=part.tensor,
                     worker=part.worker,
@@ -126,8 +127,8 @@ class OutweighedTerm(Rule):
         lead = findings[0]
         numbers = lead.statistics
         return (
-            f"The loss fell from {numbers['sum_at_first']:.3g} to {numbers['sum_now']:.3g}, and its term {lead.subject} "
-            f"is still {lead.observed:.3g}: another term outweighs it."
+            f"The loss fell from {numbers['sum_at_first']:.3g} to {numbers['sum_now']:.3g}, and its term "
+            f"{lead.subject} is still {lead.observed:.3g}: another term outweighs it."
         )
 
 
