@@ -51,7 +51,7 @@ class Cause(str, Enum):
     RANDOM_EVALUATION = "random-evaluation"
     LOST_UPDATES = "lost-updates"
     INCOMPLETE_RESUME = "incomplete-resume"
-    OUTWEIGHED_TERM = "outweighed-term"
+    PENALTY_TOO_STRONG = "penalty-too-strong"
 
 
 @dataclass(frozen=True)
@@ -230,9 +230,9 @@ EXPLANATIONS = {
         "the checkpoint that the training goes on from holds the model's weights and not the rest of its state",
         "Save and load the state of the optimizer and of the schedule with the model's.",
     ),
-    Cause.OUTWEIGHED_TERM: Explanation(
-        "one term of the loss outweighs the others, which are not learned",
-        "Print each term times its weight, and its gradient's norm: bring them to about the same size.",
+    Cause.PENALTY_TOO_STRONG: Explanation(
+        "a penalty on the weights outweighs the rest of the loss",
+        "Print each term of the loss times its weight: divide the weight of the penalty by a hundred.",
     ),
 }
 
