@@ -8,7 +8,6 @@ import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from stacks.action_stack import ActionStack
-from stacks.constructs.acknowledge import acknowledge
 from stacks.deployment_settings import DeploymentSettings, cost_tags
 from stacks.evaluation_stack import EvaluationStack
 from stacks.hub_stack import HubStack
@@ -19,8 +18,6 @@ from stacks.spoke_stack import SpokeStack
 from stacks.storage_stack import StorageStack
 from trackside.contracts.errors import ConfigurationError
 
-OLD_IMPORTS = "Deployments of 0.1.0 import exports; with `weak` their upgrade would be refused. docs/decisions/0060."
-
 
 def compose(app: cdk.App, settings: DeploymentSettings) -> None:
     """Create all stacks of one deployment; for a spoke, only its own."""
@@ -28,8 +25,6 @@ def compose(app: cdk.App, settings: DeploymentSettings) -> None:
         SpokeStack(app, "TracksideSpoke", settings=settings)
     else:
         _compose_whole(app, settings)
-    for stack in app.node.children:
-        acknowledge(stack, {"Annotation::@aws-cdk/core:crossStackReferencesBothTransitional": OLD_IMPORTS})
     for name, value in cost_tags(settings):
         cdk.Tags.of(app).add(name, value)
     fit_in(app, settings)
@@ -56,7 +51,6 @@ def _compose_whole(app: cdk.App, settings: DeploymentSettings) -> None:
         table=storage.table,
         runs=storage.runs,
         start_queue=evaluation.reactions["start_evaluation"].queue,
-        finish_queue=evaluation.reactions["finish_run"].queue,
         fleet=evaluation.fleet,
     )
     reactions = {**evaluation.reactions, **action.reactions, **record.reactions}

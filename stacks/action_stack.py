@@ -15,13 +15,13 @@ from stacks.actions.stop_training import switch_name
 from stacks.constructs.acknowledge import acknowledge
 from stacks.constructs.action_reaction import ActionParts, create_reaction_to
 from stacks.constructs.encrypted_topic import EncryptedTopic
-from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import rule_status_changed
 from stacks.webhooks import create_webhooks
 from trackside.contracts.action import Action
 
+OWN_REACTION = tuple(action for action in Action if not action.unit.carried_out_by)
 MOST_ARCHIVE_NAME_CHARACTERS = 48  # API_CreateArchive
 SMS_HAS_NO_QUEUE = "An issue that no SMS could report stands in the e-mail, on the bus and in the table of runs."
 
@@ -61,7 +61,6 @@ class ActionStack(Stack):
         parts = ActionParts(
             self,
             settings,
-            layer=PowertoolsLayer(self, "Layer"),
             key=key,
             run_table=run_table,
             runs=runs,
@@ -70,7 +69,7 @@ class ActionStack(Stack):
             table=self.table,
             has_webhooks=bool(self.webhooks),
         )
-        self.reactions = {action.unit.name: create_reaction_to(action, parts) for action in Action}
+        self.reactions = {action.unit.name: create_reaction_to(action, parts) for action in OWN_REACTION}
         self._write_outputs()
 
     def _create_topic(self, key: kms.IKey) -> sns.ITopic:
@@ -114,7 +113,7 @@ class ActionStack(Stack):
         switch = switch_name(self._settings)
         CfnOutput(self, "DryRunParameterName", value=switch, description="true: nothing is stopped")
         CfnOutput(self, "IdempotencyTableName", value=self.table.table_name)
-        for action in Action:
+        for action in OWN_REACTION:
             reaction = self.reactions[action.unit.name]
             CfnOutput(self, f"{action.value}QueueUrl", value=reaction.queue.queue_url)
             CfnOutput(self, f"{action.value}DeadLettersUrl", value=reaction.dead_letters.queue_url)

@@ -14,7 +14,6 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from lambdas.finish_run.settings import FinishRunSettings
 from lambdas.note_news.settings import NoteNewsSettings
 from lambdas.report_custom_rule.settings import ReportCustomRuleSettings
 from lambdas.start_evaluation.settings import StartEvaluationSettings
@@ -25,7 +24,6 @@ from stacks.constructs.custom_rule_role import CustomRuleRole
 from stacks.constructs.drill_role import DrillRole
 from stacks.constructs.evaluator_fleet import EvaluatorFleet
 from stacks.constructs.evaluator_role import EvaluatorRole
-from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.queue_backed_function import QueueBackedFunction, pause_milliseconds
 from stacks.constructs.watching import let_settle_rules, rule_parameters_below, untagged_runs, watch_untagged_jobs
 from stacks.deployment_settings import DeploymentSettings, cost_tags
@@ -34,8 +32,7 @@ from stacks.event_patterns import (
     evaluation_failed,
     evaluator_ended,
     run_written,
-    training_ended,
-    training_started,
+    training_started_or_ended,
 )
 from trackside.contracts.deployment.evaluators import FLEET
 from trackside.contracts.event import SOURCE
@@ -96,20 +93,17 @@ class EvaluationStack(Stack):
         self.repository = self._create_repository("Evaluator", settings.evaluator.repository)
         self.role = EvaluatorRole(self, "EvaluatorRole", runs=runs, key=key, bus=bus, repository=self.repository)
         self.custom_rules = self._create_custom_rules() if settings.custom_rules.rules_from else None
-        self.failed_evaluations = self._keep_failed_evaluations()
+        self.failed_evaluations = self._create_queue_of_failures()
         self.fleet = self._create_fleet(bus) if settings.evaluator.mode == FLEET else None
-        layer = PowertoolsLayer(self, "Layer")
-        self.reactions = {
-            "start_evaluation": self._create_start_evaluation(layer, bus),
-            "finish_run": self._create_finish_run(layer),
-        }
+        self.reactions = {"start_evaluation": self._create_start_evaluation(bus)}
+        self._keep_events_of_failures(self.reactions["start_evaluation"])
         if self.custom_rules:
-            self.reactions["report_custom_rule"] = self._create_report_custom_rule(layer, bus, self.custom_rules)
+            self.reactions["report_custom_rule"] = self._create_report_custom_rule(bus, self.custom_rules)
         if settings.drills:
             drill_role = DrillRole(self, "DrillRole", runs=runs, key=key, repository=self.repository)
             CfnOutput(self, "DrillRoleArn", value=drill_role.role_arn, description="Of `trackside drill`'s training")
         if self.fleet and self.fleet.has_news:
-            self.reactions["note_news"] = self._create_note_news(layer, self.fleet)
+            self.reactions["note_news"] = self._create_note_news(self.fleet)
         functions = [notify_owner.function, *(reaction.function for reaction in self.reactions.values())]
         senders = [
             self.role,
@@ -162,12 +156,12 @@ class EvaluationStack(Stack):
             empty_on_delete=True,
         )
 
-    def _create_start_evaluation(self, layer: lambda_.ILayerVersion, bus: events.IEventBus) -> QueueBackedFunction:
+    def _create_start_evaluation(self, bus: events.IEventBus) -> QueueBackedFunction:
         reaction = QueueBackedFunction(
             self,
             "StartEvaluation",
             name="start_evaluation",
-            description="Trackside: starts the processing job that judges a training job",
+            description="Trackside: starts the processing job that judges a training job, and marks the end of its run",
             settings=StartEvaluationSettings.of(
                 self._settings.evaluator,
                 self._settings.watching,
@@ -192,13 +186,13 @@ class EvaluationStack(Stack):
                 untagged_runs=untagged_runs(self._settings, self._runs),
                 rule_parameters_below=rule_parameters_below(self._settings),
             ),
-            layer=layer,
             log_retention_days=self._settings.retention.log_days,
             # SageMaker's control plane takes one or two calls a second: the queue holds the rest.
             most_at_once=self._settings.evaluator.started_at_once,
             batch_size=1,  # calls that are throttled take seconds: ten of them would outlast the function
         )
-        reaction.react_to("TrainingStarted", training_started(), description="A training job that opted in is running")
+        description = "A training job that opted in is running, or has ended"
+        reaction.react_to("TrainingStartedOrEnded", training_started_or_ended(), description=description)
         description = "A processing job that judges a training job has ended: another may go on"
         reaction.react_to("EvaluatorEnded", evaluator_ended(self.role.role_arn), description=description)
         why = "Reports training jobs that are no longer watched."
@@ -224,6 +218,7 @@ class EvaluationStack(Stack):
         if self.fleet:
             self.fleet.let_announce(reaction.function)
         self._let_read_requests(reaction.function)
+        self._let_mark_ends(reaction.function)
         let_settle_rules(reaction, settings=self._settings, runs=self._runs, key=self._key, bus=bus)
         watch_untagged_jobs(reaction, self._settings)
         return reaction
@@ -244,9 +239,20 @@ class EvaluationStack(Stack):
         allow(function, "SeeWhatIsThere", ["s3:ListBucket"], [self._runs.bucket_arn], why=why)
         allow(function, "DecryptRuns", ["kms:Decrypt"], [self._key.key_arn], why=RUNS_ARE_ENCRYPTED)
 
-    def _create_report_custom_rule(
-        self, layer: lambda_.ILayerVersion, bus: events.IEventBus, custom_rules: CustomRules
-    ) -> QueueBackedFunction:
+    def _let_mark_ends(self, function: lambda_.Function) -> None:
+        marker, owner = f"*/{TENSORS}/{END_MARKER_KEY}", f"*/{RULE_OUTPUT}/{TRAINING_JOB_KEY}"
+        why = "Marks the end of a run, so that a killed job's evaluator ends."
+        allow(function, "MarkTheEnd", ["s3:PutObject"], [self._runs.arn_for_objects(marker)], why=why)
+        objects = [self._runs.arn_for_objects(each) for each in (marker, owner)]
+        why = "Only the job that a run is judged for ends it; another job may name the same run."
+        allow(function, "SeeWhoseRunItIs", ["s3:GetObject"], objects, why=why)
+        for each in (marker, owner):
+            where = f"{name_in_findings(self._runs)}/{each}"
+            accept_wildcard(
+                function, where, reason="A run lies where its job's tag says; only end markers are written."
+            )
+
+    def _create_report_custom_rule(self, bus: events.IEventBus, custom_rules: CustomRules) -> QueueBackedFunction:
         role_arn = custom_rules.role.role_arn
         reaction = QueueBackedFunction(
             self,
@@ -254,7 +260,6 @@ class EvaluationStack(Stack):
             name="report_custom_rule",
             description="Trackside: publishes the findings of a rule from a file",
             settings=ReportCustomRuleSettings(event_bus=bus.event_bus_name, role_arn=role_arn),
-            layer=layer,
             log_retention_days=self._settings.retention.log_days,
         )
         reaction.react_to(
@@ -276,54 +281,24 @@ class EvaluationStack(Stack):
         accept_wildcard(reaction.function, where, reason="A run lies where its job's tag says, and rules have names.")
         return reaction
 
-    def _create_note_news(self, layer: lambda_.ILayerVersion, fleet: EvaluatorFleet) -> QueueBackedFunction:
+    def _create_note_news(self, fleet: EvaluatorFleet) -> QueueBackedFunction:
         reaction = QueueBackedFunction(
             self,
             "NoteNews",
             name="note_news",
             description="Trackside: notifies the worker that judges a run of new data",
             settings=NoteNewsSettings(lease_table=fleet.table.table_name),
-            layer=layer,
             log_retention_days=self._settings.retention.log_days,
         )
         reaction.react_to("RunWritten", run_written(self._runs.bucket_name), description="A run was written to")
         fleet.let_note_news(reaction.function)
         return reaction
 
-    def _create_finish_run(self, layer: lambda_.ILayerVersion) -> QueueBackedFunction:
-        reaction = QueueBackedFunction(
-            self,
-            "FinishRun",
-            name="finish_run",
-            description="Trackside: marks the end of a run whose training job ended",
-            settings=FinishRunSettings.of(self._settings.accounts, run_bucket=self._runs.bucket_name),
-            layer=layer,
-            log_retention_days=self._settings.retention.log_days,
-        )
-        reaction.react_to("TrainingEnded", training_ended(), description="A training job that opted in has ended")
-        marker = f"*/{TENSORS}/{END_MARKER_KEY}"
-        why = "Its purpose: the end of any run is marked, and nothing else written."
-        allow(reaction.function, "MarkTheEnd", ["s3:PutObject"], [self._runs.arn_for_objects(marker)], why=why)
-        owner = f"*/{RULE_OUTPUT}/{TRAINING_JOB_KEY}"
-        objects = [self._runs.arn_for_objects(each) for each in (marker, owner)]
-        why = "Only the job that a run is judged for ends it; another job may name the same run."
-        allow(reaction.function, "SeeWhoseRunItIs", ["s3:GetObject"], objects, why=why)
-        why = "Tells an object that is absent from one that may not be read."
-        allow(reaction.function, "SeeWhatIsThere", ["s3:ListBucket"], [self._runs.bucket_arn], why=why)
-        self._let_encrypt(reaction.function)
-        for each in (marker, owner):
-            accept_wildcard(
-                reaction.function,
-                f"{name_in_findings(self._runs)}/{each}",
-                reason="A run lies where its job's tag says; only end markers can be written.",
-            )
-        return reaction
-
     def _let_encrypt(self, function: lambda_.Function) -> None:
         actions = ["kms:Decrypt", "kms:GenerateDataKey"]
         allow(function, "EncryptRuns", actions, [self._key.key_arn], why=RUNS_ARE_ENCRYPTED)
 
-    def _keep_failed_evaluations(self) -> sqs.Queue:
+    def _create_queue_of_failures(self) -> sqs.Queue:
         queue = sqs.Queue(
             self,
             "FailedEvaluationsQueue",
@@ -333,15 +308,17 @@ class EvaluationStack(Stack):
         )
         why = "Only people take messages from it, so none can fail."
         acknowledge(queue, {"AwsSolutions-SQS3": why, "Serverless-SQSRedrivePolicy": why})
-        rule = events.Rule(
+        return queue
+
+    def _keep_events_of_failures(self, start_evaluation: QueueBackedFunction) -> None:
+        """Keep the events of processing jobs that failed without a successor; else they are dead letters."""
+        events.Rule(
             self,
             "EvaluationFailed",
             description="A processing job that judges a training job failed: that job is no longer watched",
             event_pattern=evaluation_failed(self._runs.bucket_name, but_for=self.role.role_arn),
-            targets=[targets.SqsQueue(queue)],
+            targets=[targets.SqsQueue(self.failed_evaluations, dead_letter_queue=start_evaluation.dead_letters)],
         )
-        acknowledge(rule, {"Serverless-EventBusDLQ": "Its target is itself a queue of failures."})
-        return queue
 
     def _write_outputs(self) -> None:
         CfnOutput(

@@ -6,4 +6,4 @@ ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = ROOT / "training_lib" / "src" / "trackside"
 LAMBDAS = ROOT / "lambdas"
 BUILD = ROOT / "build"
-LAYERS = ROOT / ".venv" / "lambda-layer"
+LAMBDA_PACKAGES = ROOT / ".venv" / "lambda-packages"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from aws_cdk import CfnOutput, Stack
 from aws_cdk import aws_events as events
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -14,7 +13,6 @@ from lambdas.record_verdict.settings import RecordVerdictSettings
 from stacks.constructs.acknowledge import accept_wildcard
 from stacks.constructs.allow import allow
 from stacks.constructs.evaluator_fleet import EvaluatorFleet
-from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.queue_backed_function import QueueBackedFunction
 from stacks.constructs.run_table import RunTable
 from stacks.constructs.watching import watches_untagged
@@ -39,7 +37,6 @@ class RecordStack(Stack):
         table: RunTable,
         runs: s3.IBucket,
         start_queue: sqs.IQueue,
-        finish_queue: sqs.IQueue,
         fleet: EvaluatorFleet | None = None,
     ) -> None:
         super().__init__(
@@ -49,17 +46,14 @@ class RecordStack(Stack):
             description="Trackside: the records of runs",
         )
         self._settings, self._table, self._runs = settings, table, runs
-        layer = PowertoolsLayer(self, "Layer")
         # By its name: with a reference, the template would stay the same when the bus gets another name.
         bus = events.EventBus.from_event_bus_name(self, "Bus", settings.event_bus_name)
-        record_verdict = self._create_record_verdict(layer, bus)
+        record_verdict = self._create_record_verdict(bus)
         self.reactions = {
             "record_verdict": record_verdict,
             "reconcile": self._create_reconcile(
-                layer,
                 runs=runs,
                 start_queue=start_queue,
-                finish_queue=finish_queue,
                 record_queue=record_verdict.queue,
                 fleet=fleet,
             ),
@@ -69,7 +63,7 @@ class RecordStack(Stack):
             CfnOutput(self, f"{title}QueueUrl", value=reaction.queue.queue_url)
             CfnOutput(self, f"{title}DeadLettersUrl", value=reaction.dead_letters.queue_url)
 
-    def _create_record_verdict(self, layer: lambda_.ILayerVersion, bus: events.IEventBus) -> QueueBackedFunction:
+    def _create_record_verdict(self, bus: events.IEventBus) -> QueueBackedFunction:
         reaction = QueueBackedFunction(
             self,
             "RecordVerdict",
@@ -80,7 +74,6 @@ class RecordStack(Stack):
                 run_bucket=self._runs.bucket_name,
                 retention_days=self._settings.retention.record_days,
             ),
-            layer=layer,
             log_retention_days=self._settings.retention.log_days,
         )
         reaction.react_to(
@@ -100,11 +93,9 @@ class RecordStack(Stack):
 
     def _create_reconcile(
         self,
-        layer: lambda_.ILayerVersion,
         *,
         runs: s3.IBucket,
         start_queue: sqs.IQueue,
-        finish_queue: sqs.IQueue,
         record_queue: sqs.IQueue,
         fleet: EvaluatorFleet | None,
     ) -> QueueBackedFunction:
@@ -117,7 +108,6 @@ class RecordStack(Stack):
                 self._settings.monitoring,
                 run_table=self._table.table_name,
                 start_queue_url=start_queue.queue_url,
-                finish_queue_url=finish_queue.queue_url,
                 record_queue_url=record_queue.queue_url,
                 run_bucket=runs.bucket_name,
                 evaluator_mode=self._settings.evaluator.mode,
@@ -126,7 +116,6 @@ class RecordStack(Stack):
                 retention_days=self._settings.retention.record_days,
                 sends_untagged=watches_untagged(self._settings),
             ),
-            layer=layer,
             log_retention_days=self._settings.retention.log_days,
             most_at_once=LEAST_AT_ONCE,
             batch_size=1,
@@ -143,7 +132,7 @@ class RecordStack(Stack):
         evaluators = self.format_arn(
             service="sagemaker", resource="processing-job", resource_name=f"{JOB_NAME_PREFIX}*"
         )
-        queues = [queue.queue_arn for queue in (start_queue, finish_queue, record_queue)]
+        queues = [queue.queue_arn for queue in (start_queue, record_queue)]
         why = "Finds jobs without an event. The call knows no resources."
         allow(function, "ListTrainingJobs", ["sagemaker:ListTrainingJobs"], ["*"], why=why)
         why = "Who asked for Trackside is not known before its tags are read. Reads only."

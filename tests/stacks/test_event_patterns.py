@@ -94,15 +94,14 @@ def name_of_role(reference: Any) -> str:
 STATUS_CHANGED = {"RecordVerdict/RuleStatusChanged"}
 CHANGED = {"RecordVerdict/TrainingChanged"}
 REPEATED = {"RecordVerdict/OfficialRuleStatusChanged"}
-OURS = {f"{word}/IssueFound" for word in golden("ours_issues_found")["detail"]["Actions"]} | STATUS_CHANGED
+OURS = ISSUES_FOUND | STATUS_CHANGED
 NOTIFIED = {"Webhook/Told"}
 ACTION_TAGS = {"TRACKSIDE_ACTIONS": "StopTraining"}
 UNWATCHED = {"EvaluationFailed"}
 OFFICIAL = OFFICIAL_ISSUES_FOUND | REPEATED
-STARTED = {"StartEvaluation/TrainingStarted"} | CHANGED
+STARTED = ENDED = {"StartEvaluation/TrainingStartedOrEnded"} | CHANGED
 UNTAGGED = {"StartEvaluation/UntaggedTrainingStarted"}  # this deployment watches by environment
 WITH_ACTION = {"StopTraining/OfficialIssueFoundAndAsked"}
-ENDED = {"FinishRun/TrainingEnded"} | CHANGED
 
 
 @pytest.mark.parametrize(
@@ -112,6 +111,12 @@ ENDED = {"FinishRun/TrainingEnded"} | CHANGED
         pytest.param(
             golden("ours_issues_found", Actions=["Notify"]), {"Notify/IssueFound"} | STATUS_CHANGED, id="one action"
         ),
+        pytest.param(
+            golden("ours_issues_found", Actions=["PublishMetric"]),
+            {"Notify/IssueFound"} | STATUS_CHANGED,
+            id="one that another's function carries out",
+        ),
+        pytest.param(golden("training_stopped", TrainingJobStatus="Stopping"), CHANGED, id="stopping"),
         pytest.param(
             golden("official_issues_found"), OFFICIAL | UNTAGGED, id="official, one rule of two found something"
         ),

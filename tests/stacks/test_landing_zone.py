@@ -87,7 +87,7 @@ def test_alarms_and_owners_are_told_on_the_topics_that_are_there(hub: Resources)
 @pytest.mark.parametrize("which", ["hub", "spoke"])
 def test_every_role_is_bounded(which: str, request: pytest.FixtureRequest) -> None:
     roles = of_type(request.getfixturevalue(which), "AWS::IAM::Role")
-    assert len(roles) >= (10 if which == "hub" else 2)
+    assert len(roles) >= (8 if which == "hub" else 2)
     assert {name for name, body in roles.items() if body.get("PermissionsBoundary") != BOUNDARY} == set()
 
 
