@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -34,9 +35,6 @@ def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | 
         decision = decide(evaluation, settings)
         return [decision] if isinstance(decision, Nothing) else messages.send(evaluation, decision)
 
-    def count(evaluation: RuleEvaluation) -> Iterable[Done | Nothing]:
-        return [count_once(evaluation, settings, context, now=now)]
-
-    evaluations = read_rule_evaluations(event)
-    yield from each(itertools.product((count, send), evaluations), lambda pair: pair[0](pair[1]))
+    count = partial(count_once, settings=settings, context=context, now=now)
+    yield from each(itertools.product((count, send), read_rule_evaluations(event)), lambda pair: pair[0](pair[1]))
     messages.look_again()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -73,14 +73,15 @@ def decide_count(evaluation: RuleEvaluation, settings: NotifyOwnerSettings, *, n
 
 
 def count_once(
-    evaluation: RuleEvaluation, settings: NotifyOwnerSettings, context: LambdaContext, *, now: float
-) -> Done | Nothing:
+    evaluation: RuleEvaluation, *, settings: NotifyOwnerSettings, context: LambdaContext, now: float
+) -> Iterator[Done | Nothing]:
     """Count the issue, unless an earlier delivery did."""
     decision = decide_count(evaluation, settings, now=now)
     if isinstance(decision, Nothing):
-        return decision
+        yield decision
+        return
     act = partial(_write, decision)
-    return once(Action.PUBLISH_METRIC, evaluation, act, table=settings.idempotency_table, context=context)
+    yield once(Action.PUBLISH_METRIC, evaluation, act, table=settings.idempotency_table, context=context)
 
 
 def _write(issue: CountIssue) -> Done:

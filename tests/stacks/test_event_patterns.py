@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from stacks.event_patterns import in_rules, untagged_training_started
-from tests.stacks.registered import ISSUES_FOUND, OFFICIAL_ISSUES_FOUND, OFFICIAL_ISSUES_FOUND_WITH_ACTION
+from tests.stacks.registered import (
+    ISSUES_FOUND,
+    OFFICIAL_ISSUES_FOUND,
+    OFFICIAL_ISSUES_FOUND_WITH_ACTION,
+    OWN_REACTION,
+)
 from trackside.contracts.action import Action
 from trackside_localaccount.event_pattern import check_pattern, matches
 
@@ -246,11 +251,12 @@ def test_an_action_hears_of_what_asks_for_it_and_of_nothing_else(
     rules: dict[str, tuple[bool, Any]], action: Action
 ) -> None:
     """Of those that nobody needs to ask for, the pattern of official events has no word to look for."""
-    others = [each.value for each in Action if each is not action]
-    _, ours = rules[f"{action.value}/IssueFound"]
+    others = [each.value for each in Action if each.unit.reaction != action.unit.reaction]
+    (function,) = [each for each in OWN_REACTION if each.unit.name == action.unit.reaction]
+    _, ours = rules[f"{function.value}/IssueFound"]
     assert matches(ours, golden("ours_issues_found", Actions=[action.value]))
     assert not matches(ours, golden("ours_issues_found", Actions=others))
-    if (asked := f"{action.value}/OfficialIssueFoundAndAsked") in rules:
+    if (asked := f"{function.value}/OfficialIssueFoundAndAsked") in rules:
         for words, is_reached in ((action.value, True), (" ".join(others), False)):
             event = golden("official_issues_found", Tags={"trackside:actions": words})
             assert matches(rules[asked][1], event) is is_reached
