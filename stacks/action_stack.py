@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
+from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_kms as kms
@@ -18,6 +18,8 @@ from stacks.constructs.encrypted_topic import EncryptedTopic
 from stacks.constructs.run_table import RunTable
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import rule_status_changed
+from stacks.existing_resources import NONE_EXISTS, ExistingResources
+from stacks.outputs import output
 from stacks.webhooks import create_webhooks
 from trackside.contracts.action import Action
 
@@ -26,8 +28,8 @@ MOST_ARCHIVE_NAME_CHARACTERS = 48  # API_CreateArchive
 SMS_HAS_NO_QUEUE = "An issue that no SMS could report stands in the e-mail, on the bus and in the table of runs."
 
 
-class ActionStack(Stack):
-    """The stack of actions.
+class Actions:
+    """The parts of actions.
 
     - `bus`: the bus of verdicts
     - `topic`: the topic of notices to owners
@@ -37,29 +39,24 @@ class ActionStack(Stack):
     def __init__(
         self,
         scope: Construct,
-        construct_id: str,
         *,
         settings: DeploymentSettings,
         key: kms.IKey,
         run_table: RunTable,
         runs: s3.IBucket,
+        existing: ExistingResources = NONE_EXISTS,
     ) -> None:
-        super().__init__(
-            scope,
-            construct_id,
-            stack_name=settings.stack_name(construct_id),
-            description="Trackside: the actions on a verdict",
-        )
+        self._scope, self._existing = scope, existing
         self._settings = settings
         self.bus = self._create_bus()
         self.topic = self._create_topic(key)
         for phone in settings.notices.phones:
             subscription = self.topic.add_subscription(subscriptions.SmsSubscription(phone))
             acknowledge(subscription, {"Serverless-SNSRedrivePolicy": SMS_HAS_NO_QUEUE})
-        self.webhooks = create_webhooks(self, settings=settings, bus=self.bus)
+        self.webhooks = create_webhooks(scope, settings=settings, bus=self.bus)
         self.table = self._create_table()
         parts = ActionParts(
-            self,
+            scope,
             settings,
             key=key,
             run_table=run_table,
@@ -73,16 +70,22 @@ class ActionStack(Stack):
         self._write_outputs()
 
     def _create_topic(self, key: kms.IKey) -> sns.ITopic:
+        if self._existing.owner_topic:
+            return self._existing.owner_topic
         if self._settings.place.notification_topic_arn:
-            return sns.Topic.from_topic_arn(self, "Issues", self._settings.place.notification_topic_arn)
+            return sns.Topic.from_topic_arn(self._scope, "Issues", self._settings.place.notification_topic_arn)
         title = "Trackside: issues in training jobs"
-        return EncryptedTopic(self, "Issues", key=key, display_name=title, emails=self._settings.notices.emails)
+        return EncryptedTopic(self._scope, "Issues", key=key, display_name=title, emails=self._settings.notices.emails)
 
-    def _create_bus(self) -> events.EventBus:
+    def _create_bus(self) -> events.IEventBus:
         settings = self._settings
-        bus = events.EventBus(self, "Bus", event_bus_name=settings.event_bus_name)
-        bus.archive(
+        bus, place = self._existing.bus, self._scope
+        if bus is None:
+            bus = place = events.EventBus(self._scope, "Bus", event_bus_name=settings.event_bus_name)
+        events.Archive(
+            place,
             "Archive",
+            source_event_bus=bus,
             # One that CloudFormation makes of an environment's stack name might be longer than an archive's may be.
             archive_name=settings.event_bus_name[:MOST_ARCHIVE_NAME_CHARACTERS] if settings.environment else None,
             description="Every verdict, to be replayed after an outage",
@@ -94,7 +97,7 @@ class ActionStack(Stack):
 
     def _create_table(self) -> dynamodb.Table:
         table = dynamodb.Table(
-            self,
+            self._scope,
             "Done",
             partition_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING),
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
@@ -108,12 +111,14 @@ class ActionStack(Stack):
         return table
 
     def _write_outputs(self) -> None:
-        CfnOutput(self, "EventBusName", value=self.bus.event_bus_name, description="Verdicts travel on it")
-        CfnOutput(self, "IssueTopicArn", value=self.topic.topic_arn, description="Subscribe to be notified of issues")
+        output(self._scope, "EventBusName", value=self.bus.event_bus_name, description="Verdicts travel on it")
+        output(
+            self._scope, "IssueTopicArn", value=self.topic.topic_arn, description="Subscribe to be notified of issues"
+        )
         switch = switch_name(self._settings)
-        CfnOutput(self, "DryRunParameterName", value=switch, description="true: nothing is stopped")
-        CfnOutput(self, "IdempotencyTableName", value=self.table.table_name)
+        output(self._scope, "DryRunParameterName", value=switch, description="true: nothing is stopped")
+        output(self._scope, "IdempotencyTableName", value=self.table.table_name)
         for action in OWN_REACTION:
             reaction = self.reactions[action.unit.name]
-            CfnOutput(self, f"{action.value}QueueUrl", value=reaction.queue.queue_url)
-            CfnOutput(self, f"{action.value}DeadLettersUrl", value=reaction.dead_letters.queue_url)
+            output(self._scope, f"{action.value}QueueUrl", value=reaction.queue.queue_url)
+            output(self._scope, f"{action.value}DeadLettersUrl", value=reaction.dead_letters.queue_url)

@@ -117,6 +117,28 @@ class DeploymentSettings:
             raise ConfigurationError(problems, subject="The deployment's settings (cdk.json, -c)")
         return cls()._with(declared.values(), values)._named_for_its_environment()
 
+    def checked(self, *, has_key: bool = False) -> DeploymentSettings:
+        """Return these settings, made in Python, after the checks of `from_context`, named for their environment.
+
+        Args:
+            has_key: True if an existing key is given as an object.
+
+        Raises:
+            ConfigurationError: with every problem at once.
+        """
+        values = self.by_key()
+        problems: list[Problem] = []
+        for one in declared_settings(type(self)):
+            try:
+                one.check(values[one.key])
+            except ValueError as error:
+                problems.append(Problem(one.key, f"is {values[one.key]!r}: {error}."))
+        wrong = [pair for pair in _wrong_together(values) if not (has_key and pair[0] == "run_bucket")]
+        problems += [Problem(name, why) for name, why in wrong]
+        if problems:
+            raise ConfigurationError(problems, subject="The settings of TracksideMonitoring")
+        return self._named_for_its_environment()
+
     def by_key(self) -> dict[str, Any]:
         """Return the value of each setting by its name in cdk.json, after `trackside:`."""
         return {one.key: one.value_in(self) for one in declared_settings(type(self))}

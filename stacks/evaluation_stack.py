@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
+from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
@@ -34,6 +34,7 @@ from stacks.event_patterns import (
     run_written,
     training_started_or_ended,
 )
+from stacks.outputs import output
 from trackside.contracts.deployment.evaluators import FLEET
 from trackside.contracts.event import SOURCE
 from trackside.contracts.run_layout import (
@@ -59,8 +60,8 @@ class CustomRules:
     role: CustomRuleRole
 
 
-class EvaluationStack(Stack):
-    """The stack of evaluators.
+class Evaluation:
+    """The evaluators.
 
     - `repository`: repository of the rule container's image
     - `custom_rules`: the parts for rules from files; None, and nothing made, without the setting `custom_rules_from`
@@ -74,24 +75,19 @@ class EvaluationStack(Stack):
     def __init__(
         self,
         scope: Construct,
-        construct_id: str,
         *,
         settings: DeploymentSettings,
         runs: s3.IBucket,
         key: kms.IKey,
         bus: events.IEventBus,
         notify_owner: QueueBackedFunction,
+        is_bus_shared: bool = False,
     ) -> None:
-        super().__init__(
-            scope,
-            construct_id,
-            stack_name=settings.stack_name(construct_id),
-            description="Trackside: the evaluators of runs",
-        )
+        self._scope = scope
         self._settings, self._runs, self._key = settings, runs, key
         self._notify_queue = notify_owner.queue
         self.repository = self._create_repository("Evaluator", settings.evaluator.repository)
-        self.role = EvaluatorRole(self, "EvaluatorRole", runs=runs, key=key, bus=bus, repository=self.repository)
+        self.role = EvaluatorRole(self._scope, "EvaluatorRole", runs=runs, key=key, bus=bus, repository=self.repository)
         self.custom_rules = self._create_custom_rules() if settings.custom_rules.rules_from else None
         self.failed_evaluations = self._create_queue_of_failures()
         self.fleet = self._create_fleet(bus) if settings.evaluator.mode == FLEET else None
@@ -100,8 +96,10 @@ class EvaluationStack(Stack):
         if self.custom_rules:
             self.reactions["report_custom_rule"] = self._create_report_custom_rule(bus, self.custom_rules)
         if settings.drills:
-            drill_role = DrillRole(self, "DrillRole", runs=runs, key=key, repository=self.repository)
-            CfnOutput(self, "DrillRoleArn", value=drill_role.role_arn, description="Of `trackside drill`'s training")
+            drill_role = DrillRole(self._scope, "DrillRole", runs=runs, key=key, repository=self.repository)
+            output(
+                self._scope, "DrillRoleArn", value=drill_role.role_arn, description="Of `trackside drill`'s training"
+            )
         if self.fleet and self.fleet.has_news:
             self.reactions["note_news"] = self._create_note_news(self.fleet)
         functions = [notify_owner.function, *(reaction.function for reaction in self.reactions.values())]
@@ -110,7 +108,12 @@ class EvaluationStack(Stack):
             *([self.fleet.role] if self.fleet else []),
             *(each.role for each in functions if each.role),
         ]
-        guard_bus(self, settings.event_bus_name, senders=senders)
+        guard_bus(
+            scope,
+            bus.event_bus_name if is_bus_shared else settings.event_bus_name,
+            senders=senders,
+            is_shared=is_bus_shared,
+        )
         self._write_outputs()
 
     @property
@@ -120,7 +123,7 @@ class EvaluationStack(Stack):
 
     def _create_fleet(self, bus: events.IEventBus) -> EvaluatorFleet:
         return EvaluatorFleet(
-            self,
+            self._scope,
             "Fleet",
             settings=self._settings,
             runs=self._runs,
@@ -134,7 +137,7 @@ class EvaluationStack(Stack):
         settings = self._settings
         repository = self._create_repository("CustomRule", settings.custom_rules.repository)
         role = CustomRuleRole(
-            self,
+            self._scope,
             "CustomRuleRole",
             runs=self._runs,
             key=self._key,
@@ -145,7 +148,7 @@ class EvaluationStack(Stack):
 
     def _create_repository(self, construct_id: str, name: str) -> ecr.Repository:
         return ecr.Repository(
-            self,
+            self._scope,
             construct_id,
             repository_name=name,
             image_scan_on_push=True,
@@ -158,7 +161,7 @@ class EvaluationStack(Stack):
 
     def _create_start_evaluation(self, bus: events.IEventBus) -> QueueBackedFunction:
         reaction = QueueBackedFunction(
-            self,
+            self._scope,
             "StartEvaluation",
             name="start_evaluation",
             description="Trackside: starts the processing job that judges a training job, and marks the end of its run",
@@ -198,7 +201,9 @@ class EvaluationStack(Stack):
         why = "Reports training jobs that are no longer watched."
         queues = [self.failed_evaluations.queue_arn, self._notify_queue.queue_arn]
         allow(reaction.function, "TellWhatFailed", ["sqs:SendMessage"], queues, why=why)
-        jobs = self.format_arn(service="sagemaker", resource="processing-job", resource_name="trackside-*")
+        jobs = Stack.of(self._scope).format_arn(
+            service="sagemaker", resource="processing-job", resource_name="trackside-*"
+        )
         why = "Its purpose; the names are ours. Describes one that judged an earlier job of the same name."
         actions = ["sagemaker:AddTags", "sagemaker:CreateProcessingJob", "sagemaker:DescribeProcessingJob"]
         allow(reaction.function, "StartEvaluators", actions, [jobs], why=why)
@@ -255,7 +260,7 @@ class EvaluationStack(Stack):
     def _create_report_custom_rule(self, bus: events.IEventBus, custom_rules: CustomRules) -> QueueBackedFunction:
         role_arn = custom_rules.role.role_arn
         reaction = QueueBackedFunction(
-            self,
+            self._scope,
             "ReportCustomRule",
             name="report_custom_rule",
             description="Trackside: publishes the findings of a rule from a file",
@@ -283,7 +288,7 @@ class EvaluationStack(Stack):
 
     def _create_note_news(self, fleet: EvaluatorFleet) -> QueueBackedFunction:
         reaction = QueueBackedFunction(
-            self,
+            self._scope,
             "NoteNews",
             name="note_news",
             description="Trackside: notifies the worker that judges a run of new data",
@@ -300,7 +305,7 @@ class EvaluationStack(Stack):
 
     def _create_queue_of_failures(self) -> sqs.Queue:
         queue = sqs.Queue(
-            self,
+            self._scope,
             "FailedEvaluationsQueue",
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
@@ -313,7 +318,7 @@ class EvaluationStack(Stack):
     def _keep_events_of_failures(self, start_evaluation: QueueBackedFunction) -> None:
         """Keep the events of processing jobs that failed without a successor; else they are dead letters."""
         events.Rule(
-            self,
+            self._scope,
             "EvaluationFailed",
             description="A processing job that judges a training job failed: that job is no longer watched",
             event_pattern=evaluation_failed(self._runs.bucket_name, but_for=self.role.role_arn),
@@ -321,19 +326,24 @@ class EvaluationStack(Stack):
         )
 
     def _write_outputs(self) -> None:
-        CfnOutput(
-            self, "EvaluatorRepositoryUri", value=self.repository.repository_uri, description="Push the image here"
+        output(
+            self._scope,
+            "EvaluatorRepositoryUri",
+            value=self.repository.repository_uri,
+            description="Push the image here",
         )
-        CfnOutput(self, "EvaluatorImageUri", value=self.image_uri, description="The image that judges runs")
-        CfnOutput(self, "EvaluatorRoleArn", value=self.role.role_arn)
-        CfnOutput(self, "FailedEvaluationsUrl", value=self.failed_evaluations.queue_url)
+        output(self._scope, "EvaluatorImageUri", value=self.image_uri, description="The image that judges runs")
+        output(self._scope, "EvaluatorRoleArn", value=self.role.role_arn)
+        output(self._scope, "FailedEvaluationsUrl", value=self.failed_evaluations.queue_url)
         if self.custom_rules:
             uri = self.custom_rules.repository.repository_uri
-            CfnOutput(self, "CustomRuleRepositoryUri", value=uri, description="Push the image of rule files here")
-            CfnOutput(self, "CustomRuleImageUri", value=self.custom_rules.image_uri, description="It runs rule files")
+            output(self._scope, "CustomRuleRepositoryUri", value=uri, description="Push the image of rule files here")
+            output(
+                self._scope, "CustomRuleImageUri", value=self.custom_rules.image_uri, description="It runs rule files"
+            )
             role_arn = self.custom_rules.role.role_arn
-            CfnOutput(self, "CustomRuleRoleArn", value=role_arn, description="Let it read the bucket of rule files")
+            output(self._scope, "CustomRuleRoleArn", value=role_arn, description="Let it read the bucket of rule files")
         for name, reaction in self.reactions.items():
             title = "".join(word.capitalize() for word in name.split("_"))
-            CfnOutput(self, f"{title}QueueUrl", value=reaction.queue.queue_url)
-            CfnOutput(self, f"{title}DeadLettersUrl", value=reaction.dead_letters.queue_url)
+            output(self._scope, f"{title}QueueUrl", value=reaction.queue.queue_url)
+            output(self._scope, f"{title}DeadLettersUrl", value=reaction.dead_letters.queue_url)

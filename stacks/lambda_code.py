@@ -8,11 +8,16 @@ import tempfile
 from pathlib import Path
 
 from stacks.lambda_packages import fetched_packages
-from stacks.paths import BUILD, LAMBDAS, LIBRARY, ROOT
+from stacks.paths import BUILD, LAMBDAS, LIBRARY, READY_CODE, ROOT
 
 
 def prepare_lambda_code() -> Path:
-    """Return a folder with just these files, named by their content: the same sources are never copied twice."""
+    """Return a folder with just these files, named by their content: the same sources are never copied twice.
+
+    The wheel `trackside-cdk` brings it along.
+    """
+    if READY_CODE.is_dir():
+        return READY_CODE
     files = {target: source.read_bytes() for target, source in sorted(_sources().items())}
     packages = fetched_packages()
     digest = hashlib.sha256(packages.name.encode())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from aws_cdk import CfnOutput, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
@@ -21,13 +20,14 @@ from stacks.constructs.queue_backed_function import QueueBackedFunction
 from stacks.constructs.webhook import Webhook
 from stacks.deployment_settings import DeploymentSettings
 from stacks.measures import issues, oldest, own, waiting
+from stacks.outputs import output
 from trackside.contracts.deployment.reaction_metrics import DETECTION_LATENCY, SILENT_EVALUATORS, SWEEPS
 
 MISSED_SWEEPS = 3  # so many in a row: one may fail, and is tried again
 
 
-class MonitoringStack(Stack):
-    """The stack of alarms.
+class Monitoring:
+    """The alarms.
 
     - `topic`: topic of the alarms about Trackside itself
     - `issue_topic`: topic of the alarm about training jobs, for incident workflows
@@ -37,7 +37,6 @@ class MonitoringStack(Stack):
     def __init__(
         self,
         scope: Construct,
-        construct_id: str,
         *,
         settings: DeploymentSettings,
         key: kms.IKey,
@@ -45,18 +44,14 @@ class MonitoringStack(Stack):
         failed_evaluations: sqs.IQueue,
         webhooks: Mapping[str, Webhook],
         fleet: EvaluatorFleet | None = None,
+        existing_topic: sns.ITopic | None = None,
     ) -> None:
-        super().__init__(
-            scope,
-            construct_id,
-            stack_name=settings.stack_name(construct_id),
-            description="Trackside: alarms",
-        )
+        self._scope = scope
         self._settings = settings
-        self.topic = self._create_topic(key)
+        self.topic = existing_topic or self._create_topic(key)
         # No e-mail: owners get each issue by name, on the topic of issues.
         self.issue_topic = AlarmTopic(
-            self, "IssueAlarms", key=key, display_name="Trackside: issues in training", emails=()
+            scope, "IssueAlarms", key=key, display_name="Trackside: issues in training", emails=()
         )
         training = self._watch_training()
         alarms = [training, self._watch_latency(), self._watch_evaluators(), self._watch_sweeps()]
@@ -65,11 +60,11 @@ class MonitoringStack(Stack):
         for name, reaction in reactions.items():
             alarms += self._watch_reaction(name, reaction)
         if fleet:
-            alarms += watch_fleet(self, fleet, topic=self.topic, settings=settings)
+            alarms += watch_fleet(scope, fleet, topic=self.topic, settings=settings)
         if settings.monitoring.dashboard:
             name = re.sub(r"[^\w-]", "-", settings.event_bus_name)
             Overview(
-                self,
+                self._scope,
                 "Overview",
                 name=name,
                 settings=settings,
@@ -77,22 +72,22 @@ class MonitoringStack(Stack):
                 failed_evaluations=failed_evaluations,
                 alarms=alarms,
             )
-            CfnOutput(self, "DashboardName", value=name)
+            output(self._scope, "DashboardName", value=name)
         about = "Subscribe to be notified when Trackside itself needs attention"
-        CfnOutput(self, "AlarmTopicArn", value=self.topic.topic_arn, description=about)
+        output(self._scope, "AlarmTopicArn", value=self.topic.topic_arn, description=about)
         about = "Subscribe incident workflows: an alarm while rules find issues"
-        CfnOutput(self, "IssueAlarmTopicArn", value=self.issue_topic.topic_arn, description=about)
-        CfnOutput(self, "IssueAlarmName", value=training.alarm_name)
+        output(self._scope, "IssueAlarmTopicArn", value=self.issue_topic.topic_arn, description=about)
+        output(self._scope, "IssueAlarmName", value=training.alarm_name)
 
     def _create_topic(self, key: kms.IKey) -> sns.ITopic:
         if self._settings.place.alarm_topic_arn:
-            return sns.Topic.from_topic_arn(self, "Alarms", self._settings.place.alarm_topic_arn)
+            return sns.Topic.from_topic_arn(self._scope, "Alarms", self._settings.place.alarm_topic_arn)
         emails = self._settings.notices.emails
-        return AlarmTopic(self, "Alarms", key=key, display_name="Trackside: alarms", emails=emails)
+        return AlarmTopic(self._scope, "Alarms", key=key, display_name="Trackside: alarms", emails=emails)
 
     def _watch_training(self) -> TopicAlarm:
         return TopicAlarm(
-            self,
+            self._scope,
             "IssuesFound",
             topic=self.issue_topic,
             metric=issues(self._settings),
@@ -104,7 +99,7 @@ class MonitoringStack(Stack):
     def _watch_latency(self) -> TopicAlarm:
         seconds = self._settings.monitoring.detection_latency_seconds
         return TopicAlarm(
-            self,
+            self._scope,
             "DetectionLatency",
             topic=self.topic,
             metric=own(
@@ -122,7 +117,7 @@ class MonitoringStack(Stack):
     def _watch_evaluators(self) -> TopicAlarm:
         minutes = self._settings.monitoring.silence_minutes
         return TopicAlarm(
-            self,
+            self._scope,
             "EvaluatorsSilent",
             topic=self.topic,
             metric=own(
@@ -140,7 +135,7 @@ class MonitoringStack(Stack):
     def _watch_sweeps(self) -> TopicAlarm:
         minutes = self._settings.monitoring.reconcile_minutes
         return TopicAlarm(
-            self,
+            self._scope,
             "ReconcileSilent",
             topic=self.topic,
             metric=own(
@@ -161,7 +156,7 @@ class MonitoringStack(Stack):
 
     def _watch_failed_evaluations(self, queue: sqs.IQueue) -> TopicAlarm:
         return TopicAlarm(
-            self,
+            self._scope,
             "FailedEvaluations",
             topic=self.topic,
             metric=waiting(queue),
@@ -173,7 +168,7 @@ class MonitoringStack(Stack):
 
     def _watch_webhook(self, name: str, webhook: Webhook) -> TopicAlarm:
         return TopicAlarm(
-            self,
+            self._scope,
             f"{name.capitalize()}DeadLetters",
             topic=self.topic,
             metric=waiting(webhook.dead_letters),
@@ -191,7 +186,7 @@ class MonitoringStack(Stack):
         minutes = self._settings.monitoring.oldest_message_minutes
         return [
             TopicAlarm(
-                self,
+                self._scope,
                 f"{title}DeadLetters",
                 topic=self.topic,
                 metric=waiting(reaction.dead_letters),
@@ -200,7 +195,7 @@ class MonitoringStack(Stack):
                 f"{reaction.dead_letters.queue_name}. Its log says why; redrive the queue once that is mended.",
             ),
             TopicAlarm(
-                self,
+                self._scope,
                 f"{title}Late",
                 topic=self.topic,
                 metric=oldest(reaction.queue),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import CfnOutput, Stack
+from aws_cdk import Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
@@ -18,6 +18,7 @@ from stacks.constructs.run_table import RunTable
 from stacks.constructs.watching import watches_untagged
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import official_rule_status_changed, rule_status_changed, training_changed
+from stacks.outputs import output
 from trackside.contracts.deployment.evaluators import JOB_NAME_PREFIX
 from trackside.contracts.run_layout import RULE_OUTPUT
 
@@ -25,29 +26,24 @@ SWEEP_SECONDS = 300  # 10,000 jobs are a hundred pages, one a second
 LEAST_AT_ONCE = 2  # Lambda's least for a queue; one sweep at a time is intended
 
 
-class RecordStack(Stack):
-    """The stack of the record. `reactions`: by name, as in lambdas/."""
+class Records:
+    """The parts of the record. `reactions`: by name, as in lambdas/."""
 
     def __init__(
         self,
         scope: Construct,
-        construct_id: str,
         *,
         settings: DeploymentSettings,
         table: RunTable,
         runs: s3.IBucket,
         start_queue: sqs.IQueue,
         fleet: EvaluatorFleet | None = None,
+        bus: events.IEventBus | None = None,
     ) -> None:
-        super().__init__(
-            scope,
-            construct_id,
-            stack_name=settings.stack_name(construct_id),
-            description="Trackside: the records of runs",
-        )
+        self._scope = scope
         self._settings, self._table, self._runs = settings, table, runs
         # By its name: with a reference, the template would stay the same when the bus gets another name.
-        bus = events.EventBus.from_event_bus_name(self, "Bus", settings.event_bus_name)
+        bus = bus or events.EventBus.from_event_bus_name(self._scope, "Bus", settings.event_bus_name)
         record_verdict = self._create_record_verdict(bus)
         self.reactions = {
             "record_verdict": record_verdict,
@@ -60,12 +56,12 @@ class RecordStack(Stack):
         }
         for name, reaction in self.reactions.items():
             title = "".join(word.capitalize() for word in name.split("_"))
-            CfnOutput(self, f"{title}QueueUrl", value=reaction.queue.queue_url)
-            CfnOutput(self, f"{title}DeadLettersUrl", value=reaction.dead_letters.queue_url)
+            output(self._scope, f"{title}QueueUrl", value=reaction.queue.queue_url)
+            output(self._scope, f"{title}DeadLettersUrl", value=reaction.dead_letters.queue_url)
 
     def _create_record_verdict(self, bus: events.IEventBus) -> QueueBackedFunction:
         reaction = QueueBackedFunction(
-            self,
+            self._scope,
             "RecordVerdict",
             name="record_verdict",
             description="Trackside: records verdicts and the states of jobs",
@@ -100,7 +96,7 @@ class RecordStack(Stack):
         fleet: EvaluatorFleet | None,
     ) -> QueueBackedFunction:
         reaction = QueueBackedFunction(
-            self,
+            self._scope,
             "Reconcile",
             name="reconcile",
             description="Trackside: finds changes without an event",
@@ -128,8 +124,8 @@ class RecordStack(Stack):
         function = reaction.function
         why = "Knows the jobs that run, and records tags that it has read and the evaluator of each job."
         self._table.let(function, "BatchGetItem", "PutItem", "Query", "UpdateItem", and_shelves=True, why=why)
-        jobs = self.format_arn(service="sagemaker", resource="training-job", resource_name="*")
-        evaluators = self.format_arn(
+        jobs = Stack.of(self._scope).format_arn(service="sagemaker", resource="training-job", resource_name="*")
+        evaluators = Stack.of(self._scope).format_arn(
             service="sagemaker", resource="processing-job", resource_name=f"{JOB_NAME_PREFIX}*"
         )
         queues = [queue.queue_arn for queue in (start_queue, record_queue)]

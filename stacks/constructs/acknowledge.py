@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from aws_cdk import CfnOutput, Stack, Validations
+from aws_cdk import CfnElement, CfnOutput, Stack, Validations
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
+
+from stacks.constructs.private_bucket import PrivateBucket
 
 
 def acknowledge(construct: IConstruct, reasons: Mapping[str, str]) -> None:
@@ -36,8 +38,11 @@ def name_in_findings(bucket: s3.IBucket) -> str:
     The output is the one that CDK makes for references from other stacks, made earlier.
     """
     stack = Stack.of(bucket)
-    if not isinstance(bucket, s3.Bucket):
+    if not isinstance(bucket, PrivateBucket):
         return f"arn:<AWS::Partition>:s3:::{bucket.bucket_name}"
+    if not isinstance(bucket.node.scope, Stack):  # all parts are in one stack
+        resource = bucket.node.default_child
+        return f"<{stack.get_logical_id(resource) if isinstance(resource, CfnElement) else ''}.Arn>"
     scope = stack.node.try_find_child("Publish")
     scope = scope if isinstance(scope, Construct) else Construct(stack, "Publish")
     name = f"Output{_as_json(stack.resolve(bucket.bucket_arn))}"

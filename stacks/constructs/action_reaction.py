@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
-from aws_cdk import Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_kms as kms
@@ -14,6 +13,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
+from constructs import Construct
 
 from lambdas.shared.settings import ActionSettings, EnvironmentSettings
 from stacks.constructs.allow import allow
@@ -30,7 +30,7 @@ PACKAGE = "stacks.actions"
 class ActionParts:
     """The parts of the stack of actions that its reactions share.
 
-    stack         the stack itself
+    scope         place of the parts
     settings      of the deployment
     key           key of topics and tables
     run_table     table of runs
@@ -41,12 +41,12 @@ class ActionParts:
     has_webhooks  True: what owners get also travels on the bus, for webhooks
     """
 
-    stack: Stack
+    scope: Construct
     settings: DeploymentSettings
     key: kms.IKey
     run_table: RunTable
     runs: s3.IBucket
-    bus: events.EventBus
+    bus: events.IEventBus
     topic: sns.ITopic
     table: dynamodb.Table
     has_webhooks: bool
@@ -82,7 +82,7 @@ def create_reaction(
         batch_size: Messages of one call.
     """
     reaction = QueueBackedFunction(
-        parts.stack,
+        parts.scope,
         action.value,
         name=action.unit.name,
         description=f"Trackside: {action.description}",

@@ -185,7 +185,11 @@ def test_duplicates_and_reordering_cause_one_action_of_each_kind(folder: Path) -
         cloud.eventually(lambda: all(_waiting(cloud, url) == 0 for url in queues), "all deliveries are handled")
         assert len(cloud.mail_about(job)) == 1
         assert _metric_sum(cloud, job) == 1
-        assert all(cloud.messages(cloud.outputs[f"{action.value}DeadLettersUrl"]) == [] for action in Action if not action.unit.carried_out_by)
+        assert all(
+            cloud.messages(cloud.outputs[f"{action.value}DeadLettersUrl"]) == []
+            for action in Action
+            if not action.unit.carried_out_by
+        )
 
 
 @pytest.mark.parametrize(
