@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_kms as kms
@@ -80,14 +80,15 @@ class Actions:
     def _create_bus(self) -> events.IEventBus:
         settings = self._settings
         bus, place = self._existing.bus, self._scope
+        has_other_name = bool(settings.environment) or not isinstance(self._scope, Stack)
         if bus is None:
             bus = place = events.EventBus(self._scope, "Bus", event_bus_name=settings.event_bus_name)
         events.Archive(
             place,
             "Archive",
             source_event_bus=bus,
-            # One that CloudFormation makes of an environment's stack name might be longer than an archive's may be.
-            archive_name=settings.event_bus_name[:MOST_ARCHIVE_NAME_CHARACTERS] if settings.environment else None,
+            # One that CloudFormation makes of another stack's name might be longer than an archive's may be.
+            archive_name=settings.event_bus_name[:MOST_ARCHIVE_NAME_CHARACTERS] if has_other_name else None,
             description="Every verdict, to be replayed after an outage",
             # Not the notices for webhooks: a replay would send them again.
             event_pattern=rule_status_changed(),

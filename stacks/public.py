@@ -1,9 +1,5 @@
 """Trackside as a construct for AWS CDK: `TracksideMonitoring`, and its settings in groups."""
 
-from trackside import __version__
-from trackside.contracts.action import Action
-from trackside.contracts.errors import ConfigurationError
-
 from stacks.deployment_settings import DeploymentSettings
 from stacks.settings.accounts import AccountSettings
 from stacks.settings.custom_rules import CustomRuleSettings
@@ -16,6 +12,9 @@ from stacks.settings.retention import RetentionSettings
 from stacks.settings.stops import StopSettings
 from stacks.settings.watching import WatchingSettings
 from stacks.trackside_monitoring import TracksideMonitoring
+from trackside import __version__
+from trackside.contracts.action import Action
+from trackside.contracts.errors import ConfigurationError
 
 __all__ = [
     "AccountSettings",
