@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -25,16 +24,17 @@ from trackside.contracts.event import PROCESSING_DETAIL_TYPE, RuleEvaluation, re
 def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | Nothing]:
     settings, now = NotifyOwnerSettings.from_environment(), time.time()
     messages = OwnerMessages(event, settings, context, now=now)
-    if event.get("detail-type") == PROCESSING_DETAIL_TYPE:
-        evaluation = read_unjudged(event)
-        yield from messages.send(evaluation, message_of_unjudged(evaluation))
-        messages.look_again()
-        return
+
+    def count(evaluation: RuleEvaluation) -> Iterable[Done | Nothing]:
+        return count_once(evaluation, settings=settings, context=context, now=now)
 
     def send(evaluation: RuleEvaluation) -> Iterable[Done | Nothing]:
         decision = decide(evaluation, settings)
         return [decision] if isinstance(decision, Nothing) else messages.send(evaluation, decision)
 
-    count = partial(count_once, settings=settings, context=context, now=now)
-    yield from each(itertools.product((count, send), read_rule_evaluations(event)), lambda pair: pair[0](pair[1]))
+    if event.get("detail-type") == PROCESSING_DETAIL_TYPE:
+        evaluation = read_unjudged(event)
+        yield from messages.send(evaluation, message_of_unjudged(evaluation))
+    else:
+        yield from each(itertools.product((count, send), read_rule_evaluations(event)), lambda pair: pair[0](pair[1]))
     messages.look_again()

@@ -9,7 +9,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from trackside_cdk import Action, DeploymentSettings, StopSettings, TracksideMonitoring
 
-from stacks.team_stack import TEAM  # a package that Trackside's checkout has, too
+from stacks.team_stack import TEAM  # type: ignore[import-not-found]  # Trackside's checkout has a package stacks, too
 
 app = cdk.App(outdir=sys.argv[1])
 stack = cdk.Stack(app, "MachineLearning")

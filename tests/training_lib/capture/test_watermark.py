@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -205,7 +206,7 @@ class Part:
 class World:
     """A watermark over two parts, with the training and the clock in our hands."""
 
-    def __init__(self, *, store: ObjectStore | None = None, **pace: float) -> None:
+    def __init__(self, *, store: ObjectStore | None = None, **pace: Any) -> None:
         self._pace = pace
         self.store, self.clock, self.guard = store or ObjectStore(), Clock(0.0), Guard()
         self.said: list[str] = []
