@@ -1,4 +1,4 @@
-"""The three wheels, built from this checkout: one version, all that must ship, and nothing that would collide."""
+"""The four wheels, built from this checkout: one version, all that must ship, and nothing that would collide."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ PROJECTS = {
     "trackside": ROOT,
     "trackside_smdebug": ROOT / "training_lib" / "compat",
     "trackside_localaccount": ROOT / "training_lib" / "localaccount",
+    "trackside_cdk": ROOT / "stacks",
 }
 
 
