@@ -32,7 +32,7 @@ from trackside.capture.watermark import (
 from trackside.capture.writer import Writer
 from trackside.capture.writer_parts import BackgroundPart, Target
 from trackside.contracts.capture_request import CaptureRequest
-from trackside.contracts.run_layout import RunLocation, worker_name
+from trackside.contracts.run_layout import TENSORS, RunLocation, worker_name
 from trackside.environment import CaptureEnvironment
 from trackside.records.shards import Shard
 from trackside.records.state_file import TrainingState
@@ -111,6 +111,7 @@ class RunSession:
         statistics: The always-on statistics.
         shards: Part of a sharded tensor that this worker saves, by name; an adapter adds to it.
         last: Holds the last step back, if the options request that.
+        has_place_for_profiles: False where the run consists of tensors alone.
         has_begun: True once the run has begun in this process.
         is_start_known: False while it is not known where an earlier process stopped.
         is_reduced: True once tensors are stored as their reductions, if only those are requested.
@@ -133,6 +134,7 @@ class RunSession:
         self.statistics = StepStatistics(self.request_reading.request.statistics, self.guard)
         self.shards: dict[str, Shard] = {}
         self.last = LastStep() if self._options.holds_last_step else None
+        self.has_place_for_profiles = self._options.has_watermarks and not self._options.is_kept_only
         self.has_begun = self.is_reduced = False
         self.is_start_known = True
         self._writer: Writer | None = None
@@ -162,9 +164,9 @@ class RunSession:
         self.engine.use_request(self.request)
         return True
 
-    def open_tensors(self) -> Store:
-        """Open the store of the run's tensors."""
-        return self._options.open_store(self._location.tensors)
+    def open_folder(self, folder: str = TENSORS) -> Store:
+        """Open the store of a folder of the run, such as `run_layout.PROFILES`."""
+        return self._options.open_store(f"{self._location.uri}/{folder}")
 
     def start_position(self) -> Position:
         """Return the position to add to the numbers of steps. For the writer's thread."""
@@ -327,7 +329,7 @@ class RunSession:
     def _files(self, rank: Rank) -> RunFiles:
         tensorboard = self.request.tensorboard
         files = RunFiles(
-            self.open_tensors,
+            self.open_folder,
             request=self.request,
             worker=worker_name(rank.number),
             num_workers=rank.of if self.request.include_workers == "all" else 1,
