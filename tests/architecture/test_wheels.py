@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -32,7 +33,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, zipfile.ZipFil
 
 
 def metadata(wheel: zipfile.ZipFile) -> dict[str, list[str]]:
-    (name,) = [name for name in wheel.namelist() if name.endswith("/METADATA")]
+    (name,) = [name for name in wheel.namelist() if re.fullmatch(r"[^/]+/METADATA", name)]
     message = Parser().parsestr(wheel.read(name).decode())
     return {key: message.get_all(key, []) for key in ("Version", "Requires-Dist", "License-Expression", "License-File")}
 
