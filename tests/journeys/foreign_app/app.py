@@ -7,7 +7,7 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
-from trackside_cdk import (  # type: ignore[import-not-found]  # the wheel
+from trackside_cdk import (
     Action,
     DeploymentSettings,
     StopSettings,
