@@ -44,12 +44,12 @@ def sample_until_end(
     """
     from trackside.profiling.system_metrics import Metric
 
-    processes_at = cost_at = time.monotonic()
+    cost_at = due = time.monotonic()
+    processes_at = due - PROCESSES_SECONDS
     cpu_before, missed = time.process_time(), 0
-    due = processes_at
     while True:
         now = time.monotonic()
-        has_processes = now - processes_at >= PROCESSES_SECONDS or now == processes_at
+        has_processes = now - processes_at >= PROCESSES_SECONDS
         processes_at = now if has_processes else processes_at
         sample = metrics.sample(has_processes=has_processes)
         if now - cost_at >= OWN_COST_SECONDS:
