@@ -1,9 +1,9 @@
 """Measure the cost of sampling the machine beside psutil, and that of timing the phases of a step.
 
-    python benchmarks/system_sampler.py --seconds 20
+    python benchmarks/system_sampler.py --seconds 20 --psutil-python ENV/bin/python
 
-The sampler runs as `trackside run` starts it; psutil reads the same facts and writes the same lines, in a process of its
-own. The processor time is the kernel's, without that of the start, which a run of no samples shows.
+The sampler runs as `trackside run` starts it; psutil, which is no dependency, reads most of the same facts and writes
+the same lines, in a process of its own. The processor time is the kernel's, without the start's: that of a short run.
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ def processor_seconds(command: list[str], seconds: float) -> float:
     time.sleep(seconds)
     assert process.stdin is not None
     process.stdin.close()
-    if "-c" in command:
-        process.terminate()
+    process.terminate()
     _, _, usage = os.wait4(process.pid, 0)
     process.returncode = 0
     return usage.ru_utime + usage.ru_stime
@@ -72,7 +71,7 @@ def clock_seconds(steps: int) -> float:
     """Return the seconds that the clock takes of one step, as the adapter calls it."""
     clock = PhaseClock()
     clock.take({})
-    began = time.perf_counter()
+    began = time.thread_time()
     for _ in range(steps):
         before = clock.enter(DATA)
         clock.enter(CAPTURE)
@@ -85,19 +84,28 @@ def clock_seconds(steps: int) -> float:
         clock.enter(CAPTURE)
         clock.take({})
         clock.leave_optimizer()
-    return (time.perf_counter() - began) / steps
+    return (time.thread_time() - began) / steps
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0)
-    seconds = parser.parse_args().seconds
+    parser.add_argument("--psutil-python", default=sys.executable, help="an interpreter that has psutil")
+    options = parser.parse_args()
+    seconds = options.seconds
     with tempfile.TemporaryDirectory() as folder:
         for interval_ms in (500, 100):
             ours = [sys.executable, "-I", "-S", system_sampler.__file__, folder, "--process", str(os.getpid())]
             ours += ["--interval-ms", str(interval_ms)]
-            psutil = [sys.executable, "-c", PSUTIL, f"{folder}/psutil", str(interval_ms / 1000), str(os.getpid())]
+            psutil = [
+                options.psutil_python,
+                "-c",
+                PSUTIL,
+                f"{folder}/psutil",
+                str(interval_ms / 1000),
+                str(os.getpid()),
+            ]
             print(f"every {interval_ms} ms: Trackside {share(ours, seconds):.3%}, psutil {share(psutil, seconds):.3%}")
     each = min(clock_seconds(20_000) for _ in range(5))
     print(f"phases: {each * 1e6:.2f} us a step, {each / STEP_SECONDS:.3%} of a step of {STEP_SECONDS * 1e3:g} ms")

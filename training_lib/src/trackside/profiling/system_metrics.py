@@ -26,14 +26,6 @@ MOST_PROCESSES = 256  # of one training
 _MOST_BYTES = 1 << 20  # of one file in /proc
 _BYTES_A_CPU = 200  # at most, of a line in /proc/stat
 _RESOURCES = ("cpu", "memory", "io")
-_GPU_METRICS = (
-    ("busy_percent", "GPUUtilization"),
-    ("memory_percent", "GPUMemoryUtilization"),
-    ("power_watts", "GPUPowerWatts"),
-    ("clock_mhz", "GPUClockMHz"),
-    ("temperature_celsius", "GPUTemperature"),
-    ("throttle_reasons", "GPUThrottleReasons"),
-)
 
 
 class Metric(NamedTuple):
@@ -200,8 +192,14 @@ class SystemMetrics:
 
 
 def _gpu_metrics(gpu: GpuState) -> Iterator[Metric]:
-    for field, dimension in _GPU_METRICS:
-        value = getattr(gpu, field)
+    for dimension, value in (
+        ("GPUUtilization", gpu.busy_percent),
+        ("GPUMemoryUtilization", gpu.memory_percent),
+        ("GPUPowerWatts", gpu.power_watts),
+        ("GPUClockMHz", gpu.clock_mhz),
+        ("GPUTemperature", gpu.temperature_celsius),
+        ("GPUThrottleReasons", gpu.throttle_reasons),
+    ):
         if value is not None:
             yield Metric("gpu", f"gpu{gpu.number}", dimension, float(value))
 

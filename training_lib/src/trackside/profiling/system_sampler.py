@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from trackside.profiling.system_files import SystemFiles
     from trackside.profiling.system_metrics import SystemMetrics
 
-SHORTEST_INTERVAL_MS, LONGEST_INTERVAL_MS = 100, 60_000
-PROCESSES_SECONDS = 1.0  # between two looks at the training's processes
+PROCESSES_SECONDS = 2.0  # between two looks at the training's processes
 OWN_COST_SECONDS = 10.0  # between two records of the sampler's own cost
 FIRST_NODE = "algo-1"
 _PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
