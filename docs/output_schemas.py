@@ -95,7 +95,7 @@ SPEED = {
     "steps": "count",
     "seconds": "seconds",
     "step_seconds": "seconds",
-    "phases": [{"name": "text", "seconds": "seconds", "share": "share", "steps": "count"}],
+    "phases": [{"name": "text", "seconds": "seconds", "share": "number", "steps": "count"}],
     "causes": [
         {
             "kind": "bottleneck",

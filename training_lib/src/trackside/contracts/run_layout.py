@@ -69,7 +69,7 @@ MODEL_FACTS_PREFIX = "model-facts/"
 STATE_PREFIX = "state/"
 SYSTEM_PREFIX = "system/incremental/"
 PERFORMANCE_PREFIX = "performance/"
-OPEN_SUFFIX = ".tmp"  # of a file of system metrics that still grows
+OPEN_SUFFIX = ".open"  # of a file of system metrics that still grows; ".tmp" is of files that no reader may see
 
 JOB_PLACE = "@job"  # last part of an address that many jobs share; stands for the job's own name
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from trackside.records.performance_facts import PerformanceFacts
 
-PHASES = ("data", "forward", "backward", "optimizer", "capture")  # of a training step; the rest is in none of them
-EVALUATION = "evaluation"
+PHASES = ("data", "forward", "backward", "optimizer")  # of a training step; the rest is in none of them
+CAPTURE, EVALUATION = "capture", "evaluation"  # beside it: our own cost, and what is no training
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Measured:
 
     Attributes:
         steps: Number of measured steps, without the first ones.
-        seconds: Their seconds, evaluations included.
+        seconds: Their seconds, with evaluations and our own cost.
         phases: Seconds by phase; a phase that never occurred is absent.
         facts: DataLoaders and stack samples; None if none were stored.
         machine: The machine.
@@ -69,8 +69,8 @@ class Measured:
 
     @property
     def training_seconds(self) -> float:
-        """Seconds of the steps without evaluations."""
-        return self.seconds - self.of(EVALUATION)
+        """Seconds of the steps without evaluations and without our own cost, which is highest at the first ones."""
+        return self.seconds - self.of(EVALUATION) - self.of(CAPTURE)
 
     def of(self, phase: str) -> float:
         """Return the seconds of a phase, 0 for an absent one. A phase measured at some steps counts for all."""

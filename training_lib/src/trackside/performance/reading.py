@@ -18,7 +18,7 @@ from trackside.contracts.recorded_names import (
     STEP_SECONDS,
 )
 from trackside.contracts.run_layout import RunLocation
-from trackside.performance.measured import EVALUATION, Machine, Measured, PhaseSeconds
+from trackside.performance.measured import CAPTURE, EVALUATION, Machine, Measured, PhaseSeconds
 from trackside.records.performance_facts import PerformanceFacts, performance_workers, read_performance
 from trackside.records.system_metrics_file import SystemSample, read_system_metrics
 from trackside.storage.open_store import open_store
@@ -31,7 +31,7 @@ _NUMBERS = {
     "forward": FORWARD_SECONDS,
     "backward": BACKWARD_SECONDS,
     "optimizer": OPTIMIZER_SECONDS,
-    "capture": CAPTURE_SECONDS,
+    CAPTURE: CAPTURE_SECONDS,
     EVALUATION: EVALUATION_SECONDS,
 }
 _Column = tuple[NDArray[np.int64], NDArray[np.float64]]

@@ -1,7 +1,8 @@
 """The verdict on the speed of a run: its bottleneck, the line, and the seconds that can be won back. Pure.
 
-Causes are ranked by what can be won back, not by their share: a wait of a tenth behind a step that computes for the
-rest leaves the run compute-bound. A measurement that is missing makes the verdict incomplete, never a phase of 0.
+Causes are ranked by what can be won back, and only one of a fifth of the step binds the run: a wait of a tenth beside a
+step that computes for the rest leaves it compute-bound. A measurement that is missing makes the verdict incomplete,
+never a phase of 0.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from itertools import pairwise
 from statistics import median
 
 from trackside.performance.causes import Cause, input_cause, line_causes
-from trackside.performance.measured import PHASES, Measured
+from trackside.performance.measured import CAPTURE, EVALUATION, PHASES, Measured
 
 FEWEST_STEPS = 10
 BOUND_SHARE = 0.2  # of the time of the steps, to win back: the run is bound by it
 NOTED_SHARE = 0.1  # to be worth a line
-COMPUTE_SHARE = 0.6
+COMPUTE_SHARE = 0.8
 BUSY_GPU_PERCENT, IDLE_GPU_PERCENT = 80.0, 50.0
 CREEP_SECONDS = 60.0  # of samples, at least
 CREEP_BLOCKS = 10
@@ -44,9 +45,9 @@ class PhaseShare:
     """One phase of the step.
 
     Attributes:
-        name: Its name; `rest` for the time in no phase.
+        name: Its name; `rest` for the time in no phase. `capture` and `evaluation` come on top of the step.
         seconds: Seconds a step.
-        share: Share of the step.
+        share: Seconds for each second of the step.
         steps: Steps at which it was measured.
     """
 
@@ -64,7 +65,7 @@ class PerformanceVerdict:
         bottleneck: The kind.
         headline: One sentence: the bottleneck and its share.
         steps: Measured steps.
-        seconds: Their seconds, without evaluations.
+        seconds: Their seconds, without evaluations and our own cost.
         phases: The phases of a step, in their order.
         causes: Causes of lost time, the greatest first.
         missing: Measurements that the run lacks, and the way to get each.
@@ -127,17 +128,24 @@ def _bottleneck(measured: Measured, causes: list[Cause]) -> tuple[Bottleneck, st
     by_gpu = _gpu_bottleneck(measured, first)
     if by_gpu is not None:
         return by_gpu
-    if first and (first.share >= BOUND_SHARE or compute < COMPUTE_SHARE):
+    if first and first.share >= BOUND_SHARE:
         return Bottleneck(first.kind), first.headline
-    if compute >= COMPUTE_SHARE:
-        return Bottleneck.COMPUTE, f"{compute:.0%} of the step is forward, backward and optimizer".replace("%", " %")
     if _is_creeping(measured):
         return Bottleneck.MEMORY, "the memory of the training grows without end"
-    rest = measured.rest_seconds / total
-    if rest >= BOUND_SHARE:
-        share = f"{rest:.0%}".replace("%", " %")
-        return Bottleneck.INCOMPLETE, f"{share} of the step is in no phase, and no line of it stands out"
-    return Bottleneck.BALANCED, "no part of the step can be shortened by a tenth of it"
+    if compute >= COMPUTE_SHARE:
+        return Bottleneck.COMPUTE, f"{100 * compute:.0f} % of the step is forward, backward and optimizer"
+    return _by_rest(measured)
+
+
+def _by_rest(measured: Measured) -> tuple[Bottleneck, str]:
+    """Return the verdict on a run without a cause: by the time in no phase."""
+    share = measured.rest_seconds / measured.training_seconds
+    if share < BOUND_SHARE:
+        return Bottleneck.BALANCED, "no part of the step can be shortened by a fifth of it"
+    text = f"{100 * share:.0f} % of the step"
+    if measured.facts is not None and measured.facts.lines:
+        return Bottleneck.HOST, f"{text} is Python between the phases, spread over many lines"
+    return Bottleneck.INCOMPLETE, f"{text} is in no phase, and its stacks were not sampled"
 
 
 def _gpu_bottleneck(measured: Measured, first: Cause | None) -> tuple[Bottleneck, str] | None:
@@ -156,11 +164,14 @@ def _gpu_bottleneck(measured: Measured, first: Cause | None) -> tuple[Bottleneck
 
 def _phases(measured: Measured) -> Iterator[PhaseShare]:
     total = measured.training_seconds
-    for name in PHASES:
-        if name in measured.phases:
+    for name in (*PHASES, "rest", CAPTURE, EVALUATION):
+        if name == "rest":
+            yield PhaseShare(
+                name, measured.rest_seconds / measured.steps, measured.rest_seconds / total, measured.steps
+            )
+        elif name in measured.phases:
             seconds = measured.of(name)
             yield PhaseShare(name, seconds / measured.steps, seconds / total, measured.phases[name].steps)
-    yield PhaseShare("rest", measured.rest_seconds / measured.steps, measured.rest_seconds / total, measured.steps)
 
 
 def _why_incomplete(measured: Measured) -> str:

@@ -2,7 +2,7 @@
 
     system/incremental/<YYYYMMDDHH>/<second>.<node>.json
 
-The file of the present minute has the name with ".tmp" at its end, which the original's readers leave alone.
+The file of the present minute has the name with ".open" at its end, which the original's readers leave alone.
 """
 
 from __future__ import annotations

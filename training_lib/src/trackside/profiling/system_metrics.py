@@ -26,14 +26,6 @@ MOST_PROCESSES = 256  # of one training
 _MOST_BYTES = 1 << 20  # of one file in /proc
 _BYTES_A_CPU = 200  # at most, of a line in /proc/stat
 _RESOURCES = ("cpu", "memory", "io")
-_GPU_METRICS = (
-    ("busy_percent", "GPUUtilization"),
-    ("memory_percent", "GPUMemoryUtilization"),
-    ("power_watts", "GPUPowerWatts"),
-    ("clock_mhz", "GPUClockMHz"),
-    ("temperature_celsius", "GPUTemperature"),
-    ("throttle_reasons", "GPUThrottleReasons"),
-)
 
 
 class Metric(NamedTuple):
@@ -141,13 +133,15 @@ class SystemMetrics:
                 yield Metric(kind, shown, f"I/OWaitPercentage{suffix}", max(0.0, 100 * waiting / total))
 
     def _devices(self, now: float) -> Iterator[Metric]:
-        disks = disk_counts(self._files.read("proc/diskstats"))
-        yield from self._rate("i/o", "DiskReadBytesPerSecond", "Disk", disks.read_bytes, now)
-        yield from self._rate("i/o", "DiskWriteBytesPerSecond", "Disk", disks.written_bytes, now)
-        yield from self._rate("i/o", "DiskBusyPercent", "Disk", disks.busy_ms / 10, now)
-        network = network_counts(self._files.read("proc/net/dev"))
-        yield from self._rate("network", "ReceiveBytesPerSecond", "Algorithm", network.received_bytes, now)
-        yield from self._rate("network", "TransmitBytesPerSecond", "Algorithm", network.sent_bytes, now)
+        if text := self._files.read("proc/diskstats"):
+            disks = disk_counts(text)
+            yield from self._rate("i/o", "DiskReadBytesPerSecond", "Disk", disks.read_bytes, now)
+            yield from self._rate("i/o", "DiskWriteBytesPerSecond", "Disk", disks.written_bytes, now)
+            yield from self._rate("i/o", "DiskBusyPercent", "Disk", disks.busy_ms / 10, now)
+        if text := self._files.read("proc/net/dev"):
+            network = network_counts(text)
+            yield from self._rate("network", "ReceiveBytesPerSecond", "Algorithm", network.received_bytes, now)
+            yield from self._rate("network", "TransmitBytesPerSecond", "Algorithm", network.sent_bytes, now)
         for resource in _RESOURCES:
             stalled = pressure_us(self._files.read(f"proc/pressure/{resource}", most_bytes=256))
             if stalled is not None:
@@ -160,7 +154,7 @@ class SystemMetrics:
         if used_found is not None:
             yield Metric("container", "MemoryBytes", "Container", used_found)
             if limit_found:
-                yield Metric("container", "MemoryUsedPercent", "Container", 100 * used_found / limit_found)
+                yield Metric("container", "ContainerMemoryUsedPercent", "Container", 100 * used_found / limit_found)
         throttled = throttled_us(self._files.read(throttling, most_bytes=4096))
         if throttled is not None:
             yield from self._rate("container", "ThrottledPercent", "Container", throttled / 1e4, now)
@@ -198,8 +192,14 @@ class SystemMetrics:
 
 
 def _gpu_metrics(gpu: GpuState) -> Iterator[Metric]:
-    for field, dimension in _GPU_METRICS:
-        value = getattr(gpu, field)
+    for dimension, value in (
+        ("GPUUtilization", gpu.busy_percent),
+        ("GPUMemoryUtilization", gpu.memory_percent),
+        ("GPUPowerWatts", gpu.power_watts),
+        ("GPUClockMHz", gpu.clock_mhz),
+        ("GPUTemperature", gpu.temperature_celsius),
+        ("GPUThrottleReasons", gpu.throttle_reasons),
+    ):
         if value is not None:
             yield Metric("gpu", f"gpu{gpu.number}", dimension, float(value))
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from trackside.profiling.system_files import SystemFiles
     from trackside.profiling.system_metrics import SystemMetrics
 
-SHORTEST_INTERVAL_MS, LONGEST_INTERVAL_MS = 100, 60_000
-PROCESSES_SECONDS = 1.0  # between two looks at the training's processes
+PROCESSES_SECONDS = 2.0  # between two looks at the training's processes
 OWN_COST_SECONDS = 10.0  # between two records of the sampler's own cost
 FIRST_NODE = "algo-1"
 _PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -44,12 +43,12 @@ def sample_until_end(
     """
     from trackside.profiling.system_metrics import Metric
 
-    processes_at = cost_at = time.monotonic()
+    cost_at = due = time.monotonic()
+    processes_at = due - PROCESSES_SECONDS
     cpu_before, missed = time.process_time(), 0
-    due = processes_at
     while True:
         now = time.monotonic()
-        has_processes = now - processes_at >= PROCESSES_SECONDS or now == processes_at
+        has_processes = now - processes_at >= PROCESSES_SECONDS
         processes_at = now if has_processes else processes_at
         sample = metrics.sample(has_processes=has_processes)
         if now - cost_at >= OWN_COST_SECONDS:
