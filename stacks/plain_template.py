@@ -109,9 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     sys.stdout.write(
-        f"The template and its assets lie in s3://{options.bucket}/{FOLDER}. Create the stack with:\n"
-        f"  aws cloudformation create-stack --stack-name {STACK} --capabilities CAPABILITY_IAM \\\n"
-        "    --enable-termination-protection \\\n"
+        f"Uploaded the template and its assets to s3://{options.bucket}/{FOLDER}.\nCreate the stack:\n"
+        f"  aws cloudformation create-stack --stack-name {STACK} \\\n"
+        "    --capabilities CAPABILITY_IAM --enable-termination-protection \\\n"
         f"    --template-url {address}\n"
     )
     return 0
