@@ -18,6 +18,9 @@ KINDS: Mapping[str, dict[str, Any]] = {
     "seconds": {"type": "number"},
     "number": {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]},
     "share": {"type": "number", "minimum": 0, "maximum": 1},
+    "bottleneck": {
+        "enum": ["input-bound", "copy-bound", "host-bound", "compute-bound", "memory creep", "balanced", "incomplete"]
+    },
     "severity": {"enum": ["info", "warning", "critical"]},
     "rule state": {"enum": ["Issue", "Recovered", "OK", "Running", "Not enough data", "Not applicable", "Error"]},
     "run state": {"enum": ["running", "finished", "failed", "stopped", "lost", "ended", "open"]},
@@ -84,6 +87,38 @@ RULE = {
     "parameters": [PARAMETER],
 }
 VALUE = {"tensor": "text", "step": "count", "worker": "text", "mode": "text", "shape": ["count"], "dtype": "text"}
+SPEED = {
+    "worker": "text",
+    "bottleneck": "bottleneck",
+    "headline": "text",
+    "can_win_back": "text",
+    "steps": "count",
+    "seconds": "seconds",
+    "step_seconds": "seconds",
+    "phases": [{"name": "text", "seconds": "seconds", "share": "number", "steps": "count"}],
+    "causes": [
+        {
+            "kind": "bottleneck",
+            "headline": "text",
+            "share": "share",
+            "seconds": "seconds",
+            "where": "text",
+            "change": "text",
+            "step_seconds_after": "seconds",
+            "lines": [{"place": "text", "function": "text", "code": "text", "share": "share"}],
+        }
+    ],
+    "missing": ["text"],
+    "notes": ["text"],
+    "machine": {
+        "cpu_percent": "number or null",
+        "io_wait_percent": "number or null",
+        "training_cpu_percent": "number or null",
+        "memory_percent": "number or null",
+        "gpu_percent": "number or null",
+        "samples": "count",
+    },
+}
 REMOVED = {
     "removed": "boolean",
     "runs": [{"name": "text", "uri": "text", "state": "run state", "age_seconds": "seconds", "size_bytes": "count"}],
@@ -150,6 +185,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
         ],
         "damaged": ["text"],
     },
+    "profile": {"run": "text", "workers": [SPEED]},
     "values": {
         "run": "text",
         "values": "any",

@@ -57,6 +57,7 @@ COMMANDS = {
     "aws replay --from 2026-11-21T00:00 --to 2026-11-22T00:00": "aws",
     "drill --yes": "aws",
     "drill --local": "localcloud",
+    "profile bad": "",
     "config show": "",
     "rm bad --dry-run": "",
     "prune --keep 1 --dry-run": "",

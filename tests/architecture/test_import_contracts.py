@@ -114,6 +114,7 @@ OUTSIDE = {
         "frameworks/plain",
         "frameworks/pytorch",
         "local",
+        "performance",
         "records",
         "report",
         "rules",

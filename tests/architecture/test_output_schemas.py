@@ -38,6 +38,7 @@ LINES = [
     ("tensors", ["tensors", "bad"]),
     ("tensors", ["tensors", "bad", "--regex", "nothing-of-that-name"]),
     ("stats", ["stats", "bad"]),
+    ("profile", ["profile", "bad"]),
     ("values", ["values", "bad", WEIGHT]),
     ("values", ["values", "bad", WEIGHT, "--steps", "0:100"]),
     ("values", ["values", "bad", "--regex", "fc"]),

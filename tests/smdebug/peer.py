@@ -75,6 +75,16 @@ def write(order: dict[str, Any]) -> dict[str, Any]:
     return {"version": smdebug.__version__}
 
 
+def system_metrics(order: dict[str, Any]) -> dict[str, Any]:
+    """The samples of the machine that the original's reader finds below a folder of profiles."""
+    from smdebug.profiler.system_metrics_reader import LocalSystemMetricsReader
+
+    reader = LocalSystemMetricsReader(order["folder"])
+    reader.refresh_event_file_list()
+    found = reader.get_events(order["start_us"], order["end_us"])
+    return {"events": [[e.type, e.name, e.dimension, e.value, e.node_id, e.timestamp] for e in found]}
+
+
 def write_all(order: dict[str, Any]) -> dict[str, Any]:
     """Several runs, and the end of each."""
     for run in order["runs"]:
@@ -202,7 +212,7 @@ def data(order: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    commands = (write, write_all, read, read_all, answers, names, ask, differences, data)
+    commands = (write, write_all, read, read_all, answers, names, ask, differences, data, system_metrics)
     command = {function.__name__: function for function in commands}[sys.argv[1]]
     answer = command(json.load(sys.stdin))
     with open(sys.argv[2], "w", encoding="utf-8") as file:

@@ -28,7 +28,7 @@ from trackside.capture.open_step import MOST_LOSSES_A_STEP
 from trackside.capture.statistic_rows import Marks, PlainShape, PlainStep, Reading, StatisticRows, Values
 from trackside.capture.statistics_log import StatisticsLog
 from trackside.capture.step_engine import TRAIN
-from trackside.capture.step_numbers import StepNumbers
+from trackside.capture.step_numbers import NumberSampler, StepNumbers
 from trackside.contracts.capture_request import StatisticsRequest
 from trackside.contracts.recorded_names import DEAR_INTERVAL, NORMS_INTERVAL
 
@@ -96,6 +96,7 @@ class AlwaysOn:
         budget: OverheadBudget | None = None,
         clock: Callable[[], float] = time.time,
         record_seconds: float = RECORD_SECONDS,
+        samplers: Sequence[NumberSampler] = (),
     ) -> None:
         self.budget = budget or OverheadBudget(request.budget, densest=Intervals(1, request.dear_interval))
         self._clock = clock
@@ -103,7 +104,7 @@ class AlwaysOn:
         self._losses: dict[str, list[tuple[str, float | Values]]] = {}
         self._settled: dict[str, int] = {}
         self._readings: list[Reading] = []
-        self.numbers = StepNumbers()
+        self.numbers = StepNumbers(samplers)
         self._waiting: deque[_Step] = deque()
         self._record_seconds, self._recorded_at = record_seconds, 0.0
         self._recording = threading.Lock()  # held by the one thread that makes rows

@@ -23,6 +23,7 @@ from trackside.capture.step_statistics import StepStatistics
 from trackside.capture.watermark import (
     FLUSH_SECONDS,
     REMOTE_FLUSH_SECONDS,
+    SETTLED_REMOTE_FLUSH_SECONDS,
     MarkedParts,
     ModeSteps,
     Progress,
@@ -31,7 +32,7 @@ from trackside.capture.watermark import (
 from trackside.capture.writer import Writer
 from trackside.capture.writer_parts import BackgroundPart, Target
 from trackside.contracts.capture_request import CaptureRequest
-from trackside.contracts.run_layout import RunLocation, worker_name
+from trackside.contracts.run_layout import TENSORS, RunLocation, worker_name
 from trackside.environment import CaptureEnvironment
 from trackside.records.shards import Shard
 from trackside.records.state_file import TrainingState
@@ -110,6 +111,7 @@ class RunSession:
         statistics: The always-on statistics.
         shards: Part of a sharded tensor that this worker saves, by name; an adapter adds to it.
         last: Holds the last step back, if the options request that.
+        has_place_for_profiles: False where the run consists of tensors alone.
         has_begun: True once the run has begun in this process.
         is_start_known: False while it is not known where an earlier process stopped.
         is_reduced: True once tensors are stored as their reductions, if only those are requested.
@@ -132,6 +134,7 @@ class RunSession:
         self.statistics = StepStatistics(self.request_reading.request.statistics, self.guard)
         self.shards: dict[str, Shard] = {}
         self.last = LastStep() if self._options.holds_last_step else None
+        self.has_place_for_profiles = self._options.has_watermarks and not self._options.is_kept_only
         self.has_begun = self.is_reduced = False
         self.is_start_known = True
         self._writer: Writer | None = None
@@ -161,9 +164,9 @@ class RunSession:
         self.engine.use_request(self.request)
         return True
 
-    def open_tensors(self) -> Store:
-        """Open the store of the run's tensors."""
-        return self._options.open_store(self._location.tensors)
+    def open_folder(self, folder: str = TENSORS) -> Store:
+        """Open the store of a folder of the run, such as `run_layout.PROFILES`."""
+        return self._options.open_store(f"{self._location.uri}/{folder}")
 
     def start_position(self) -> Position:
         """Return the position to add to the numbers of steps. For the writer's thread."""
@@ -288,6 +291,7 @@ class RunSession:
         def unstored_from() -> int | None:
             return self._writer.unstored_from() if self._writer is not None else None
 
+        is_remote = "://" in self._location.uri
         marked = MarkedParts(
             self._watermark,
             parts,
@@ -297,7 +301,8 @@ class RunSession:
             model_facts=lambda: sum(file.stored_revisions for file in facts),
             mode_steps=self._stored_mode_steps,
             guard=self.guard,
-            flush_seconds=REMOTE_FLUSH_SECONDS if "://" in self._location.uri else FLUSH_SECONDS,
+            flush_seconds=REMOTE_FLUSH_SECONDS if is_remote else FLUSH_SECONDS,
+            settled_flush_seconds=SETTLED_REMOTE_FLUSH_SECONDS if is_remote else None,
         )
         return (marked,)
 
@@ -324,7 +329,7 @@ class RunSession:
     def _files(self, rank: Rank) -> RunFiles:
         tensorboard = self.request.tensorboard
         files = RunFiles(
-            self.open_tensors,
+            self.open_folder,
             request=self.request,
             worker=worker_name(rank.number),
             num_workers=rank.of if self.request.include_workers == "all" else 1,

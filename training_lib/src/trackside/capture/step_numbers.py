@@ -6,21 +6,28 @@ through an adapter.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trackside.capture.statistic_rows import Values
 from trackside.contracts.recorded_names import (
     BACKWARD_PASSES,
+    BACKWARD_SECONDS,
     BATCH,
     BATCH_NUMBER,
     BATCH_OF_ONE_ROW,
     BATCH_REPEATED,
+    CAPTURE_SECONDS,
     CLIPPING,
+    DATA_SECONDS,
     EPOCH,
+    EVALUATION_SECONDS,
+    FORWARD_SECONDS,
     GRADIENTS_KEPT,
     LOST_UPDATES,
+    OPTIMIZER_SECONDS,
     PASSES_WITHOUT_STEP,
+    STEP_SECONDS,
     UPDATE_SIZE,
     WITHOUT_GRADIENTS,
 )
@@ -28,6 +35,7 @@ from trackside.contracts.recorded_names import (
 MOST_CLIPPINGS = 4  # of one step
 
 Key = tuple[str, str]  # name, statistic
+NumberSampler = Callable[[dict[Key, "float | Values"]], None]  # adds numbers at the end of a step
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,13 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
     StepNumber(
         BATCH_REPEATED, "mean", "1 where the newest batch came before, less than half of the data set ago, else 0"
     ),
+    StepNumber(STEP_SECONDS, "mean", "seconds from the end of the step before to the end of this one"),
+    StepNumber(DATA_SECONDS, "mean", "seconds of it in which a DataLoader was asked for a batch"),
+    StepNumber(FORWARD_SECONDS, "mean", "seconds of it in calls of models and losses; measured at some steps"),
+    StepNumber(BACKWARD_SECONDS, "mean", "seconds of it in backward passes"),
+    StepNumber(OPTIMIZER_SECONDS, "mean", "seconds of it in steps of optimizers"),
+    StepNumber(CAPTURE_SECONDS, "mean", "seconds of it that Trackside took"),
+    StepNumber(EVALUATION_SECONDS, "mean", "seconds of it in an evaluation"),
     *(
         StepNumber(clipping_name(number), statistic, meaning)
         for number in range(MOST_CLIPPINGS)
@@ -99,9 +114,13 @@ class StepNumbers:
 
     Attributes:
         added: Numbers that an adapter has added, by name and statistic. Only declared ones may be.
+
+    Args:
+        samplers: Functions that add numbers at the end of a step.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, samplers: Sequence[NumberSampler] = ()) -> None:
+        self._samplers = samplers
         self.added: dict[Key, float | Values] = {}
         self._read = [(number.key, number.read) for number in STEP_NUMBERS if number.read is not None]
 
@@ -110,4 +129,6 @@ class StepNumbers:
         found, self.added = self.added, {}
         for key, read in self._read:
             found[key] = float(read())
+        for sampler in self._samplers:
+            sampler(found)
         return found

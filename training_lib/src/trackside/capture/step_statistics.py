@@ -14,6 +14,7 @@ from trackside.capture.guard import Guard, describe
 from trackside.capture.statistic_rows import Values
 from trackside.capture.statistics_log import StatisticsLog
 from trackside.capture.step_engine import StepEngine
+from trackside.capture.step_numbers import NumberSampler
 from trackside.contracts.capture_request import StatisticsRequest
 
 ARRIVAL_SECONDS = 1.0  # how long the end of a run waits for numbers that are on their way
@@ -28,18 +29,20 @@ class StepStatistics:
         budget: The share of a step's time that statistics may take.
         wait: Waits for numbers on their way, at most the given seconds. An adapter of a device sets it.
         when_off: Called once statistics are switched off.
+        samplers: Functions that add numbers at the end of each training step.
     """
 
     def __init__(self, request: StatisticsRequest, guard: Guard) -> None:
         self._guard = guard
         self.wait: Callable[[float], object] = lambda seconds: None
         self.when_off: Callable[[], object] = lambda: None
+        self.samplers: list[NumberSampler] = []
         self.use_request(request)
 
     def use_request(self, request: StatisticsRequest) -> None:
         """Replace the request. Drop the numbers of ended steps."""
         self.is_on = request.enabled
-        self.recorder = AlwaysOn(request)
+        self.recorder = AlwaysOn(request, samplers=self.samplers)
         self.budget: OverheadBudget = self.recorder.budget
 
     def connect(self, log: StatisticsLog) -> None:

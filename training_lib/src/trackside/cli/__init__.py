@@ -27,6 +27,7 @@ COMMANDS = (
     "watch",
     "findings",
     "report",
+    "profile",
     "compare",
     "runs",
     "tensors",

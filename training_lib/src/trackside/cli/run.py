@@ -30,6 +30,14 @@ ON_ISSUE = {
     "nothing": (),
 }
 FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL, "never": None}
+SHORTEST_INTERVAL_MS = 100
+
+
+def _checked_interval(_ctx: click.Context, _parameter: click.Parameter, value: int) -> int:
+    """Return the interval. Errors: `click.BadParameter` for one that is too short."""
+    if 0 < value < SHORTEST_INTERVAL_MS:
+        raise click.BadParameter(f"{value} is below {SHORTEST_INTERVAL_MS}; 0 switches it off.")
+    return value
 
 
 @click.command("run", cls=ConfiguredCommand, context_settings={"allow_interspersed_args": False})
@@ -77,6 +85,15 @@ FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL, "never": 
     metavar="WHERE",
     help="Send each problem: desktop, https://WEBHOOK, or command:PROGRAM. Repeat for more.",
 )
+@click.option(
+    "--sample-interval",
+    type=click.IntRange(min=0, max=60_000),
+    default=500,
+    show_default=True,
+    metavar="MILLISECONDS",
+    callback=_checked_interval,
+    help="Sample the machine so often, from 100 to 60000; 0: do not.",
+)
 @quiet_option("Show problems only: no line at the start, no line if all is well.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @shared_options
@@ -90,6 +107,7 @@ def command(
     save_interval: int | None,
     grace: float,
     notify: tuple[str, ...],
+    sample_interval: int,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND and judge it while it runs. Put `--` before COMMAND.
@@ -130,6 +148,7 @@ def command(
         grace=grace,
         fail_on=fail_on,
         receivers=receivers,
+        sample_interval=sample_interval,
     )
     _write_reports(folder, reports)
     click.get_current_context().exit(code)
@@ -191,6 +210,7 @@ def _run(
     grace: float,
     fail_on: str,
     receivers: list[Receiver],
+    sample_interval: int,
 ) -> int:
     from trackside.cli.terminal.run_view import RunView, Verbosity
     from trackside.extras import install_elsewhere
@@ -216,6 +236,7 @@ def _run(
         grace_seconds=grace,
         shares_terminal=owns_the_terminal(),
         reports_inapplicable_rules=plan.was_chosen,
+        sample_interval_ms=sample_interval,
     )
     observer = NotifyingObserver(view, receivers, run=folder.name)
     try:

@@ -19,3 +19,12 @@ UPDATE_SIZE = "trackside/update_size"
 OVERHEAD = "trackside/overhead_share"
 NORMS_INTERVAL = "trackside/norms_interval"
 DEAR_INTERVAL = "trackside/dear_interval"
+
+# Seconds of a step, and of the phases of it that occurred: profiling/phase_clock.py.
+STEP_SECONDS = "trackside/step_seconds"
+DATA_SECONDS = "trackside/data_seconds"
+FORWARD_SECONDS = "trackside/forward_seconds"
+BACKWARD_SECONDS = "trackside/backward_seconds"
+OPTIMIZER_SECONDS = "trackside/optimizer_seconds"
+CAPTURE_SECONDS = "trackside/capture_seconds"
+EVALUATION_SECONDS = "trackside/evaluation_seconds"

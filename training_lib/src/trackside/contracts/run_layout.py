@@ -17,11 +17,15 @@ A run is one folder or S3 prefix:
         training_job_end.ts
     <run>/statistics/<worker>/...          always-on statistics: docs/formats/statistics-segment.md
     <run>/watermarks/<worker>.json         last step through which all is stored: docs/formats/watermark.md
+    <run>/profiler-output/...              as SageMaker Debugger lays profiles out; `RunLocation.profiles`
+        system/incremental/<YYYYMMDDHH>/<second>.<node>.json   metrics of the machine
+        performance/<worker>.json   our own: DataLoaders and stack samples (records/performance_facts.py)
     <run>/check/<worker>.json              answers of the probes of `trackside check` (ProcessReport)
     <run>/uncaptured/<process>.json        local: a process that captured nothing (UncapturedProcess)
     <run>/rule-output/verdicts.jsonl       one verdict a line
     <run>/rule-output/<configuration>/verdicts.jsonl   of a rule that a container of its own judged
     <run>/rule-output/metrics.jsonl        local: one issue a line, for rules with the action PublishMetric
+    <run>/rule-output/performance.json     the verdict on the run's speed (performance/document.py)
     <run>/rule-output/progress.json        progress of the evaluator
     <run>/rule-output/ending.json          the end of the last evaluator in AWS (`EvaluatorEnding`)
     <run>/rule-output/training-job.txt     `TrainingJob.identity` of the one that is judged here (in AWS)
@@ -40,6 +44,7 @@ STATISTICS = "statistics"
 WATERMARKS = "watermarks"
 RULE_OUTPUT = "rule-output"
 CHECK = "check"
+PROFILES = "profiler-output"
 UNCAPTURED = "uncaptured"
 RULE_REQUEST_KEY = "rule-request.json"
 CAPTURE_REQUEST_KEY = "capture-request.json"
@@ -47,6 +52,7 @@ VERDICTS_KEY = "verdicts.jsonl"
 SKIP_LIST_KEY = "skip_batches.json"
 METRICS_KEY = "metrics.jsonl"
 REPORT_KEY = "report.html"
+PERFORMANCE_KEY = "performance.json"
 PROGRESS_KEY = "progress.json"
 ENDING_KEY = "ending.json"
 TRAINING_JOB_KEY = "training-job.txt"
@@ -61,6 +67,9 @@ PACKED_INDEX_PREFIX = "packed-index/"
 CAPTURE_REPORT_PREFIX = "capture-report/"
 MODEL_FACTS_PREFIX = "model-facts/"
 STATE_PREFIX = "state/"
+SYSTEM_PREFIX = "system/incremental/"
+PERFORMANCE_PREFIX = "performance/"
+OPEN_SUFFIX = ".open"  # of a file of system metrics that still grows; ".tmp" is of files that no reader may see
 
 JOB_PLACE = "@job"  # last part of an address that many jobs share; stands for the job's own name
 
@@ -100,6 +109,11 @@ class RunLocation:
     def watermarks(self) -> str:
         """The location of the workers' watermarks."""
         return f"{self.uri}/{WATERMARKS}"
+
+    @property
+    def profiles(self) -> str:
+        """The location of profiles; the path that smdebug's readers of metrics take."""
+        return f"{self.uri}/{PROFILES}"
 
     @property
     def rule_output(self) -> str:
@@ -223,6 +237,22 @@ def parse_watermark_key(key: str) -> str | None:
 def worker_name(number: int) -> str:
     """Return the name of the worker with this rank."""
     return f"worker_{number}"
+
+
+def system_metrics_key(second: int, *, hour: str, node: str) -> str:
+    """Return the key, below a run's profiles, of a file of system metrics.
+
+    Args:
+        second: Its first sample's second since the epoch.
+        hour: The hour of that second in UTC, as YYYYMMDDHH.
+        node: Name of the machine.
+    """
+    return f"{SYSTEM_PREFIX}{hour}/{second:010d}.{node}.json"
+
+
+def performance_key(worker: str) -> str:
+    """Return the key, below a run's profiles, of the facts about a worker's speed."""
+    return f"{PERFORMANCE_PREFIX}{worker}.json"
 
 
 def check_key(worker: str) -> str:

@@ -24,7 +24,10 @@ from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.skip_list import SkipListSink
 from trackside.evaluation.stop_signal import StopSignal
 from trackside.evaluation.summary import Summary
+from trackside.performance.document import speed_document, write_speed
+from trackside.performance.reading import measured_workers
 from trackside.storage.open_store import open_store
+from trackside.storage.store import Store
 
 _logger = logging.getLogger(__name__)
 
@@ -54,7 +57,7 @@ def _evaluate(run: RunLocation, *, poll_seconds: float, parent: int | None) -> S
         _logger.info("Nothing lies at %s yet: waiting for its first step. Ctrl-C ends it.", run.uri)
     rule_output = open_store(run.rule_output)
     with StopSignal() as stop:
-        return evaluate(
+        summary = evaluate(
             run,
             read_rule_request(store),
             [JsonLinesSink(rule_output), SkipListSink(rule_output)],
@@ -63,6 +66,16 @@ def _evaluate(run: RunLocation, *, poll_seconds: float, parent: int | None) -> S
             sleep=stop.sleep,
             should_stop=lambda: stop.is_set or parent not in {None, os.getppid()},
         )
+    _judge_speed(run, rule_output)
+    return summary
+
+
+def _judge_speed(run: RunLocation, rule_output: Store) -> None:
+    """Store the verdict on the run's speed. The rules' verdicts are worth having without it."""
+    try:
+        write_speed(rule_output, speed_document(run.uri, measured_workers(run.uri)))
+    except Exception as error:
+        _logger.warning("The speed of the run was not judged: %s: %s", type(error).__name__, error, exc_info=error)
 
 
 def _parser() -> argparse.ArgumentParser:

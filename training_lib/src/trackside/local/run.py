@@ -31,9 +31,11 @@ from trackside.local.local_twins import check_terms, local_twins
 from trackside.local.rule_state import RuleStatus, rule_statuses, worst_severity
 from trackside.local.run_folder import RunRecord, held, storage_problem, write_record
 from trackside.local.run_now import RunNow, RunNowReader, steps_of, watermarks_of
+from trackside.local.sampler_process import SamplerProcess
 from trackside.local.signal_inbox import SignalInbox
 from trackside.local.training_process import TrainingProcess
 from trackside.local.verdict_feed import VerdictFeed
+from trackside.performance.speed_line import speed_line
 from trackside.storage.open_store import open_store
 
 LOOK_SECONDS = 0.2  # how often to look for verdicts; the end of the training wakes us at once
@@ -84,6 +86,7 @@ class LocalRun:
     reports_inapplicable_rules  True: show rules with nothing to judge in the model, since the user chose them
     limit_seconds              time after which the command is stopped; None: it may run for ever
     is_output_on_stderr        True: the command's stdout goes to stderr
+    sample_interval_ms         milliseconds between two samples of the machine; 0: it is not sampled
     """
 
     command: tuple[str, ...]
@@ -96,6 +99,7 @@ class LocalRun:
     reports_inapplicable_rules: bool = False
     limit_seconds: float | None = None
     is_output_on_stderr: bool = False
+    sample_interval_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,7 @@ class LocalRunResult:
     status          the command's exit code, or -n if signal n ended it
     steps           steps with saved tensors
     training_steps  number of optimizer steps; 0 if unknown
+    speed           one line about the time that can be won back; "" for none
     """
 
     folder: Path
@@ -116,6 +121,7 @@ class LocalRunResult:
     evaluator_problem: str
     capture_problem: str
     training_steps: int = 0
+    speed: str = ""
 
     def exit_code(self, fail_on: Severity | None) -> int:
         """Return 1 if Trackside stopped the run or an issue reaches `fail_on`, else the command's own code.
@@ -191,6 +197,13 @@ class _Watch:
         self._evaluator = EvaluatorProcess(
             run.folder, environment=run.environment, note=observer.note, monotonic=monotonic, command=evaluator
         )
+        self._sampler = SamplerProcess(
+            run.folder,
+            process=training.pid,
+            interval_ms=run.sample_interval_ms,
+            environment=run.environment,
+            monotonic=monotonic,
+        )
         checked_rules = run.request if run.reports_inapplicable_rules else RuleRequest(())
         self._first_facts = FirstFacts(open_store(f"{run.folder}/{TENSORS}"), checked_rules)
         self._interrupted_at: float | None = None
@@ -215,11 +228,13 @@ class _Watch:
             for number in self._inbox.wait(LOOK_SECONDS):
                 self._pass_on(number)
             self.guarded(self._look)
+            self.guarded(self._sampler.tend)
             self.guarded(self._show_progress)
             self.guarded(self._enforce_stop)
 
     def until_all_is_judged(self) -> None:
         """Mark the end of the run, and wait until the evaluator has judged every step: bounded, interruptible."""
+        self.guarded(self._sampler.finish)
         self._storage_problem = storage_problem(self._run.folder)
         self.guarded(self._mark_end)
         started_at, has_hinted = self._monotonic(), False
@@ -241,8 +256,10 @@ class _Watch:
         """Return the result of the run."""
         steps: tuple[int, ...] = ()
         training_steps: int | None = None
+        speed = ""
         try:
             steps = saved_steps(open_store(f"{self._run.folder}/{TENSORS}"))
+            speed = speed_line(open_store(f"{self._run.folder}/{RULE_OUTPUT}"))
             training_steps = steps_of(watermarks_of(str(self._run.folder)))
         except StorageError as error:
             self._observer.note(f"The saved tensors cannot be listed: {error}")
@@ -263,6 +280,7 @@ class _Watch:
             evaluator_problem=self._storage_problem or self._evaluator.problem,
             capture_problem=self._why_empty(status, training_steps) if is_empty else "",
             training_steps=training_steps or 1 + max((rule.judged_through for rule in rules), default=-1),
+            speed=speed,
         )
 
     def _why_empty(self, status: int, training_steps: int | None) -> str:

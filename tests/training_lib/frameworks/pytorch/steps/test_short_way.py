@@ -156,7 +156,7 @@ def train(loop: Loop) -> nn.Module:
 
 
 def recorded(run: Path) -> dict[Any, Any]:
-    """All that does not tell time."""
+    """All that does not tell time, and the steps of the seconds of phases."""
 
     def refuse(error: Exception) -> None:
         raise error
@@ -165,7 +165,7 @@ def recorded(run: Path) -> dict[Any, Any]:
     found.refresh()
     return {
         (tensor, statistic, mode): [
-            (column.steps.tolist(), column.values.tolist())
+            (column.steps.tolist(), [] if tensor.endswith("_seconds") else column.values.tolist())
             for column in found.columns(tensor, statistic, last_step=LAST, mode=mode)
         ]
         for tensor in found.tensors - MEASURES_TIME

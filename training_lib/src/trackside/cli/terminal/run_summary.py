@@ -35,6 +35,8 @@ def summary_lines(result: LocalRunResult, *, run: str, exit_code: int, fail_on: 
         lines.append(
             f"stopped by Trackside: {verdict.configuration_name} found a critical issue at step {verdict.shown_step}"
         )
+    if result.speed:
+        lines.append(f"{result.speed}; trackside profile {run}")
     parts = [_headline(result, groups, ascii_only=ascii_only), *_other_rules(result), f"trackside findings {run}"]
     if exit_code != (result.status if result.status >= 0 else 128 - result.status):
         reason = "stopped by Trackside" if result.stopped_for else f"an issue reached --fail-on {fail_on}"

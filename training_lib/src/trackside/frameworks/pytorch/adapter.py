@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 
 from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, RunSession, SessionOptions
+from trackside.capture.writer_parts import BackgroundPart
 from trackside.contracts.run_layout import worker_name
 from trackside.contracts.uncaptured import UncapturedProcess
 from trackside.environment import CaptureEnvironment
@@ -85,10 +86,11 @@ class PyTorchAdapter:
         self.steps.read_request()
         rank = rank_of_this_process(session.environment)
         facts = [
-            ModelFactsFile(session.open_tensors, worker=worker_name(rank.number), start=session.start_position)
+            ModelFactsFile(session.open_folder, worker=worker_name(rank.number), start=session.start_position)
             for _ in range(session.stores_run)
         ]
-        session.begin(rank, owner=self._owner, facts=facts, idle_parts=(sources.saver.slabs,))
+        idle_parts: list[BackgroundPart] = [sources.saver.slabs, *sources.timing.files(session, rank)]
+        session.begin(rank, owner=self._owner, facts=facts, idle_parts=idle_parts)
         for file in facts:
             sources.facts.connect(file)
         boundary = sources.strategy.boundary

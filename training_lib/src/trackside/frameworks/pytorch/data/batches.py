@@ -17,9 +17,10 @@ from torch.utils.data import dataloader
 from trackside.capture.budget import EVERY_STEP
 from trackside.capture.step_statistics import StepStatistics
 from trackside.contracts.recorded_names import BATCH, BATCH_NUMBER, BATCH_OF_ONE_ROW, BATCH_REPEATED, EPOCH
-from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
+from trackside.frameworks.pytorch.compiling.tracing import compiler_at_work, is_dynamo_compiling, skip_frame, untraced
 from trackside.frameworks.pytorch.data.fingerprint import fingerprint
 from trackside.frameworks.pytorch.data.worker_randomness import shared_randomness
+from trackside.profiling.phase_clock import CAPTURE, DATA, EVALUATION, OTHER, PhaseClock
 
 LOOKS_AT_FIRST = 256  # batches of a data set
 LOOKS_IN_A_ROW, LOOK_INTERVAL = 64, 1024
@@ -60,6 +61,8 @@ class BatchSource:
         statistics: The session's statistics.
         is_evaluating: Returns True during an evaluation: its batches do not count.
         protect: Makes a function of ours harmless to the script.
+        clock: The clock of the training; fetches are a phase of it.
+        loader_met: Called with an iterator whose first batch was fetched for the training.
     """
 
     def __init__(
@@ -68,8 +71,11 @@ class BatchSource:
         *,
         is_evaluating: Callable[[], bool],
         protect: Callable[[Callable[..., None]], Callable[..., None]],
+        clock: PhaseClock,
+        loader_met: Callable[[Any], None],
     ) -> None:
         self._statistics, self._is_evaluating = statistics, is_evaluating
+        self._clock, self._loader_met = clock, loader_met
         self._seen: OrderedDict[int, _Seen] = OrderedDict()
         self.shared_randomness = ""
         self._fetched = untraced(protect(self._look))
@@ -78,13 +84,25 @@ class BatchSource:
         """Wrap the step of DataLoaders' iterators. Return the function that undoes it."""
         kind = dataloader._BaseDataLoaderIter
         original = kind.__next__
-        statistics, fetched = self._statistics, self._fetched
+        statistics, fetched, clock = self._statistics, self._fetched, self._clock
 
         @functools.wraps(original)
         def __next__(self: Any) -> Any:  # noqa: N807 - it replaces one
-            batch = original(self)
-            if statistics.is_on:
-                fetched(self, batch)
+            if not statistics.is_on or is_dynamo_compiling() or compiler_at_work() is not None:
+                return original(self)
+            is_training = torch.is_grad_enabled()
+            before = clock.enter(DATA if is_training else EVALUATION)
+            try:
+                batch = original(self)
+            except BaseException:  # the end of the data, too, and that of an evaluation
+                clock.leave(before if is_training or before < 0 else OTHER)
+                raise
+            clock.enter(CAPTURE)
+            fetched(self, batch)
+            if is_training:
+                clock.leave(before)
+            else:  # what follows is the evaluation's, until the training goes on
+                clock.enter(EVALUATION)
             return batch
 
         skip_frame(__next__)
@@ -103,6 +121,7 @@ class BatchSource:
         seen.count += 1
         if iterator._num_yielded == 1:
             seen.passes += 1
+            self._loader_met(iterator)
             self._look_at_workers(iterator)
         added = self._statistics.recorder.numbers.added
         added[BATCH_NUMBER, "mean"] = float(iterator._num_yielded - 1)

@@ -176,6 +176,20 @@ class SourceLines:
                 return Place(file.path, line)
         return None
 
+    def created_before(self, use: Place, name: str) -> Place | None:
+        """Return the place of the call of that name that creates the object used in a line.
+
+        It is the only such call in the file, or the one behind a variable in the line; None if none or several fit.
+        """
+        file = self._file(use.file)
+        calls = file.calls.get(name, []) if file else []
+        if file is None or len(calls) == 1:
+            return Place(use.file, calls[0].lineno) if calls else None
+        words = set(re.findall(r"\w+", linecache.getline(use.file, use.line)))
+        named = {line for word in words for line in _assigned_lines(file.tree, word)}
+        fitting = [call.lineno for call in calls if call.lineno in named]
+        return Place(use.file, fitting[0]) if len(fitting) == 1 else None
+
     def has_call(self, place: Place, name: str) -> bool:
         """Return True if a function of that name is called on that line."""
         file = self._file(place.file)
@@ -457,6 +471,16 @@ def _may_be(expression: _Expression, child: ModuleTree) -> bool:
 
 def _text(node: ast.expr | None) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def _assigned_lines(scope: ast.AST, name: str) -> Iterator[int]:
+    """Yield the lines of the values that a variable or an attribute of that name is set to."""
+    for node in ast.walk(scope):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            parts = [part for target in targets for part in ast.walk(target)]
+            if name in {p.attr if isinstance(p, ast.Attribute) else getattr(p, "id", "") for p in parts}:
+                yield node.value.lineno
 
 
 def _last_assignment(scope: ast.AST, name: str, *, before: int) -> int | None:

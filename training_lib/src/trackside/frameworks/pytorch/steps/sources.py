@@ -7,7 +7,6 @@ from typing import Any
 
 from trackside.capture.session import RunSession
 from trackside.frameworks.adapter import Sources
-from trackside.frameworks.pytorch.data.batches import BatchSource
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
 from trackside.frameworks.pytorch.facts.program_facts import program_facts
 from trackside.frameworks.pytorch.ground.fuse import Fuse
@@ -25,6 +24,7 @@ from trackside.frameworks.pytorch.statistics.update_size import UpdateSize
 from trackside.frameworks.pytorch.steps.losses import LossSource
 from trackside.frameworks.pytorch.steps.parameters import ParameterSource
 from trackside.frameworks.pytorch.steps.strategy import MakeStrategy, Observer
+from trackside.frameworks.pytorch.timing.timing import Timing
 
 ExtraSource = Callable[[RunSession, TrainedModules], object]
 
@@ -83,11 +83,8 @@ class PyTorchSources:
             protect=Fuse(guard, "watching gradients before clipping").protect,
             clipped=self.gradient_numbers.clipped,
         )
-        self.batches = BatchSource(
-            session.statistics,
-            is_evaluating=lambda: self.validation.is_on,
-            protect=Fuse(guard, "looking at batches").protect,
-        )
+        self.timing = Timing(session, is_evaluating=lambda: self.validation.is_on)
+        self.batches = self.timing.batches
         self.skipped_steps = SkippedSteps(
             engine, protect=Fuse(guard, "counting skipped steps").protect, skipped=observer.step_skipped
         )
@@ -118,6 +115,7 @@ class PyTorchSources:
             self.loss_inputs,
             self.numbering,
             self.batches,
+            self.timing.phases,
             *(make(session, self.modules) for make in extra),
         )
 

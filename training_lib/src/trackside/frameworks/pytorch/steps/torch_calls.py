@@ -20,6 +20,7 @@ from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
 from trackside.frameworks.pytorch.compiling.tracing import compiler_at_work, is_dynamo_compiling, skip_frame, untraced
 from trackside.frameworks.pytorch.steps.training_steps import TrainingSteps
+from trackside.profiling.phase_clock import BACKWARD, CAPTURE, NOT_OURS, OPTIMIZER
 
 
 def install_torch_calls(session: RunSession, steps: TrainingSteps) -> list[Callable[[], None]]:
@@ -36,20 +37,23 @@ def _before_optimizer(
     session: RunSession, steps: TrainingSteps
 ) -> Callable[[Optimizer, Any, Any], tuple[Any, Any] | None]:
     long_way = untraced(session.guard.protect("capturing a step", steps.before_optimizer))
-    short_way = steps.short_way
+    short_way, clock = steps.short_way, steps.sources.timing.phases.clock
 
     def before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
-        is_open = not is_dynamo_compiling() and short_way.is_open and compiler_at_work() is None
-        if is_open and short_way.begin(optimizer, args, kwargs):
-            return None
-        return long_way(optimizer, args, kwargs)
+        if is_dynamo_compiling() or compiler_at_work() is not None:
+            return long_way(optimizer, args, kwargs)
+        clock.around_optimizer = clock.enter(CAPTURE)
+        is_done = short_way.is_open and short_way.begin(optimizer, args, kwargs)
+        instead = None if is_done else long_way(optimizer, args, kwargs)
+        clock.enter(OPTIMIZER)
+        return instead
 
     skip_frame(before_step)
     return before_step
 
 
 def _after_optimizer(session: RunSession, steps: TrainingSteps) -> Callable[[Optimizer, Any, Any], None]:
-    guard, short_way = session.guard, steps.short_way
+    guard, short_way, clock = session.guard, steps.short_way, steps.sources.timing.phases.clock
     guarded = guard.protect("ending a step", steps.after_optimizer)
 
     def unless_down(*args: Any) -> None:
@@ -60,9 +64,13 @@ def _after_optimizer(session: RunSession, steps: TrainingSteps) -> Callable[[Opt
     long_way = untraced(unless_down)
 
     def after_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        is_open = not is_dynamo_compiling() and short_way.is_stepping and compiler_at_work() is None
-        if not (is_open and short_way.end(optimizer)):
+        if is_dynamo_compiling() or compiler_at_work() is not None:
             long_way(optimizer, args, kwargs)
+            return
+        clock.enter(CAPTURE)
+        if not (short_way.is_stepping and short_way.end(optimizer)):
+            long_way(optimizer, args, kwargs)
+        clock.leave_optimizer()
 
     skip_frame(after_step)
     return after_step
@@ -74,17 +82,25 @@ def _wrap_backward(session: RunSession, steps: TrainingSteps) -> Callable[[], No
     engine, validation, statistics = session.engine, steps.sources.validation, session.statistics
     numbers, cleared = steps.sources.gradient_numbers, steps.sources.gradient_numbers.cleared
     ended = numbers.order.backward_ended
-    short_way = steps.short_way
+    short_way, clock = steps.short_way, steps.sources.timing.phases.clock
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> None:
-        is_open = not is_dynamo_compiling() and short_way.is_open and compiler_at_work() is None
-        if not (is_open and short_way.see_loss(args, kwargs)):
+        is_plain = not is_dynamo_compiling() and compiler_at_work() is None
+        before = clock.enter(CAPTURE) if is_plain else NOT_OURS
+        if not (is_plain and short_way.is_open and short_way.see_loss(args, kwargs)):
             if statistics.is_on or engine.due is not NOTHING_DUE or validation.is_watching:
                 see_loss(*args, **kwargs)
             if cleared.is_waiting:
                 numbers.before_backward()
-        original(*args, **kwargs)
+        if before < 0:
+            original(*args, **kwargs)
+        else:
+            clock.enter(BACKWARD)
+            try:
+                original(*args, **kwargs)
+            finally:
+                clock.leave(before)
         if cleared.is_waiting:
             numbers.after_backward()
         ended()

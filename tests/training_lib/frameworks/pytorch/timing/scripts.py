@@ -1,0 +1,80 @@
+"""Plain training loops, each slow in one way, and their healthy twin. Nothing in them knows of Trackside."""
+
+from __future__ import annotations
+
+HEAD = """
+import time
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
+torch.manual_seed(0)
+width = {width}
+model = nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+loss_function = nn.CrossEntropyLoss()
+data = TensorDataset(torch.randn({steps} * 8, 64), torch.randint(0, 10, ({steps} * 8,)))
+def train(x, y):
+    optimizer.zero_grad()
+    loss_function(model(x), y).backward()
+    optimizer.step()
+"""
+COLLATE = """
+def slow_collate(items):
+    time.sleep(0.03)
+    return default_collate(items)
+loader = DataLoader(data, batch_size=8, shuffle=True, collate_fn=slow_collate)
+for x, y in loader:
+    train(x, y)
+"""
+BY_HAND = """
+class Slow(Dataset):
+    def __len__(self):
+        return {steps} * 8
+    def __getitem__(self, i):
+        time.sleep(0.004)
+        return torch.randn(64), i % 10
+batches = iter(DataLoader(Slow(), batch_size=8))
+for step in range({steps}):
+    x, y = next(batches)
+    train(x, y)
+"""
+ITERABLE = """
+class Stream(IterableDataset):
+    def __iter__(self):
+        for i in range({steps} * 8):
+            time.sleep(0.004)
+            yield torch.randn(64), i % 10
+for x, y in DataLoader(Stream(), batch_size=8):
+    train(x, y)
+"""
+NO_LOADER = """
+def read_batch():
+    time.sleep(0.03)
+    return torch.randn(8, 64), torch.randint(0, 10, (8,))
+for step in range({steps}):
+    x, y = read_batch()
+    train(x, y)
+"""
+SLEEP = """
+for x, y in DataLoader(data, batch_size=8):
+    train(x, y)
+    time.sleep(0.03)
+"""
+SLOW_EVALUATION = """
+def slow_collate(items):
+    time.sleep(0.03)
+    return default_collate(items)
+validation = DataLoader(data, batch_size=8, collate_fn=slow_collate)
+for number, (x, y) in enumerate(DataLoader(data, batch_size=8)):
+    train(x, y)
+    if number % 10 == 5:
+        with torch.no_grad():
+            for n, (x, y) in enumerate(validation):
+                model(x)
+                if n == 3:
+                    break
+"""
+COMPUTE = """
+for x, y in DataLoader(data, batch_size=8):
+    train(x, y)
+"""

@@ -1,0 +1,100 @@
+"""Speed of plain training loops that know nothing of Trackside: measured, judged, and the slow line named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+
+import pytest
+
+from tests.training_lib.frameworks.pytorch.timing import scripts
+from tests.warm_python import WarmPython
+from trackside.contracts.capture_request import CaptureRequest, capture_environment
+from trackside.environment import inherited
+from trackside.performance.measured import Measured
+from trackside.performance.reading import measured_workers
+from trackside.performance.verdict import judge_speed
+
+STEPS = 40
+LOOPS: Mapping[str, str] = {
+    "collate": scripts.COLLATE,
+    "by_hand": scripts.BY_HAND,
+    "iterable": scripts.ITERABLE,
+    "no_loader": scripts.NO_LOADER,
+    "sleep": scripts.SLEEP,
+    "evaluation": scripts.SLOW_EVALUATION,
+    "compute": scripts.COMPUTE,
+}
+
+
+@pytest.fixture(scope="module")
+def runs(warm_python: WarmPython, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Measured]]:
+    """The measurements of each loop. They mostly sleep, so they run at once."""
+    folder = tmp_path_factory.mktemp("loops")
+    with ExitStack() as stack:
+        started = {}
+        for name, loop in LOOPS.items():
+            script = folder / f"{name}.py"
+            width = 16384 if name == "compute" else 64
+            script.write_text(scripts.HEAD.format(steps=STEPS, width=width) + loop.format(steps=STEPS))
+            environment = {**inherited(), **capture_environment(str(folder / name), CaptureRequest(()))}
+            started[name] = stack.enter_context(warm_python.start_captured(script, env=environment))
+        for name, process in started.items():
+            done = process.finish()
+            assert done.returncode == 0, (name, done.stderr)
+        yield {name: measured_workers(str(folder / name))["worker_0"] for name in LOOPS}
+
+
+@pytest.mark.parametrize(
+    ("name", "bottleneck", "place", "code"),
+    [
+        pytest.param("collate", "input-bound", "collate.py:18 in slow_collate", "time.sleep(0.03)", id="collate"),
+        pytest.param("by_hand", "input-bound", "by_hand.py:21 in __getitem__", "time.sleep(0.004)", id="by-hand"),
+        pytest.param("iterable", "input-bound", "iterable.py:20 in __iter__", "time.sleep(0.004)", id="an-iterable"),
+        pytest.param("no_loader", "host-bound", "no_loader.py:18 in read_batch", "time.sleep(0.03)", id="no-loader"),
+        pytest.param("sleep", "host-bound", "sleep.py:19 in <module>", "time.sleep(0.03)", id="a-sleep-in-the-step"),
+    ],
+)  # fmt: skip
+def test_names_the_bottleneck_and_the_line(
+    runs: Mapping[str, Measured], name: str, bottleneck: str, place: str, code: str
+) -> None:
+    verdict = judge_speed(runs[name])
+    assert verdict.bottleneck.value == bottleneck
+    first = verdict.causes[0].lines[0]
+    assert (f"{first.place} in {first.function}", first.code) == (place, code)
+    assert verdict.causes[0].share > 0.4
+    assert verdict.can_win_back.startswith(bottleneck) or verdict.causes[0].seconds < 1
+
+
+def test_describes_the_loader_from_the_live_object(runs: Mapping[str, Measured]) -> None:
+    (cause,) = (cause for cause in judge_speed(runs["collate"]).causes if cause.kind == "input-bound")
+    assert cause.where == (
+        "DataLoader of TensorDataset at collate.py:20: num_workers=0, batch_size=8, collate_fn=slow_collate"
+    )
+    assert cause.change.startswith("num_workers=")
+    (cause,) = (cause for cause in judge_speed(runs["iterable"]).causes if cause.kind == "input-bound")
+    assert "get_worker_info" in cause.change
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_phases_and_rest_are_the_whole_step(runs: Mapping[str, Measured], name: str) -> None:
+    run = runs[name]
+    expected = {"forward", "backward", "optimizer", "capture", *(["data"] if name != "no_loader" else [])}
+    assert expected <= run.phases.keys() <= expected | {"evaluation"}
+    assert ("evaluation" in run.phases) is (name == "evaluation")
+    assert STEPS - 6 < run.steps < STEPS, "without the first ones"
+    timed = sum(run.of(phase) for phase in expected - {"capture"}) + run.rest_seconds
+    assert timed == pytest.approx(run.training_seconds, rel=0.02)
+
+
+def test_an_evaluation_is_not_the_training_s_wait(runs: Mapping[str, Measured]) -> None:
+    run = runs["evaluation"]
+    assert run.of("evaluation") > 4 * 4 * 0.03 * 0.8, "its fetches are part of it"
+    assert run.of("data") < run.of("evaluation") / 4
+    assert not [cause for cause in judge_speed(run).causes if "slow_collate" in f"{cause.where} {cause.lines}"]
+
+
+def test_a_loop_that_computes_is_not_blamed(runs: Mapping[str, Measured]) -> None:
+    verdict = judge_speed(runs["compute"])
+    assert verdict.bottleneck.value == "compute-bound"
+    assert verdict.can_win_back == ""

@@ -1,0 +1,202 @@
+"""Verdicts on speed, from measurements in tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from trackside.performance.measured import Machine, Measured, PhaseSeconds
+from trackside.performance.verdict import PerformanceVerdict, judge_speed
+from trackside.records.performance_facts import LineSamples, LoaderFacts, PerformanceFacts
+
+STEPS = 100
+LOADER = LoaderFacts(
+    looped_at="train.py:40", created_at="train.py:31", dataset="Images", dataset_at="data.py:7", collate="pad",
+    collate_at="data.py:20", workers=0, batch_size=32, prefetch_factor=0, is_pinned=False, is_iterable=False,
+)  # fmt: skip
+MACHINE = Machine(cpu_percent=60.0, training_cpu_percent=200.0, memory_percent=40.0, samples=100)
+
+
+def line(phase: str, place: str, code: str, samples: int, **others: bool) -> LineSamples:
+    return LineSamples(phase, place, "work", code, "", others.get("is_in_model", False), samples)
+
+
+def measured(
+    *lines: LineSamples,
+    loader: LoaderFacts | None = LOADER,
+    device: str = "cpu",
+    machine: Machine = MACHINE,
+    rest: float = 0.0,
+    steps: int = STEPS,
+    **milliseconds: float,
+) -> Measured:
+    """Measurements of a run with these milliseconds a step."""
+    phases = {name: PhaseSeconds(ms * steps / 1000, steps) for name, ms in milliseconds.items()}
+    facts = PerformanceFacts(
+        device=device, workers=1, processors=4, threads=4, loaders=(loader,) if loader else (), lines=lines
+    )
+    total = (sum(milliseconds.values()) + rest) * steps / 1000
+    return Measured(steps=steps, seconds=total, phases=phases, facts=facts, machine=machine, captured_steps=steps)
+
+
+COMPUTE: dict[str, Any] = {"forward": 3.0, "backward": 5.0, "optimizer": 1.0, "capture": 0.1}
+SLOW_COLLATE = line("data", "data.py:22", "time.sleep(0.05)", 90)
+SLEEP = line("other", "train.py:44", "time.sleep(0.01)", 90)
+
+
+@pytest.mark.parametrize(
+    ("run", "bottleneck"),
+    [
+        pytest.param(measured(SLOW_COLLATE, data=50, **COMPUTE), "input-bound", id="a-slow-collate"),
+        pytest.param(measured(loader=None, data=50, **COMPUTE), "input-bound", id="a-loader-that-is-not-known"),
+        pytest.param(measured(SLEEP, data=0.3, rest=10, **COMPUTE), "host-bound", id="a-sleep"),
+        pytest.param(
+            measured(line("other", "t.py:9", "x = x.to(device)", 90), device="cuda", rest=10,
+                     machine=replace(MACHINE, gpu_percent=30.0), data=0.3, **COMPUTE),
+            "copy-bound", id="a-copy-to-the-gpu",
+        ),
+        pytest.param(measured(SLOW_COLLATE, data=1.3, **COMPUTE), "compute-bound", id="a-wait-of-13-percent"),
+        pytest.param(measured(data=0.3, **COMPUTE), "compute-bound", id="all-in-forward-and-backward"),
+        pytest.param(
+            measured(line("other", "t.py:9", "y = model(x)", 90, is_in_model=True), data=0.3, rest=0.4, **COMPUTE),
+            "compute-bound", id="samples-in-the-model-are-no-rest",
+        ),
+        pytest.param(
+            measured(line("other", "t.py:9", "loss.item()", 90), device="cuda", data=0.3, rest=10,
+                     machine=replace(MACHINE, gpu_percent=97.0), **COMPUTE),
+            "compute-bound", id="a-wait-for-a-gpu-that-is-busy",
+        ),
+        pytest.param(
+            measured(device="cuda", data=0.3, machine=replace(MACHINE, gpu_percent=12.0), **COMPUTE),
+            "host-bound", id="an-idle-gpu",
+        ),
+        pytest.param(
+            measured(line("data", "t.py:1", "x", 25), line("other", "t.py:2", "y", 1), data=0.9, rest=8, **COMPUTE),
+            "host-bound", id="the-only-line-of-the-rest",
+        ),
+        pytest.param(measured(data=0.3, rest=20, **COMPUTE), "incomplete", id="a-rest-without-samples"),
+        pytest.param(measured(device="cuda", data=0.3, **COMPUTE), "incomplete", id="a-gpu-that-was-not-measured"),
+        pytest.param(measured(steps=4, data=50, **COMPUTE), "incomplete", id="four-steps"),
+        pytest.param(Measured(captured_steps=500), "incomplete", id="no-times"),
+        pytest.param(Measured(), "incomplete", id="nothing"),
+        pytest.param(
+            measured(*[line("other", f"t.py:{n}", "x", 9) for n in range(11)], data=0.4, rest=1.8, forward=2),
+            "host-bound", id="many-lines-of-little",
+        ),
+        pytest.param(measured(data=0.15, forward=0.7, rest=0.15, evaluation=9.0, capture=0.3), "balanced", id="none"),
+        pytest.param(measured(data=0.15, forward=0.9, evaluation=9.0), "compute-bound", id="an-evaluation-is-no-rest"),
+    ],
+)  # fmt: skip
+def test_names_the_bottleneck(run: Measured, bottleneck: str) -> None:
+    assert judge_speed(run).bottleneck.value == bottleneck
+
+
+@pytest.mark.parametrize(
+    ("loader", "wait", "change", "step_after"),
+    [
+        pytest.param(LOADER, 9.0, "num_workers=1", 0.009, id="one-worker-keeps-up"),
+        pytest.param(LOADER, 20.0, "num_workers=3", 0.009, id="three-keep-up"),
+        pytest.param(LOADER, 91.0, "num_workers=4", 0.02275, id="not-more-than-processors"),
+        pytest.param(
+            replace(LOADER, is_iterable=True), 9.0,
+            "num_workers=1; each worker must take its own part: torch.utils.data.get_worker_info()", 0.009,
+            id="an-iterable",
+        ),
+        pytest.param(replace(LOADER, workers=1), 9.0, "num_workers=2", 0.009, id="one-worker-is-too-few"),
+        pytest.param(
+            replace(LOADER, workers=4), 91.0, "make the work of a worker cheaper: data.py:20 and data.py:7", 0.009,
+            id="as-many-as-processors",
+        ),
+    ],
+)  # fmt: skip
+def test_predicts_the_gain_of_workers(loader: LoaderFacts, wait: float, change: str, step_after: float) -> None:
+    (cause,) = judge_speed(measured(loader=loader, data=wait, **COMPUTE)).causes
+    assert cause.change == change
+    assert cause.step_seconds_after == pytest.approx(step_after)
+    assert cause.seconds == pytest.approx(STEPS * (0.009 + wait / 1000 - step_after))
+    assert "at train.py:31: num_workers=" in cause.where
+
+
+def test_ranks_causes_by_the_seconds_that_can_be_won() -> None:
+    verdict = judge_speed(measured(SLOW_COLLATE, SLEEP, data=8, rest=20, **COMPUTE))
+    assert [cause.kind for cause in verdict.causes] == ["host-bound", "input-bound"]
+    assert verdict.can_win_back.startswith("host-bound: 54 % of the step is a sleep; up to 2 s of 4 s")
+
+
+def test_names_the_line_with_its_code() -> None:
+    (cause,) = judge_speed(measured(SLOW_COLLATE, data=50, **COMPUTE)).causes
+    assert [(one.place, one.code, one.share) for one in cause.lines] == [("data.py:22", "time.sleep(0.05)", 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("code", "device", "said"),
+    [
+        pytest.param("time.sleep(1)", "cpu", "a sleep", id="sleep"),
+        pytest.param("total += loss.item()", "cuda", "a wait for the device", id="item"),
+        pytest.param("total += loss.item()", "cpu", "work at one line", id="item-without-a-device"),
+        pytest.param("torch.save(model, path)", "cpu", "output", id="save"),
+        pytest.param("x = augment(x)", "cpu", "work at one line", id="anything-else"),
+    ],
+)
+def test_judges_a_line_by_its_text(code: str, device: str, said: str) -> None:
+    machine = replace(MACHINE, gpu_percent=20.0)
+    run = measured(line("other", "t.py:9", code, 90), device=device, machine=machine, data=0.1, rest=30, **COMPUTE)
+    assert said in judge_speed(run).headline
+
+
+def missing_of(run: Measured) -> set[str]:
+    return {one.partition(":")[0] for one in judge_speed(run).missing}
+
+
+@pytest.mark.parametrize(
+    ("run", "missing"),
+    [
+        pytest.param(measured(SLEEP, data=1, **COMPUTE), set(), id="nothing"),
+        pytest.param(measured(SLEEP, forward=1, backward=1), {"data"}, id="no-loader"),
+        pytest.param(measured(SLEEP, data=1, backward=1), {"forward"}, id="no-module"),
+        pytest.param(measured(data=1, **COMPUTE), {"lines"}, id="no-samples"),
+        pytest.param(measured(SLEEP, data=1, machine=Machine(), **COMPUTE), {"machine"}, id="no-sampler"),
+        pytest.param(measured(SLEEP, data=1, device="cuda", **COMPUTE), {"GPU"}, id="no-gpu-metrics"),
+        pytest.param(Measured(), set(), id="nothing-was-captured"),
+    ],
+)
+def test_names_missing_measurements(run: Measured, missing: set[str]) -> None:
+    assert missing_of(run) == missing
+
+
+def creeping(*, grows_bytes: float, seconds: float = 600.0, jump: float = 0.0) -> Machine:
+    count = 200
+    series = tuple(
+        (seconds * n / count, 2.0**30 + grows_bytes * n / count + (jump if n < 30 else 0)) for n in range(count)
+    )
+    return replace(MACHINE, memory_series=series)
+
+
+@pytest.mark.parametrize(
+    ("machine", "is_named"),
+    [
+        pytest.param(creeping(grows_bytes=2**30), True, id="grows-by-a-gibibyte"),
+        pytest.param(creeping(grows_bytes=-(2**29)), False, id="shrinks"),
+        pytest.param(creeping(grows_bytes=2**24), False, id="grows-by-little"),
+        pytest.param(creeping(grows_bytes=0, jump=-(2**30)), False, id="loads-its-model-and-stays"),
+        pytest.param(creeping(grows_bytes=2**30, seconds=20.0), False, id="too-short-to-judge"),
+        pytest.param(MACHINE, False, id="not-measured"),
+    ],
+)
+def test_finds_memory_that_grows(machine: Machine, is_named: bool) -> None:
+    verdict = judge_speed(measured(data=0.08, forward=0.5, capture=0.3, rest=0.12, machine=machine))
+    assert (verdict.bottleneck.value == "memory creep") is is_named
+    assert any("memory of the training grew" in note for note in verdict.notes) is is_named
+
+
+@pytest.mark.parametrize(
+    ("training_percent", "is_noted"),
+    [pytest.param(40.0, True, id="others-use-the-machine"), pytest.param(350.0, False, id="it-is-all-ours")],
+)
+def test_says_what_others_use_and_blames_nobody(training_percent: float, is_noted: bool) -> None:
+    machine = Machine(cpu_percent=90.0, training_cpu_percent=training_percent, samples=10)
+    verdict: PerformanceVerdict = judge_speed(measured(data=0.3, machine=machine, **COMPUTE))
+    assert verdict.bottleneck.value == "compute-bound"
+    assert any("the machine was busy" in note for note in verdict.notes) is is_noted

@@ -1,0 +1,114 @@
+"""The sampler as a process: its files, and its end with its parent."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.patience import HANGS_SECONDS, wait_until
+from trackside.environment import inherited
+from trackside.local.sampler_process import SamplerProcess
+from trackside.profiling import system_sampler
+from trackside.profiling.system_files import SystemFiles
+from trackside.profiling.system_metrics import Metric
+from trackside.records.system_metrics_file import read_system_metrics
+from trackside.storage.local import LocalStore
+
+MINUTE = 1_700_000_000.0
+PARENT = """
+import subprocess, sys, time
+sampler = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)
+print(sampler.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def files_of(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def sampler(folder: Path, *, interval_ms: int = 100) -> SamplerProcess:
+    ticks = iter(range(0, 10**6, 10))
+    return SamplerProcess(
+        folder,
+        process=os.getpid(),
+        interval_ms=interval_ms,
+        environment=inherited(),
+        monotonic=lambda: float(next(ticks)),
+    )
+
+
+def test_writes_samples_until_it_is_ended(tmp_path: Path) -> None:
+    one = sampler(tmp_path)
+    one.tend()
+    profiles = tmp_path / "profiler-output"
+    wait_until(lambda: len(read_system_metrics(LocalStore(profiles))) > 40)
+    assert [path.suffix for path in files_of(profiles)] == [".open"], "the original's readers leave it alone"
+    one.finish()
+    one.finish()
+    (file,) = files_of(profiles)
+    assert file.relative_to(profiles).parts[:2] == ("system", "incremental")
+    assert file.name.endswith(".algo-1.json")
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert {"cpu", "memory", "network", "i/o", "process"} <= {row["Type"] for row in rows}
+    assert all(row.keys() == {"Type", "Name", "Dimension", "Value", "NodeId", "Timestamp"} for row in rows)
+    assert abs(rows[-1]["Timestamp"] - time.time()) < HANGS_SECONDS
+
+
+def test_is_not_started_without_an_interval(tmp_path: Path) -> None:
+    one = sampler(tmp_path, interval_ms=0)
+    one.tend()
+    assert one.pid is None
+    one.finish()
+    assert files_of(tmp_path) == []
+
+
+def test_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-I", "-S", system_sampler.__file__, str(tmp_path), "--interval-ms", "60000"]
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, *command], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    wait_until(lambda: "system_sampler" in Path(f"/proc/{pid}/cmdline").read_text())
+    parent.send_signal(signal.SIGKILL)
+    parent.wait(HANGS_SECONDS)
+    parent.stdout.close()
+    wait_until(lambda: is_gone(pid), "the end of the sampler")
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return ") Z" in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+
+
+def test_each_minute_has_a_file_of_whole_lines(tmp_path: Path) -> None:
+    files = SystemFiles(str(tmp_path), node="algo-2")
+    for second in (0.0, 0.5, 59.0, 60.5):
+        files.add([Metric("cpu", "cpu0", "CPUUtilization", second)], wall_time=MINUTE + second)
+    assert [path.name for path in files_of(tmp_path)] == ["1700000000.algo-2.json"]
+    files.close()
+    found = files_of(tmp_path)
+    first = found[0]
+    assert [path.name for path in found] == ["1700000000.algo-2.json", "1700000060.algo-2.json"]
+    assert first.parent.name == time.strftime("%Y%m%d%H", time.gmtime(MINUTE))
+    assert [sample.value for sample in read_system_metrics(LocalStore(tmp_path))] == [0.0, 0.5, 59.0, 60.5]
+    assert first.read_text().endswith("}\n")
+
+
+def test_a_damaged_file_counts_as_far_as_it_can_be_read(tmp_path: Path) -> None:
+    files = SystemFiles(str(tmp_path), node="algo-1")
+    files.add([Metric("cpu", "cpu0", "CPUUtilization", 1.0)], wall_time=MINUTE)
+    files.close()
+    (file,) = files_of(tmp_path)
+    whole = file.read_text()
+    file.write_text(whole + whole[:30])
+    store = LocalStore(tmp_path)
+    assert [sample.value for sample in read_system_metrics(store)] == [1.0], "a line that was cut off"
+    file.write_text('{"Type": "cpu"}\n' + whole)
+    assert read_system_metrics(store) == [], "a file that is no file of samples"

@@ -1,0 +1,132 @@
+"""`trackside profile`: the verdict on the speed of a run, and the line that costs most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from trackside.cli.terminal.options import format_option, shared_options, wants_color
+from trackside.cli.terminal.progress import shown_waiting
+from trackside.cli.terminal.rows import print_json, print_table
+
+MOST_LINES = 3
+BAR_CELLS = 24
+
+
+@click.command("profile")
+@click.argument("run")
+@format_option("text", "json")
+@shared_options
+def command(*, run: str, output: str) -> None:
+    """Show where the time of RUN goes, and what can be won back.
+
+    RUN is named as for `trackside findings`. The verdict is one of input-bound, copy-bound, host-bound, compute-bound,
+    memory creep, balanced, or incomplete: then the missing measurements are named. Below it stand the line to change,
+    the change to try and its gain at best, and the phases of a step. Of several workers the slowest is shown; JSON has
+    all.
+
+    \b
+    Example:
+      trackside profile latest
+      trackside profile latest --format json
+    """
+    from trackside.local.run_folder import find_run
+    from trackside.performance.document import speed_document
+    from trackside.performance.reading import measured_workers
+
+    uri = find_run(run)
+    with shown_waiting("reading the run"):
+        document = speed_document(uri, measured_workers(uri))
+    if output == "json":
+        print_json(document)
+        return
+    workers = document["workers"]
+    _print_verdict(workers[0])
+    if len(workers) > 1:
+        click.echo(f"\n{workers[0]['worker']} is the slowest of {len(workers)} workers; --format json has all")
+
+
+def _print_verdict(worker: Mapping[str, Any]) -> None:
+    from trackside.cli.terminal.console import data_console
+
+    console = data_console(color=wants_color())
+    lines = [f"{worker['bottleneck']}: {worker['headline']}"]
+    for number, cause in enumerate(worker["causes"]):
+        lines += ["", *_cause_lines(cause, step_seconds=worker["step_seconds"], is_first=not number)]
+    for line in lines:
+        _print_wrapped(line, width=console.width if console.is_terminal else 0)
+    if worker["phases"]:
+        click.echo(f"\n{worker['steps']} steps of {_milliseconds(worker['step_seconds'])}")
+        _print_phases(worker, bar="#" if console.options.ascii_only else "█")
+    tail = [*(f"note: {note}" for note in worker["notes"]), *(f"not measured: {one}" for one in worker["missing"])]
+    machine = _machine_line(worker["machine"])
+    for line in ["", *tail, machine] if tail or machine else []:
+        if line or tail or machine:
+            _print_wrapped(line, width=console.width if console.is_terminal else 0)
+
+
+def _cause_lines(cause: Mapping[str, Any], *, step_seconds: float, is_first: bool) -> Iterator[str]:
+    if not is_first:
+        yield f"also {cause['kind']}: {cause['headline']}"
+    after = _milliseconds(cause["step_seconds_after"])
+    now = _milliseconds(step_seconds)
+    yield f"  gain    {_seconds(cause['seconds'])} at most: a step takes {now} now, {after} then"
+    if cause["where"]:
+        yield f"  where   {cause['where']}"
+    for line in cause["lines"][:MOST_LINES]:
+        place = f"{line['place']} in {line['function']}"
+        if place != cause["where"]:
+            yield f"          {place}, {100 * line['share']:.0f} % of it"
+        if line["code"]:
+            yield f"            {line['code']}"
+    yield f"  change  {cause['change']}"
+
+
+def _print_phases(worker: Mapping[str, Any], *, bar: str) -> None:
+    rows = [
+        [
+            phase["name"],
+            _milliseconds(phase["seconds"]),
+            f"{100 * phase['share']:.0f} %",
+            bar * round(BAR_CELLS * phase["share"]),
+        ]
+        for phase in worker["phases"]
+    ]
+    print_table(("phase", "a step", "share", ""), rows, color=wants_color())
+
+
+def _machine_line(machine: Mapping[str, Any]) -> str:
+    parts = [
+        (machine["cpu_percent"], "processors {:.0f} %"),
+        (machine["training_cpu_percent"], "this training {:.0f} % of one"),
+        (machine["io_wait_percent"], "I/O wait {:.0f} %"),
+        (machine["memory_percent"], "memory {:.0f} %"),
+        (machine["gpu_percent"], "GPU {:.0f} %"),
+    ]
+    shown = [text.format(value) for value, text in parts if value is not None]
+    return f"machine: {', '.join(shown)}" if shown else ""
+
+
+def _print_wrapped(line: str, *, width: int) -> None:
+    """Print a line, wrapped below its own text on a terminal. Text of the script loses its control characters."""
+    import textwrap
+
+    from trackside.cli.terminal.text import printable
+
+    text = printable(line, encoding="utf-8")
+    indent = " " * (len(line) - len(line.lstrip()) + (8 if line.startswith("  ") and line[2] != " " else 2))
+    wrapped = textwrap.wrap(text, width, subsequent_indent=indent, drop_whitespace=True) if width else [text]
+    for part in wrapped or [""]:
+        click.echo(part)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

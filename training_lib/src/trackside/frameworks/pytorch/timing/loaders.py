@@ -1,0 +1,99 @@
+"""Facts about the DataLoaders of a training, read from the live objects."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import dataloader
+from torch.utils.data._utils.collate import default_collate, default_convert
+
+from trackside.frameworks.pytorch.ground.source_lines import Place, is_user_file, user_place
+
+MOST_LOADERS = 8
+
+
+@dataclass(frozen=True)
+class MetLoader:
+    """A DataLoader at its first batch. Places are in the user's code; None for a library's.
+
+    Attributes:
+        looped_at: The line that asked for the batch.
+        dataset: Name of the data set's class.
+        dataset_at: The method that returns its items.
+        collate: Name of the function that makes a batch of them.
+        collate_at: Its place.
+        workers: Worker processes; 0: the training fetches by itself.
+        batch_size: Items of a batch; 0 if unknown.
+        prefetch_factor: Batches that each worker prepares ahead; 0 without workers.
+        is_pinned: True if batches are copied to pinned memory.
+        is_iterable: True for an `IterableDataset`.
+    """
+
+    looped_at: Place | None
+    dataset: str
+    dataset_at: Place | None
+    collate: str
+    collate_at: Place | None
+    workers: int
+    batch_size: int
+    prefetch_factor: int
+    is_pinned: bool
+    is_iterable: bool
+
+
+class Loaders:
+    """The DataLoaders that the training has fetched from.
+
+    Attributes:
+        met: Facts about each, in the order of their first batches.
+    """
+
+    def __init__(self) -> None:
+        self.met: list[MetLoader] = []
+
+    def fetched(self, iterator: Any) -> None:
+        """Note the DataLoader of an iterator with its first batch."""
+        if len(self.met) < MOST_LOADERS:
+            facts = _facts(iterator)
+            if facts not in self.met:
+                self.met.append(facts)
+
+
+def _facts(iterator: Any) -> MetLoader:
+    dataset, collate = iterator._dataset, iterator._collate_fn
+    is_iterable = iterator._dataset_kind == dataloader._DatasetKind.Iterable
+    workers = int(iterator._num_workers)
+    return MetLoader(
+        looped_at=user_place(),
+        dataset=type(dataset).__name__,
+        dataset_at=_place(_method(dataset, is_iterable=is_iterable)),
+        collate="" if collate in (default_collate, default_convert) else getattr(collate, "__name__", ""),
+        collate_at=_place(collate),
+        workers=workers,
+        batch_size=_batch_size(iterator),
+        prefetch_factor=int(getattr(iterator, "_prefetch_factor", 0) or 0) if workers else 0,
+        is_pinned=bool(iterator._pin_memory),
+        is_iterable=is_iterable,
+    )
+
+
+def _method(dataset: Any, *, is_iterable: bool) -> Callable[..., Any] | None:
+    kind = type(dataset)
+    names = ("__iter__",) if is_iterable else ("__getitems__", "__getitem__")
+    return next((getattr(kind, name) for name in names if hasattr(kind, name)), None)
+
+
+def _place(function: Any) -> Place | None:
+    """Return the place of a function of the user's, or of a class's method that is called like one."""
+    code = getattr(inspect.unwrap(getattr(function, "func", function)), "__code__", None)
+    if code is None:
+        code = getattr(vars(type(function)).get("__call__"), "__code__", None)
+    return Place(code.co_filename, code.co_firstlineno) if code and is_user_file(code.co_filename) else None
+
+
+def _batch_size(iterator: Any) -> int:
+    size = getattr(iterator._index_sampler, "batch_size", None)
+    return size if isinstance(size, int) else 0

@@ -1,0 +1,145 @@
+"""The file of facts about a training's speed: a part of the writer thread, which also ends the stack sampler."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import torch
+
+from trackside.capture.guard import Guard
+from trackside.contracts.run_layout import performance_key
+from trackside.frameworks.pytorch.ground.source_lines import Place, SourceLines, is_user_file, script_path, shown
+from trackside.frameworks.pytorch.timing.loaders import Loaders, MetLoader
+from trackside.profiling.phase_clock import Phase, PhaseClock
+from trackside.profiling.stack_sampler import SampledLine, StackSampler
+from trackside.records.performance_facts import (
+    MOST_LINES,
+    LineSamples,
+    LoaderFacts,
+    PerformanceFacts,
+    encode_performance,
+)
+from trackside.storage.store import Store
+
+FIRST_FLUSH_SECONDS, FLUSH_SECONDS = 2.0, 15.0
+MOST_CODE = 120  # characters of a line
+_MODEL_FILE = torch.nn.modules.module.__file__
+
+
+class PerformanceFile:
+    """The file of one worker, and the stack sampler that fills it; see `BackgroundPart`.
+
+    Args:
+        open_store: Opens the store of the run's profiles.
+        worker: Name of the worker.
+        workers: Number of workers.
+        clock: The clock of the training.
+        loaders: The DataLoaders of the training.
+        guard: Logs a failure of the sampler.
+        monotonic: Returns seconds.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        *,
+        worker: str,
+        workers: int,
+        clock: PhaseClock,
+        loaders: Loaders,
+        guard: Guard,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._open_store, self._worker, self._monotonic = open_store, worker, monotonic
+        self._workers, self._loaders = workers, loaders
+        self._store: Store | None = None
+        self._source = SourceLines()
+        self._stored = PerformanceFacts()
+        self._due_at = monotonic() + FIRST_FLUSH_SECONDS
+        self._sampler = StackSampler(
+            clock,
+            is_user_file=is_user_file,
+            model_file=_MODEL_FILE,
+            failed=lambda error: guard.warn_once(
+                "stacks", "stacks are sampled no longer, all else goes on: %s.", error
+            ),
+        )
+        self._sampler.start()
+
+    @property
+    def due_in_seconds(self) -> float:
+        """Seconds until the next flush; see `BackgroundPart`."""
+        return max(0.0, self._due_at - self._monotonic())
+
+    def flush_if_due(self) -> bool:
+        """Store new facts, if it is time; see `BackgroundPart`."""
+        if self.due_in_seconds:
+            return False
+        self.flush()
+        return True
+
+    def flush(self) -> None:
+        """Store new facts; see `BackgroundPart`."""
+        self._due_at = self._monotonic() + FLUSH_SECONDS
+        facts = self._facts()
+        if facts != self._stored:
+            if self._store is None:
+                self._store = self._open_store()
+            self._store.put(performance_key(self._worker), encode_performance(facts))
+            self._stored = facts
+
+    def close(self) -> None:
+        """End the sampling, and store the rest; see `BackgroundPart`."""
+        self._sampler.stop()
+        self.flush()
+
+    def _facts(self) -> PerformanceFacts:
+        script = script_path()
+        lines: Counter[SampledLine] = Counter(dict(list(self._sampler.lines.items())))
+        return PerformanceFacts(
+            device="cuda" if torch.cuda.is_available() and torch.cuda.is_initialized() else "cpu",  # type: ignore[no-untyped-call] # torch's own omission
+            workers=self._workers,
+            processors=_processors(),
+            threads=torch.get_num_threads(),
+            loaders=tuple(self._loader(loader, script) for loader in list(self._loaders.met)),
+            lines=tuple(_line(line, count, script) for line, count in lines.most_common(MOST_LINES)),
+        )
+
+    def _loader(self, met: MetLoader, script: str) -> LoaderFacts:
+        created_at = self._source.created_before(met.looped_at, "DataLoader") if met.looped_at else None
+        return LoaderFacts(
+            looped_at=shown(met.looped_at, script),
+            created_at=shown(created_at, script),
+            dataset=met.dataset,
+            dataset_at=shown(met.dataset_at, script),
+            collate=met.collate,
+            collate_at=shown(met.collate_at, script),
+            workers=met.workers,
+            batch_size=met.batch_size,
+            prefetch_factor=met.prefetch_factor,
+            is_pinned=met.is_pinned,
+            is_iterable=met.is_iterable,
+        )
+
+
+def _line(line: SampledLine, count: int, script: str) -> LineSamples:
+    place = Place(line.file, line.line) if line.file else None
+    return LineSamples(
+        phase=Phase(line.phase).name.lower(),
+        place=shown(place, script),
+        function=line.function,
+        code=linecache.getline(line.file, line.line).strip()[:MOST_CODE] if line.file else "",
+        library=line.library,
+        is_in_model=line.is_in_model,
+        samples=count,
+    )
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 0

@@ -1,0 +1,54 @@
+"""Verdicts on a run's speed as a document: the output of `trackside profile --json`, and a file of the run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from trackside.contracts.run_layout import PERFORMANCE_KEY
+from trackside.performance.measured import Machine, Measured
+from trackside.performance.verdict import PerformanceVerdict, judged_workers
+from trackside.storage.store import Store
+
+
+def speed_document(uri: str, workers: Mapping[str, Measured]) -> dict[str, Any]:
+    """Return the verdict on each worker of a run, the slowest first.
+
+    Args:
+        uri: The run.
+        workers: The measurements by worker.
+    """
+    judged = [_worker(name, workers[name].machine, verdict) for name, verdict in judged_workers(workers)]
+    return {"run": uri, "workers": judged}
+
+
+def write_speed(store: Store, document: Mapping[str, Any]) -> None:
+    """Store the document with the verdicts of the rules.
+
+    Args:
+        store: The store of rule output.
+        document: Result of `speed_document`.
+
+    Raises:
+        StorageError: The store failed.
+    """
+    store.put(PERFORMANCE_KEY, json.dumps(document, allow_nan=False).encode("ascii"))
+
+
+def _worker(name: str, machine: Machine, verdict: PerformanceVerdict) -> dict[str, Any]:
+    return {
+        "worker": name,
+        "bottleneck": verdict.bottleneck.value,
+        "headline": verdict.headline,
+        "can_win_back": verdict.can_win_back,
+        "steps": verdict.steps,
+        "seconds": verdict.seconds,
+        "step_seconds": verdict.step_seconds,
+        "phases": [asdict(phase) for phase in verdict.phases],
+        "causes": [{**asdict(cause), "lines": [asdict(line) for line in cause.lines]} for cause in verdict.causes],
+        "missing": list(verdict.missing),
+        "notes": list(verdict.notes),
+        "machine": {key: value for key, value in asdict(machine).items() if key != "memory_series"},
+    }

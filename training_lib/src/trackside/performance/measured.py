@@ -1,0 +1,85 @@
+"""Measurements of a run's speed, as plain numbers: seconds by phase, DataLoaders, lines, the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trackside.records.performance_facts import PerformanceFacts
+
+PHASES = ("data", "forward", "backward", "optimizer")  # of a training step; the rest is in none of them
+CAPTURE, EVALUATION = "capture", "evaluation"  # beside it: our own cost, and what is no training
+
+
+@dataclass(frozen=True)
+class PhaseSeconds:
+    """Seconds of one phase over the measured steps.
+
+    Attributes:
+        seconds: Seconds of all steps together.
+        steps: Number of steps at which the phase was measured.
+    """
+
+    seconds: float
+    steps: int
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine during a run, on average. None where it was not measured.
+
+    Attributes:
+        cpu_percent: Processors in use, of all.
+        io_wait_percent: Processors idle while a process waited for a disk.
+        training_cpu_percent: Processors that the training used; 100 is one processor.
+        memory_percent: The highest share of the memory in use.
+        gpu_percent: Accelerators in use.
+        memory_series: (seconds since the epoch, bytes) of the training's processes.
+        samples: Number of samples.
+    """
+
+    cpu_percent: float | None = None
+    io_wait_percent: float | None = None
+    training_cpu_percent: float | None = None
+    memory_percent: float | None = None
+    gpu_percent: float | None = None
+    memory_series: tuple[tuple[float, float], ...] = ()
+    samples: int = 0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Measurements of one worker.
+
+    Attributes:
+        steps: Number of measured steps, without the first ones.
+        seconds: Their seconds, with evaluations and our own cost.
+        phases: Seconds by phase; a phase that never occurred is absent.
+        facts: DataLoaders and stack samples; None if none were stored.
+        machine: The machine.
+        captured_steps: Number of steps that the run has recorded in any way.
+    """
+
+    steps: int = 0
+    seconds: float = 0.0
+    phases: Mapping[str, PhaseSeconds] = field(default_factory=dict)
+    facts: PerformanceFacts | None = None
+    machine: Machine = Machine()
+    captured_steps: int = 0
+
+    @property
+    def training_seconds(self) -> float:
+        """Seconds of the steps without evaluations and without our own cost, which is highest at the first ones."""
+        return self.seconds - self.of(EVALUATION) - self.of(CAPTURE)
+
+    def of(self, phase: str) -> float:
+        """Return the seconds of a phase, 0 for an absent one. A phase measured at some steps counts for all."""
+        found = self.phases.get(phase)
+        if found is None or not found.steps:
+            return 0.0
+        return found.seconds * self.steps / found.steps if phase == "forward" else found.seconds
+
+    @property
+    def rest_seconds(self) -> float:
+        """Seconds of the steps in no phase."""
+        return max(0.0, self.training_seconds - sum(map(self.of, PHASES)))

@@ -1,0 +1,124 @@
+"""The clock of a training step: all time of the training thread, each moment in one phase.
+
+    before = clock.enter(Phase.BACKWARD)
+    try:
+        ...
+    finally:
+        clock.leave(before)
+    ...
+    clock.take(numbers)        # at the end of a step: the seconds of each phase that the step had
+
+A phase that never occurred is absent, not 0. Time in no other phase is `OTHER`, and recorded as the step's rest: it is
+the difference between the step and its phases.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, MutableMapping
+from enum import IntEnum
+from threading import get_ident
+from typing import Any
+
+from trackside.contracts.recorded_names import (
+    BACKWARD_SECONDS,
+    CAPTURE_SECONDS,
+    DATA_SECONDS,
+    EVALUATION_SECONDS,
+    FORWARD_SECONDS,
+    OPTIMIZER_SECONDS,
+    STEP_SECONDS,
+)
+
+
+class Phase(IntEnum):
+    """The phases of a step."""
+
+    OTHER = 0
+    DATA = 1  # a batch is fetched from a DataLoader
+    FORWARD = 2  # a model or a loss is called
+    BACKWARD = 3
+    OPTIMIZER = 4
+    CAPTURE = 5  # our own cost
+    EVALUATION = 6
+
+
+OTHER, DATA, FORWARD, BACKWARD, OPTIMIZER, CAPTURE, EVALUATION = map(int, Phase)  # plain numbers cost less
+NOT_OURS = -1  # another thread than the training's
+
+_KEYS = {
+    DATA: (DATA_SECONDS, "mean"),
+    FORWARD: (FORWARD_SECONDS, "mean"),
+    BACKWARD: (BACKWARD_SECONDS, "mean"),
+    OPTIMIZER: (OPTIMIZER_SECONDS, "mean"),
+    CAPTURE: (CAPTURE_SECONDS, "mean"),
+    EVALUATION: (EVALUATION_SECONDS, "mean"),
+}
+_STEP_KEY = (STEP_SECONDS, "mean")
+
+
+class PhaseClock:
+    """The clock of one training. It counts from the end of the first step on.
+
+    Attributes:
+        current: The phase of this moment.
+        thread: The thread that trains; 0 before the first step.
+        steps: Number of steps that have ended.
+        around_optimizer: The phase that the newest step of an optimizer interrupted.
+
+    Args:
+        clock: Returns seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.current = OTHER
+        self.thread = self.steps = 0
+        self.around_optimizer = OTHER
+        self._clock = clock
+        self._began = self._since = 0.0
+        self._seconds = [0.0] * len(Phase)
+
+    def enter(self, phase: int) -> int:
+        """Begin a phase. Return the phase before, for `leave`."""
+        if get_ident() != self.thread:
+            return NOT_OURS
+        now = self._clock()
+        before = self.current
+        self._seconds[before] += now - self._since
+        self._since = now
+        self.current = phase
+        return before
+
+    def leave(self, before: int) -> None:
+        """Return to the phase before. An evaluation is over once the training goes on.
+
+        Args:
+            before: Result of `enter`.
+        """
+        if before >= 0:
+            self.enter(OTHER if before == EVALUATION else before)
+
+    def leave_optimizer(self) -> None:
+        """Return from the step of an optimizer, which may be part of a backward pass."""
+        self.enter(BACKWARD if self.around_optimizer == BACKWARD else OTHER)
+
+    def take(self, numbers: MutableMapping[tuple[str, str], Any]) -> None:
+        """End a step: add its seconds, and those of each phase that it had, to its numbers.
+
+        Args:
+            numbers: The numbers of the step, by name and statistic.
+        """
+        now = self._clock()
+        thread = get_ident()
+        if thread != self.thread:  # the first step, or the training has moved to another thread
+            self.thread, self.current = thread, CAPTURE
+        else:
+            seconds = self._seconds
+            seconds[self.current] += now - self._since
+            numbers[_STEP_KEY] = now - self._began
+            for phase, key in _KEYS.items():
+                if seconds[phase]:
+                    numbers[key] = seconds[phase]
+        self._seconds = [0.0] * len(Phase)
+        self._began = self._since = now
+        self.steps += 1

@@ -1,0 +1,125 @@
+"""Samples of the training thread's stack: the lines of the user's code that a step's time is spent in.
+
+A thread takes a sample every few milliseconds, for a second or two at a time with longer and longer pauses: a training
+repeats itself. It draws no random number, and holds no frame.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from types import FrameType
+from typing import NamedTuple
+
+from trackside.profiling.phase_clock import CAPTURE, OTHER, PhaseClock
+
+INTERVAL_SECONDS = 0.005
+BURST_SAMPLES = 200
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 120.0
+FIRST_STEP = 3  # before it, memory is allocated and kernels are chosen
+IDLE_SECONDS = 0.05  # between two looks until then
+MOST_LINES = 500
+MOST_FRAMES = 200
+
+
+class SampledLine(NamedTuple):
+    """A place at which a sample found the training.
+
+    Attributes:
+        phase: The number of the phase.
+        file: The innermost file of the user's on the stack; "" for none.
+        line: The line in it.
+        function: The function in it.
+        library: The innermost function, if it is not the user's: `module.function`.
+        is_in_model: True below the call of a module.
+    """
+
+    phase: int
+    file: str
+    line: int
+    function: str
+    library: str
+    is_in_model: bool
+
+
+class StackSampler:
+    """Samples the thread of a clock.
+
+    Attributes:
+        lines: The number of samples by line.
+
+    Args:
+        clock: The clock of the training.
+        is_user_file: Returns True for a file of the user's.
+        model_file: The file with the function that calls modules.
+        failed: Called once if sampling fails; it then ends.
+    """
+
+    def __init__(
+        self,
+        clock: PhaseClock,
+        *,
+        is_user_file: Callable[[str], bool],
+        model_file: str,
+        failed: Callable[[Exception], object],
+    ) -> None:
+        self.lines: Counter[SampledLine] = Counter()
+        self._clock, self._is_user_file, self._model_file, self._failed = clock, is_user_file, model_file, failed
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="trackside-stacks", daemon=True)
+
+    def start(self) -> None:
+        """Start to sample."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the sampling. A second call does nothing."""
+        self._stop.set()
+
+    def sample(self) -> None:
+        """Take one sample."""
+        phase = self._clock.current
+        frame = sys._current_frames().get(self._clock.thread)
+        if frame is None or phase == CAPTURE:
+            return
+        line = self._line(frame, phase)
+        if line in self.lines or len(self.lines) < MOST_LINES:
+            self.lines[line] += 1
+
+    def _run(self) -> None:
+        try:
+            pause = FIRST_PAUSE_SECONDS
+            while not self._stop.wait(IDLE_SECONDS):
+                if self._clock.steps >= FIRST_STEP:
+                    break
+            while not self._stop.is_set():
+                for _ in range(BURST_SAMPLES):
+                    if self._stop.wait(INTERVAL_SECONDS):
+                        return
+                    self.sample()
+                self._stop.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        except Exception as error:  # noqa: BLE001 - nothing of ours may end the training
+            self._failed(error)
+
+    def _line(self, innermost: FrameType, phase: int) -> SampledLine:
+        frame: FrameType | None = innermost
+        file, line, function, is_in_model = "", 0, "", False
+        for _ in range(MOST_FRAMES):
+            if frame is None:
+                break
+            code = frame.f_code
+            if not file and self._is_user_file(code.co_filename):
+                file, line, function = code.co_filename, frame.f_lineno, code.co_name
+            is_in_model = is_in_model or code.co_filename == self._model_file
+            if file and (is_in_model or phase != OTHER):
+                break
+            frame = frame.f_back
+        library = "" if file == innermost.f_code.co_filename else _library_name(innermost)
+        return SampledLine(phase, file, line, function, library, is_in_model)
+
+
+def _library_name(frame: FrameType) -> str:
+    return f"{frame.f_globals.get('__name__', '?')}.{frame.f_code.co_name}"

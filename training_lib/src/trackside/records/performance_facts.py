@@ -1,0 +1,172 @@
+"""Read and write `profiler-output/performance/<worker>.json`: facts about the speed of a worker's training.
+
+DataLoaders as they are, and the samples of the training thread's stack by line. The file is replaced as it grows.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from trackside.contracts.errors import KeyNotFoundError
+from trackside.contracts.run_layout import PERFORMANCE_PREFIX, performance_key
+from trackside.records.untrusted_json import MOST_JSON_BYTES, UntrustedJson
+from trackside.storage.store import Store
+
+VERSION = 1
+MOST_LINES = 200
+
+
+@dataclass(frozen=True)
+class LoaderFacts:
+    """A DataLoader of the training. A place is "train.py:41", "" where it is none of the user's.
+
+    Attributes:
+        looped_at: The line that asks for batches.
+        created_at: The line that creates it, if it was found.
+        dataset: Name of the data set's class.
+        dataset_at: The method that returns its items.
+        collate: Name of the user's function that makes a batch of them.
+        collate_at: Its place.
+        workers: Worker processes; 0: the training fetches by itself.
+        batch_size: Items of a batch; 0 if unknown.
+        prefetch_factor: Batches that each worker prepares ahead; 0 without workers.
+        is_pinned: True if batches are copied to pinned memory.
+        is_iterable: True for an `IterableDataset`.
+    """
+
+    looped_at: str
+    created_at: str
+    dataset: str
+    dataset_at: str
+    collate: str
+    collate_at: str
+    workers: int
+    batch_size: int
+    prefetch_factor: int
+    is_pinned: bool
+    is_iterable: bool
+
+
+@dataclass(frozen=True)
+class LineSamples:
+    """Samples of one line.
+
+    Attributes:
+        phase: Name of the phase, such as `data`.
+        place: The innermost line of the user's code: "train.py:41", or "".
+        function: Its function.
+        code: Its text.
+        library: The innermost function, if it is a library's.
+        is_in_model: True below the call of a module.
+        samples: Number of samples.
+    """
+
+    phase: str
+    place: str
+    function: str
+    code: str
+    library: str
+    is_in_model: bool
+    samples: int
+
+
+@dataclass(frozen=True)
+class PerformanceFacts:
+    """Facts about the speed of one worker's training.
+
+    Attributes:
+        device: "cpu", or "cuda".
+        workers: Number of processes that train together.
+        processors: Processors that this process may use.
+        threads: Threads of PyTorch's operators.
+        loaders: The DataLoaders of the training.
+        lines: Samples by line, most first.
+    """
+
+    device: str = "cpu"
+    workers: int = 1
+    processors: int = 0
+    threads: int = 0
+    loaders: tuple[LoaderFacts, ...] = ()
+    lines: tuple[LineSamples, ...] = ()
+
+
+def encode_performance(facts: PerformanceFacts) -> bytes:
+    """Return the file's content."""
+    return json.dumps({"version": VERSION, **asdict(facts)}, allow_nan=False).encode("ascii")
+
+
+def decode_performance(data: bytes, *, key: str) -> PerformanceFacts:
+    """Return the facts. Unknown fields are ignored.
+
+    Raises:
+        RecordError: The file holds no facts.
+    """
+    found = UntrustedJson.parse(data, key=key)
+    if found.count("version") != VERSION:
+        raise found.error(f"is of version {found.count('version')}; this Trackside reads {VERSION}")
+    return PerformanceFacts(
+        device=found.text("device"),
+        workers=found.count("workers"),
+        processors=found.count("processors"),
+        threads=found.count("threads"),
+        loaders=tuple(map(_loader, found.objects("loaders"))),
+        lines=tuple(map(_line, found.objects("lines")[:MOST_LINES])),
+    )
+
+
+def read_performance(store: Store, worker: str) -> PerformanceFacts | None:
+    """Return the facts of a worker; None if it has stored none.
+
+    Args:
+        store: The store of a run's profiles.
+        worker: The worker.
+
+    Raises:
+        RecordError: The file cannot be read.
+        StorageError: The store failed.
+    """
+    key = performance_key(worker)
+    try:
+        return decode_performance(store.get(key, length=MOST_JSON_BYTES + 1), key=key)
+    except KeyNotFoundError:
+        return None
+
+
+def performance_workers(store: Store) -> tuple[str, ...]:
+    """Return the workers that have stored facts, sorted.
+
+    Raises:
+        StorageError: The store failed.
+    """
+    names = (key.removeprefix(PERFORMANCE_PREFIX).removesuffix(".json") for key in store.list(PERFORMANCE_PREFIX))
+    return tuple(sorted(name for name in names if name and "/" not in name))
+
+
+def _loader(found: UntrustedJson) -> LoaderFacts:
+    return LoaderFacts(
+        looped_at=found.text("looped_at"),
+        created_at=found.text("created_at"),
+        dataset=found.text("dataset"),
+        dataset_at=found.text("dataset_at"),
+        collate=found.text("collate"),
+        collate_at=found.text("collate_at"),
+        workers=found.count("workers"),
+        batch_size=found.count("batch_size"),
+        prefetch_factor=found.count("prefetch_factor"),
+        is_pinned=found.boolean("is_pinned", False),
+        is_iterable=found.boolean("is_iterable", False),
+    )
+
+
+def _line(found: UntrustedJson) -> LineSamples:
+    return LineSamples(
+        phase=found.text("phase"),
+        place=found.text("place"),
+        function=found.text("function"),
+        code=found.text("code"),
+        library=found.text("library"),
+        is_in_model=found.boolean("is_in_model", False),
+        samples=found.count("samples"),
+    )
