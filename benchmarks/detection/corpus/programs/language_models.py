@@ -40,11 +40,9 @@ def _unclipped(rate: float) -> Edit:
     return lambda found: replace(found, rate=rate, clip_norm=None)
 
 
-for value in (1.0, 0.1):
-    plant(
-        "learning-rate-too-high",
-        "characters-gpt",
-        _unclipped(value),
-        f"The rate is {value:g}, and gradients are not clipped: the loss ends far above that of a good rate.",
-        name=f"learning-rate-of-{value:g}".replace(".", "-"),
-    )
+plant(
+    "learning-rate-too-high",
+    "characters-gpt",
+    _unclipped(1.0),
+    "The rate is 1, and gradients are not clipped: the loss comes back from far above to that of guessing.",
+)

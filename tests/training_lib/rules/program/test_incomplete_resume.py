@@ -43,9 +43,10 @@ def case(
     fires: tuple[str, ...] = (),
     batches: Mapping[str, Sequence[float]] | None = None,
     step: int | None = None,
+    losses: Sequence[float] = (2.0,) * END,
 ) -> RuleCase:
     recorded: dict[str, dict[str, Mapping[int, Any]]] = {
-        LOSS: {"mean": along([2.0] * END)},
+        LOSS: {"mean": along(losses)},
         WEIGHT: {"l2": along(norms)},
     }
     for key, values in {RATE: rates, **(batches or {})}.items():
@@ -66,6 +67,8 @@ OTHERS = [float(k) for k in range(END)]
 ANEW = [*GROWS[:BEGAN], *GROWS[: END - BEGAN]]
 RESTARTED = [*WARM, *WARM[: END - BEGAN]]
 
+FELL = [4.0 * 0.98**step for step in range(END)]
+MEASURED_EARLY = [GROWS[min(step, 20)] for step in range(BEGAN)] + GROWS[BEGAN:]  # thinned out to keep within a budget
 LOST = case("the state is lost", facts("new"), fires=("Adam",))
 CASES = [
     LOST,
@@ -79,6 +82,11 @@ CASES = [
     case("state and schedule are lost", facts("new"), rates=RESTARTED, fires=("Adam", RATE)),
     case("the schedule begins again", facts("loaded"), rates=RESTARTED, fires=(RATE,)),
     case("the data begin again", facts("loaded"), batches=batches(AGAIN, first_pass=30), fires=(BATCH,)),
+    case("norms are old, and the loss goes on", facts("new"), norms=MEASURED_EARLY, losses=FELL, fires=("Adam",)),
+    case("norms and losses begin anew", facts("new"), norms=ANEW, losses=[*FELL[:BEGAN], *FELL[: END - BEGAN]]),
+    case(
+        "the loss has not fallen, and the model begins anew", facts("new"), norms=ANEW, losses=[4.0, 3.9] * (END // 2)
+    ),
     case("all is loaded", facts("loaded"), rates=[*WARM, *[1.0] * 30], batches=batches(OTHERS, first_pass=30)),
     case("no process has gone on", facts("new", resumed_at=0)),
     case("before the process went on", facts("new"), step=BEGAN - 1),

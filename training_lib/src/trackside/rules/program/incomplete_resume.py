@@ -12,12 +12,15 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.recorded_names import BATCH, BATCH_NUMBER, EPOCH
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import Evidence
+from trackside.rules.diagnosis import Evidence, training_losses
+from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
 _NEARER = 0.7  # times the distance to the run's first weights, at most: where a model begins anew that is none
 _LEAST_WAY = 1e-4  # of the weights' size: a shorter way cannot tell a checkpoint from the first weights
+_LEAST_FALL = 0.1  # of the first loss: a smaller difference may be noise
+_FIRST, _LAST = 3, 20  # losses that stand for the run's begin, and for the end of the process before
 _JUMP = 0.05  # of a learning rate: a schedule that goes on hardly changes from step to step
 _STATE, _RATES, _BATCHES = (
     "optimizers without their state",
@@ -41,7 +44,9 @@ class IncompleteResume(Rule):
         first step in the process. Let b be that step, and n the norms of the weights.
 
         1. The process resumes weights: the sum of |n at b - n before b| is below 0.7 x the sum of |n at b - n of the
-           run's first step|. A model that begins anew is near the run's first weights.
+           run's first step|, or the same holds of a training loss at b, which no step of the process has changed yet,
+           with the medians of the 20 losses before b and of the run's first three. A model that begins anew is near
+           the run's first weights and losses.
         2. It fires for each optimizer that keeps a state, had one in the process before, and had none before its first
            step in this one. That is a warning.
         3. A remark is given where the learning rates of `steps` steps since b are those of the run's first steps,
@@ -166,7 +171,7 @@ def _resumed(window: Window) -> tuple[ModelFacts, ModelFacts] | None:
     before, now = window.source.facts_at(began - 1), window.source.facts_at(began)
     if before is None or now is None or before.from_step >= began or now.program.resumed_at != began:
         return None
-    return (before, now) if _resumes_weights(window, began) else None
+    return (before, now) if _resumes_weights(window, began) or _resumes_losses(window, began) else None
 
 
 def _resumes_weights(window: Window, began: int) -> bool:
@@ -183,6 +188,18 @@ def _resumes_weights(window: Window, began: int) -> bool:
     first, last, now = np.array(norms).T
     has_moved = float(np.abs(last - first).sum()) > _LEAST_WAY * float(np.abs(last).sum())
     return has_moved and float(np.abs(now - last).sum()) < _NEARER * float(np.abs(now - first).sum())
+
+
+def _resumes_losses(window: Window, began: int) -> bool:
+    """Return True if a loss at the step is much nearer to those before it than to the run's first ones."""
+    for column in training_losses(window):
+        before, after = _split(column, began)
+        if not _both(before, after):
+            continue
+        first, last, now = median(before[:_FIRST]), median(before[-_LAST:]), float(after[0])
+        if abs(last - first) > _LEAST_FALL * abs(first) and abs(now - last) < _NEARER * abs(now - first):
+            return True
+    return False
 
 
 def _both(before: NDArray[np.float64], after: NDArray[np.float64]) -> bool:

@@ -34,7 +34,7 @@ class ShrunkenWeights(Rule):
         1. It fires where the median of g over all weights of a worker is below `share`, from `start_step` on.
         2. It names the weights below it, the smallest first.
 
-        Training moves weights away from where they began, and so makes them longer. Of 291 runs that are right, of our
+        Training moves weights away from where they began, and so makes them longer. Of 267 runs that are right, of our
         corpus and of other people's trainers, the smallest median is 0.39. A single layer that shrinks, as a gate or a
         layer that is pruned, is silent. Amazon's Debugger has no such rule.
 
