@@ -11,7 +11,7 @@ help:  ## show this list
 
 setup: .venv/ready  ## install everything into .venv (the other targets do this by themselves)
 
-.venv/ready: pyproject.toml training_lib/compat/pyproject.toml training_lib/localaccount/pyproject.toml training_lib/trackside.pth stacks/layer.py .ci/set_up
+.venv/ready: pyproject.toml training_lib/compat/pyproject.toml training_lib/localaccount/pyproject.toml training_lib/trackside.pth stacks/lambda_packages.py .ci/set_up
 	@.ci/set_up $(PYTHON)
 
 demo: setup  ## the whole story on the local account: fault -> finding -> event -> stop, and the healthy twin
@@ -38,6 +38,9 @@ conformance: setup  ## the original smdebug's own tests, of your copy, under it 
 synth: setup  ## synthesize the stacks into cdk.out (no credentials, no network)
 	@.ci/cdk synth --quiet
 
+template: setup  ## one plain CloudFormation template, with its assets in a bucket: make template BUCKET=name
+	@$(BIN)/python -m stacks.plain_template "$(BUCKET)"
+
 drill: setup  ## bootstrap, deploy twice, `trackside drill`, destroy: the real CDK command line, the local account
 	@$(BIN)/python examples/demo/drill.py
 
@@ -50,8 +53,8 @@ image: setup  ## build the evaluator's image and push it to the deployment's rep
 audit: setup  ## ask PyPI about known vulnerabilities of what is installed (needs the network)
 	@.ci/audit
 
-wheels:  ## build the three wheels into dist
-	@rm -rf dist && $(PYTHON) -m venv build/wheels && build/wheels/bin/pip install -q build && for each in . training_lib/compat training_lib/localaccount; do build/wheels/bin/python -m build --wheel --outdir dist $$each || exit 1; done
+wheels:  ## build the four wheels into dist
+	@rm -rf dist && $(PYTHON) -m venv build/wheels && build/wheels/bin/pip install -q build && for each in . training_lib/compat training_lib/localaccount stacks; do build/wheels/bin/python -m build --wheel --outdir dist $$each || exit 1; done
 
 bench: setup  ## capture, reading and starts in their short form; benchmarks/README.md has all
 	@$(BIN)/python benchmarks/capture_overhead.py mlp --rounds 1 --by ours && $(BIN)/python benchmarks/reading.py --rounds 1 --quick && $(BIN)/python benchmarks/startup_cost.py --pairs 5 client evaluator capture
@@ -65,4 +68,4 @@ changelog: setup  ## assemble CHANGELOG.md from changes/
 docs: setup  ## write the generated pages again, and build the site into build/site
 	@$(BIN)/python docs/generate.py && $(BIN)/python -m docs.permissions && $(BIN)/zensical build --strict --clean
 
-.PHONY: help setup demo test quick check extras pythons conformance synth drill sdk image audit wheels bench pictures changelog docs
+.PHONY: help setup demo test quick check extras pythons conformance synth template drill sdk image audit wheels bench pictures changelog docs

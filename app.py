@@ -7,19 +7,21 @@ import sys
 import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
-from stacks.action_stack import ActionStack
-from stacks.constructs.acknowledge import acknowledge
 from stacks.deployment_settings import DeploymentSettings, cost_tags
-from stacks.evaluation_stack import EvaluationStack
 from stacks.hub_stack import HubStack
 from stacks.landing_zone import fit_in
-from stacks.monitoring_stack import MonitoringStack
-from stacks.record_stack import RecordStack
 from stacks.spoke_stack import SpokeStack
-from stacks.storage_stack import StorageStack
+from stacks.trackside_monitoring import TracksideMonitoring
 from trackside.contracts.errors import ConfigurationError
 
-OLD_IMPORTS = "Deployments of 0.1.0 import exports; with `weak` their upgrade would be refused. docs/decisions/0060."
+# One stack for each concern: data outlives the rest.
+STACKS = {
+    "Storage": "Trackside: where runs lie",
+    "Action": "Trackside: the actions on a verdict",
+    "Evaluation": "Trackside: the evaluators of runs",
+    "Record": "Trackside: the records of runs",
+    "Monitoring": "Trackside: alarms",
+}
 
 
 def compose(app: cdk.App, settings: DeploymentSettings) -> None:
@@ -28,50 +30,24 @@ def compose(app: cdk.App, settings: DeploymentSettings) -> None:
         SpokeStack(app, "TracksideSpoke", settings=settings)
     else:
         _compose_whole(app, settings)
-    for stack in app.node.children:
-        acknowledge(stack, {"Annotation::@aws-cdk/core:crossStackReferencesBothTransitional": OLD_IMPORTS})
     for name, value in cost_tags(settings):
         cdk.Tags.of(app).add(name, value)
     fit_in(app, settings)
 
 
 def _compose_whole(app: cdk.App, settings: DeploymentSettings) -> None:
-    storage = StorageStack(app, "TracksideStorage", settings=settings)
-    action = ActionStack(
-        app, "TracksideAction", settings=settings, key=storage.key, run_table=storage.table, runs=storage.runs
-    )
-    evaluation = EvaluationStack(
-        app,
-        "TracksideEvaluation",
-        settings=settings,
-        runs=storage.runs,
-        key=storage.key,
-        bus=action.bus,
-        notify_owner=action.reactions["notify_owner"],
-    )
-    record = RecordStack(
-        app,
-        "TracksideRecord",
-        settings=settings,
-        table=storage.table,
-        runs=storage.runs,
-        start_queue=evaluation.reactions["start_evaluation"].queue,
-        finish_queue=evaluation.reactions["finish_run"].queue,
-        fleet=evaluation.fleet,
-    )
-    reactions = {**evaluation.reactions, **action.reactions, **record.reactions}
-    MonitoringStack(
-        app,
-        "TracksideMonitoring",
-        settings=settings,
-        key=storage.key,
-        reactions=reactions,
-        failed_evaluations=evaluation.failed_evaluations,
-        fleet=evaluation.fleet,
-        webhooks=action.webhooks,
-    )
+    def stack_of(concern: str) -> cdk.Stack:
+        return cdk.Stack(
+            app,
+            f"Trackside{concern}",
+            stack_name=settings.stack_name(f"Trackside{concern}"),
+            description=STACKS[concern],
+            termination_protection=settings.keep_data if concern == "Storage" else None,
+        )
+
+    monitoring = TracksideMonitoring(app, "Trackside", settings=settings, scope_of=stack_of)
     if settings.accounts.spoke_accounts:
-        HubStack(app, "TracksideHub", settings=settings, stop_training=action.reactions["stop_training"].function)
+        HubStack(app, "TracksideHub", settings=settings, stop_training=monitoring.reactions["stop_training"].function)
 
 
 def main() -> None:

@@ -82,7 +82,7 @@ def generate() -> Mapping[Path, str]:
     return {
         **{SCHEMAS / f"{name}.json": as_file(output_schema(name)) for name in OUTPUTS},
         REGISTRY: with_every_action(REGISTRY.read_text(encoding="utf-8")),
-        **{LAMBDAS / action.unit.name / "__init__.py": "" for action in Action},
+        **{LAMBDAS / action.unit.reaction / "__init__.py": "" for action in Action},
         ACTIONS: with_actions(ACTIONS.read_text(encoding="utf-8")),
         DEPLOY: with_settings(DEPLOY.read_text(encoding="utf-8")),
         CATALOGUE_FILE.resolve(): catalogue_json(),
@@ -149,7 +149,7 @@ def _member(word: str) -> str:
 def with_actions(page: str) -> str:
     """Return the page of actions with the tables of actions and terms as their files declare them."""
     actions = [
-        f"| `{action.value}` | `{action.unit.name}`: {_cell(action.unit.in_aws)} | {_cell(action.unit.locally)} |"
+        f"| `{action.value}` | `{action.unit.reaction}`: {_cell(action.unit.in_aws)} | {_cell(action.unit.locally)} |"
         for action in Action
     ]
     terms = [

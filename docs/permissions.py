@@ -20,6 +20,7 @@ COMMAND = "python -m docs.permissions"
 # Beside cdk.json's settings: all that a deployment may have.
 LARGEST: Mapping[str, str] = {
     "trackside:custom_rules_from": "s3://rules-bucket/approved",
+    "trackside:dashboard": "true",
     "trackside:drills": "true",
     "trackside:evaluator_mode": "fleet",
     "trackside:watched_jobs": "nightly-*",

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from stacks.layer import layer_folder
+from stacks.lambda_packages import packages_folder
 from stacks.paths import BUILD, LAMBDAS, LIBRARY, ROOT
 
 CDK = ROOT / ".ci" / "cdk"
@@ -61,7 +61,7 @@ def _fingerprint(options: list[str]) -> str:
         *(path for folder in (ROOT / "stacks", LAMBDAS) for path in folder.rglob("*.py")),
         *(path for path in contracts.rglob("*") if path.suffix in (".py", ".json")),
     ]
-    digest = hashlib.sha256("\0".join([*options, layer_folder().name]).encode())
+    digest = hashlib.sha256("\0".join([*options, packages_folder().name]).encode())
     for source in sorted(sources):
         digest.update(f"\0{source.relative_to(ROOT)}\0".encode())
         digest.update(source.read_bytes())

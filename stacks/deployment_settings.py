@@ -89,7 +89,16 @@ class DeploymentSettings:
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> DeploymentSettings:
-        """Read the `trackside:` entries of a CDK context; also texts, as `-c` gives them.
+        """Read the `trackside:` entries of a CDK context; also texts, as `-c` gives them. The environment is in names.
+
+        Raises:
+            ConfigurationError: with every problem at once.
+        """
+        return cls.read(context)._named_for_its_environment()
+
+    @classmethod
+    def read(cls, context: Mapping[str, Any]) -> DeploymentSettings:
+        """Read the entries as they are: as settings made in Python, for `TracksideMonitoring`.
 
         Raises:
             ConfigurationError: with every problem at once.
@@ -115,7 +124,31 @@ class DeploymentSettings:
         problems += [Problem(PREFIX + name, why) for name, why in _wrong_together(values)]
         if problems:
             raise ConfigurationError(problems, subject="The deployment's settings (cdk.json, -c)")
-        return cls()._with(declared.values(), values)._named_for_its_environment()
+        return cls()._with(declared.values(), values)
+
+    def checked(self, *, has_key: bool = False) -> DeploymentSettings:
+        """Return these settings after the checks of `from_context`, named for their environment.
+
+        Args:
+            has_key: True if an existing key is given as an object.
+
+        Raises:
+            ConfigurationError: with every problem at once.
+        """
+        values = self.by_key()
+        problems: list[Problem] = []
+        for one in declared_settings(type(self)):
+            try:
+                one.check(values[one.key])
+            except ValueError as error:
+                problems.append(Problem(one.key, f"is {values[one.key]!r}: {error}."))
+        wrong = [pair for pair in _wrong_together(values) if not (has_key and pair[0] == "run_bucket")]
+        problems += [Problem(name, why) for name, why in wrong]
+        in_one_stack = "is for the app of Trackside's repository: it needs a stack of its own."
+        problems += [Problem(name, in_one_stack) for name in ("hub_account", "spoke_accounts") if values[name]]
+        if problems:
+            raise ConfigurationError(problems, subject="The settings of TracksideMonitoring")
+        return self._named_for_its_environment()
 
     def by_key(self) -> dict[str, Any]:
         """Return the value of each setting by its name in cdk.json, after `trackside:`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
+from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
@@ -14,7 +14,6 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from lambdas.finish_run.settings import FinishRunSettings
 from lambdas.note_news.settings import NoteNewsSettings
 from lambdas.report_custom_rule.settings import ReportCustomRuleSettings
 from lambdas.start_evaluation.settings import StartEvaluationSettings
@@ -25,7 +24,6 @@ from stacks.constructs.custom_rule_role import CustomRuleRole
 from stacks.constructs.drill_role import DrillRole
 from stacks.constructs.evaluator_fleet import EvaluatorFleet
 from stacks.constructs.evaluator_role import EvaluatorRole
-from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.queue_backed_function import QueueBackedFunction, pause_milliseconds
 from stacks.constructs.watching import let_settle_rules, rule_parameters_below, untagged_runs, watch_untagged_jobs
 from stacks.deployment_settings import DeploymentSettings, cost_tags
@@ -34,9 +32,9 @@ from stacks.event_patterns import (
     evaluation_failed,
     evaluator_ended,
     run_written,
-    training_ended,
-    training_started,
+    training_started_or_ended,
 )
+from stacks.outputs import output
 from trackside.contracts.deployment.evaluators import FLEET
 from trackside.contracts.event import SOURCE
 from trackside.contracts.run_layout import (
@@ -62,8 +60,8 @@ class CustomRules:
     role: CustomRuleRole
 
 
-class EvaluationStack(Stack):
-    """The stack of evaluators.
+class Evaluation:
+    """The evaluators.
 
     - `repository`: repository of the rule container's image
     - `custom_rules`: the parts for rules from files; None, and nothing made, without the setting `custom_rules_from`
@@ -77,46 +75,45 @@ class EvaluationStack(Stack):
     def __init__(
         self,
         scope: Construct,
-        construct_id: str,
         *,
         settings: DeploymentSettings,
         runs: s3.IBucket,
         key: kms.IKey,
         bus: events.IEventBus,
         notify_owner: QueueBackedFunction,
+        is_bus_shared: bool = False,
     ) -> None:
-        super().__init__(
-            scope,
-            construct_id,
-            stack_name=settings.stack_name(construct_id),
-            description="Trackside: the evaluators of runs",
-        )
+        self._scope = scope
         self._settings, self._runs, self._key = settings, runs, key
         self._notify_queue = notify_owner.queue
         self.repository = self._create_repository("Evaluator", settings.evaluator.repository)
-        self.role = EvaluatorRole(self, "EvaluatorRole", runs=runs, key=key, bus=bus, repository=self.repository)
+        self.role = EvaluatorRole(self._scope, "EvaluatorRole", runs=runs, key=key, bus=bus, repository=self.repository)
         self.custom_rules = self._create_custom_rules() if settings.custom_rules.rules_from else None
-        self.failed_evaluations = self._keep_failed_evaluations()
+        self.failed_evaluations = self._create_queue_of_failures()
         self.fleet = self._create_fleet(bus) if settings.evaluator.mode == FLEET else None
-        layer = PowertoolsLayer(self, "Layer")
-        self.reactions = {
-            "start_evaluation": self._create_start_evaluation(layer, bus),
-            "finish_run": self._create_finish_run(layer),
-        }
+        self.reactions = {"start_evaluation": self._create_start_evaluation(bus)}
+        self._keep_events_of_failures(self.reactions["start_evaluation"])
         if self.custom_rules:
-            self.reactions["report_custom_rule"] = self._create_report_custom_rule(layer, bus, self.custom_rules)
+            self.reactions["report_custom_rule"] = self._create_report_custom_rule(bus, self.custom_rules)
         if settings.drills:
-            drill_role = DrillRole(self, "DrillRole", runs=runs, key=key, repository=self.repository)
-            CfnOutput(self, "DrillRoleArn", value=drill_role.role_arn, description="Of `trackside drill`'s training")
+            drill_role = DrillRole(self._scope, "DrillRole", runs=runs, key=key, repository=self.repository)
+            output(
+                self._scope, "DrillRoleArn", value=drill_role.role_arn, description="Of `trackside drill`'s training"
+            )
         if self.fleet and self.fleet.has_news:
-            self.reactions["note_news"] = self._create_note_news(layer, self.fleet)
+            self.reactions["note_news"] = self._create_note_news(self.fleet)
         functions = [notify_owner.function, *(reaction.function for reaction in self.reactions.values())]
         senders = [
             self.role,
             *([self.fleet.role] if self.fleet else []),
             *(each.role for each in functions if each.role),
         ]
-        guard_bus(self, settings.event_bus_name, senders=senders)
+        guard_bus(
+            scope,
+            bus.event_bus_name if is_bus_shared else settings.event_bus_name,
+            senders=senders,
+            is_shared=is_bus_shared,
+        )
         self._write_outputs()
 
     @property
@@ -126,7 +123,7 @@ class EvaluationStack(Stack):
 
     def _create_fleet(self, bus: events.IEventBus) -> EvaluatorFleet:
         return EvaluatorFleet(
-            self,
+            self._scope,
             "Fleet",
             settings=self._settings,
             runs=self._runs,
@@ -140,7 +137,7 @@ class EvaluationStack(Stack):
         settings = self._settings
         repository = self._create_repository("CustomRule", settings.custom_rules.repository)
         role = CustomRuleRole(
-            self,
+            self._scope,
             "CustomRuleRole",
             runs=self._runs,
             key=self._key,
@@ -151,7 +148,7 @@ class EvaluationStack(Stack):
 
     def _create_repository(self, construct_id: str, name: str) -> ecr.Repository:
         return ecr.Repository(
-            self,
+            self._scope,
             construct_id,
             repository_name=name,
             image_scan_on_push=True,
@@ -162,12 +159,12 @@ class EvaluationStack(Stack):
             empty_on_delete=True,
         )
 
-    def _create_start_evaluation(self, layer: lambda_.ILayerVersion, bus: events.IEventBus) -> QueueBackedFunction:
+    def _create_start_evaluation(self, bus: events.IEventBus) -> QueueBackedFunction:
         reaction = QueueBackedFunction(
-            self,
+            self._scope,
             "StartEvaluation",
             name="start_evaluation",
-            description="Trackside: starts the processing job that judges a training job",
+            description="Trackside: starts the processing job that judges a training job, and marks the end of its run",
             settings=StartEvaluationSettings.of(
                 self._settings.evaluator,
                 self._settings.watching,
@@ -192,19 +189,21 @@ class EvaluationStack(Stack):
                 untagged_runs=untagged_runs(self._settings, self._runs),
                 rule_parameters_below=rule_parameters_below(self._settings),
             ),
-            layer=layer,
             log_retention_days=self._settings.retention.log_days,
             # SageMaker's control plane takes one or two calls a second: the queue holds the rest.
             most_at_once=self._settings.evaluator.started_at_once,
             batch_size=1,  # calls that are throttled take seconds: ten of them would outlast the function
         )
-        reaction.react_to("TrainingStarted", training_started(), description="A training job that opted in is running")
+        description = "A training job that opted in is running, or has ended"
+        reaction.react_to("TrainingStartedOrEnded", training_started_or_ended(), description=description)
         description = "A processing job that judges a training job has ended: another may go on"
         reaction.react_to("EvaluatorEnded", evaluator_ended(self.role.role_arn), description=description)
         why = "Reports training jobs that are no longer watched."
         queues = [self.failed_evaluations.queue_arn, self._notify_queue.queue_arn]
         allow(reaction.function, "TellWhatFailed", ["sqs:SendMessage"], queues, why=why)
-        jobs = self.format_arn(service="sagemaker", resource="processing-job", resource_name="trackside-*")
+        jobs = Stack.of(self._scope).format_arn(
+            service="sagemaker", resource="processing-job", resource_name="trackside-*"
+        )
         why = "Its purpose; the names are ours. Describes one that judged an earlier job of the same name."
         actions = ["sagemaker:AddTags", "sagemaker:CreateProcessingJob", "sagemaker:DescribeProcessingJob"]
         allow(reaction.function, "StartEvaluators", actions, [jobs], why=why)
@@ -224,6 +223,7 @@ class EvaluationStack(Stack):
         if self.fleet:
             self.fleet.let_announce(reaction.function)
         self._let_read_requests(reaction.function)
+        self._let_mark_ends(reaction.function)
         let_settle_rules(reaction, settings=self._settings, runs=self._runs, key=self._key, bus=bus)
         watch_untagged_jobs(reaction, self._settings)
         return reaction
@@ -244,17 +244,27 @@ class EvaluationStack(Stack):
         allow(function, "SeeWhatIsThere", ["s3:ListBucket"], [self._runs.bucket_arn], why=why)
         allow(function, "DecryptRuns", ["kms:Decrypt"], [self._key.key_arn], why=RUNS_ARE_ENCRYPTED)
 
-    def _create_report_custom_rule(
-        self, layer: lambda_.ILayerVersion, bus: events.IEventBus, custom_rules: CustomRules
-    ) -> QueueBackedFunction:
+    def _let_mark_ends(self, function: lambda_.Function) -> None:
+        marker, owner = f"*/{TENSORS}/{END_MARKER_KEY}", f"*/{RULE_OUTPUT}/{TRAINING_JOB_KEY}"
+        why = "Marks the end of a run, so that a killed job's evaluator ends."
+        allow(function, "MarkTheEnd", ["s3:PutObject"], [self._runs.arn_for_objects(marker)], why=why)
+        objects = [self._runs.arn_for_objects(each) for each in (marker, owner)]
+        why = "Only the job that a run is judged for ends it; another job may name the same run."
+        allow(function, "SeeWhoseRunItIs", ["s3:GetObject"], objects, why=why)
+        for each in (marker, owner):
+            where = f"{name_in_findings(self._runs)}/{each}"
+            accept_wildcard(
+                function, where, reason="A run lies where its job's tag says; only end markers are written."
+            )
+
+    def _create_report_custom_rule(self, bus: events.IEventBus, custom_rules: CustomRules) -> QueueBackedFunction:
         role_arn = custom_rules.role.role_arn
         reaction = QueueBackedFunction(
-            self,
+            self._scope,
             "ReportCustomRule",
             name="report_custom_rule",
             description="Trackside: publishes the findings of a rule from a file",
             settings=ReportCustomRuleSettings(event_bus=bus.event_bus_name, role_arn=role_arn),
-            layer=layer,
             log_retention_days=self._settings.retention.log_days,
         )
         reaction.react_to(
@@ -276,56 +286,26 @@ class EvaluationStack(Stack):
         accept_wildcard(reaction.function, where, reason="A run lies where its job's tag says, and rules have names.")
         return reaction
 
-    def _create_note_news(self, layer: lambda_.ILayerVersion, fleet: EvaluatorFleet) -> QueueBackedFunction:
+    def _create_note_news(self, fleet: EvaluatorFleet) -> QueueBackedFunction:
         reaction = QueueBackedFunction(
-            self,
+            self._scope,
             "NoteNews",
             name="note_news",
             description="Trackside: notifies the worker that judges a run of new data",
             settings=NoteNewsSettings(lease_table=fleet.table.table_name),
-            layer=layer,
             log_retention_days=self._settings.retention.log_days,
         )
         reaction.react_to("RunWritten", run_written(self._runs.bucket_name), description="A run was written to")
         fleet.let_note_news(reaction.function)
         return reaction
 
-    def _create_finish_run(self, layer: lambda_.ILayerVersion) -> QueueBackedFunction:
-        reaction = QueueBackedFunction(
-            self,
-            "FinishRun",
-            name="finish_run",
-            description="Trackside: marks the end of a run whose training job ended",
-            settings=FinishRunSettings.of(self._settings.accounts, run_bucket=self._runs.bucket_name),
-            layer=layer,
-            log_retention_days=self._settings.retention.log_days,
-        )
-        reaction.react_to("TrainingEnded", training_ended(), description="A training job that opted in has ended")
-        marker = f"*/{TENSORS}/{END_MARKER_KEY}"
-        why = "Its purpose: the end of any run is marked, and nothing else written."
-        allow(reaction.function, "MarkTheEnd", ["s3:PutObject"], [self._runs.arn_for_objects(marker)], why=why)
-        owner = f"*/{RULE_OUTPUT}/{TRAINING_JOB_KEY}"
-        objects = [self._runs.arn_for_objects(each) for each in (marker, owner)]
-        why = "Only the job that a run is judged for ends it; another job may name the same run."
-        allow(reaction.function, "SeeWhoseRunItIs", ["s3:GetObject"], objects, why=why)
-        why = "Tells an object that is absent from one that may not be read."
-        allow(reaction.function, "SeeWhatIsThere", ["s3:ListBucket"], [self._runs.bucket_arn], why=why)
-        self._let_encrypt(reaction.function)
-        for each in (marker, owner):
-            accept_wildcard(
-                reaction.function,
-                f"{name_in_findings(self._runs)}/{each}",
-                reason="A run lies where its job's tag says; only end markers can be written.",
-            )
-        return reaction
-
     def _let_encrypt(self, function: lambda_.Function) -> None:
         actions = ["kms:Decrypt", "kms:GenerateDataKey"]
         allow(function, "EncryptRuns", actions, [self._key.key_arn], why=RUNS_ARE_ENCRYPTED)
 
-    def _keep_failed_evaluations(self) -> sqs.Queue:
+    def _create_queue_of_failures(self) -> sqs.Queue:
         queue = sqs.Queue(
-            self,
+            self._scope,
             "FailedEvaluationsQueue",
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
@@ -333,30 +313,37 @@ class EvaluationStack(Stack):
         )
         why = "Only people take messages from it, so none can fail."
         acknowledge(queue, {"AwsSolutions-SQS3": why, "Serverless-SQSRedrivePolicy": why})
-        rule = events.Rule(
-            self,
+        return queue
+
+    def _keep_events_of_failures(self, start_evaluation: QueueBackedFunction) -> None:
+        """Keep the events of processing jobs that failed without a successor; else they are dead letters."""
+        events.Rule(
+            self._scope,
             "EvaluationFailed",
             description="A processing job that judges a training job failed: that job is no longer watched",
             event_pattern=evaluation_failed(self._runs.bucket_name, but_for=self.role.role_arn),
-            targets=[targets.SqsQueue(queue)],
+            targets=[targets.SqsQueue(self.failed_evaluations, dead_letter_queue=start_evaluation.dead_letters)],
         )
-        acknowledge(rule, {"Serverless-EventBusDLQ": "Its target is itself a queue of failures."})
-        return queue
 
     def _write_outputs(self) -> None:
-        CfnOutput(
-            self, "EvaluatorRepositoryUri", value=self.repository.repository_uri, description="Push the image here"
+        output(
+            self._scope,
+            "EvaluatorRepositoryUri",
+            value=self.repository.repository_uri,
+            description="Push the image here",
         )
-        CfnOutput(self, "EvaluatorImageUri", value=self.image_uri, description="The image that judges runs")
-        CfnOutput(self, "EvaluatorRoleArn", value=self.role.role_arn)
-        CfnOutput(self, "FailedEvaluationsUrl", value=self.failed_evaluations.queue_url)
+        output(self._scope, "EvaluatorImageUri", value=self.image_uri, description="The image that judges runs")
+        output(self._scope, "EvaluatorRoleArn", value=self.role.role_arn)
+        output(self._scope, "FailedEvaluationsUrl", value=self.failed_evaluations.queue_url)
         if self.custom_rules:
             uri = self.custom_rules.repository.repository_uri
-            CfnOutput(self, "CustomRuleRepositoryUri", value=uri, description="Push the image of rule files here")
-            CfnOutput(self, "CustomRuleImageUri", value=self.custom_rules.image_uri, description="It runs rule files")
+            output(self._scope, "CustomRuleRepositoryUri", value=uri, description="Push the image of rule files here")
+            output(
+                self._scope, "CustomRuleImageUri", value=self.custom_rules.image_uri, description="It runs rule files"
+            )
             role_arn = self.custom_rules.role.role_arn
-            CfnOutput(self, "CustomRuleRoleArn", value=role_arn, description="Let it read the bucket of rule files")
+            output(self._scope, "CustomRuleRoleArn", value=role_arn, description="Let it read the bucket of rule files")
         for name, reaction in self.reactions.items():
             title = "".join(word.capitalize() for word in name.split("_"))
-            CfnOutput(self, f"{title}QueueUrl", value=reaction.queue.queue_url)
-            CfnOutput(self, f"{title}DeadLettersUrl", value=reaction.dead_letters.queue_url)
+            output(self._scope, f"{title}QueueUrl", value=reaction.queue.queue_url)
+            output(self._scope, f"{title}DeadLettersUrl", value=reaction.dead_letters.queue_url)

@@ -27,12 +27,12 @@ from trackside.contracts.run_layout import END_MARKER_KEY, TENSORS, WATERMARKS
 ISSUES_FOUND = RuleEvaluationStatus.ISSUES_FOUND.value
 
 
-def issue_found(action: Action) -> events.EventPattern:
-    """Return the pattern of our event: a rule that asks for this action found an issue."""
+def issue_found(*actions: Action) -> events.EventPattern:
+    """Return the pattern of our event: a rule that asks for one of these actions found an issue."""
     return events.EventPattern(
         source=[SOURCE],
         detail_type=[DETAIL_TYPE],
-        detail={"RuleEvaluationStatus": [ISSUES_FOUND], "Actions": [action.value]},
+        detail={"RuleEvaluationStatus": [ISSUES_FOUND], "Actions": [action.value for action in actions]},
     )
 
 
@@ -83,14 +83,15 @@ def training_changed() -> events.EventPattern:
     )
 
 
-def training_started() -> events.EventPattern:
-    """Return the pattern of a training job with our tag that runs."""
-    return _training_job(["InProgress"])
-
-
-def training_ended() -> events.EventPattern:
-    """Return the pattern of a training job with our tag that will never write again."""
-    return _training_job(list(TERMINAL_JOB_STATUSES))
+def training_started_or_ended() -> events.EventPattern:
+    """Return the pattern of a training job with our tag that runs, or that will never write again."""
+    statuses = ["InProgress", *TERMINAL_JOB_STATUSES]
+    tags = {RUN_TAG: [{"exists": True}]}
+    return events.EventPattern(
+        source=[AWS_SOURCE],
+        detail_type=[AWS_DETAIL_TYPE],
+        detail={"TrainingJobStatus": statuses, "Tags": tags},
+    )
 
 
 def evaluation_failed(bucket_name: str, *, but_for: str) -> events.EventPattern:
@@ -155,23 +156,15 @@ def _our_processing_job(
     return events.EventPattern(source=[AWS_SOURCE], detail_type=[PROCESSING_DETAIL_TYPE], detail=detail)
 
 
-def _training_job(statuses: list[str]) -> events.EventPattern:
-    return events.EventPattern(
-        source=[AWS_SOURCE],
-        detail_type=[AWS_DETAIL_TYPE],
-        detail={"TrainingJobStatus": statuses, "Tags": {RUN_TAG: [{"exists": True}]}},
-    )
-
-
-def official_issue_found_with_action(action: Action) -> events.EventPattern:
-    """Return the pattern of `official_issue_found`, for a job with a tag that asks for this action."""
+def official_issue_found_with_action(*actions: Action) -> events.EventPattern:
+    """Return the pattern of `official_issue_found`, for a job with a tag that asks for one of these actions."""
     return events.EventPattern(
         source=[AWS_SOURCE],
         detail_type=[AWS_DETAIL_TYPE],
         detail={
             "TrainingJobStatus": ["InProgress"],
             "DebugRuleEvaluationStatuses": {"RuleEvaluationStatus": [ISSUES_FOUND]},
-            "Tags": {ACTIONS_TAG: [{"wildcard": f"*{action.value}*"}]},
+            "Tags": {ACTIONS_TAG: [{"wildcard": f"*{action.value}*"} for action in actions]},
         },
     )
 

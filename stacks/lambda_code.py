@@ -1,4 +1,4 @@
-"""The code of all reactions: lambdas/ and trackside/contracts/, laid out as in the repository, and nothing else."""
+"""The code of all reactions: lambdas/, trackside/contracts/ and the packages that they import, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from stacks.paths import BUILD, LAMBDAS, LIBRARY, ROOT
+from stacks.lambda_packages import fetched_packages
+from stacks.paths import BUILD, LAMBDAS, LIBRARY, READY_CODE, ROOT
 
 
 def prepare_lambda_code() -> Path:
-    """Return a folder with just these files, named by their content: the same sources are never copied twice."""
+    """Return a folder with just these files, named by their content: the same sources are never copied twice.
+
+    The wheel `trackside-cdk` brings it along.
+    """
+    if READY_CODE.is_dir():
+        return READY_CODE
     files = {target: source.read_bytes() for target, source in sorted(_sources().items())}
-    digest = hashlib.sha256()
+    packages = fetched_packages()
+    digest = hashlib.sha256(packages.name.encode())
     for target, content in files.items():
         digest.update(f"{target}\0{len(content)}\0".encode())
         digest.update(content)
     folder = BUILD / f"lambda-code-{digest.hexdigest()[:16]}"
     if not folder.is_dir():
-        _write_whole(folder, files)
+        _write_whole(folder, files, packages)
     return folder
 
 
@@ -32,10 +39,11 @@ def _sources() -> dict[str, Path]:
     }
 
 
-def _write_whole(folder: Path, files: dict[str, bytes]) -> None:
+def _write_whole(folder: Path, files: dict[str, bytes], packages: Path) -> None:
     BUILD.mkdir(exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=BUILD))
     try:
+        shutil.copytree(packages, partial, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
         for target, content in files.items():
             path = partial / target
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from typing import TypeVar
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from constructs import IConstruct
+from constructs import Construct, IConstruct
 
 from stacks.constructs.allow import allow
 from stacks.constructs.processing_job_role import ProcessingJobRole
@@ -44,12 +44,13 @@ JOB_IN_VPC = (
 )
 
 
-def fit_in(root: IConstruct, settings: DeploymentSettings) -> None:
-    """Fit all stacks below `root` into the existing resources that the settings name."""
+def fit_in(root: Construct, settings: DeploymentSettings) -> None:
+    """Fit all parts below `root`, an app or a part of a stack, into the existing resources that the settings name."""
     if settings.place.permissions_boundary:
-        for stack in _all(root, Stack):
-            policy = iam.ManagedPolicy.from_managed_policy_arn(stack, "Boundary", settings.place.permissions_boundary)
-            iam.PermissionsBoundary.of(stack).apply(policy)
+        places: list[Construct] = [*_all(root, Stack)]
+        for place in places or [root]:
+            policy = iam.ManagedPolicy.from_managed_policy_arn(place, "Boundary", settings.place.permissions_boundary)
+            iam.PermissionsBoundary.of(place).apply(policy)
     for role in _all(root, ProcessingJobRole):
         _fit_in_role(role, settings)
     for function in _all(root, PythonLambda):

@@ -1,11 +1,10 @@
-"""Monitoring of Trackside itself: alarms on every part that may fail or fall silent, and one dashboard."""
+"""Monitoring of Trackside itself: alarms on every part that may fail or fall silent, and, if asked for, a dashboard."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
@@ -18,17 +17,17 @@ from stacks.constructs.evaluator_fleet import EvaluatorFleet
 from stacks.constructs.fleet_alarms import watch_fleet
 from stacks.constructs.overview import Overview
 from stacks.constructs.queue_backed_function import QueueBackedFunction
-from stacks.constructs.undelivered_alarms import undelivered_alarms
 from stacks.constructs.webhook import Webhook
 from stacks.deployment_settings import DeploymentSettings
 from stacks.measures import issues, oldest, own, waiting
+from stacks.outputs import output
 from trackside.contracts.deployment.reaction_metrics import DETECTION_LATENCY, SILENT_EVALUATORS, SWEEPS
 
 MISSED_SWEEPS = 3  # so many in a row: one may fail, and is tried again
 
 
-class MonitoringStack(Stack):
-    """The stack of alarms.
+class Monitoring:
+    """The alarms.
 
     - `topic`: topic of the alarms about Trackside itself
     - `issue_topic`: topic of the alarm about training jobs, for incident workflows
@@ -38,7 +37,6 @@ class MonitoringStack(Stack):
     def __init__(
         self,
         scope: Construct,
-        construct_id: str,
         *,
         settings: DeploymentSettings,
         key: kms.IKey,
@@ -46,18 +44,14 @@ class MonitoringStack(Stack):
         failed_evaluations: sqs.IQueue,
         webhooks: Mapping[str, Webhook],
         fleet: EvaluatorFleet | None = None,
+        existing_topic: sns.ITopic | None = None,
     ) -> None:
-        super().__init__(
-            scope,
-            construct_id,
-            stack_name=settings.stack_name(construct_id),
-            description="Trackside: alarms and the dashboard",
-        )
+        self._scope = scope
         self._settings = settings
-        self.topic = self._create_topic(key)
+        self.topic = existing_topic or self._create_topic(key)
         # No e-mail: owners get each issue by name, on the topic of issues.
         self.issue_topic = AlarmTopic(
-            self, "IssueAlarms", key=key, display_name="Trackside: issues in training", emails=()
+            scope, "IssueAlarms", key=key, display_name="Trackside: issues in training", emails=()
         )
         training = self._watch_training()
         alarms = [training, self._watch_latency(), self._watch_evaluators(), self._watch_sweeps()]
@@ -66,34 +60,34 @@ class MonitoringStack(Stack):
         for name, reaction in reactions.items():
             alarms += self._watch_reaction(name, reaction)
         if fleet:
-            alarms += watch_fleet(self, fleet, topic=self.topic, settings=settings)
-        alarms += undelivered_alarms(self, topic=self.topic)
-        dashboard = re.sub(r"[^\w-]", "-", settings.event_bus_name)
-        Overview(
-            self,
-            "Overview",
-            name=dashboard,
-            settings=settings,
-            reactions=reactions,
-            failed_evaluations=failed_evaluations,
-            alarms=alarms,
-        )
+            alarms += watch_fleet(scope, fleet, topic=self.topic, settings=settings)
+        if settings.monitoring.dashboard:
+            name = re.sub(r"[^\w-]", "-", settings.event_bus_name)
+            Overview(
+                self._scope,
+                "Overview",
+                name=name,
+                settings=settings,
+                reactions=reactions,
+                failed_evaluations=failed_evaluations,
+                alarms=alarms,
+            )
+            output(self._scope, "DashboardName", value=name)
         about = "Subscribe to be notified when Trackside itself needs attention"
-        CfnOutput(self, "AlarmTopicArn", value=self.topic.topic_arn, description=about)
+        output(self._scope, "AlarmTopicArn", value=self.topic.topic_arn, description=about)
         about = "Subscribe incident workflows: an alarm while rules find issues"
-        CfnOutput(self, "IssueAlarmTopicArn", value=self.issue_topic.topic_arn, description=about)
-        CfnOutput(self, "IssueAlarmName", value=training.alarm_name)
-        CfnOutput(self, "DashboardName", value=dashboard)
+        output(self._scope, "IssueAlarmTopicArn", value=self.issue_topic.topic_arn, description=about)
+        output(self._scope, "IssueAlarmName", value=training.alarm_name)
 
     def _create_topic(self, key: kms.IKey) -> sns.ITopic:
         if self._settings.place.alarm_topic_arn:
-            return sns.Topic.from_topic_arn(self, "Alarms", self._settings.place.alarm_topic_arn)
+            return sns.Topic.from_topic_arn(self._scope, "Alarms", self._settings.place.alarm_topic_arn)
         emails = self._settings.notices.emails
-        return AlarmTopic(self, "Alarms", key=key, display_name="Trackside: alarms", emails=emails)
+        return AlarmTopic(self._scope, "Alarms", key=key, display_name="Trackside: alarms", emails=emails)
 
     def _watch_training(self) -> TopicAlarm:
         return TopicAlarm(
-            self,
+            self._scope,
             "IssuesFound",
             topic=self.issue_topic,
             metric=issues(self._settings),
@@ -105,7 +99,7 @@ class MonitoringStack(Stack):
     def _watch_latency(self) -> TopicAlarm:
         seconds = self._settings.monitoring.detection_latency_seconds
         return TopicAlarm(
-            self,
+            self._scope,
             "DetectionLatency",
             topic=self.topic,
             metric=own(
@@ -117,13 +111,13 @@ class MonitoringStack(Stack):
             ),
             threshold=seconds,
             description=f"A verdict took {seconds} seconds or more to reach the table of runs, so what follows from it "
-            "may be late, too. Look at the age of the queues on the dashboard, and for throttles.",
+            "may be late, too. Look at the age of the queues, and for throttles of the functions.",
         )
 
     def _watch_evaluators(self) -> TopicAlarm:
         minutes = self._settings.monitoring.silence_minutes
         return TopicAlarm(
-            self,
+            self._scope,
             "EvaluatorsSilent",
             topic=self.topic,
             metric=own(
@@ -141,7 +135,7 @@ class MonitoringStack(Stack):
     def _watch_sweeps(self) -> TopicAlarm:
         minutes = self._settings.monitoring.reconcile_minutes
         return TopicAlarm(
-            self,
+            self._scope,
             "ReconcileSilent",
             topic=self.topic,
             metric=own(
@@ -162,7 +156,7 @@ class MonitoringStack(Stack):
 
     def _watch_failed_evaluations(self, queue: sqs.IQueue) -> TopicAlarm:
         return TopicAlarm(
-            self,
+            self._scope,
             "FailedEvaluations",
             topic=self.topic,
             metric=waiting(queue),
@@ -174,7 +168,7 @@ class MonitoringStack(Stack):
 
     def _watch_webhook(self, name: str, webhook: Webhook) -> TopicAlarm:
         return TopicAlarm(
-            self,
+            self._scope,
             f"{name.capitalize()}DeadLetters",
             topic=self.topic,
             metric=waiting(webhook.dead_letters),
@@ -184,42 +178,29 @@ class MonitoringStack(Stack):
         )
 
     def _watch_reaction(self, name: str, reaction: QueueBackedFunction) -> list[TopicAlarm]:
+        """Return two alarms: what a function gives up is a dead letter, and what holds it up makes its queue old.
+
+        Errors and throttles of the function lead to one of both within minutes, and stand on the dashboard.
+        """
         title = "".join(word.capitalize() for word in name.split("_"))
-        minutes, five = self._settings.monitoring.oldest_message_minutes, Duration.minutes(5)
-        function = reaction.function
-
-        def watch(what: str, metric: cloudwatch.IMetric, threshold: float, description: str) -> TopicAlarm:
-            return TopicAlarm(
-                self, title + what, topic=self.topic, metric=metric, threshold=threshold, description=description
-            )
-
+        minutes = self._settings.monitoring.oldest_message_minutes
         return [
-            watch(
-                "DeadLetters",
-                waiting(reaction.dead_letters),
-                1,
-                f"{name} gave up on an event: it lies in {reaction.dead_letters.queue_name}. Its log says why; redrive "
-                "the queue once that is mended.",
+            TopicAlarm(
+                self._scope,
+                f"{title}DeadLetters",
+                topic=self.topic,
+                metric=waiting(reaction.dead_letters),
+                threshold=1,
+                description=f"{name} gave up on an event, or EventBridge could not deliver one: it lies in "
+                f"{reaction.dead_letters.queue_name}. Its log says why; redrive the queue once that is mended.",
             ),
-            watch(
-                "Late",
-                oldest(reaction.queue),
-                minutes * 60,
-                f"A message has waited {minutes} minutes for {name}: it does not keep up, or fails again and again. "
-                "Nothing is lost so far; its log and its throttles say what holds it up.",
-            ),
-            watch(
-                "Errors",
-                function.metric_errors(period=five),
-                1,
-                f"{name} broke off: out of time or memory, or it could not be loaded. What it was at is tried again; "
-                "its log says more.",
-            ),
-            watch(
-                "Throttles",
-                function.metric_throttles(period=five),
-                1,
-                f"Lambda refused to start {name}: the account's concurrency is used up. Messages wait; raise the "
-                "quota, or find out who uses it.",
+            TopicAlarm(
+                self._scope,
+                f"{title}Late",
+                topic=self.topic,
+                metric=oldest(reaction.queue),
+                threshold=minutes * 60,
+                description=f"A message has waited {minutes} minutes for {name}: it does not keep up, is not started, "
+                "or fails again and again. Nothing is lost so far; its log and its throttles say what holds it up.",
             ),
         ]

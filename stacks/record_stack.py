@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from aws_cdk import CfnOutput, Stack
+from aws_cdk import Stack
 from aws_cdk import aws_events as events
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -14,12 +13,12 @@ from lambdas.record_verdict.settings import RecordVerdictSettings
 from stacks.constructs.acknowledge import accept_wildcard
 from stacks.constructs.allow import allow
 from stacks.constructs.evaluator_fleet import EvaluatorFleet
-from stacks.constructs.python_lambda import PowertoolsLayer
 from stacks.constructs.queue_backed_function import QueueBackedFunction
 from stacks.constructs.run_table import RunTable
 from stacks.constructs.watching import watches_untagged
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import official_rule_status_changed, rule_status_changed, training_changed
+from stacks.outputs import output
 from trackside.contracts.deployment.evaluators import JOB_NAME_PREFIX
 from trackside.contracts.run_layout import RULE_OUTPUT
 
@@ -27,51 +26,42 @@ SWEEP_SECONDS = 300  # 10,000 jobs are a hundred pages, one a second
 LEAST_AT_ONCE = 2  # Lambda's least for a queue; one sweep at a time is intended
 
 
-class RecordStack(Stack):
-    """The stack of the record. `reactions`: by name, as in lambdas/."""
+class Records:
+    """The parts of the record. `reactions`: by name, as in lambdas/."""
 
     def __init__(
         self,
         scope: Construct,
-        construct_id: str,
         *,
         settings: DeploymentSettings,
         table: RunTable,
         runs: s3.IBucket,
         start_queue: sqs.IQueue,
-        finish_queue: sqs.IQueue,
         fleet: EvaluatorFleet | None = None,
+        bus: events.IEventBus | None = None,
     ) -> None:
-        super().__init__(
-            scope,
-            construct_id,
-            stack_name=settings.stack_name(construct_id),
-            description="Trackside: the records of runs",
-        )
+        self._scope = scope
         self._settings, self._table, self._runs = settings, table, runs
-        layer = PowertoolsLayer(self, "Layer")
         # By its name: with a reference, the template would stay the same when the bus gets another name.
-        bus = events.EventBus.from_event_bus_name(self, "Bus", settings.event_bus_name)
-        record_verdict = self._create_record_verdict(layer, bus)
+        bus = bus or events.EventBus.from_event_bus_name(self._scope, "Bus", settings.event_bus_name)
+        record_verdict = self._create_record_verdict(bus)
         self.reactions = {
             "record_verdict": record_verdict,
             "reconcile": self._create_reconcile(
-                layer,
                 runs=runs,
                 start_queue=start_queue,
-                finish_queue=finish_queue,
                 record_queue=record_verdict.queue,
                 fleet=fleet,
             ),
         }
         for name, reaction in self.reactions.items():
             title = "".join(word.capitalize() for word in name.split("_"))
-            CfnOutput(self, f"{title}QueueUrl", value=reaction.queue.queue_url)
-            CfnOutput(self, f"{title}DeadLettersUrl", value=reaction.dead_letters.queue_url)
+            output(self._scope, f"{title}QueueUrl", value=reaction.queue.queue_url)
+            output(self._scope, f"{title}DeadLettersUrl", value=reaction.dead_letters.queue_url)
 
-    def _create_record_verdict(self, layer: lambda_.ILayerVersion, bus: events.IEventBus) -> QueueBackedFunction:
+    def _create_record_verdict(self, bus: events.IEventBus) -> QueueBackedFunction:
         reaction = QueueBackedFunction(
-            self,
+            self._scope,
             "RecordVerdict",
             name="record_verdict",
             description="Trackside: records verdicts and the states of jobs",
@@ -80,7 +70,6 @@ class RecordStack(Stack):
                 run_bucket=self._runs.bucket_name,
                 retention_days=self._settings.retention.record_days,
             ),
-            layer=layer,
             log_retention_days=self._settings.retention.log_days,
         )
         reaction.react_to(
@@ -100,16 +89,14 @@ class RecordStack(Stack):
 
     def _create_reconcile(
         self,
-        layer: lambda_.ILayerVersion,
         *,
         runs: s3.IBucket,
         start_queue: sqs.IQueue,
-        finish_queue: sqs.IQueue,
         record_queue: sqs.IQueue,
         fleet: EvaluatorFleet | None,
     ) -> QueueBackedFunction:
         reaction = QueueBackedFunction(
-            self,
+            self._scope,
             "Reconcile",
             name="reconcile",
             description="Trackside: finds changes without an event",
@@ -117,7 +104,6 @@ class RecordStack(Stack):
                 self._settings.monitoring,
                 run_table=self._table.table_name,
                 start_queue_url=start_queue.queue_url,
-                finish_queue_url=finish_queue.queue_url,
                 record_queue_url=record_queue.queue_url,
                 run_bucket=runs.bucket_name,
                 evaluator_mode=self._settings.evaluator.mode,
@@ -126,7 +112,6 @@ class RecordStack(Stack):
                 retention_days=self._settings.retention.record_days,
                 sends_untagged=watches_untagged(self._settings),
             ),
-            layer=layer,
             log_retention_days=self._settings.retention.log_days,
             most_at_once=LEAST_AT_ONCE,
             batch_size=1,
@@ -139,11 +124,11 @@ class RecordStack(Stack):
         function = reaction.function
         why = "Knows the jobs that run, and records tags that it has read and the evaluator of each job."
         self._table.let(function, "BatchGetItem", "PutItem", "Query", "UpdateItem", and_shelves=True, why=why)
-        jobs = self.format_arn(service="sagemaker", resource="training-job", resource_name="*")
-        evaluators = self.format_arn(
+        jobs = Stack.of(self._scope).format_arn(service="sagemaker", resource="training-job", resource_name="*")
+        evaluators = Stack.of(self._scope).format_arn(
             service="sagemaker", resource="processing-job", resource_name=f"{JOB_NAME_PREFIX}*"
         )
-        queues = [queue.queue_arn for queue in (start_queue, finish_queue, record_queue)]
+        queues = [queue.queue_arn for queue in (start_queue, record_queue)]
         why = "Finds jobs without an event. The call knows no resources."
         allow(function, "ListTrainingJobs", ["sagemaker:ListTrainingJobs"], ["*"], why=why)
         why = "Who asked for Trackside is not known before its tags are read. Reads only."

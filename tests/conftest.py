@@ -154,7 +154,8 @@ def _leave_the_environment_as_it_was() -> Iterator[None]:
     before = dict(os.environ)  # noqa: TID251 - compared only
     yield
     after = dict(os.environ)  # noqa: TID251
-    names = (before.keys() | after.keys()) - {"PYTEST_CURRENT_TEST"}
+    by_others = ("PYTEST_", "TORCHINDUCTOR_", "_TORCHINDUCTOR_")
+    names = {name for name in before.keys() | after.keys() if not name.startswith(by_others)}
     changed = {name: after.get(name) for name in names if before.get(name) != after.get(name)}
     assert not changed, f"The tests of this file leave environment variables changed: {changed}"
 

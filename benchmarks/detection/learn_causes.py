@@ -69,6 +69,7 @@ CANDIDATES: Mapping[str, tuple[Harm, ...]] = {
     "exploding-tensor": (Harm.NOT_FINITE,),
     "stalled-training": (Harm.STANDSTILL,),
     "replicas-differ": (Harm.LASTING,),
+    "loss-spike": (Harm.NOT_FINITE, Harm.WORSENED),  # a target that moves raises a loss that never falls
     "overfit": (),  # the best checkpoint stands, and right programs of other people overfit as well
     "unsuitable-loss": (*_HURT, Harm.LASTING),
     "gradients-not-cleared": (*_HURT, Harm.LASTING),

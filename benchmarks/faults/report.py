@@ -25,7 +25,7 @@ STORM = Faults(
     lost_answer=0.002,
     redeliver=0.02,
 )
-OUTAGES = (("dynamodb",), ("sns",), ("sagemaker",), ("s3",), ("sqs",), ("ssm",), ("cloudwatch",))
+OUTAGES = (("dynamodb",), ("sns",), ("sagemaker",), ("s3",), ("sqs",), ("ssm",))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -18,7 +18,6 @@ import random
 import sys
 import time
 import uuid
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -37,6 +36,7 @@ from benchmarks.faults.wiring import Function, Wiring
 from lambdas.shared.clients import client
 from lambdas.shared.observability import logger, metrics
 from lambdas.start_evaluation import started
+from trackside.contracts.deployment.metrics import ISSUE_METRIC
 from trackside.contracts.deployment.run_table import SHELVES
 from trackside_localaccount.event_pattern import matches
 from trackside_localaccount.faults import CallFault, Faults, FaultSwitch
@@ -161,7 +161,7 @@ class SimulatedAccount:
             self._set_clock_of(module, enter)
         self._open.callback(logger.setLevel, logger.log_level)
         logger.setLevel(logging.CRITICAL)  # what failed is seen in what came of it
-        for service in ("cloudwatch", _DYNAMODB, "s3", "sagemaker", "sns", "sqs", "ssm", "events"):
+        for service in (_DYNAMODB, "s3", "sagemaker", "sns", "sqs", "ssm", "events"):
             self._listen(service)
         for name, seconds in self._wiring.every_seconds.items():
             self._tick_every(name, seconds)
@@ -333,12 +333,10 @@ class SimulatedAccount:
         """The numbers of the messages that return to the queue."""
         records = [_record(message) for message in batch]
         variables = {**function.variables, **self._settings}
-        quiet = contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore")
         with (
             mock.patch.dict(os.environ, variables),  # noqa: TID251 - it stands for Lambda's
-            quiet[0],
-            quiet[1],
-        ):  # a death counts nothing, which Metrics regrets
+            contextlib.redirect_stdout(_Log(self._read_log)),
+        ):
             try:
                 answer = self._handlers[function.name]({"Records": records}, _Context())
             except ProcessDied:
@@ -374,11 +372,11 @@ class SimulatedAccount:
 
         def after(http_response: Any, **_: Any) -> None:
             taken, fault[0] = fault[0], None
-            if service in ("sns", "cloudwatch") and http_response.status_code < 300:
+            if service == "sns" and http_response.status_code < 300:
                 self._notified_job = self._subject
             if taken not in (CallFault.CRASH_AFTER, CallFault.LOST_ANSWER) or http_response.status_code >= 300:
                 return
-            if service in ("sns", "cloudwatch"):
+            if service == "sns":
                 self.done.repeatable[self._subject] += 1
                 self._notified_job = ""
             if taken is CallFault.CRASH_AFTER:
@@ -405,12 +403,11 @@ class SimulatedAccount:
         self.done.mails[self._subject].append({"subject": request.get("Subject", ""), **attributes})
         return {"MessageId": "message"}
 
-    def _cloudwatch_put_metric_data(self, request: Mapping[str, Any]) -> None:
-        for datum in request["MetricData"]:
-            names = {dimension["Name"]: dimension["Value"] for dimension in datum["Dimensions"]}
-            if "TrainingJobName" in names:
-                self._subject = names["TrainingJobName"]
-                self.done.counts[self._subject] += 1
+    def _read_log(self, text: str) -> None:
+        """Count the issue in a line of the log, as CloudWatch does."""
+        if '"_aws"' in text and ISSUE_METRIC in (record := json.loads(text)):
+            self._subject = self._notified_job = record["TrainingJobName"]
+            self.done.counts[self._subject] += record[ISSUE_METRIC]
 
     def _ssm_get_parameter(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"Parameter": {"Name": request["Name"], "Value": "false"}}
@@ -490,6 +487,17 @@ class _Refused(Exception):
     def __init__(self, code: str, message: str) -> None:
         self.code, self.message = code, message
         super().__init__(message)
+
+
+class _Log(io.TextIOBase):
+    """The log of a function: hands on each text."""
+
+    def __init__(self, read: Callable[[str], None]) -> None:
+        self._read = read
+
+    def write(self, text: str) -> int:
+        self._read(text)
+        return len(text)
 
 
 @dataclass

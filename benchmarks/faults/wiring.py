@@ -14,7 +14,6 @@ FILLED_IN = {
     "TRACKSIDE_IDEMPOTENCY_TABLE": "done",
     "TRACKSIDE_RUN_BUCKET": "runs-bucket",
     "TRACKSIDE_START_QUEUE_URL": "start_evaluation",
-    "TRACKSIDE_FINISH_QUEUE_URL": "finish_run",
     "TRACKSIDE_RECORD_QUEUE_URL": "record_verdict",
 }
 

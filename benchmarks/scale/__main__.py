@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "before": _then_and_now(then_and_now),
         "rates": _by(by_rate, "CreateProcessingJob a second", [f"{rate:g}" for rate in rates]),
         "instances": _by(by_instances, "processing instances", [str(count or "any number") for count in counts]),
-        "idle": idle_table(read_prices(), deployed().settings.monitoring.reconcile_minutes),
+        "idle": idle_table(read_prices(), deployed().settings.monitoring.reconcile_minutes, {}),
         "costs": _costs(sizes[0], options.seed, quotas),
     }
     if options.no_write:

@@ -22,7 +22,12 @@ from typing import Any
 from benchmarks.scale.design import MODES, deployed
 from benchmarks.scale.quotas import Quotas
 from benchmarks.scale.simulation import Load, Result, Simulation
-from trackside.capture.watermark import REMOTE_FLUSH_SECONDS, SIGN_OF_LIFE_SECONDS
+from trackside.capture.watermark import (
+    REMOTE_FLUSH_SECONDS,
+    SETTLED_REMOTE_FLUSH_SECONDS,
+    SIGN_OF_LIFE_SECONDS,
+    YOUNG_SECONDS,
+)
 from trackside.environment import FleetEnvironment
 from trackside.evaluation.poll_interval import LONGEST_SECONDS, PollInterval
 from trackside.trial.watermarks import QUIET_SECONDS
@@ -35,6 +40,8 @@ LOG_BYTES_A_CALL = 2_000  # of a function's log, with its metrics: assumed
 # Lambda asks an empty queue again after 20 seconds at most, by five pollers (Lambda's and SQS's guides).
 POLLERS, POLL_SECONDS = 5, 20.0
 WORKER_VCPU, WORKER_GB = 1.0, 4.0  # of a Fargate task that judges eight runs: assumed
+# Of a month of one idle worker: its own log, and the events in which Container Insights measures. Assumed.
+FLEET_LOG_GB, FLEET_METRICS = 1.0, 20.0
 
 
 @dataclass(frozen=True)
@@ -67,11 +74,18 @@ def lines_of(
     judged_hours = result.evaluator_seconds / HOUR
     verdicts = sum(each.verdict_at is not None for each in result.trainings)
     job_hours = sum(((each.ended_at or each.ends_at) - each.created_at) / HOUR for each in result.trainings)
-    s3 = requests_an_hour(step_seconds=step_seconds, poll_seconds=poll_seconds)
-    gets = s3.gets * judged_hours
+    young_hours = min(len(result.trainings) * YOUNG_SECONDS / HOUR, job_hours)
+    young_share = young_hours / job_hours
+    young, settled = (
+        requests_an_hour(step_seconds=step_seconds, poll_seconds=poll_seconds, flush_seconds=each)
+        for each in (REMOTE_FLUSH_SECONDS, SETTLED_REMOTE_FLUSH_SECONDS)
+    )
+    marks = young.marks * young_hours + settled.marks * (job_hours - young_hours)
+    puts = young.puts * young_hours + settled.puts * (job_hours - young_hours)
+    gets = (young.gets * young_share + settled.gets * (1 - young_share)) * judged_hours
     if result.mode == "fleet":  # S3 tells of each watermark, and somebody looks then; else hardly ever
-        gets = result.evaluator_seconds / FleetEnvironment.slow_poll_seconds + 2 * s3.marks * job_hours
-        calls["invocations"] += round(s3.marks * job_hours)  # of note_news
+        gets = result.evaluator_seconds / FleetEnvironment.slow_poll_seconds + 2 * marks
+        calls["invocations"] += round(marks)  # of note_news
     if result.mode == "fleet":
         hours = result.worker_seconds / HOUR
         judges = [
@@ -83,7 +97,7 @@ def lines_of(
     return [
         *judges,
         Line("S3: looks for new steps, and what is new (GET)", gets, prices["s3_get"]),
-        Line("S3: what is captured, and watermarks (PUT)", s3.puts * job_hours, prices["s3_list_or_put"]),
+        Line("S3: what is captured, and watermarks (PUT)", puts, prices["s3_list_or_put"]),
         Line("functions, calls", calls["invocations"], prices["lambda_request"]),
         Line("functions, GB seconds", seconds * MEMORY_GB, prices["lambda_gb_second"]),
         Line("logs of functions, GB", calls["invocations"] * LOG_BYTES_A_CALL / 1e9, prices["log_gb"]),
@@ -104,13 +118,13 @@ class Requests:
     gets: int
 
 
-def requests_an_hour(*, step_seconds: float, poll_seconds: float) -> Requests:
+def requests_an_hour(*, step_seconds: float, poll_seconds: float, flush_seconds: float) -> Requests:
     """Play an hour of equal steps of which statistics are recorded, as tests/training_lib/trial counts it look by look.
 
     A flush stores a segment and the watermark; a look asks for the watermark, and for the segment where that is new.
     While nothing is new for `QUIET_SECONDS`, a look also asks for the end of the run.
     """
-    between = max(step_seconds, REMOTE_FLUSH_SECONDS)
+    between = max(step_seconds, flush_seconds)
     flushes = int(HOUR / between)
     signs_of_life = flushes * int(between / SIGN_OF_LIFE_SECONDS)
     interval = PollInterval(shortest_seconds=poll_seconds, longest_seconds=LONGEST_SECONDS, now=0.0)
@@ -138,8 +152,8 @@ def idle_lines(resources: Mapping[str, Mapping[str, Any]], prices: Mapping[str, 
     }
     sources = kinds["AWS::Lambda::EventSourceMapping"]
     looks = sources * POLLERS * MONTH_HOURS * HOUR / POLL_SECONDS
-    # Those of the sweeps have data while nothing trains: Sweeps, WatchedJobs, SilentEvaluators, Done or Nothing.
-    metrics = sum(name in ("SilentEvaluators", "Sweeps") for _, name in own) + 2
+    # Those of the sweeps have data while nothing trains: Sweeps, WatchedJobs, SilentEvaluators.
+    metrics = sum(name in ("SilentEvaluators", "Sweeps") for _, name in own) + 1
     return [
         Line("keys", kinds["AWS::KMS::Key"], prices["key_month"]),
         Line("alarms", kinds["AWS::CloudWatch::Alarm"], prices["alarm_month"]),
@@ -148,7 +162,28 @@ def idle_lines(resources: Mapping[str, Mapping[str, Any]], prices: Mapping[str, 
         Line("looks into empty queues", looks, prices["sqs_request"]),
         Line("sweeps, calls", sweeps, prices["lambda_request"]),
         Line("sweeps, GB seconds", sweeps * 1.0 * MEMORY_GB, prices["lambda_gb_second"]),
+        *_idle_fleet(resources, prices),
     ]
+
+
+def _idle_fleet(resources: Mapping[str, Mapping[str, Any]], prices: Mapping[str, float]) -> Iterator[Line]:
+    """Yield what the mode `fleet` costs a month while nothing trains: its network, the least workers, their logs."""
+
+    def properties(kind: str) -> list[Mapping[str, Any]]:
+        return [body["Properties"] for body in resources.values() if body["Type"] == kind]
+
+    endpoints = [each for each in properties("AWS::EC2::VPCEndpoint") if each.get("VpcEndpointType") == "Interface"]
+    zones = sum(len(each["SubnetIds"]) for each in endpoints)
+    if zones:
+        yield Line("endpoints of the fleet, zone hours", zones * MONTH_HOURS, prices["endpoint_zone_hour"])
+    for scaling in properties("AWS::ApplicationAutoScaling::ScalableTarget"):
+        (task,) = properties("AWS::ECS::TaskDefinition")
+        hours = int(scaling["MinCapacity"]) * MONTH_HOURS
+        vcpu, memory_gb = int(task["Cpu"]) / 1024, int(task["Memory"]) / 1024
+        yield Line("workers that always run, vCPU hours", hours * vcpu, prices["fargate_vcpu_hour"])
+        yield Line("workers that always run, GB hours", hours * memory_gb, prices["fargate_gb_hour"])
+        yield Line("logs of the fleet and of Container Insights, GB", FLEET_LOG_GB, prices["log_gb"])
+        yield Line("metrics of the fleet and of Container Insights", FLEET_METRICS, prices["metric_month"])
 
 
 def table(lines: Sequence[Line]) -> str:
@@ -186,7 +221,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _report(options: argparse.Namespace) -> Iterator[str]:
     prices = read_prices(options.prices)
     design = deployed()
-    yield f"{idle_table(prices, design.settings.monitoring.reconcile_minutes)}\n"
+    minutes = design.settings.monitoring.reconcile_minutes
+    idle = [idle_table(prices, minutes, context) for context in ({}, {"trackside:evaluator_mode": "fleet"})]
+    yield f"{idle[0]}\n\nWith `evaluator_mode=fleet`, in a network of its own:\n\n{idle[1]}\n"
     for mode in MODES if options.mode == "all" else (options.mode,):
         load = Load("cost", options.jobs, hours=options.hours, faulty=options.faulty, rules=options.rules)
         result = Simulation(load, mode=mode, design=design, quotas=Quotas()).run()
@@ -194,10 +231,10 @@ def _report(options: argparse.Namespace) -> Iterator[str]:
         yield f"**{options.jobs} jobs of {options.hours:g} hours, {mode}**\n\n{table(lines)}\n"
 
 
-def idle_table(prices: Mapping[str, float], reconcile_minutes: int) -> str:
-    """Of the deployment that stands in cdk.json."""
+def idle_table(prices: Mapping[str, float], reconcile_minutes: int, context: Mapping[str, str]) -> str:
+    """Of the deployment that stands in cdk.json, with `context` laid over it."""
     sweeps = round(MONTH_HOURS * 60 / reconcile_minutes)
-    return table(idle_lines(deployed_resources(), prices, sweeps=sweeps))
+    return table(idle_lines(deployed_resources(context), prices, sweeps=sweeps))
 
 
 def _number(number: float) -> str:

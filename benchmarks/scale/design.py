@@ -112,7 +112,6 @@ class Design:
             self.settings.monitoring,
             run_table="runs",
             start_queue_url="start",
-            finish_queue_url="finish",
             record_queue_url="record",
             run_bucket=BUCKET,
             retention_days=self.settings.retention.record_days,

@@ -18,7 +18,6 @@ class Quotas:
     describe_a_second            assumed; throttles were seen (datahub #6357, airflow #19066)
     list_training_a_second       published: 2, not adjustable (deepracer-on-aws #87)
     get_parameter_a_second       published: 40 (Systems Manager quotas, default throughput)
-    put_metric_a_second          published: 500 (CloudWatch quotas)
     processing_instances         of one type, 0: no limit. A new account was seen with 4 for all (data-science-on-aws
                                  #140); it is raised on request
     fleet_tasks                  Fargate tasks at a time, 0: no limit
@@ -35,7 +34,6 @@ class Quotas:
     describe_a_second: float = 5.0
     list_training_a_second: float = 2.0
     get_parameter_a_second: float = 40.0
-    put_metric_a_second: float = 500.0
     processing_instances: int = 0
     fleet_tasks: int = 0
     lambda_at_once: int = 1_000

@@ -115,7 +115,6 @@ class World:
             "Describe": q.describe_a_second,
             "ListTrainingJobs": q.list_training_a_second,
             "GetParameter": q.get_parameter_a_second,
-            "PutMetricData": q.put_metric_a_second,
         }
         self.limits = {name: Limit(rate, self.clock) for name, rate in rates.items()}
 

@@ -1,7 +1,7 @@
 """A deployment under load, on a simulated clock: the real decisions of the reactions between simulated services.
 
 Real: whether a job is judged (start_evaluation.logic.decide), the ladder before a stop (stop_training.logic), what a
-sweep doubts (reconcile.logic.doubts), which run is finished (finish_run.logic.decide), the order of a job's states
+sweep doubts (reconcile.logic.doubts), which run is finished (start_evaluation.end_marker), the order of a job's states
 (contracts.deployment.run_table), botocore's retry arithmetic. Simulated: the services, and what a reaction does with
 its decision, call by call.
 """
@@ -21,12 +21,10 @@ from benchmarks.scale.clock import Clock, Process
 from benchmarks.scale.design import BUCKET, Design
 from benchmarks.scale.quotas import Quotas
 from benchmarks.scale.services import CallFailedError, Environment, ReactionQueue, Steps, World
-from lambdas.finish_run.logic import MarkEnd
-from lambdas.finish_run.logic import decide as decide_end
-from lambdas.finish_run.settings import FinishRunSettings
 from lambdas.reconcile.logic import Doubts, Listed, doubts
 from lambdas.shared.decisions import Nothing
 from lambdas.shared.processing_jobs import processing_job_name
+from lambdas.start_evaluation.end_marker import MarkEnd, decide_end
 from lambdas.start_evaluation.logic import decide as decide_start
 from lambdas.stop_training.logic import Answer, Known, StopRun, Wait, requested_stop, weigh
 from trackside.contracts.action import Action
@@ -141,13 +139,10 @@ class Simulation:
         self._most_workers = 0
         self._mails = 0
         self._until = max(training.ends_at for training in self.trainings) + 2 * HOUR
-        self._finish_settings = FinishRunSettings(run_bucket=BUCKET, spoke_accounts=())
         reactions = {
             "start_evaluation": self._start,
-            "finish_run": self._finish,
             "stop_training": self._stop,
             "notify_owner": self._notify,
-            "publish_metric": self._count,
             "record_verdict": self._record,
             "reconcile": self._sweep,
         }
@@ -222,7 +217,7 @@ class Simulation:
     def _send_state(self, training: Training) -> None:
         training.modified_at = self.clock.now
         change = self._change(training)
-        also = ["start_evaluation"] if training.status == "InProgress" else ["finish_run"] if training.ended_at else []
+        also = ["start_evaluation"] if training.status == "InProgress" or training.ended_at else []
         self._deliver(change, *also, "record_verdict")
 
     def _change(self, training: Training) -> TrainingJobStateChange:
@@ -257,6 +252,9 @@ class Simulation:
     # What judges -----------------------------------------------------------------------------------------------------
 
     def _start(self, change: TrainingJobStateChange, environment: Environment) -> Steps:
+        if change.has_ended:
+            yield from self._finish(change, environment)
+            return
         decision = decide_start(change, self.design.start)
         if isinstance(decision, Nothing):
             return
@@ -323,7 +321,7 @@ class Simulation:
             evidence=Evidence(step=100, since_step=100),
         )
         # The evaluator tries PutEvents again until it is taken, and a bus of one's own delivers at least once.
-        self._deliver(evaluation, "stop_training", "notify_owner", "publish_metric", "record_verdict", is_durable=True)
+        self._deliver(evaluation, "stop_training", "notify_owner", "record_verdict", is_durable=True)
 
     # The fleet: modelled after the table of leases and the workers' defaults ------------------------------------------
 
@@ -388,16 +386,12 @@ class Simulation:
             self._held[body.job.arn] = replace(record, evaluator=known.evaluator if known else "")
 
     def _notify(self, evaluation: RuleEvaluation, environment: Environment) -> Steps:
-        yield from environment.small_calls(dynamodb_write=2, sns=1)
-        if self._first(Action.NOTIFY.value, evaluation.finding_id, evaluation.job.arn):
-            self._mails += 1
-            self._by_arn[evaluation.job.arn].notified_at = self.clock.now
-
-    def _count(self, evaluation: RuleEvaluation, environment: Environment) -> Steps:
-        yield from environment.small_calls(dynamodb_write=2)
-        yield from environment.call("PutMetricData", service="cloudwatch")
+        yield from environment.small_calls(dynamodb_write=4, sns=1)
         training = self._by_arn[evaluation.job.arn]
         training.counted_at = training.counted_at or self.clock.now
+        if self._first(Action.NOTIFY.value, evaluation.finding_id, evaluation.job.arn):
+            self._mails += 1
+            training.notified_at = self.clock.now
 
     def _stop(self, evaluation: RuleEvaluation, environment: Environment) -> Steps:
         settings = self.design.stop
@@ -455,7 +449,7 @@ class Simulation:
             found.append(DecisionRecord(evaluation, outcome, at=self.clock.now, reason=""))
 
     def _finish(self, change: TrainingJobStateChange, environment: Environment) -> Steps:
-        if isinstance(decide_end(change, self._finish_settings), MarkEnd):
+        if isinstance(decide_end(change, self.design.start), MarkEnd):
             yield from environment.small_calls(s3_put=1)
             training = self._by_arn[change.job.arn]
             training.finished_at = training.finished_at or self.clock.now
@@ -504,7 +498,7 @@ class Simulation:
                 self.queues["record_verdict"].send(self._change(training))
                 if training.ended_at:
                     self.world.counts["ends that no event told"] += 1
-                    self.queues["finish_run"].send(self._change(training))
+                    self.queues["start_evaluation"].send(self._change(training))
         for job in found.unknown:
             yield from environment.call("Describe")
             yield from environment.call("Describe")

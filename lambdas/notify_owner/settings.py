@@ -17,6 +17,7 @@ class NotifyOwnerSettings(ActionSettings):
     slack_channel  channel of Slack that gets the messages ("": none)
     slack_header_from  name of the secret with the header of its bot
     slack_url      address of Slack's method
+    namespace      of the metric of issues
     quiet_minutes  time after a message in which further findings of the rule are collected into one (0: none)
     """
 
@@ -25,5 +26,6 @@ class NotifyOwnerSettings(ActionSettings):
     event_bus: str
     quiet_minutes: int
     slack_channel: str
+    namespace: str
     slack_header_from: str = ""
     slack_url: str = "https://slack.com/api/chat.postMessage"

@@ -12,8 +12,7 @@ class ReconcileSettings(EnvironmentSettings):
     """Settings of a sweep over SageMaker's jobs and the table of runs.
 
     run_table           table of runs
-    start_queue_url     queue of start_evaluation, for starts without an event
-    finish_queue_url    queue of finish_run, for ends without an event
+    start_queue_url     queue of start_evaluation, for starts and ends without an event
     record_queue_url    queue of record_verdict, for states without an event
     run_bucket          bucket of runs
     retention_days      of an item in the table of runs (0: forever)
@@ -32,7 +31,6 @@ class ReconcileSettings(EnvironmentSettings):
 
     run_table: str
     start_queue_url: str
-    finish_queue_url: str
     record_queue_url: str
     run_bucket: str
     retention_days: int

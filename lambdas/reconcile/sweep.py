@@ -82,7 +82,7 @@ class Sweep:
             return Nothing(f"{name} is {status}, as the table has it.")
         event = missed_event(description, tags={RUN_TAG: record.run_uri} if record.run_uri else {})
         if record.run_uri and status in TERMINAL_JOB_STATUSES:
-            self._send(event, self._settings.finish_queue_url)
+            self._send(event, self._settings.start_queue_url)
         # Last, for once it is recorded no sweep asks about the job again: a death in between must not lose its end.
         self._send(event, self._settings.record_queue_url)
         return Done(f"{name} is {status}, and no event had reported it.")

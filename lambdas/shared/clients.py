@@ -13,10 +13,10 @@ from botocore.exceptions import ClientError
 # the queue, which is the better place to wait. Not "adaptive": decisions/0020.
 PATIENT = Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=2, read_timeout=5)
 
-# To publish and to count mean something new each time. An answer that is late does not mean that it was not done, so
-# these wait longer, and are tried again only by the queue.
+# To publish means something new each time. An answer that is late does not mean that it was not done, so
+# this waits longer, and is tried again only by the queue.
 ONCE = Config(retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=20)
-ADDING_SERVICES = ("cloudwatch", "sns")
+ADDING_SERVICES = ("sns",)
 
 
 @cache

@@ -1,11 +1,10 @@
-"""A Lambda handler from one function of an event: batches with partial failures, one log line and metric per answer."""
+"""A Lambda handler from one function of an event: batches with partial failures, and one log line per answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -41,18 +40,21 @@ def reaction(react: React) -> Handler:
                 _note(Nothing("the event is of a job that is no longer running, or names no rule."))
         except Exception:
             logger.exception("The reaction failed; the message returns to its queue.")
-            metrics.add_metric(name="Failed", unit=MetricUnit.Count, value=1)
             raise
 
     def handle(event: dict[str, Any], context: LambdaContext) -> Any:
         processor = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)
-        return process_partial_response(
-            event=event, record_handler=handle_message, processor=processor, context=context
-        )
+        try:
+            return process_partial_response(
+                event=event, record_handler=handle_message, processor=processor, context=context
+            )
+        finally:
+            if metrics.metric_set:  # an empty set is a warning in the log
+                metrics.flush_metrics()
 
     handler: Handler = logger.inject_lambda_context(clear_state=True)(handle)
-    handler = tracer.capture_lambda_handler(capture_response=False)(handler)
-    return metrics.log_metrics(handler, raise_on_empty_metrics=False)
+    traced: Handler = tracer.capture_lambda_handler(capture_response=False)(handler)
+    return traced
 
 
 def _name_in_logs(*, event_id: str, job: str = "") -> None:
@@ -69,7 +71,6 @@ def _event_in(record: SQSRecord) -> Mapping[str, Any]:
             raise ConfigurationError([Problem("body", "must be an EventBridge event, a JSON object.")], subject=subject)
     except ConfigurationError:
         logger.exception("Not an event; the message goes to the dead-letter queue.")
-        metrics.add_metric(name="Failed", unit=MetricUnit.Count, value=1)
         raise
     return event
 
@@ -77,7 +78,5 @@ def _event_in(record: SQSRecord) -> Mapping[str, Any]:
 def _note(answer: Done | Nothing) -> None:
     if isinstance(answer, Done):
         logger.info(plain(answer.what))
-        metrics.add_metric(name="Done", unit=MetricUnit.Count, value=1)
     else:
         (logger.warning if answer.surprising else logger.info)("Nothing to do: %s", plain(answer.reason))
-        metrics.add_metric(name="Nothing", unit=MetricUnit.Count, value=1)

@@ -1,4 +1,4 @@
-"""The reaction that notifies owners."""
+"""The reaction that notifies owners, and counts issues."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from stacks.constructs.queue_backed_function import QueueBackedFunction
 from stacks.event_patterns import custom_rule_failed, nothing_judged, wrong_choice
 from stacks.webhooks import let_publish_to_webhooks
 from trackside.contracts.action import Action
+from trackside.contracts.deployment.metrics import issue_namespace
 
 
 def create(action: Action, parts: ActionParts) -> QueueBackedFunction:
@@ -26,6 +27,7 @@ def create(action: Action, parts: ActionParts) -> QueueBackedFunction:
             topic_arn=parts.topic.topic_arn,
             idempotency_table=parts.table.table_name,
             queue_url=queue.queue_url,
+            namespace=issue_namespace(parts.settings.environment),
             event_bus=parts.bus.event_bus_name if parts.has_webhooks else "",
             slack_header_from=parts.settings.notices.slack_secret,
         ),

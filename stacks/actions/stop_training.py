@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aws_cdk import Stack
 from aws_cdk import aws_ssm as ssm
 
 from lambdas.stop_training.settings import StopTrainingSettings
@@ -61,7 +62,7 @@ def _create_dry_run_switch(parts: ActionParts) -> ssm.StringParameter:
     A person may change it at any time; a deployment sets it only after the setting has changed.
     """
     return ssm.StringParameter(
-        parts.stack,
+        parts.scope,
         "DryRun",
         parameter_name=switch_name(parts.settings),
         string_value="true" if parts.settings.stops.dry_run else "false",
@@ -75,6 +76,6 @@ def _role_in_spokes(parts: ActionParts) -> dict[str, str]:
     if not settings.accounts.spoke_accounts:
         return {"spoke_role": "", "external_id": ""}
     return {
-        "spoke_role": spoke_role_name(settings, parts.stack.region),
+        "spoke_role": spoke_role_name(settings, Stack.of(parts.scope).region),
         "external_id": settings.event_bus_name,
     }

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from aws_cdk import CfnOutput, Stack, Validations
+from aws_cdk import CfnElement, CfnOutput, Stack, Token, Validations
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
+
+from stacks.constructs.private_bucket import PrivateBucket
 
 
 def acknowledge(construct: IConstruct, reasons: Mapping[str, str]) -> None:
@@ -31,13 +33,17 @@ def accept_wildcard(principal: lambda_.Function | IConstruct, resource: str, *, 
 
 
 def name_in_findings(bucket: s3.IBucket) -> str:
-    """Return the ARN of a bucket of another stack, as cdk-nag prints it: by the output, or an existing one's own.
+    """Return the ARN of a bucket as cdk-nag prints it.
 
-    The output is the one that CDK makes for references from other stacks, made earlier.
+    A bucket of ours in another stack is named by the output that CDK makes for references, made earlier. Of another
+    team's bucket nag's name is known within its own stack only.
     """
-    stack = Stack.of(bucket)
-    if not isinstance(bucket, s3.Bucket):
-        return f"arn:<AWS::Partition>:s3:::{bucket.bucket_name}"
+    stack, resource = Stack.of(bucket), bucket.node.default_child
+    if not isinstance(resource, CfnElement):
+        name = "<bucket>" if Token.is_unresolved(bucket.bucket_name) else bucket.bucket_name
+        return f"arn:<AWS::Partition>:s3:::{name}"
+    if not (isinstance(bucket, PrivateBucket) and isinstance(bucket.node.scope, Stack)):
+        return f"<{stack.get_logical_id(resource)}.Arn>"
     scope = stack.node.try_find_child("Publish")
     scope = scope if isinstance(scope, Construct) else Construct(stack, "Publish")
     name = f"Output{_as_json(stack.resolve(bucket.bucket_arn))}"

@@ -1,4 +1,4 @@
-"""The reaction of one action: its queue and function, and the rules of EventBridge that feed it."""
+"""The reaction of an action, and of others that it carries out: queue, function and rules of EventBridge."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
-from aws_cdk import Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_kms as kms
@@ -14,6 +13,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
+from constructs import Construct
 
 from lambdas.shared.settings import ActionSettings, EnvironmentSettings
 from stacks.constructs.allow import allow
@@ -30,9 +30,8 @@ PACKAGE = "stacks.actions"
 class ActionParts:
     """The parts of the stack of actions that its reactions share.
 
-    stack         the stack itself
+    scope         place of the parts
     settings      of the deployment
-    layer         layer of the functions
     key           key of topics and tables
     run_table     table of runs
     runs          bucket of runs
@@ -42,13 +41,12 @@ class ActionParts:
     has_webhooks  True: what owners get also travels on the bus, for webhooks
     """
 
-    stack: Stack
+    scope: Construct
     settings: DeploymentSettings
-    layer: lambda_.ILayerVersion
     key: kms.IKey
     run_table: RunTable
     runs: s3.IBucket
-    bus: events.EventBus
+    bus: events.IEventBus
     topic: sns.ITopic
     table: dynamodb.Table
     has_webhooks: bool
@@ -84,12 +82,11 @@ def create_reaction(
         batch_size: Messages of one call.
     """
     reaction = QueueBackedFunction(
-        parts.stack,
+        parts.scope,
         action.value,
         name=action.unit.name,
         description=f"Trackside: {action.description}",
         settings=settings or ActionSettings.of(parts.settings, idempotency_table=parts.table.table_name),
-        layer=parts.layer,
         log_retention_days=parts.settings.retention.log_days,
         most_at_once=most_at_once,
         batch_size=batch_size,
@@ -101,13 +98,14 @@ def create_reaction(
         [parts.table.table_arn],
         why="A message that comes twice acts once.",
     )
+    actions = [each for each in Action if each.unit.reaction == action.unit.name]
     reaction.react_to(
         "IssueFound",
-        issue_found(action),
+        issue_found(*actions),
         event_bus=parts.bus,
-        description=f"A rule that asks for {action.value} found an issue",
+        description=f"A rule that asks for {' or '.join(each.value for each in actions)} found an issue",
     )
-    if action in parts.settings.default_actions:
+    if set(actions) & set(parts.settings.default_actions):
         reaction.react_to(
             "OfficialIssueFound",
             official_issue_found(),
@@ -116,7 +114,7 @@ def create_reaction(
     else:
         reaction.react_to(
             "OfficialIssueFoundAndAsked",
-            official_issue_found_with_action(action),
+            official_issue_found_with_action(*actions),
             description="A rule of SageMaker Debugger itself found an issue in a job whose tag asks for this",
         )
     return reaction

@@ -21,6 +21,7 @@ from stacks.constructs.allow import allow
 from stacks.constructs.evaluator_role import let_judge
 from stacks.constructs.fleet_network import FleetNetwork
 from stacks.constructs.lease_table import LeaseTable
+from stacks.constructs.private_bucket import PrivateBucket
 from stacks.constructs.processing_job_role import let_pull
 from stacks.constructs.python_lambda import RETENTION
 from stacks.constructs.run_table import KEY_ACTIONS
@@ -63,7 +64,9 @@ class EvaluatorFleet(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._settings, self._key = settings, key
-        self.has_news = not settings.place.run_bucket  # the notifications of an existing bucket are its owner's choice
+        self.has_news = isinstance(
+            runs, PrivateBucket
+        )  # the notifications of an existing bucket are its owner's choice
         self.table = LeaseTable(self, "Leases", key=key)
         self.queue, self.dead_letters = self._create_queue()
         self.role = self._create_role(runs=runs, bus=bus, failed=failed)

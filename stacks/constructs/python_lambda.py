@@ -11,10 +11,9 @@ from constructs import Construct
 from lambdas.shared.settings import EnvironmentSettings
 from stacks.constructs.acknowledge import accept_wildcard, acknowledge
 from stacks.lambda_code import prepare_lambda_code
-from stacks.layer import built_layer
 
 TIMEOUT_SECONDS = 30
-PYTHON_IS = "3.12: the layer's wheels are for it, and AWS supports it until October 2028."
+PYTHON_IS = "3.12: the wheels in its code are for it, and AWS supports it until October 2028."
 
 RETENTION = {
     1: logs.RetentionDays.ONE_DAY,
@@ -35,20 +34,6 @@ RETENTION = {
 }
 
 
-class PowertoolsLayer(lambda_.LayerVersion):
-    """The layer with Powertools. One per stack: a layer shared across stacks could never be replaced."""
-
-    def __init__(self, scope: Construct, construct_id: str) -> None:
-        super().__init__(
-            scope,
-            construct_id,
-            code=lambda_.Code.from_asset(str(built_layer()), exclude=["**/__pycache__", "bin"]),
-            compatible_runtimes=[lambda_.Runtime.PYTHON_3_12],
-            compatible_architectures=[lambda_.Architecture.ARM_64],
-            description="AWS Lambda Powertools for Python and the X-Ray SDK",
-        )
-
-
 class PythonLambda(lambda_.Function):
     """The function of lambdas/<name>, with the variables of its settings. `calls_itself`: it may, by its queue."""
 
@@ -60,7 +45,6 @@ class PythonLambda(lambda_.Function):
         name: str,
         description: str,
         settings: EnvironmentSettings,
-        layer: lambda_.ILayerVersion,
         log_retention_days: int,
         timeout_seconds: int = TIMEOUT_SECONDS,
         calls_itself: bool = False,
@@ -80,9 +64,8 @@ class PythonLambda(lambda_.Function):
             description=description,
             runtime=lambda_.Runtime.PYTHON_3_12,
             architecture=lambda_.Architecture.ARM_64,
-            code=lambda_.Code.from_asset(str(prepare_lambda_code()), exclude=["**/__pycache__"]),
+            code=lambda_.Code.from_asset(str(prepare_lambda_code()), exclude=["**/__pycache__", "bin"]),
             handler=f"lambdas.{name}.handler.handle",
-            layers=[layer],
             role=role,
             log_group=log_group,
             environment={"POWERTOOLS_SERVICE_NAME": name, **settings.to_environment()},

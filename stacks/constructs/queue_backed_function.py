@@ -7,7 +7,6 @@ from collections.abc import Callable
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -45,7 +44,6 @@ class QueueBackedFunction(Construct):
         name: str,
         description: str,
         settings: EnvironmentSettings | Callable[[sqs.IQueue], EnvironmentSettings],
-        layer: lambda_.ILayerVersion,
         log_retention_days: int,
         most_at_once: int = MOST_AT_ONCE,
         batch_size: int = MOST_BATCH_SIZE,
@@ -76,7 +74,6 @@ class QueueBackedFunction(Construct):
             description=description,
             settings=settings if isinstance(settings, EnvironmentSettings) else settings(self.queue),
             calls_itself=not isinstance(settings, EnvironmentSettings),
-            layer=layer,
             log_retention_days=log_retention_days,
             timeout_seconds=timeout_seconds,
         )

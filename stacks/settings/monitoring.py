@@ -15,6 +15,7 @@ class MonitoringSettings:
     silence_minutes            time without a sign of life of an evaluator that raises [an alarm](#alarms)
     detection_latency_seconds  time from a verdict to its record that raises one
     oldest_message_minutes     time that a message waits for its function that raises one
+    dashboard                  `true`: also makes [a dashboard](#alarms) in CloudWatch
     """
 
     reconcile_minutes: int = setting(5, between(1, 1_440))
@@ -22,3 +23,4 @@ class MonitoringSettings:
     detection_latency_seconds: int = setting(300, between(10, 86_400))
     # A stop that waits for its veto lies in the queue for up to 15 minutes.
     oldest_message_minutes: int = setting(30, between(20, 1_440))
+    dashboard: bool = setting(False)

@@ -39,13 +39,18 @@ def test_has_a_local_twin(action: Action) -> None:
 
 @pytest.mark.parametrize("action", Action)
 def test_has_a_lambda(action: Action) -> None:
-    assert (ROOT / "lambdas" / action.unit.name / "handler.py").is_file()
+    assert (ROOT / "lambdas" / action.unit.reaction / "handler.py").is_file()
+
+
+def test_an_action_without_a_lambda_of_its_own_is_carried_out_by_one_that_has() -> None:
+    own = {action.unit.name for action in Action if not action.unit.carried_out_by}
+    assert {action.unit.carried_out_by for action in Action} <= {"", *own}
 
 
 @pytest.mark.parametrize("action", Action)
 def test_stands_on_the_page_with_its_lambda_and_its_terms(action: Action) -> None:
     rows = [line for line in PAGE.splitlines() if line.startswith(f"| `{action.value}` |")]
-    is_listed = any(f"`{action.unit.name}`" in row for row in rows)
+    is_listed = any(f"`{action.unit.reaction}`" in row for row in rows)
     assert is_listed, "run: python docs/generate.py"
     for term in action.unit.terms:
         assert any(f"| `{term}` |" in row for row in rows)

@@ -22,6 +22,7 @@ CALLED_BY_OTHERS = {
     "training_lib/src/trackside/sagemaker/*": "notebooks: the names are those of the SageMaker SDK",
     "training_lib/src/trackside/documents/*": "notebooks: the names are those of the SageMaker SDK",
     "training_lib/src/trackside/cli/*": "click",
+    "stacks/hatch_build.py": "hatchling",
     "training_lib/src/trackside/integrations/*": "trainers, trackers and pytest, by the names of their own interfaces",
     "training_lib/src/trackside/frameworks/pytorch/probes/questions/*": "the registry, which walks this folder",
 }
@@ -32,6 +33,7 @@ ALLOWED = {
     "__getattr__": "Python",
     "__prepare_scriptable__": "torch",
     "_value_": "Enum",
+    "external_attr": "zipfile",
     "list_available_services": "botocore",
     "trace": "Python: the third argument of __exit__",
     "vpc_config": "CDK: an attribute of a resource",

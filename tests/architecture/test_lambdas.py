@@ -1,4 +1,4 @@
-"""Every reaction: small, complete, tested, and importable from the deployed folder with the layer alone."""
+"""Every reaction: small, complete, tested, and importable from the deployed folder alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import pytest
 
 from stacks.deployment_settings import DeploymentSettings
 from stacks.lambda_code import prepare_lambda_code
-from stacks.layer import built_layer
 from stacks.settings.setting import declared_settings
 from tests.lambda_settings import made, settings_class
 from tests.patience import HANGS_SECONDS
@@ -26,7 +25,7 @@ LAMBDAS = ROOT / "lambdas"
 REACTIONS = sorted(path.name for path in LAMBDAS.iterdir() if (path / "__init__.py").exists() and path.name != "shared")
 MOST_HANDLER_LINES = 40
 
-# What Lambda's Python runtime brings along; everything else must come from the asset or the layer.
+# What Lambda's Python runtime brings along; everything else must come from the asset.
 RUNTIME = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six", "urllib3")
 VARIABLES_OF_LAMBDA = {
     "AWS_DEFAULT_REGION": "us-east-1",
@@ -37,13 +36,13 @@ VARIABLES_OF_LAMBDA = {
 
 
 def test_there_are_reactions() -> None:
-    assert {"start_evaluation", "finish_run", "stop_training", "notify_owner", "publish_metric"} <= set(REACTIONS)
+    assert {"start_evaluation", "stop_training", "notify_owner", "record_verdict"} <= set(REACTIONS)
 
 
 def is_one_file(reaction: str) -> bool:
     """An action of one file: decision and act fit on a screen together, and its settings are those of all actions."""
     files = {path.name for path in (LAMBDAS / reaction).glob("*.py")}
-    return reaction in {action.unit.name for action in Action} and files == {"__init__.py", "handler.py"}
+    return reaction in {action.unit.reaction for action in Action} and files == {"__init__.py", "handler.py"}
 
 
 @pytest.mark.parametrize("reaction", REACTIONS)
@@ -97,7 +96,7 @@ def imported(runtime: Path) -> Mapping[str, list[str]]:
     """Reaction -> the modules that its handler brought along, in a process that sees only what Lambda would."""
     program = (
         "import sys, json, importlib\n"
-        f"sys.path[:0] = {[str(prepare_lambda_code()), str(built_layer() / 'python'), str(runtime)]!r}\n"
+        f"sys.path[:0] = {[str(prepare_lambda_code()), str(runtime)]!r}\n"
         "before = set(sys.modules)\n"
         "found = {}\n"
         f"for name in {REACTIONS!r}:\n"

@@ -1,7 +1,8 @@
-"""The three wheels, built from this checkout: one version, all that must ship, and nothing that would collide."""
+"""The four wheels, built from this checkout: one version, all that must ship, and nothing that would collide."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -18,6 +19,7 @@ PROJECTS = {
     "trackside": ROOT,
     "trackside_smdebug": ROOT / "training_lib" / "compat",
     "trackside_localaccount": ROOT / "training_lib" / "localaccount",
+    "trackside_cdk": ROOT / "stacks",
 }
 
 
@@ -31,7 +33,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, zipfile.ZipFil
 
 
 def metadata(wheel: zipfile.ZipFile) -> dict[str, list[str]]:
-    (name,) = [name for name in wheel.namelist() if name.endswith("/METADATA")]
+    (name,) = [name for name in wheel.namelist() if re.fullmatch(r"[^/]+/METADATA", name)]
     message = Parser().parsestr(wheel.read(name).decode())
     return {key: message.get_all(key, []) for key in ("Version", "Requires-Dist", "License-Expression", "License-File")}
 

@@ -215,7 +215,8 @@ def test_a_month_of_nothing_is_counted_in_the_templates(resources: Mapping[str, 
     lines = {line.what: line for line in idle_lines(resources, PRICE_LIST, sweeps=100)}
     alarms = [body for body in resources.values() if body["Type"] == "AWS::CloudWatch::Alarm"]
     assert lines["alarms"].number == len(alarms)
-    assert lines["keys"].number == lines["dashboards"].number == 1
+    assert (lines["keys"].number, lines["dashboards"].number) == (1, 0)
+    assert not any("fleet" in what for what in lines)
     one_more = {**resources, "another": {"Type": "AWS::KMS::Key", "Properties": {}}}
     assert {line.what: line for line in idle_lines(one_more, PRICE_LIST, sweeps=100)}["keys"].number == 2
 

@@ -45,7 +45,7 @@ def test_the_official_event_reaches_the_same_handlers(cloud: Cloud) -> None:
 
 
 def test_a_job_that_was_killed_is_judged_to_its_end(cloud: Cloud) -> None:
-    """SIGKILL: no end marker from inside. finish_run writes it, so the evaluator ends."""
+    """SIGKILL: no end marker from inside. start_evaluation writes it, so the evaluator ends."""
     name = "killed"
     run = RunLocation(f"s3://{cloud.outputs['RunBucketName']}/{name}")
     job = cloud.train(name, "print('training', flush=True); import os; os.kill(os.getpid(), 9)", tags=tag_of(run))

@@ -73,6 +73,11 @@ SCRIPTS: dict[str, Scenario] = {
         "hook": FOUR,
         "events": [["start"], TRAIN, ["train", 2], EVAL, ["evaluate", 2], ["train", 2], ["evaluate", 1]],
     },
+    "a training in EVAL that saves no gradients": {
+        "hook": {"include_collections": ["gradients"], "schedules": [1, 2, 6, None]},
+        "clears": "never",
+        "events": [*START, ["train", 2], EVAL, ["train", 3], TRAIN, ["train", 3]],
+    },
     "no mode is set": {"hook": FOUR, "events": [["start"], ["train", 3]]},
     "no optimizer": {"hook": FOUR, "optimizer": "none", "events": CELL},
     "a script that fails": {"hook": FOUR, "events": [*CELL, ["fail"]]},

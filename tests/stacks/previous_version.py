@@ -40,16 +40,14 @@ def keep(assembly: Path, commit: str) -> None:
 
 
 def lay_out(folder: Path, *, today: Path) -> Path:
-    """The previous version as a cloud assembly in `folder`, with the layer and the code of `today`'s."""
+    """The previous version as a cloud assembly in `folder`, with the code of `today`'s, which is its layer, too."""
     shutil.copytree(KEPT, folder)
-    folders = [path for path in today.glob("asset.*") if path.is_dir()]
-    code = next(path for path in folders if (path / "lambdas").is_dir())
-    layer = next(path for path in folders if (path / "python").is_dir())
+    code = next(path for path in today.glob("asset.*") if (path / "lambdas").is_dir())
     for stack in folder.glob("*.assets.json"):
         for asset in json.loads(stack.read_text())["files"].values():
             place = folder / asset["source"]["path"]
             if asset["source"]["packaging"] == "zip" and not place.exists():
-                place.symlink_to(layer if asset.get("displayName") == "Layer/Code" else code)
+                place.symlink_to(code)
     return folder
 
 

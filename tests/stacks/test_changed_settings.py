@@ -59,7 +59,7 @@ def test_eventbridge_takes_the_rules_of_every_deployment() -> None:
         for body in template["Resources"].values()
         if body["Type"] == "AWS::Events::Rule" and "EventPattern" in body["Properties"]
     ]
-    assert len(patterns) > 30
+    assert len(patterns) > 25
     for pattern in patterns:
         check_pattern(_with_texts(pattern))
         assert len(json.dumps(pattern)) <= 2_048

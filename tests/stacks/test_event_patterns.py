@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from stacks.event_patterns import in_rules, untagged_training_started
-from tests.stacks.registered import ISSUES_FOUND, OFFICIAL_ISSUES_FOUND, OFFICIAL_ISSUES_FOUND_WITH_ACTION
+from tests.stacks.registered import (
+    ISSUES_FOUND,
+    OFFICIAL_ISSUES_FOUND,
+    OFFICIAL_ISSUES_FOUND_WITH_ACTION,
+    OWN_REACTION,
+)
 from trackside.contracts.action import Action
 from trackside_localaccount.event_pattern import check_pattern, matches
 
@@ -94,15 +99,14 @@ def name_of_role(reference: Any) -> str:
 STATUS_CHANGED = {"RecordVerdict/RuleStatusChanged"}
 CHANGED = {"RecordVerdict/TrainingChanged"}
 REPEATED = {"RecordVerdict/OfficialRuleStatusChanged"}
-OURS = {f"{word}/IssueFound" for word in golden("ours_issues_found")["detail"]["Actions"]} | STATUS_CHANGED
+OURS = ISSUES_FOUND | STATUS_CHANGED
 NOTIFIED = {"Webhook/Told"}
 ACTION_TAGS = {"TRACKSIDE_ACTIONS": "StopTraining"}
 UNWATCHED = {"EvaluationFailed"}
 OFFICIAL = OFFICIAL_ISSUES_FOUND | REPEATED
-STARTED = {"StartEvaluation/TrainingStarted"} | CHANGED
+STARTED = ENDED = {"StartEvaluation/TrainingStartedOrEnded"} | CHANGED
 UNTAGGED = {"StartEvaluation/UntaggedTrainingStarted"}  # this deployment watches by environment
 WITH_ACTION = {"StopTraining/OfficialIssueFoundAndAsked"}
-ENDED = {"FinishRun/TrainingEnded"} | CHANGED
 
 
 @pytest.mark.parametrize(
@@ -112,6 +116,12 @@ ENDED = {"FinishRun/TrainingEnded"} | CHANGED
         pytest.param(
             golden("ours_issues_found", Actions=["Notify"]), {"Notify/IssueFound"} | STATUS_CHANGED, id="one action"
         ),
+        pytest.param(
+            golden("ours_issues_found", Actions=["PublishMetric"]),
+            {"Notify/IssueFound"} | STATUS_CHANGED,
+            id="one that another's function carries out",
+        ),
+        pytest.param(golden("training_stopped", TrainingJobStatus="Stopping"), CHANGED, id="stopping"),
         pytest.param(
             golden("official_issues_found"), OFFICIAL | UNTAGGED, id="official, one rule of two found something"
         ),
@@ -241,11 +251,12 @@ def test_an_action_hears_of_what_asks_for_it_and_of_nothing_else(
     rules: dict[str, tuple[bool, Any]], action: Action
 ) -> None:
     """Of those that nobody needs to ask for, the pattern of official events has no word to look for."""
-    others = [each.value for each in Action if each is not action]
-    _, ours = rules[f"{action.value}/IssueFound"]
+    others = [each.value for each in Action if each.unit.reaction != action.unit.reaction]
+    (function,) = [each for each in OWN_REACTION if each.unit.name == action.unit.reaction]
+    _, ours = rules[f"{function.value}/IssueFound"]
     assert matches(ours, golden("ours_issues_found", Actions=[action.value]))
     assert not matches(ours, golden("ours_issues_found", Actions=others))
-    if (asked := f"{action.value}/OfficialIssueFoundAndAsked") in rules:
+    if (asked := f"{function.value}/OfficialIssueFoundAndAsked") in rules:
         for words, is_reached in ((action.value, True), (" ".join(others), False)):
             event = golden("official_issues_found", Tags={"trackside:actions": words})
             assert matches(rules[asked][1], event) is is_reached

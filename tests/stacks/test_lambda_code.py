@@ -1,12 +1,13 @@
-"""The asset holds the reactions and the contracts, and nothing else."""
+"""The asset holds the reactions, the contracts, the packages that they import, and nothing else."""
 
 from __future__ import annotations
 
 from stacks.lambda_code import prepare_lambda_code
+from stacks.lambda_packages import fetched_packages
 from stacks.paths import LAMBDAS, LIBRARY
 
 
-def test_holds_the_reactions_and_the_contracts_and_nothing_else() -> None:
+def test_holds_the_reactions_the_contracts_and_their_packages() -> None:
     folder = prepare_lambda_code()
     files = {
         str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and "pycache" not in str(path)
@@ -14,6 +15,8 @@ def test_holds_the_reactions_and_the_contracts_and_nothing_else() -> None:
     wanted = {f"lambdas/{path.relative_to(LAMBDAS)}" for path in LAMBDAS.rglob("*.py")}
     contracts = [path for path in (LIBRARY / "contracts").rglob("*") if path.suffix in (".py", ".json")]
     wanted |= {f"trackside/{path.relative_to(LIBRARY)}" for path in contracts}
+    packages = fetched_packages()
+    wanted |= {str(path.relative_to(packages)) for path in packages.rglob("*") if path.is_file()}
     assert files == wanted | {"trackside/__init__.py"}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,12 +30,6 @@ def alarms(resources: Resources) -> dict[str, Mapping[str, Any]]:
         for name, body in resources.items()
         if body["Type"] == "AWS::CloudWatch::Alarm" and name.startswith(STACK)
     }
-
-
-@pytest.fixture(scope="session")
-def rules(resources: Resources) -> Resources:
-    """Logical id with its stack -> each rule of EventBridge."""
-    return {name: body for name, body in resources.items() if body["Type"] == "AWS::Events::Rule"}
 
 
 def dimensions(alarm: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,8 +91,6 @@ def test_asks(
     [
         pytest.param("DeadLetters", ("ApproximateNumberOfMessagesVisible", 1, {"QueueName"}), id="gave up"),
         pytest.param("Late", ("ApproximateAgeOfOldestMessage", 1800, {"QueueName"}), id="does not keep up"),
-        pytest.param("Errors", ("Errors", 1, {"FunctionName"}), id="broke off"),
-        pytest.param("Throttles", ("Throttles", 1, {"FunctionName"}), id="was not started"),
     ],
 )
 def test_every_reaction_is_watched(alarms: Mapping[str, Any], reaction: str, what: str, asked: tuple[Any, ...]) -> None:
@@ -112,31 +103,9 @@ def test_every_reaction_is_watched(alarms: Mapping[str, Any], reaction: str, wha
 WEBHOOKS = ("webhook",)
 
 
-def test_no_two_alarms_watch_the_same(alarms: Mapping[str, Any], rules: Resources) -> None:
+def test_no_two_alarms_watch_the_same(alarms: Mapping[str, Any]) -> None:
     watched = [json.dumps([each["MetricName"], each["Dimensions"]]) for each in alarms.values()]
-    assert (
-        len(watched) == len(set(watched)) == 5 + 4 + len(WEBHOOKS) + 4 * len(REACTIONS) + len(rules)
-    )  # four of the fleet
-
-
-def test_every_rule_of_eventbridge_is_watched(alarms: Mapping[str, Any], rules: Resources, synthesized: Path) -> None:
-    """By the dimensions that EventBridge gives its metrics: those of a bus of one's own bear its name, too."""
-    watched = {name: dimensions(alarm) for name, alarm in alarms.items() if name.endswith("Undelivered")}
-    assert len(watched) == len(rules) > 5
-    for name, body in rules.items():
-        path = body["Metadata"]["aws:cdk:path"].removeprefix("Trackside").removesuffix("/Resource").replace("/", "")
-        alarm = alarms[f"{path}Undelivered"]
-        on_own_bus = "EventBusName" in body["Properties"]
-        found = dimensions(alarm)
-        assert set(found) == ({"RuleName", "EventBusName"} if on_own_bus else {"RuleName"}), name
-        source = found["RuleName"]["Fn::GetStackOutput"]
-        stack, rule = name.split("/")
-        assert source["StackName"] == stack
-        template = json.loads((synthesized / f"{stack}.template.json").read_text())
-        arn = {"Fn::GetAtt": [rule, "Arn"]}
-        value = {"Fn::Select": [2 if on_own_bus else 1, {"Fn::Split": ["/", arn]}]}
-        assert template["Outputs"][source["OutputName"]]["Value"] == value
-        assert (alarm["Threshold"], alarm["TreatMissingData"], alarm["Statistic"]) == (1, "notBreaching", "Sum")
+    assert len(watched) == len(set(watched)) == 5 + 4 + len(WEBHOOKS) + 2 * len(REACTIONS)  # four of the fleet
 
 
 def test_all_alarms_but_that_of_issues_tell_those_who_run_trackside(alarms: Mapping[str, Any]) -> None:

@@ -283,15 +283,14 @@ def test_code_that_is_not_ours_reads_no_verdicts(allowed: list[tuple[str, str, S
     }
 
 
-def test_metrics_may_be_put_in_our_namespace_only(allowed: list[tuple[str, str, Statement]]) -> None:
+def test_only_metrics_of_containers_may_be_put(allowed: list[tuple[str, str, Statement]]) -> None:
     """Roles of processing jobs put those of SageMaker's containers: the memory of an evaluator that ran out of it."""
     putting = {name: s["Condition"] for name, _, s in allowed if "cloudwatch:PutMetricData" in as_list(s["Action"])}
-    ours = {"StringEquals": {"cloudwatch:namespace": "Trackside"}}
     of_containers = {"StringEquals": {"cloudwatch:namespace": "/aws/sagemaker/ProcessingJobs"}}
-    assert len(putting) == 3
+    assert len(putting) == 2
     for name, condition in putting.items():
-        is_of_job = any(role in name for role in ("EvaluatorRole", "CustomRuleRole"))
-        assert condition == (of_containers if is_of_job else ours), name
+        assert any(role in name for role in ("EvaluatorRole", "CustomRuleRole")), name
+        assert condition == of_containers, name
 
 
 def test_only_tagged_jobs_may_be_stopped(allowed: list[tuple[str, str, Statement]]) -> None:
@@ -323,7 +322,7 @@ def test_training_jobs_get_our_tags_and_no_others(allowed: list[tuple[str, str, 
 
 def test_by_default_no_job_is_tagged_or_asked_about_by_who_starts_evaluators() -> None:
     resources = json.loads((assembly() / "TracksideEvaluation.template.json").read_text())["Resources"]
-    assert "training-job" not in json.dumps([body for name, body in resources.items() if "StartEvaluation" in name])
+    assert ":training-job/" not in json.dumps([body for name, body in resources.items() if "StartEvaluation" in name])
     assert not [name for name in resources if "Untagged" in name]
 
 

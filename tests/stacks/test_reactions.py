@@ -95,7 +95,6 @@ def test_who_sends_to_its_own_queue_is_not_ended_as_a_loop(functions: dict[str, 
 # Every rule of EventBridge but those that each action has: whoever adds one reads its pattern, and names it here.
 OTHER_RULES = {
     "EvaluationFailed",
-    "FinishRun/TrainingEnded",
     "NoteNews/RunWritten",
     "Notify/CustomRuleFailed",
     "Notify/NothingJudged",
@@ -106,7 +105,7 @@ OTHER_RULES = {
     "RecordVerdict/TrainingChanged",
     "ReportCustomRule/CustomRuleEnded",
     "StartEvaluation/EvaluatorEnded",
-    "StartEvaluation/TrainingStarted",
+    "StartEvaluation/TrainingStartedOrEnded",
     "StartEvaluation/UntaggedTrainingStarted",
     "Webhook/Told",
 }
@@ -125,8 +124,6 @@ def test_every_rule_sends_to_a_queue_and_keeps_what_it_cannot_deliver(resources:
         (target,) = rule["Targets"]
         reached = target["Arn"]["Fn::GetAtt"][0]
         assert "Queue" in reached or reached.startswith("Webhook"), name
-        if "Evaluation/EvaluationFailed" in name:
-            continue  # its queue is the place where things are kept
         assert "DeadLetters" in target["DeadLetterConfig"]["Arn"]["Fn::GetAtt"][0], name
 
 

@@ -28,6 +28,13 @@ STATEFUL: Mapping[str, tuple[str, ...]] = {
     "AWS::SSM::Parameter": ("Name", "Type", "DataType"),
 }
 HOLDS_RUNS = ("AWS::DynamoDB::Table", "AWS::KMS::Key", "AWS::S3::Bucket")
+# Functions that were dropped on purpose, with queues of messages on their way (docs/decisions/0061-fewer-resources.md).
+# Their work goes on in another function of the same stack, which takes it over before they are deleted.
+DROPPED = {
+    f"{stack}/{name}{part}"
+    for stack, name in (("TracksideAction", "PublishMetric"), ("TracksideEvaluation", "FinishRun"))
+    for part in ("Queue", "DeadLetters", "FunctionLog")
+}
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +57,12 @@ def test_nothing_that_holds_data_is_let_go_or_replaced(
 ) -> None:
     stateful = {name: body for name, body in before.items() if body["Type"] in STATEFUL}
     assert {body["Type"] for body in stateful.values()} == set(STATEFUL)
-    gone = sorted(name for name in stateful if name not in now)
-    assert gone == [], "logical ids are names: to rename a construct is to delete what it made"
+    gone = {name for name in stateful if name not in now}
+    assert {name[:-8] for name in gone} <= DROPPED, "logical ids are names: to rename a construct is to delete it"
     replaced = [
         f"{name}: {what}"
         for name, body in stateful.items()
+        if name in now
         for what in ("Type", *STATEFUL[body["Type"]])
         if _get(body, what) != _get(now[name], what)
     ]
@@ -78,22 +86,11 @@ def test_a_table_gets_at_most_one_index_at_a_time(
             assert len(old ^ new) <= 1, name
 
 
-def test_no_export_that_a_stack_of_the_previous_version_imports_is_taken_away_or_changed(folder: Path) -> None:
-    """CloudFormation refuses it; stacks are deployed one after the other, so the old importer still stands."""
-    today = {
-        o["Export"]["Name"]: o["Value"]
-        for t in read_templates(folder).values()
-        for o in t.get("Outputs", {}).values()
-        if "Export" in o
-    }
-    exports = {
-        o["Export"]["Name"]: o["Value"]
-        for t in read_templates().values()
-        for o in t.get("Outputs", {}).values()
-        if "Export" in o
-    }
-    assert len(exports) > 5
-    assert {name for name, value in exports.items() if today.get(name) != value} == set()
+def test_no_stack_imports_an_export(folder: Path) -> None:
+    """CloudFormation takes away no export that is imported; stacks are deployed one after the other."""
+    for templates in (read_templates(), read_templates(folder)):
+        assert len(templates) == 5
+        assert "Fn::ImportValue" not in json.dumps(templates)
 
 
 def test_the_storage_stack_cannot_be_deleted_by_mistake(folder: Path) -> None:

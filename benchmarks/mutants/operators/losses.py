@@ -85,7 +85,14 @@ def loss_broadcast(seams: Seams) -> None:
     seams.at_losses(loss, ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"])
 
 
-@operator("loss", Cause.WEIGHT_DECAY_TOO_STRONG, Cause.WRONG_LOSS, seam=BACKWARD, unreached=NO_BACKWARD)
+@operator(
+    "loss",
+    Cause.PENALTY_TOO_STRONG,
+    Cause.WEIGHT_DECAY_TOO_STRONG,
+    Cause.WRONG_LOSS,
+    seam=BACKWARD,
+    unreached=NO_BACKWARD,
+)
 def penalty_dominates(seams: Seams) -> None:
     """The loss gets a penalty on all weights that outweighs it, as with a factor of 1 where 0.0001 was meant."""
     seams.watch_optimizers()

@@ -21,7 +21,6 @@ SETTINGS = made(
     ReconcileSettings,
     run_table="runs",
     start_queue_url="start",
-    finish_queue_url="finish",
     record_queue_url="record",
     run_bucket="runs-bucket",
 )

@@ -15,8 +15,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 from lambdas.shared.clients import client
 from tests.patience import HANGS_SECONDS
 
-COUNT = {"MetricName": "IssuesFound", "Value": 1.0}
-
 
 @contextmanager
 def server_that_fails(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
@@ -51,9 +49,6 @@ def server_that_fails(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
 @pytest.mark.parametrize(
     ("service", "call", "attempts"),
     [
-        pytest.param(
-            "cloudwatch", lambda c: c.put_metric_data(Namespace="Trackside", MetricData=[COUNT]), 1, id="counting"
-        ),
         pytest.param("sns", lambda c: c.publish(TopicArn="arn:aws:sns:::t", Message="m"), 1, id="telling"),
         pytest.param("sagemaker", lambda c: c.stop_training_job(TrainingJobName="j"), 3, id="stopping"),
         pytest.param("dynamodb", lambda c: c.get_item(TableName="ttt", Key={"id": {"S": "1"}}), 3, id="asking"),

@@ -60,6 +60,7 @@ def test_starts_one_job_however_often_it_is_told(
     assert deliver(handle, event) == []
 
 
+@pytest.mark.usefixtures("account")
 def test_an_end_that_overtakes_the_start_starts_nothing(
     sagemaker: Stubber, golden: Callable[..., Any], deliver: Callable[..., Any]
 ) -> None:

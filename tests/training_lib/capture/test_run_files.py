@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import errno
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +23,7 @@ from trackside.records.collections_file import Collections, ReductionRecord, dec
 from trackside.records.index_file import ShapeEntry, decode_index
 from trackside.records.state_file import TrainingState, decode_states
 from trackside.records.tfevents import read_records
+from trackside.storage.local import LocalStore
 from trackside.storage.memory import MemoryStore
 
 REQUEST = CaptureRequest((CollectionRequest("losses", Schedule(1)), CollectionRequest("mine", Schedule(5), ("fc",))))
@@ -224,6 +229,26 @@ def test_a_step_is_not_lost_for_want_of_its_collections_file() -> None:
     has_room = True
     files.save(step(1, "MSELoss_output_0"))
     assert collections(store).named("losses") is not None
+
+
+def test_steps_of_a_folder_that_was_removed_are_gone_with_it(tmp_path: Path) -> None:
+    """The writer is a little late; what it stores after the removal would be taken for a part of the next run."""
+    pytest.importorskip("fcntl")
+    store = LocalStore(tmp_path / "run")
+    files = RunFiles(lambda: store, request=REQUEST, worker="worker_0", num_workers=1, ends_run=True)
+    files.save(step(0, "MSELoss_output_0"))
+    late = [step(number, "MSELoss_output_0") for number in (1, 2)]
+    shutil.rmtree(tmp_path / "run")
+    files.prepare(late)
+    for each in late:
+        files.save(each)
+    assert not (tmp_path / "run").exists()
+    on = [replace(step(number, "MSELoss_output_0"), wall_time=time.time() + 60) for number in (3, 4)]
+    for each in on:  # the training goes on
+        files.save(each)
+    assert sorted(name.stem for name in (tmp_path / "run").rglob("*.json") if "index" in name.parts) == [
+        Path(run_layout.index_key(number, "worker_0")).stem for number in (3, 4)
+    ]
 
 
 def test_a_failed_opening_is_tried_again() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from trackside.capture.watermark import (
     FIRST_RETRY_SECONDS,
     LAST_RETRY_SECONDS,
     SIGN_OF_LIFE_SECONDS,
+    YOUNG_SECONDS,
     MarkedParts,
     ModeSteps,
     Progress,
@@ -204,7 +206,8 @@ class Part:
 class World:
     """A watermark over two parts, with the training and the clock in our hands."""
 
-    def __init__(self, *, store: ObjectStore | None = None) -> None:
+    def __init__(self, *, store: ObjectStore | None = None, **pace: Any) -> None:
+        self._pace = pace
         self.store, self.clock, self.guard = store or ObjectStore(), Clock(0.0), Guard()
         self.said: list[str] = []
         self.store.before = lambda operation, key: self.said.append(operation) if operation == "put" else None
@@ -221,6 +224,7 @@ class World:
             guard=self.guard,
             monotonic=self.clock,
             clock=self.clock,
+            **self._pace,
         )
 
     @property
@@ -275,6 +279,16 @@ def test_without_news_there_is_a_sign_of_life_now_and_then() -> None:
     world.marked.flush_if_due()
     second = world.mark
     assert (second.through, second.sequence, second.stored_at) == (2, first.sequence + 1, SIGN_OF_LIFE_SECONDS)
+
+
+def test_a_process_that_has_run_for_ten_minutes_flushes_less_often() -> None:
+    world = World(flush_seconds=1.5, settled_flush_seconds=5.0)
+    pauses = set()
+    for moment in range(0, int(YOUNG_SECONDS) + 60, 15):
+        world.clock.now = float(moment)
+        world.marked.flush()
+        pauses.add((moment < YOUNG_SECONDS, world.marked.due_in_seconds))
+    assert pauses == {(True, 1.5), (False, 5.0)}
 
 
 @pytest.mark.parametrize("place", [0, 1])

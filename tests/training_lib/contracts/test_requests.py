@@ -154,7 +154,7 @@ def test_a_schedule_is_smdebugs(schedule: Schedule, due: list[int]) -> None:
             id="everything-at-once",
         ),
         pytest.param(
-            '{"collections":[{"name":"mine","include_regex":["("]}]}', ["is not a regular expression"], id="regex"
+            '{"collections":[{"name":"mine","include_regex":["("]}]}', ["is no regular expression"], id="regex"
         ),
         pytest.param(
             '{"collections":[{"name":"losses","save_interval":true}]}', ["a whole number"], id="bool-is-no-int"

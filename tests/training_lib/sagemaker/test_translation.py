@@ -333,7 +333,7 @@ def test_every_error_is_told_at_once_and_where_it_is() -> None:
         ("include_workers", "one or all", ""),
         ("(weights).save_interval", "from 1 on", ""),
         ("(weights).reductions", "'meen'", "Did you mean 'mean'?"),
-        ("(weights).include_regex", "is not a regular expression", ""),
+        ("(weights).include_regex", "is no regular expression", ""),
         ("rules[0] (first)", "'treshold'", "Did you mean 'threshold'?"),
         ("rules[1] (VanishingGradient).preset", "'aws-doc'", "Did you mean 'aws-docs'?"),
         ("rules[1] (VanishingGradient).threshold", "must be a number", ""),

@@ -33,6 +33,7 @@ from trackside.contracts.capture_request import (
     Schedule,
 )
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
+from trackside.contracts.name_pattern import PatternRefusedError, name_pattern, problem_of
 from trackside.frameworks.pytorch.script.capture import ScriptedCapture
 from trackside.frameworks.pytorch.steps.times import StepTimes, TimeRow
 
@@ -190,16 +191,18 @@ def _collections(config: CollectionConfig, where: str, problems: list[Problem]) 
         problems.append(Problem(f"{where}: include", f"must be a list of texts, but is {include!r}."))
         return []
     found = [CollectionRequest(_WORDS[word], schedule) for word in words if word in _WORDS]
-    regexes = tuple(_as_regex(word) for word in words if word not in _WORDS)
+    regexes = tuple(_as_regex(word, where, problems) for word in words if word not in _WORDS)
     if regexes:
         name = f"{config.name}_by_name" if config.name in _WORDS else config.name
         found.append(CollectionRequest(name, schedule, include_regex=regexes))
     return found
 
 
-def _as_regex(word: str) -> str:
+def _as_regex(word: str, where: str, problems: list[Problem]) -> str:
     try:
-        re.compile(word)
+        name_pattern(word)
+    except PatternRefusedError as error:
+        problems.append(Problem(f"{where}: include", f"{word!r} {problem_of(error)}."))
     except re.error:
         return re.escape(word)
     return word

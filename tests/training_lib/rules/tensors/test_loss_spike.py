@@ -63,6 +63,8 @@ LATE_RATE = [3e-3] * 200 + [3e-3 * 1.2**k for k in range(1, 41)]
 LATE_UPDATES = [0.002 + 1e-5 * float(_NOISE[k]) for k in range(200)] + [0.002 * 1.2**k for k in range(1, 41)]
 AFTER_40 = learned() + _rising(40)
 
+BOOTSTRAPPED = [*learned(level=0.3), *[0.3 * 1.06**k for k in range(90)]]  # the target grows with the estimate
+PHASED_IN = [*learned(), *[2.4 + 8.0 * min(1.0, k / 40) for k in range(90)]]
 HARDER = learned() + learned(60, level=4.5)
 
 FIRES = [
@@ -124,7 +126,24 @@ def test_cases(case: RuleCase) -> None:
         pytest.param(FIRES[0], Severity.WARNING, id="a-rate"),
         pytest.param(FIRES[1], Severity.WARNING, id="updates"),
         pytest.param(FIRES[2], Severity.WARNING, id="above-all"),
-        pytest.param(case("", [*learned(), *[60.0] * 21], fires=(LOSS,)), Severity.CRITICAL, id="above-all-for-long"),
+        pytest.param(case("", [*learned(), *[60.0] * 21], fires=(LOSS,)), Severity.WARNING, id="above-all-for-long"),
+        pytest.param(case("", BOOTSTRAPPED, fires=(LOSS,)), Severity.WARNING, id="values-that-grow-with-the-policy"),
+        pytest.param(case("", PHASED_IN, fires=(LOSS,)), Severity.WARNING, id="a-penalty-that-is-phased-in"),
+        pytest.param(
+            case("", [*learned(), *[60.0] * 30], rates=[*[3e-3] * 200, *[0.1] * 30], fires=(LOSS,)),
+            Severity.CRITICAL,
+            id="above-all-by-the-rate",
+        ),
+        pytest.param(
+            case("", [*learned(), *[60.0] * 30], updates=[*LATE_UPDATES[:200], *[0.5] * 30], fires=(LOSS,)),
+            Severity.CRITICAL,
+            id="above-all-by-updates",
+        ),
+        pytest.param(
+            case("", [*learned(), *[60.0] * 30], rates=[*[3e-3] * 210, *[0.1] * 20], fires=(LOSS,)),
+            Severity.CRITICAL,
+            id="a-rate-that-follows",
+        ),
         pytest.param(FIRES[3], Severity.WARNING, id="one-nan"),
         pytest.param(FIRES[5], Severity.CRITICAL, id="many"),
         pytest.param(FIRES[8], Severity.INFO, id="only-the-loss"),

@@ -12,6 +12,7 @@ from smdebug.core.modes import ModeKeys
 from smdebug.core.reduction_config import ReductionConfig
 from smdebug.core.save_config import SaveConfig, SaveConfigMode
 from smdebug.exceptions import SMDebugTypeError, SMDebugValueError
+from trackside.contracts.name_pattern import name_pattern, problem_of
 
 
 class CollectionKeys:
@@ -80,9 +81,9 @@ def checked_regexes(regexes: list[str] | None) -> list[str] | None:
     problems = []
     for regex in regexes or ():
         try:
-            re.compile(regex)
+            name_pattern(regex)
         except re.error as error:
-            problems.append(f"{regex!r} is no regular expression: {error}.")
+            problems.append(f"{regex!r} {problem_of(error)}.")
     if problems:
         raise SMDebugValueError("\n".join(problems))
     return regexes

@@ -34,6 +34,7 @@ from smdebug.exceptions import SMDebugValueError
 from trackside.capture.collection import BUILT_IN_REGEX
 from trackside.contracts.capture_request import ALL, CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.name_pattern import name_pattern, problem_of
 
 _NUMBERS = ("save_interval", "start_step", "end_step")
 _SCHEDULE_KEYS = frozenset(
@@ -128,9 +129,9 @@ class _Reader:
     def checked_regexes(self, regexes: list[str], where: str) -> list[str]:
         for regex in regexes:
             try:
-                re.compile(regex)
+                name_pattern(regex)
             except re.error as error:
-                self.note(f"{where}: {CONFIG_INCLUDE_REGEX_KEY}", f"{regex!r} is no regular expression: {error}.")
+                self.note(f"{where}: {CONFIG_INCLUDE_REGEX_KEY}", f"{regex!r} {problem_of(error)}.")
         return regexes
 
     def boolean(self, params: Mapping[str, Any], key: str, where: str, *, default: bool = False) -> bool:

@@ -19,6 +19,7 @@ from smdebug.core import simulators
 from smdebug.core.config_constants import CLAIM_FILENAME
 from smdebug.core.logger import get_logger
 from smdebug.exceptions import IndexReaderException, SMDebugRuntimeError, SMDebugTypeError, SMDebugValueError
+from trackside.contracts.name_pattern import name_pattern
 from trackside.contracts.run_layout import COLLECTIONS_PREFIX, EVENTS_PREFIX
 from trackside.environment import OldNamesEnvironment
 
@@ -243,9 +244,9 @@ def index(sorted_list: Sequence[Any], elem: Any) -> int:
     raise SMDebugValueError(f"Could not find {elem} in the list")
 
 
-def match_inc(tname: str, include: Iterable[str]) -> bool:
+def match_inc(tname: str, include: Iterable[str | re.Pattern[str]]) -> bool:
     """Return True if any of the regexes is found in the name."""
-    return any(re.search(regex, tname) for regex in include)
+    return any((name_pattern(regex) if isinstance(regex, str) else regex).search(tname) for regex in include)
 
 
 def step_in_range(range_steps: tuple[int | None, int | None], step: int) -> bool:

@@ -28,6 +28,7 @@ from smdebug.exceptions import (
     TensorUnavailableForStep,
 )
 from trackside.contracts.errors import KeyNotFoundError, RecordError
+from trackside.contracts.name_pattern import name_pattern
 from trackside.contracts.run_layout import (
     COLLECTIONS_PREFIX,
     END_MARKER_KEY,
@@ -581,7 +582,7 @@ def _flat(regex: str | re.Pattern[str] | list[Any]) -> list[str | re.Pattern[str
 
 
 def _matches(name: str, regexes: Iterable[str | re.Pattern[str]]) -> bool:
-    return any(re.search(regex, name) for regex in regexes)
+    return any((name_pattern(regex) if isinstance(regex, str) else regex).search(name) for regex in regexes)
 
 
 def _number(name: str) -> int:

@@ -13,6 +13,7 @@ from trackside.contracts.capture_request import (
     CaptureRequest,
     CollectionRequest,
 )
+from trackside.contracts.name_pattern import name_pattern
 
 # smdebug 1.0.34, PyTorch; matched anywhere in the name (re.search).
 BUILT_IN_REGEX = {
@@ -82,7 +83,7 @@ class Membership:
             for name in dict.fromkeys((*KNOWN_COLLECTIONS, *requested))
         }
         self.requested = requested
-        self._compiled = {name: [re.compile(r) for r in regexes] for name, regexes in self.regexes.items()}
+        self._compiled = {name: [name_pattern(regex) for regex in regexes] for name, regexes in self.regexes.items()}
         self._known: dict[str, frozenset[str]] = {}
         self._saved: dict[tuple[str, frozenset[str]], Saved] = {}
 

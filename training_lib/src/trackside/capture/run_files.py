@@ -27,6 +27,8 @@ from trackside.records.shards import Shard
 from trackside.records.step_file import StepFiles, append_step, encode_step, write_index, write_step
 from trackside.storage.store import AppendableStore, Store
 
+_CLOCK_SECONDS = 0.01  # a file system's clock may be that late
+
 
 class RunFiles:
     """One worker's part of a run, written in smdebug's layout.
@@ -141,7 +143,7 @@ class RunFiles:
         self._prepared.clear()
         growing = self._growing
         place = self._event_files.joint_place(steps) if growing and self._resumption.is_start_known else None
-        if growing is None or place is None or self._is_removed:
+        if growing is None or place is None or self._is_removed or self._removed_at() is not None:
             return
         files: dict[int, StepFiles] = {}
         key, first = end = place
@@ -163,7 +165,7 @@ class RunFiles:
 
         A step counts as stored when its files are, even if the collections file fails.
         """
-        if self._is_removed:
+        if self._is_removed or self._was_removed_with(step):
             return
         step = self._resumption.numbered(step)
         store = self._opened()
@@ -231,6 +233,23 @@ class RunFiles:
             store.put(run_layout.END_MARKER_KEY, b"")
         else:
             self._ends.note(store)
+
+    def _removed_at(self) -> float | None:
+        return self._lock.removed_at() if self._lock is not None else None
+
+    def _was_removed_with(self, step: StepTensors) -> bool:
+        """Return True if the run's folder was removed after this step: a reader would miss it.
+
+        Steps are stored a little later than they end. Stored now, it would be taken for a step of the next run there.
+        """
+        removed_at = self._removed_at()
+        if removed_at is None or self._lock is None:
+            return False
+        if step.wall_time <= removed_at + _CLOCK_SECONDS:
+            return True
+        self._lock.release()  # the training goes on, and fills the folder again
+        self._lock.take()
+        return False
 
     def _write(self, store: Store, step: StepTensors, content: StepContent) -> StepFiles:
         prepared = self._prepared.pop(step.step, None)

@@ -23,6 +23,7 @@ from trackside.capture.step_statistics import StepStatistics
 from trackside.capture.watermark import (
     FLUSH_SECONDS,
     REMOTE_FLUSH_SECONDS,
+    SETTLED_REMOTE_FLUSH_SECONDS,
     MarkedParts,
     ModeSteps,
     Progress,
@@ -290,6 +291,7 @@ class RunSession:
         def unstored_from() -> int | None:
             return self._writer.unstored_from() if self._writer is not None else None
 
+        is_remote = "://" in self._location.uri
         marked = MarkedParts(
             self._watermark,
             parts,
@@ -299,7 +301,8 @@ class RunSession:
             model_facts=lambda: sum(file.stored_revisions for file in facts),
             mode_steps=self._stored_mode_steps,
             guard=self.guard,
-            flush_seconds=REMOTE_FLUSH_SECONDS if "://" in self._location.uri else FLUSH_SECONDS,
+            flush_seconds=REMOTE_FLUSH_SECONDS if is_remote else FLUSH_SECONDS,
+            settled_flush_seconds=SETTLED_REMOTE_FLUSH_SECONDS if is_remote else None,
         )
         return (marked,)
 

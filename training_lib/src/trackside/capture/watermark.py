@@ -20,6 +20,8 @@ from trackside.storage.store import Store
 FIRST_FLUSH_SECONDS = 0.25  # many faults are there from the first step
 FLUSH_SECONDS = 1.0  # how late a finished step becomes visible at most
 REMOTE_FLUSH_SECONDS = 1.5  # where each flush is two requests that are paid for
+SETTLED_REMOTE_FLUSH_SECONDS = 5.0  # there, of a process that has run for `YOUNG_SECONDS`
+YOUNG_SECONDS = 600.0  # in which most faults show, and somebody looks on
 SIGN_OF_LIFE_SECONDS = 20.0  # while no step ends: a reader takes a worker that is silent for longer for gone
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 1.0, 60.0
 
@@ -136,6 +138,7 @@ class MarkedParts:
         mode_steps: ModeSteps | None = None,
         guard: Guard,
         flush_seconds: float = FLUSH_SECONDS,
+        settled_flush_seconds: float | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -143,6 +146,8 @@ class MarkedParts:
         self._tensors, self._segments, self._model_facts = tensors, segments, model_facts
         self._mode_steps = mode_steps or ModeSteps()
         self._flush_seconds, self._monotonic, self._clock = flush_seconds, monotonic, clock
+        self._settled_flush_seconds = flush_seconds if settled_flush_seconds is None else settled_flush_seconds
+        self._settled_at = monotonic() + YOUNG_SECONDS
         self._due_at = monotonic() + min(flush_seconds, FIRST_FLUSH_SECONDS)
         self._published_at = float("-inf")
         self._retry_seconds = 0.0
@@ -189,7 +194,7 @@ class MarkedParts:
             self._due_at = self._monotonic() + self._retry_seconds
             raise
         self._retry_seconds = 0.0
-        self._due_at = started + self._flush_seconds
+        self._due_at = started + (self._flush_seconds if started < self._settled_at else self._settled_flush_seconds)
 
     def _flush_parts(self, flush: Callable[[BackgroundPart], object]) -> None:
         """Flush all parts, even after one fails. Errors: the first `OSError`."""

@@ -44,6 +44,13 @@ class WorkerLock:
                 raise self._refusal(self._path) from error
             # else the file system cannot lock, or not be written to, which the first step finds out
 
+    def removed_at(self) -> float | None:
+        """Return the time at which others removed its file, in seconds since the epoch; None while it exists."""
+        if self._descriptor is None:
+            return None
+        status = os.fstat(self._descriptor)
+        return None if status.st_nlink else status.st_ctime
+
     def release(self) -> None:
         """Release the lock, so that another process can be this worker."""
         descriptor, self._descriptor = self._descriptor, None

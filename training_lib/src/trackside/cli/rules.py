@@ -13,13 +13,15 @@ from trackside.cli.rules_run import command as run_rules
 from trackside.cli.rules_test import command as test_rules
 from trackside.cli.terminal.options import format_option, shared_options, wants_color
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
-from trackside.contracts.rule_catalogue import RuleDescription, built_in_catalogue
+from trackside.contracts.rule_catalogue import LifeCycle, RuleDescription, built_in_catalogue
 from trackside.contracts.rule_request import CustomRule
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 SCHEMA_VERSION = 1
+
+_SUMMARY_INDENT = 7  # below the rule's name, behind its code
 
 
 class _RulesCommands(click.Group):
@@ -117,15 +119,20 @@ def _print_list(rules: list[RuleDescription]) -> None:
     from rich.text import Text
 
     from trackside.cli.terminal.console import data_console
-    from trackside.cli.terminal.layout import columns
+    from trackside.cli.terminal.layout import wrapped
 
     console = data_console(color=wants_color())
-    rows = [
-        [Text(text) for text in (rule.code, rule.rule_id, rule.severity.value, rule.life_cycle.value, rule.summary)]
-        for rule in rules
-    ]
-    for line in columns(console, rows, header=("code", "rule", "severity", "life cycle", "finds")):
-        console.print(line)
+    for rule in rules:
+        console.print(
+            Text.assemble(f"{rule.code}  ", (rule.rule_id, "bold"), f"  {rule.severity.value}{_beside(rule)}")
+        )
+        for line in wrapped(console, Text(rule.summary), console.width - _SUMMARY_INDENT):
+            console.print(Text(" " * _SUMMARY_INDENT) + line)
+
+
+def _beside(rule: RuleDescription) -> str:
+    """Return the life cycle of a rule that is not stable."""
+    return "" if rule.life_cycle is LifeCycle.STABLE else f", {rule.life_cycle.value}"
 
 
 def _print_rule(rule: RuleDescription, *, requested_as: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from trackside.cli.terminal.progress import shown, shown_waiting
 from trackside.cli.terminal.reading import MOST_DAMAGE_NAMED, regex_option
 from trackside.cli.terminal.rows import print_csv, print_json, print_json_lines
 from trackside.contracts.errors import RunNotFoundError, TracksideError
+from trackside.contracts.name_pattern import name_pattern
 
 if TYPE_CHECKING:
     from trackside.local.recorded_run import RunSummary
@@ -45,7 +45,7 @@ def command(*, where: str | None, output: str, regex: str | None) -> None:
 
     with shown_waiting("looking for runs"):
         found = runs_in(where)
-    pattern = re.compile(regex or "")
+    pattern = name_pattern(regex or "")
     chosen = [uri for uri in reversed(found) if pattern.search(uri.rpartition("/")[2])]
     summaries = _summaries(chosen, stores_in(where))
     rows = [_plain(run) for run in summaries]

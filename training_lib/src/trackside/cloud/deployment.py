@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from trackside.cloud.calls import Calls
 from trackside.contracts.errors import ConfigurationError, LocationNotFoundError, Problem
@@ -21,7 +22,7 @@ class Deployment:
     def __init__(self, calls: Calls, *, environment: str = "") -> None:
         self._outputs: dict[str, str] = {}
         for concern in STACKS:
-            self._outputs |= read_outputs(calls, stack_name(concern, environment))
+            self._outputs |= outputs_of(calls, concern, environment)
 
     @property
     def all_outputs(self) -> Mapping[str, str]:
@@ -50,6 +51,21 @@ class Deployment:
 def stack_name(concern: str, environment: str = "") -> str:
     """Return `TracksideStorage`, or `Trackside-staging-Storage`."""
     return f"Trackside-{environment}-{concern}" if environment else f"Trackside{concern}"
+
+
+def outputs_of(calls: Calls, concern: str, environment: str = "") -> dict[str, str]:
+    """Return the outputs of the stack of a concern, else of one stack with all parts: `Trackside`, `Trackside-staging`.
+
+    Raises:
+        LocationNotFoundError: Neither stack exists.
+        TracksideError: Any error of `Calls`.
+    """
+    try:
+        return read_outputs(calls, stack_name(concern, environment))
+    except LocationNotFoundError:
+        with suppress(LocationNotFoundError):
+            return read_outputs(calls, stack_name("", environment).rstrip("-"))
+        raise
 
 
 def read_outputs(calls: Calls, stack: str) -> dict[str, str]:

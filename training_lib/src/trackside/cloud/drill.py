@@ -301,11 +301,11 @@ class Drill:
         yield Effect(
             "owners are notified", self._owners_notified, "the queue of notify_owner, its log and dead letters"
         )
-        yield Effect("metric is published", self._metric, "the queue of publish_metric, its log and dead letters")
+        yield Effect("metric is published", self._metric, "the queue of notify_owner, its log and dead letters")
         yield Effect("alarm is raised", self._alarmed, f"the alarm {self._alarm}")
         yield Effect("stop is decided", self._decided, f"{named}: the condition that holds it back (docs/actions.md)")
         yield Effect("training is stopped", self._stopped, f"the log of stop_training; {named}")
-        yield Effect("run is finished", self._finished, "the queue of finish_run, its log and dead letters")
+        yield Effect("run is finished", self._finished, "the queue of start_evaluation, its log and dead letters")
         yield Effect("evaluator is done", self._evaluator_done, "the log of the processing job in CloudWatch")
 
     def _training_runs(self) -> Arrival | None:
@@ -569,7 +569,7 @@ class Drill:
         self._has_settled = True
 
     def _writers_have_ended(self) -> bool:
-        """Return True once training and evaluators have ended, and finish_run has marked the end."""
+        """Return True once training and evaluators have ended, and start_evaluation has marked the end."""
         try:
             if self._describe()["TrainingJobStatus"] in _WRITING:
                 return False

@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from trackside.cloud.calls import Calls
-from trackside.cloud.deployment import read_outputs, stack_name
+from trackside.cloud.deployment import outputs_of, stack_name
 from trackside.contracts.deployment.run_table import (
     HISTORY_PREFIX,
     JOB,
@@ -186,11 +186,11 @@ class RunTable:
             return self._clock()
 
     def _deployed(self, environment: str) -> str:
-        stack = stack_name("Storage", environment)
-        outputs = read_outputs(self._calls, stack)
+        outputs = outputs_of(self._calls, "Storage", environment)
         if OUTPUT not in outputs:
             raise LocationNotFoundError(
-                f"The stack {stack} has no output {OUTPUT}", advice="deploy this version of Trackside"
+                f"The stack {stack_name('Storage', environment)} has no output {OUTPUT}",
+                advice="deploy this version of Trackside",
             )
         return outputs[OUTPUT]
 

@@ -24,11 +24,11 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True)
 class ActionUnit:
-    """One action. Its Lambda and its local twin have the name of the file that declares it.
+    """One action. Its local twin has the name of the file that declares it, and so has its Lambda, if it has its own.
 
     word         the name of the action in rule requests, tags and events
-    name         of this file, of the Lambda's folder (`lambdas/<name>`) and of the local twin
-                 (`trackside.local.actions.<name>`)
+    name         of this file, of the local twin (`trackside.local.actions.<name>`) and of the Lambda's folder
+    carried_out_by  folder of another action's Lambda (`lambdas/<...>`) that carries it out; "": its own
     description  its effect, in one sentence
     in_aws       its effect in AWS, for the page of actions
     locally      its effect in `trackside run`, for the page of actions
@@ -43,3 +43,9 @@ class ActionUnit:
     locally: str
     terms: Mapping[str, Term] = field(default_factory=dict)
     is_default: bool = False
+    carried_out_by: str = ""
+
+    @property
+    def reaction(self) -> str:
+        """The folder in `lambdas/` of the function that carries it out."""
+        return self.carried_out_by or self.name

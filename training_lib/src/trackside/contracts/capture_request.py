@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from trackside.contracts.errors import did_you_mean
 from trackside.contracts.fields import Fields, parse_json, to_json
+from trackside.contracts.name_pattern import name_pattern, problem_of
 from trackside.contracts.stored_fields import (
     BOOLEAN,
     REQUIRED,
@@ -228,9 +229,9 @@ def read_collection(fields: Fields) -> CollectionRequest:
     collection = record_of(CollectionRequest, fields)
     for pattern in collection.include_regex:
         try:
-            re.compile(pattern)
+            name_pattern(pattern)
         except re.error as error:
-            fields.problem("include_regex", f"{pattern!r} is not a regular expression: {error}.")
+            fields.problem("include_regex", f"{pattern!r} {problem_of(error)}.")
     is_own = bool(collection.name) and collection.name not in (*BUILT_IN_COLLECTIONS, ALL, DEFAULT)
     if is_own and not (collection.include_regex or collection.tensor_names):
         fields.problem(

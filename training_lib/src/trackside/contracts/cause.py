@@ -50,6 +50,8 @@ class Cause(str, Enum):
     REPEATED_DATA = "repeated-data"
     RANDOM_EVALUATION = "random-evaluation"
     LOST_UPDATES = "lost-updates"
+    INCOMPLETE_RESUME = "incomplete-resume"
+    PENALTY_TOO_STRONG = "penalty-too-strong"
 
 
 @dataclass(frozen=True)
@@ -223,6 +225,14 @@ EXPLANATIONS = {
     Cause.LOST_UPDATES: Explanation(
         "updates are smaller than the rounding of the weights' number format, and are lost",
         "Keep weights in float32 (autocast computes in half precision), or raise the learning rate.",
+    ),
+    Cause.INCOMPLETE_RESUME: Explanation(
+        "the checkpoint that the training goes on from holds the model's weights and not the rest of its state",
+        "Save and load the state of the optimizer and of the schedule with the model's.",
+    ),
+    Cause.PENALTY_TOO_STRONG: Explanation(
+        "a penalty on the weights outweighs the rest of the loss",
+        "Print each term of the loss times its weight: divide the weight of the penalty by a hundred.",
     ),
 }
 

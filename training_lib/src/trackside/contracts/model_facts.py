@@ -105,6 +105,8 @@ class OptimizerFacts:
     groups           numbers and flags of each parameter group at first sight (true is 1.0; `betas` are `betas_0` and
                      `betas_1`); `lr` is that of the first step
     parameter_count  number of its tensors
+    state            "loaded" if it had a state before its first step in this process, "new" if it had none and keeps
+                     one since; "" for an optimizer that keeps none
     """
 
     name: str
@@ -112,6 +114,7 @@ class OptimizerFacts:
     line: str = ""
     groups: tuple[Mapping[str, float], ...] = ()
     parameter_count: int = 0
+    state: str = ""
 
     def hyperparameter(self, key: str, *, group: int = 0) -> float | None:
         """Return a number of a parameter group, or None if it has none of that name.
@@ -205,6 +208,7 @@ class ProgramFacts:
     random_line         "net.py:31", the line on the way to that dropout
     shared_randomness   source of random numbers that are the same in all workers of a DataLoader: an attribute of its
                       data ("Crops.rng"), or "worker_init_fn"; "" if none was found
+    resumed_at          step of the run at which this process began; 0 for the first process of the run
     """
 
     script: str = ""
@@ -221,6 +225,7 @@ class ProgramFacts:
     random_evaluations: int = 0
     random_line: str = ""
     shared_randomness: str = ""
+    resumed_at: int = 0
 
 
 @dataclass(frozen=True)

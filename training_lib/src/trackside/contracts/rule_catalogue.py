@@ -22,6 +22,7 @@ from trackside.contracts.capture_request import (
 )
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.fields import Fields
+from trackside.contracts.name_pattern import name_pattern, problem_of
 from trackside.contracts.rule_request import (
     CALIBRATED,
     CLASS_PARAMETER,
@@ -309,9 +310,9 @@ def built_in_catalogue() -> RuleCatalogue:
 def _check_regex(text: str) -> None:
     """Raise `ValueError` if `text` is no regular expression. A comma is part of it and separates nothing."""
     try:
-        re.compile(text)
+        name_pattern(text)
     except re.error as error:
-        raise ValueError(f"must be a regular expression, but {text!r} is none: {error}.") from None
+        raise ValueError(f"must be a regular expression, but {text!r} {problem_of(error)}.") from None
 
 
 def _number(text: str) -> float:

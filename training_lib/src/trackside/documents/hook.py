@@ -26,6 +26,7 @@ from trackside.contracts.capture_request import (
     StatisticsRequest,
 )
 from trackside.contracts.errors import Problem, did_you_mean
+from trackside.contracts.name_pattern import name_pattern, problem_of
 from trackside.documents.values import as_text, is_unset, note_unknown, read_boolean
 
 DEFAULT_LOCAL_PATH = "/opt/ml/output/tensors"
@@ -235,9 +236,9 @@ class HookReading:
         regexes = _parts(parameters.get("include_regex", ""))
         for regex in regexes:
             try:
-                re.compile(regex)
+                name_pattern(regex)
             except re.error as error:
-                what = f"{regex!r} is not a regular expression: {error}."
+                what = f"{regex!r} {problem_of(error)}."
                 self._note(Problem(f"{where}.include_regex", what, "Commas part several."))
         return tuple(regexes)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from trackside.contracts.errors import did_you_mean
 from trackside.contracts.model_facts import ModelFacts
+from trackside.contracts.name_pattern import NamePattern
 from trackside.contracts.verdict import Verdict
 from trackside.evaluation import verdicts
 from trackside.evaluation.verdicts import Moment
@@ -69,7 +70,7 @@ def _selected(selection: Mapping[str, str], trial: Trial) -> Iterator[str]:
     yield from (name for name in trial.names if any(regex.search(name) for regex in regexes))
 
 
-def _regexes(text: str) -> tuple[re.Pattern[str], ...]:
+def _regexes(text: str) -> tuple[NamePattern, ...]:
     try:
         return patterns(text)
     except re.error:  # a part of the list; what checked the parameter took the whole of it

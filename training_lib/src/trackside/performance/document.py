@@ -9,7 +9,7 @@ from typing import Any
 
 from trackside.contracts.run_layout import PERFORMANCE_KEY
 from trackside.performance.measured import Machine, Measured
-from trackside.performance.verdict import PerformanceVerdict, judge_speed
+from trackside.performance.verdict import PerformanceVerdict, judged_workers
 from trackside.storage.store import Store
 
 
@@ -20,9 +20,8 @@ def speed_document(uri: str, workers: Mapping[str, Measured]) -> dict[str, Any]:
         uri: The run.
         workers: The measurements by worker.
     """
-    judged = [(name, measured, judge_speed(measured)) for name, measured in workers.items()]
-    judged.sort(key=lambda one: -one[2].step_seconds)
-    return {"run": uri, "workers": [_worker(name, measured.machine, verdict) for name, measured, verdict in judged]}
+    judged = [_worker(name, workers[name].machine, verdict) for name, verdict in judged_workers(workers)]
+    return {"run": uri, "workers": judged}
 
 
 def write_speed(store: Store, document: Mapping[str, Any]) -> None:

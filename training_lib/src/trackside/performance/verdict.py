@@ -7,7 +7,7 @@ never a phase of 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
@@ -95,6 +95,16 @@ class PerformanceVerdict:
         return (
             f"{self.bottleneck.value}: {self.headline}; up to {cause.seconds:.0f} s of {self.seconds:.0f} s can be won"
         )
+
+
+def judged_workers(workers: Mapping[str, Measured]) -> tuple[tuple[str, PerformanceVerdict], ...]:
+    """Return the verdict on each worker by its name, the slowest first.
+
+    Args:
+        workers: The measurements by worker.
+    """
+    judged = [(name, judge_speed(measured)) for name, measured in workers.items()]
+    return tuple(sorted(judged, key=lambda one: -one[1].step_seconds))
 
 
 def judge_speed(measured: Measured) -> PerformanceVerdict:

@@ -14,6 +14,8 @@ from trackside.local.live_run import Curve, LiveRun, LiveRunReader
 from trackside.local.recorded_run import RecordedRun, read_run
 from trackside.local.rule_state import RuleStatus
 from trackside.local.run_folder import RunRecord, read_record
+from trackside.performance.reading import measured_workers
+from trackside.performance.verdict import PerformanceVerdict, judged_workers
 from trackside.report.buckets import Buckets, bucketed, edges_of
 from trackside.report.heatmap import MOST_COLUMNS, MOST_ROWS, Heatmap
 from trackside.report.line_chart import MOST_BUCKETS, Span
@@ -41,6 +43,7 @@ class ReportData:
     steps      first and last training step; None without any
     charts     (title, numbers) of each curve, each with at least one bucket
     heatmaps   layers over steps, each with at least one row
+    speed      verdict on the speed of each process by its name, the slowest first
     workers    names of the processes that trained
     generated_at   seconds since the epoch
     """
@@ -52,6 +55,7 @@ class ReportData:
     steps: tuple[int, int] | None
     charts: tuple[tuple[str, Buckets], ...]
     heatmaps: tuple[Heatmap, ...]
+    speed: tuple[tuple[str, PerformanceVerdict], ...]
     workers: tuple[str, ...]
     generated_at: float
 
@@ -107,6 +111,7 @@ def gather(
         steps=steps,
         charts=tuple((title, _in_buckets(curve, steps)) for title, curve in known) if steps else (),
         heatmaps=heatmaps,
+        speed=judged_workers(measured_workers(uri)),
         workers=tuple(trial.workers),
         generated_at=clock(),
     )

@@ -22,6 +22,8 @@ def markdown_of(data: ReportData) -> str:
     lines += [_row(label for label, _ in numbers), _row("---" for _ in numbers), _row(value for _, value in numbers)]
     for group in data.problems:
         lines += ["", *_problem(group)]
+    if data.speed and data.speed[0][1].can_win_back:
+        lines += ["", f"**Speed** {escaped(data.speed[0][1].can_win_back)}"]
     if data.rules:
         lines += ["", "<details><summary>Rules</summary>", "", *_rules(data), "", "</details>"]
     return "\n".join([*lines, ""])

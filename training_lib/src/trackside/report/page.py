@@ -19,6 +19,7 @@ from trackside.report.gathered import ReportData
 from trackside.report.heatmap import heatmap_figure
 from trackside.report.line_chart import line_chart
 from trackside.report.markup import Child, Markup, element, joined
+from trackside.report.speed import speed_section
 
 _SIGNS = {
     RuleState.ISSUE: ("✖", "critical"),
@@ -62,6 +63,7 @@ def page_of(data: ReportData) -> str:
 def _sections(data: ReportData) -> Iterator[Markup]:
     yield _section("Findings", "findings", _findings(data))
     yield _section("Training", "training", _training(data))
+    yield _section("Where the time went", "speed", speed_section(data.speed))
     yield _section("Layers over steps", "layers", _layers(data))
     yield _section("Rules", "rules", _rules(data.rules))
     yield _section("Run", "run", _run(data))
@@ -88,7 +90,7 @@ def _heading(data: ReportData) -> Markup:
 
 
 def _links() -> list[Markup]:
-    anchors = ("findings", "training", "layers", "rules", "run", "method")
+    anchors = ("findings", "training", "speed", "layers", "rules", "run", "method")
     return [element("a", anchor.capitalize(), href=f"#{anchor}") for anchor in anchors]
 
 

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from trackside.contracts.errors import TensorNotSavedError
 from trackside.contracts.model_facts import LossFacts
-from trackside.rules.diagnosis import TRAINING_MODES
+from trackside.rules.diagnosis import TRAINING_MODES, training_losses
+from trackside.rules.medians import median
 from trackside.trial.window import Window
 
 _MOST_BATCHES = 8
+_NEWEST = 20  # losses that stand for now
 _FEWEST_LABELS = 16
 _FEWEST_OF_A_CLASS = 5  # on average: the entropy of k classes comes out too low by about k / 2n from n labels
 
@@ -46,6 +48,22 @@ def best_guess(window: Window, loss: str, *, worker: str) -> Guess | None:
         return None
     level = loss_of_guessing(facts, list(_labels_of(window, loss, worker)))
     return None if level is None or not level > 0 else Guess(level, facts.type_name in _OF_CLASSES)
+
+
+def all_as_guessing(window: Window, *, share: float) -> bool:
+    """Return True if every training loss is at that level of the best guess of classes; False if a guess is unknown.
+
+    Args:
+        window: The run up to the judged step.
+        share: Share of the loss of guessing, above which nothing has been learned.
+    """
+    columns = training_losses(window)
+    for column in columns:
+        guess = best_guess(window, column.tensor, worker=column.worker)
+        newest = column.values[-_NEWEST:]
+        if guess is None or not guess.is_of_classes or not median(newest[np.isfinite(newest)]) > share * guess.loss:
+            return False
+    return bool(columns)
 
 
 def loss_of_guessing(loss: LossFacts, labels: Sequence[NDArray[np.generic]]) -> float | None:

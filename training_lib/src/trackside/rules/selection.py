@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.errors import TensorNotSavedError
+from trackside.contracts.name_pattern import NamePattern, name_pattern
 from trackside.trial.window import Column, Window
 
 EVERY_COLLECTION = (
@@ -24,12 +24,12 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
 
 
-def patterns(text: str) -> tuple[re.Pattern[str], ...]:
+def patterns(text: str) -> tuple[NamePattern, ...]:
     """Return the regular expressions of a list separated by commas. A comma within brackets belongs to an expression.
 
     Errors: `re.error`.
     """
-    return tuple([re.compile(part) for part in _parts(text) if part])
+    return tuple([name_pattern(part) for part in _parts(text) if part])
 
 
 def selected(

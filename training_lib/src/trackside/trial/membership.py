@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from trackside.contracts.errors import KeyNotFoundError, NotAFileError, RecordError
+from trackside.contracts.name_pattern import NamePattern, name_pattern, problem_of
 from trackside.contracts.run_layout import COLLECTIONS_PREFIX, collections_key, parse_collections_key
 from trackside.records.collections_file import decode_collections
 from trackside.records.untrusted_json import MOST_JSON_BYTES
@@ -30,7 +31,7 @@ class Membership:
         self._report = report
         self._seen: set[str] = set()
         self._named: dict[str, set[str]] = {}
-        self._regexes: dict[str, list[re.Pattern[str]]] = {}
+        self._regexes: dict[str, list[NamePattern]] = {}
         self.worker_count: int | None = None
 
     def read_again(self, worker: str) -> None:
@@ -68,7 +69,7 @@ class Membership:
         patterns = self._regexes.get(collection)
         if patterns is None:
             regexes = DEFAULT_REGEXES.get(collection, _RECORDED_REGEXES.get(collection, ()))
-            patterns = [re.compile(regex) for regex in regexes]
+            patterns = [name_pattern(regex) for regex in regexes]
         return tuple(sorted(n for n in names if n in named or any(pattern.search(n) for pattern in patterns)))
 
     def known(self) -> frozenset[str]:
@@ -85,8 +86,8 @@ class Membership:
             self._named.setdefault(collection.name, set()).update(collection.tensor_names)
             self._regexes[collection.name] = [self._compile(key, regex) for regex in collection.include_regex]
 
-    def _compile(self, key: str, regex: str) -> re.Pattern[str]:
+    def _compile(self, key: str, regex: str) -> NamePattern:
         try:
-            return re.compile(regex)
+            return name_pattern(regex)
         except re.error as error:
-            raise RecordError(key, 0, f"{regex!r} is not a regular expression: {error}.") from error
+            raise RecordError(key, 0, f"{regex!r} {problem_of(error)}.") from error

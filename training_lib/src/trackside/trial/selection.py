@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.name_pattern import NamePattern, name_pattern, problem_of
 from trackside.records.modes import MODE_NUMBERS
 from trackside.trial.saved_step import SavedStep
 
@@ -83,12 +84,12 @@ def parse_mode(mode: str | None) -> str | None:
     raise ConfigurationError([problem], subject="The selection")
 
 
-def parse_regex(regex: str) -> re.Pattern[str]:
+def parse_regex(regex: str) -> NamePattern:
     """Return the compiled pattern. Errors: `ConfigurationError` with the mistake and its place."""
     try:
-        return re.compile(regex)
+        return name_pattern(regex)
     except re.error as error:
-        problem = Problem("regex", f"{regex!r} is no regular expression: {error}.", "A plain name needs no escapes.")
+        problem = Problem("regex", f"{regex!r} {problem_of(error)}.", "A plain name needs no escapes.")
         raise ConfigurationError([problem], subject="The selection") from error
 
 

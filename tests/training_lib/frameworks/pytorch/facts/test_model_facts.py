@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,11 @@ from torch.nn import functional
 from trackside.capture.step_engine import Position
 from trackside.contracts.errors import StorageError
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ProgramFacts
-from trackside.contracts.run_layout import model_facts_key
+from trackside.contracts.run_layout import END_MARKER_KEY, model_facts_key, worker_end_key
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsFile, _Found
 from trackside.frameworks.pytorch.modules.roles import Role, role_of
 from trackside.records.model_facts import MOST_REVISIONS, decode_facts, encode_facts
+from trackside.rules.program.incomplete_resume import IncompleteResume
 from trackside.storage.memory import MemoryStore
 from trackside.trial.trial import Trial
 
@@ -495,6 +498,66 @@ def test_the_same_again_is_no_revision() -> None:
     file.add(found(10))
     file.flush()
     assert stored(store) == [0]
+
+
+def _steps(net: nn.Module, optimizer: torch.optim.Optimizer, *, count: int = 40) -> None:
+    draw = torch.Generator().manual_seed(7)
+    for _ in range(count):
+        rows = torch.randn(16, 4, generator=draw)
+        answers = rows.sum(1, keepdim=True)
+
+        def closure(rows: torch.Tensor = rows, answers: torch.Tensor = answers) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = functional.mse_loss(net(rows), answers)
+            loss.backward()
+            return loss
+
+        if isinstance(optimizer, torch.optim.LBFGS):
+            optimizer.step(closure)
+        else:
+            closure()
+            optimizer.step()
+
+
+def _killed(store: MemoryStore) -> MemoryStore:
+    """Return the run as a killed process leaves it: without a mark of its end."""
+    left = MemoryStore()
+    for key in store.list(""):
+        if key not in {END_MARKER_KEY, worker_end_key("worker_0")}:
+            left.put(key, store.get(key))
+    return left
+
+
+@pytest.mark.parametrize(
+    ("make", "loaded", "state", "is_lost"),
+    [
+        pytest.param(partial(torch.optim.Adam, lr=0.05), ("model",), "new", True, id="adam-model-alone"),
+        pytest.param(partial(torch.optim.Adam, lr=0.05), ("model", "optimizer"), "loaded", False, id="adam-all"),
+        pytest.param(partial(torch.optim.Adam, lr=0.05), (), "new", False, id="adam-anew"),
+        pytest.param(partial(torch.optim.SGD, lr=0.05, momentum=0.9), ("model",), "new", True, id="momentum"),
+        pytest.param(partial(torch.optim.SGD, lr=0.05), ("model",), "", False, id="no-state"),
+        pytest.param(partial(torch.optim.LBFGS, lr=0.05, max_iter=2), ("model",), "new", True, id="closure"),
+    ],
+)
+def test_what_a_process_resumes(capturing: Any, make: Any, loaded: tuple[str, ...], state: str, is_lost: bool) -> None:
+    store, kept = MemoryStore(), dict[str, Any]()
+    for process in range(2):
+        torch.manual_seed(process)
+        net = nn.Linear(4, 1)
+        optimizer = make(net.parameters())
+        for name, part in (("model", net), ("optimizer", optimizer)):
+            if name in loaded and name in kept:
+                part.load_state_dict(kept[name])
+        store = _killed(store)
+        with capturing(store, losses=100):
+            _steps(net, optimizer)
+        kept = copy.deepcopy({"model": net.state_dict(), "optimizer": optimizer.state_dict()})
+    trial = Trial(store, store)
+    trial.refresh()
+    last = trial.parts.facts.revisions("worker_0")[-1]
+    assert (last.program.resumed_at, [each.state for each in last.optimizers]) == (40, [state])
+    found = list(IncompleteResume().check(trial.window(79, now=0.0)))
+    assert [finding.subject for finding in found] == ([type(optimizer).__name__] if is_lost else [])
 
 
 # What training feels.

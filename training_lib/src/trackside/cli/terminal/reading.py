@@ -16,6 +16,7 @@ import click
 
 from trackside.cli.terminal.progress import shown_waiting
 from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.name_pattern import name_pattern, problem_of
 from trackside.contracts.observation import is_recorded_number
 
 if TYPE_CHECKING:
@@ -182,9 +183,9 @@ def _few(words: Iterable[str]) -> str:
 
 def _checked_regex(ctx: click.Context, option: click.Parameter, pattern: str | None) -> str | None:
     try:
-        re.compile(pattern or "")
+        name_pattern(pattern or "")
     except re.error as error:
-        what = f"{pattern!r} is no regular expression: {error}."
+        what = f"{pattern!r} {problem_of(error)}."
         fix = f"To find this very text, write --regex {shlex.quote(re.escape(pattern or ''))}"
         raise ConfigurationError([Problem("--regex", what, fix)], subject="The command line") from error
     return pattern

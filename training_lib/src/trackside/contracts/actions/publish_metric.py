@@ -11,4 +11,5 @@ UNIT = ActionUnit(
     in_aws="the CloudWatch metric `IssuesFound`",
     locally="a line in `rule-output/metrics.jsonl`",
     is_default=True,
+    carried_out_by="notify_owner",  # docs/decisions/0061-fewer-resources.md
 )

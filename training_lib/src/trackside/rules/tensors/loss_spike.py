@@ -81,8 +81,10 @@ class LossSpike(FoldingRule):
         their numbers in the pass over the data. `rule-output/skip_batches.json` in the run's folder lists them all, in
         the form of the file that Lightning's SpikeDetection writes, and keeps those of a run that was resumed.
 
-        Critical where such a spike lasts: three losses in a row that are not finite, `critical_steps` steps above all
-        earlier levels, or, with such updates or such a rate, five times as many above the old level.
+        Critical where such a spike lasts: three losses in a row that are not finite, or, with such updates or such a
+        rate, `critical_steps` steps above all earlier levels or five times as many above the old level. The loss alone
+        is never critical: bootstrapped values, sequences that get longer and a penalty that is phased in raise it above
+        all earlier levels in runs that are right. Where it ends above its first value, `loss-not-decreasing` judges.
 
         A new optimizer begins a new baseline, of losses and of updates: two trainings in one process, the second of
         another task, are two runs. Not where optimizers are made again and again.
@@ -132,7 +134,9 @@ class LossSpike(FoldingRule):
     rise_percent: float = parameter(5.0, "least rise of the loss above its recent level, in percent", minimum=0)
     window_losses: int = parameter(100, "losses that make up the recent level", minimum=_FEWEST)
     level_times: float = parameter(10.0, "times the lowest level of the run, above which it fires", minimum=1)
-    critical_steps: int = parameter(20, "steps above the highest earlier level after which it is critical", minimum=1)
+    critical_steps: int = parameter(
+        20, "steps above the highest earlier level, driven by updates or a rate, after which it is critical", minimum=1
+    )
     remark_steps: int = parameter(20, "steps after which a rise is reported that nothing else confirms", minimum=1)
 
     def start(self) -> OpenSpikes:
@@ -179,7 +183,7 @@ class LossSpike(FoldingRule):
         return "" if most >= _FEWEST else f"{_FEWEST} losses; the run has {most}"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return INFO for losses that only moved, CRITICAL where the training is lost for certain.
+        """Return INFO for losses that only moved, CRITICAL where updates or a rate have driven them up for long.
 
         Args:
             findings: The findings.
@@ -229,11 +233,11 @@ class LossSpike(FoldingRule):
     def _severity(self, numbers: Mapping[str, float]) -> Severity:
         if numbers["reason"] == _MOVED:
             return Severity.INFO
-        if numbers["not_finite"] >= _NEWEST or numbers["steps_lost"] >= self.critical_steps:
+        if numbers["not_finite"] >= _NEWEST:
             return Severity.CRITICAL
         is_driven = numbers["reason"] in {_BY_UPDATES, _BY_RATE}
-        lasts = is_driven and numbers["steps"] >= 5 * self.critical_steps
-        return Severity.CRITICAL if lasts else Severity.WARNING
+        lasts = numbers["steps_lost"] >= self.critical_steps or numbers["steps"] >= 5 * self.critical_steps
+        return Severity.CRITICAL if is_driven and lasts else Severity.WARNING
 
     def _followed(
         self, column: Column, spike: tuple[float, ...] | None, window: Window, *, is_shared: bool
@@ -249,7 +253,7 @@ class LossSpike(FoldingRule):
             spike = (*spike[:_BROKEN], 0.0)
         else:
             spike = None if is_shared else self._new(column, window)
-        if spike is None or spike[_REASON] not in {_UNKNOWN, _MOVED}:
+        if spike is None or spike[_REASON] in {_BY_UPDATES, _BY_RATE, _BROKEN_LOSS}:
             return spike
         reason = _reason(column, spike, window, times=self.level_times) or spike[_REASON]
         if not reason and _steps_above(column, spike[_PLATEAU] + spike[_ALLOWED]) >= self.remark_steps:
@@ -437,10 +441,11 @@ def _steps_above(column: Column, level: float) -> int:
 
 def _reason(column: Column, spike: tuple[float, ...], window: Window, *, times: float) -> float:
     """Return why a spike hurts the training; `_UNKNOWN` where nothing but the loss shows it."""
-    now, before = float(column.values[-_NEWEST:].min()), spike[_PLATEAU]
-    if now > spike[_HIGHEST] or now > max(times * before, 2 * _first(column.values)):
-        return _LOST
     growth = growth_of_updates(window, worker=column.worker)
     if growth is not None and growth.now > BEYOND * growth.peak:
         return _BY_UPDATES
-    return _BY_RATE if risen_rate(window, before=int(spike[_SINCE]) - _LOOKED_BACK) is not None else _UNKNOWN
+    if risen_rate(window, before=int(spike[_SINCE]) - _LOOKED_BACK) is not None:
+        return _BY_RATE
+    now, before = float(column.values[-_NEWEST:].min()), spike[_PLATEAU]
+    is_lost = now > spike[_HIGHEST] or now > max(times * before, 2 * _first(column.values))
+    return _LOST if is_lost else _UNKNOWN

@@ -20,6 +20,7 @@ from trackside.rules.diagnosis import (
     why_it_diverges,
     why_nothing_is_learned,
 )
+from trackside.rules.guessing import all_as_guessing
 from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
@@ -35,6 +36,7 @@ _REPLACED = 0.5  # of a weight is an update of one of the first steps
 _LONG = 10  # times `start_step`: for so long no rate warms up to what is right from what is a million times too small
 _BELOW_CHANCE = 0.7
 _HOPELESS = 1e-8
+_AT_GUESSING = 0.95  # share of the loss of a guess, above which nothing has been learned
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class WeightUpdateRatio(Rule):
 
         1. Too large: after `start_step` steps the median of r over the weights is above `large_threshold`, and the
            training has not learned a tenth of its first loss (or the loss is above its first value), by medians of 20
-           losses, or of halves of fewer. Large steps that
+           losses, or of halves of fewer; or the loss is at least 95 % of that of the best constant answer to the
+           labels, however high it was between. Large steps that
            work are right. Where a loss may stay (several optimizers, rewards) this point is left out.
         2. Too large before: the median over the weights of their norm now over their first is above `growth_threshold`,
            and as little is learned. Steps that threw the weights so far out are small beside them afterwards. Where a
@@ -153,7 +156,7 @@ class WeightUpdateRatio(Rule):
             return False
         fewest = min(len(column.values) for column in training_losses(window))
         learned = learned_share(window, newest=max(1, min(_LOSSES, fewest // 2)))  # of losses apart from the first ones
-        return learned is not None and learned < _NOT_LEARNED
+        return learned is not None and (learned < _NOT_LEARNED or all_as_guessing(window, share=_AT_GUESSING))
 
     def _thrown_out(self, window: Window) -> list[Finding]:
         """Return one finding per weight that has grown out of all proportion."""

@@ -204,7 +204,10 @@ class ModelFactsSource:
         self._states[optimizer] = (parameters, kinds, flags)
         if optimizer not in self._optimizers:
             self._optimizers[optimizer] = OptimizerFacts(
-                self._optimizer_name(optimizer), type(optimizer).__name__, groups=tuple(map(_numbers_of, groups))
+                self._optimizer_name(optimizer),
+                type(optimizer).__name__,
+                groups=tuple(map(_numbers_of, groups)),
+                state="loaded" if _has_state(optimizer) else "",
             )
 
     def _looked(self, step: int) -> None:
@@ -268,10 +271,8 @@ class ModelFactsSource:
         has_single = any(parameter.dtype == "float32" for parameter in parameters)
         half = _dtype_name(self._autocast_dtype) if self._autocast_dtype is not None and has_single else ""
         optimizers = [
-            (replace(self._optimizers[o], parameter_count=sum(len(g["params"]) for g in o.param_groups)),
-             self._places.get(o))
-            for o in self._states if o in self._optimizers
-        ]  # fmt: skip
+            (_as_now(self._optimizers[o], o), self._places.get(o)) for o in self._states if o in self._optimizers
+        ]
         return _Found(
             from_step=step,
             roots=roots,
@@ -379,6 +380,16 @@ def _numbers_of(group: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
+def _has_state(optimizer: Optimizer) -> bool:
+    return bool(getattr(optimizer, "state", None))
+
+
+def _as_now(facts: OptimizerFacts, optimizer: Optimizer) -> OptimizerFacts:
+    """Return the facts of an optimizer after a step."""
+    count = sum(len(group["params"]) for group in optimizer.param_groups)
+    return replace(facts, parameter_count=count, state=facts.state or ("new" if _has_state(optimizer) else ""))
+
+
 def _kind_of(value: Any) -> object:
     """Return a value that changes with the kind of `value`, and not as a schedule goes on.
 
@@ -429,6 +440,7 @@ class ModelFactsFile:
         self._added: list[_Found] = []  # by the training thread; taken from the front by the writer's
         self._revisions: list[ModelFacts] = []
         self._is_resumed = self._has_news = self._is_full = False
+        self._resumed_at: int | None = None  # None: not known yet
         self._revision_count = self.stored_revisions = 0
         self._lines: tuple[object, list[dict[str, Place]]] = (None, [])
         self._source = SourceLines()
@@ -476,7 +488,11 @@ class ModelFactsFile:
         self._resume(self._store)
         while self._added:
             found = self._added[0]
-            facts = replace(self._with_lines(found), from_step=found.from_step + start.step)
+            facts = self._with_lines(found)
+            from_step = found.from_step + start.step
+            if self._resumed_at is None:
+                self._resumed_at = from_step if self._revisions else 0
+            facts = replace(facts, from_step=from_step, program=replace(facts.program, resumed_at=self._resumed_at))
             del self._added[0]
             self._add(facts)
         if self._has_news:

@@ -51,9 +51,9 @@ class ModelTensors:
     def backward_begins(self) -> None:
         """Watch the gradients that the open step saves."""
         engine = self._engine
+        self._mode = engine.mode
         if not engine.due.parameters:
             return
-        self._mode = engine.mode
         for name, parameter in self._names.of_roots():
             if id(parameter) in self._watched or not parameter.requires_grad or not _is_whole(name, parameter):
                 continue

@@ -1,23 +1,27 @@
-"""The marker is put where none lies, and one that lies there is left alone."""
+"""The end of a run is marked where no marker lies, and a marker of the run's own job is left alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import boto3
 import pytest
 
-from lambdas.finish_run.handler import handle
-from lambdas.finish_run.settings import FinishRunSettings
+from lambdas.shared.decisions import Nothing
+from lambdas.start_evaluation.end_marker import MarkEnd, decide_end
+from lambdas.start_evaluation.handler import handle
+from lambdas.start_evaluation.settings import StartEvaluationSettings
 from tests.lambda_settings import made
+from trackside.contracts.event import TERMINAL_JOB_STATUSES, TrainingJob, TrainingJobStateChange
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-01"
 KEY = "digits-01/debug-output/training_job_end.ts"
 
 
 def settle(monkeypatch: pytest.MonkeyPatch, bucket: str) -> None:
-    for name, value in made(FinishRunSettings, run_bucket=bucket).to_environment().items():
+    for name, value in made(StartEvaluationSettings, run_bucket=bucket).to_environment().items():
         monkeypatch.setenv(name, value)
 
 
@@ -84,17 +88,49 @@ def test_leaves_the_marker_of_the_job_itself(
     assert s3.get_object(Bucket=account.bucket, Key=KEY)["Body"].read() == b"by the job"
 
 
-def test_a_running_job_is_not_marked(
-    account: Any, golden: Callable[..., Any], deliver: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settle(monkeypatch, account.bucket)
-    assert deliver(handle, golden("training_started")) == []
-    assert boto3.client("s3").list_objects_v2(Bucket=account.bucket)["KeyCount"] == 0
-
-
 def test_a_missing_bucket_returns_the_message(
     account: Any, golden: Callable[..., Any], deliver: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settle(monkeypatch, "gone-bucket")
     tags = {"trackside:run": "s3://gone-bucket/digits-01"}
     assert deliver(handle, golden("training_stopped", Tags=tags), "{}") == ["message-0", "message-1"]
+
+
+ENDED = TrainingJobStateChange(
+    job=TrainingJob("digits-01", "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-01"),
+    status="Failed",
+    secondary_status="Failed",
+    tags={"trackside:run": "s3://runs-bucket/team/digits-01/"},
+)
+SETTINGS = made(StartEvaluationSettings, run_bucket="runs-bucket")
+
+
+@pytest.mark.parametrize("status", TERMINAL_JOB_STATUSES)
+def test_marks_the_end_however_the_job_ended(status: str) -> None:
+    folder = "team/digits-01"
+    marker, owner = f"{folder}/debug-output/training_job_end.ts", f"{folder}/rule-output/training-job.txt"
+    expected = MarkEnd("runs-bucket", marker, owner, ENDED.job)
+    assert decide_end(replace(ENDED, status=status), SETTINGS) == expected
+
+
+def test_of_an_address_that_many_jobs_share_the_jobs_own_run_is_marked() -> None:
+    shared = replace(ENDED, tags={"trackside:run": "s3://runs-bucket/tuning-7/@job"})
+    decision = decide_end(shared, SETTINGS)
+    assert isinstance(decision, MarkEnd)
+    assert decision.key == "tuning-7/digits-01/debug-output/training_job_end.ts"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(replace(ENDED, status="InProgress"), id="running"),
+        pytest.param(replace(ENDED, status="Stopping"), id="stopping: it may still write"),
+        pytest.param(replace(ENDED, tags={}), id="not opted in"),
+        pytest.param(replace(ENDED, tags={"trackside:run": "s3://others/run"}), id="another bucket"),
+        pytest.param(replace(ENDED, tags={"trackside:run": "nonsense"}), id="no location"),
+        pytest.param(replace(ENDED, tags={**ENDED.tags, "trackside:watch": "status"}), id="its states only"),
+        pytest.param(replace(ENDED, tags={**ENDED.tags, "trackside:watch": "no"}), id="not watched"),
+    ],
+)
+def test_marks_nothing(change: TrainingJobStateChange) -> None:
+    assert isinstance(decide_end(change, SETTINGS), Nothing)

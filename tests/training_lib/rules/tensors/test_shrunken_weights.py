@@ -1,0 +1,87 @@
+"""shrunken-weights: the weights have shrunk to a small part of their first size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from tests.training_lib.rules.columns import along, falling, steady
+from trackside.contracts.cause import Cause
+from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ParameterFacts
+from trackside.rules.tensors.shrunken_weights import ShrunkenWeights
+from trackside.testing.rule_case import RuleCase, assert_case
+
+A, B, C = "Net_a.weight", "Net_b.weight", "Net_c.weight"
+
+
+def facts(*, decay: float = 0.0, frozen: tuple[str, ...] = (), vectors: bool = False) -> ModelFacts:
+    shape = (8,) if vectors else (8, 8)
+    names = [ParameterFacts(n, n[4], shape, "float32", requires_grad=n not in frozen) for n in (A, B, C)]
+    return ModelFacts(
+        parameters=tuple(names), optimizers=(OptimizerFacts("SGD", "SGD", groups=({"weight_decay": decay},)),)
+    )
+
+
+def case(
+    name: str,
+    *norms: Mapping[int, float],
+    fires: tuple[str, ...] = (),
+    of: ModelFacts | None = None,
+    step: int | None = None,
+) -> RuleCase:
+    recorded = {tensor: {"l2": column} for tensor, column in zip((A, B, C), norms, strict=False)}
+    return RuleCase(name, recorded=recorded, facts=of or facts(), fires=fires, step=step)
+
+
+GONE, HALF, GROWN = falling(4.0, 0.01), falling(4.0, 2.0), falling(4.0, 9.0)
+CASES = [
+    case("all shrink to nothing", GONE, GONE, GONE, fires=(A, B, C)),
+    case("the smallest comes first", falling(4.0, 0.2), GONE, falling(4.0, 0.1), fires=(B, C, A)),
+    case("most shrink", GONE, HALF, GONE, fires=(A, C)),
+    case("under weight decay", GONE, GONE, GONE, of=facts(decay=1.0), fires=(A, B, C)),
+    case("one is frozen", GONE, GONE, steady(4.0), of=facts(frozen=(C,)), fires=(A, B)),
+    case("one begins at zero", GONE, GONE, along([0.0] * 60), fires=(A, B)),
+    case("without facts", GONE, fires=(A,)),
+    case("they grow", GROWN, GROWN, GROWN),
+    case("they stay", steady(4.0), steady(4.0), steady(4.0)),
+    case("half of the size, as under usual decay", HALF, HALF, HALF),
+    case("a third, as of the healthiest that shrinks most", *[falling(4.0, 1.4)] * 3),
+    case("one of three shrinks, as a gate", GONE, HALF, GROWN),
+    case("too early", *[falling(4.0, 0.01, 10)] * 3),
+    case("two norms", *[{0: 4.0, 50: 0.01}] * 3),
+    case("vectors", GONE, GONE, GONE, of=facts(vectors=True)),
+    case("not finite", *[{**steady(4.0, 40), 50: float(np.nan)}] * 3),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(ShrunkenWeights(), case)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "cause"),
+    [
+        pytest.param(CASES[0], Cause.PENALTY_TOO_STRONG, id="no-decay"),
+        pytest.param(CASES[3], Cause.WEIGHT_DECAY_TOO_STRONG, id="decay"),
+    ],
+)
+def test_what_it_suspects(chosen: RuleCase, cause: Cause) -> None:
+    first = ShrunkenWeights().suspicions(assert_case(ShrunkenWeights(), chosen), chosen.window)[0]
+    assert first.cause is cause
+    assert first.because == "weights shrank to 0.25% of their size"
+
+
+def test_it_says_since_when() -> None:
+    (finding, *_) = assert_case(ShrunkenWeights(), CASES[0])
+    assert finding.observed == pytest.approx(0.0025)
+    assert (
+        4.0 * (0.01 / 4.0) ** (finding.since_step / 59) < 0.4 <= 4.0 * (0.01 / 4.0) ** ((finding.since_step - 1) / 59)
+    )
+
+
+def test_what_it_lacks() -> None:
+    assert ShrunkenWeights().lacks(CASES[13].window)
+    assert ShrunkenWeights().lacks(CASES[0].window) == ""
