@@ -47,7 +47,6 @@ ALLOWED = {
     "VersionedStore": "the protocol of a capability, for authors of stores",
     # Fields of documents that are written whole.
     "finding_count": "RuleRecord",
-    "step_seconds_after": "Cause",
     "tensor_uri": "Evidence",
     "ACTIVATIONS": "ModelFacts: the words of a field",
     "ROLES": "ModelFacts: the words of a field",

@@ -23,7 +23,6 @@ DEAR_INTERVAL = "trackside/dear_interval"
 # Seconds of a step, and of the phases of it that occurred: profiling/phase_clock.py.
 STEP_SECONDS = "trackside/step_seconds"
 DATA_SECONDS = "trackside/data_seconds"
-FORWARD_SECONDS = "trackside/forward_seconds"
 BACKWARD_SECONDS = "trackside/backward_seconds"
 OPTIMIZER_SECONDS = "trackside/optimizer_seconds"
 CAPTURE_SECONDS = "trackside/capture_seconds"

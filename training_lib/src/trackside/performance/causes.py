@@ -11,11 +11,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trackside.performance.measured import Measured
+from trackside.performance.measured import FEWEST_SAMPLES, Measured
 from trackside.records.performance_facts import LineSamples, LoaderFacts
 
 INPUT, COPY, HOST = "input-bound", "copy-bound", "host-bound"
-FEWEST_SAMPLES = 20  # of stacks, to name a line
 LEAST_SHARE_OF_LINE = 0.1  # of the samples of its phase
 MOST_WORKERS = 16  # that are ever suggested
 _WAITS = re.compile(r"\.(item|cpu|tolist|numpy|synchronize)\(|\b(bool|float|int)\(\w*loss")

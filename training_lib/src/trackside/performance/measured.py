@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trackside.records.performance_facts import PerformanceFacts
 
 PHASES = ("data", "forward", "backward", "optimizer")  # of a training step; the rest is in none of them
+FEWEST_SAMPLES = 20  # of stacks, to conclude anything from them
 CAPTURE, EVALUATION = "capture", "evaluation"  # beside it: our own cost, and what is no training
 
 
@@ -73,13 +74,25 @@ class Measured:
         return self.seconds - self.of(EVALUATION) - self.of(CAPTURE)
 
     def of(self, phase: str) -> float:
-        """Return the seconds of a phase, 0 for an absent one. A phase measured at some steps counts for all."""
+        """Return the seconds of a phase, 0 for an absent one."""
         found = self.phases.get(phase)
-        if found is None or not found.steps:
-            return 0.0
-        return found.seconds * self.steps / found.steps if phase == "forward" else found.seconds
+        return found.seconds if found else 0.0
 
     @property
     def rest_seconds(self) -> float:
         """Seconds of the steps in no phase."""
         return max(0.0, self.training_seconds - sum(map(self.of, PHASES)))
+
+
+def with_forward(measured: Measured) -> Measured:
+    """Return measurements with the forward phase: the share of the stack samples below the call of a module.
+
+    It is a share of the time in no other phase. None is added on too few samples, or if none was below a module.
+    """
+    lines = measured.facts.lines if measured.facts else ()
+    others = [line for line in lines if line.phase == "other"]
+    in_model = sum(line.samples for line in others if line.is_in_model)
+    if not in_model or sum(line.samples for line in lines) < FEWEST_SAMPLES:
+        return measured
+    seconds = measured.rest_seconds * in_model / sum(line.samples for line in others)
+    return replace(measured, phases={**measured.phases, "forward": PhaseSeconds(seconds, measured.steps)})

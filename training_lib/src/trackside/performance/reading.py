@@ -13,12 +13,11 @@ from trackside.contracts.recorded_names import (
     CAPTURE_SECONDS,
     DATA_SECONDS,
     EVALUATION_SECONDS,
-    FORWARD_SECONDS,
     OPTIMIZER_SECONDS,
     STEP_SECONDS,
 )
 from trackside.contracts.run_layout import RunLocation
-from trackside.performance.measured import CAPTURE, EVALUATION, Machine, Measured, PhaseSeconds
+from trackside.performance.measured import CAPTURE, EVALUATION, Machine, Measured, PhaseSeconds, with_forward
 from trackside.records.performance_facts import PerformanceFacts, performance_workers, read_performance
 from trackside.records.system_metrics_file import SystemSample, read_system_metrics
 from trackside.storage.open_store import open_store
@@ -28,7 +27,6 @@ from trackside.trial.trial import Trial, open_trial
 FIRST_STEPS = 3  # left out: memory is allocated, kernels are chosen
 _NUMBERS = {
     "data": DATA_SECONDS,
-    "forward": FORWARD_SECONDS,
     "backward": BACKWARD_SECONDS,
     "optimizer": OPTIMIZER_SECONDS,
     CAPTURE: CAPTURE_SECONDS,
@@ -81,13 +79,15 @@ def _measured(
         is_kept = at >= first
         if is_kept.any():
             found[phase] = PhaseSeconds(float(values[is_kept].sum()), int(is_kept.sum()))
-    return Measured(
-        steps=int(kept.sum()),
-        seconds=float(seconds[kept].sum()),
-        phases=found,
-        facts=facts,
-        machine=machine,
-        captured_steps=captured_steps,
+    return with_forward(
+        Measured(
+            steps=int(kept.sum()),
+            seconds=float(seconds[kept].sum()),
+            phases=found,
+            facts=facts,
+            machine=machine,
+            captured_steps=captured_steps,
+        )
     )
 
 

@@ -199,7 +199,7 @@ def _missing(measured: Measured) -> Iterator[str]:
     if "data" not in measured.phases:
         yield "data: no torch DataLoader was used; the lines of the rest show where batches come from"
     if "forward" not in measured.phases:
-        yield "forward: no torch.nn.Module was called while it was observed"
+        yield "forward: no stack was sampled in the call of a torch.nn.Module"
     if "backward" not in measured.phases:
         yield "backward: torch.autograd.backward was not called"
     if facts is None or not facts.lines:

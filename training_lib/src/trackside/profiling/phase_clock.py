@@ -25,7 +25,6 @@ from trackside.contracts.recorded_names import (
     CAPTURE_SECONDS,
     DATA_SECONDS,
     EVALUATION_SECONDS,
-    FORWARD_SECONDS,
     OPTIMIZER_SECONDS,
     STEP_SECONDS,
 )
@@ -36,19 +35,17 @@ class Phase(IntEnum):
 
     OTHER = 0
     DATA = 1  # a batch is fetched from a DataLoader
-    FORWARD = 2  # a model or a loss is called
-    BACKWARD = 3
-    OPTIMIZER = 4
-    CAPTURE = 5  # our own cost
-    EVALUATION = 6
+    BACKWARD = 2
+    OPTIMIZER = 3
+    CAPTURE = 4  # our own cost
+    EVALUATION = 5
 
 
-OTHER, DATA, FORWARD, BACKWARD, OPTIMIZER, CAPTURE, EVALUATION = map(int, Phase)  # plain numbers cost less
+OTHER, DATA, BACKWARD, OPTIMIZER, CAPTURE, EVALUATION = map(int, Phase)  # plain numbers cost less
 NOT_OURS = -1  # another thread than the training's
 
 _KEYS = {
     DATA: (DATA_SECONDS, "mean"),
-    FORWARD: (FORWARD_SECONDS, "mean"),
     BACKWARD: (BACKWARD_SECONDS, "mean"),
     OPTIMIZER: (OPTIMIZER_SECONDS, "mean"),
     CAPTURE: (CAPTURE_SECONDS, "mean"),
