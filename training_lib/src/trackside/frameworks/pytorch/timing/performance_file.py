@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import os
 import time
@@ -59,7 +60,7 @@ class PerformanceFile:
         self._store: Store | None = None
         self._source = SourceLines()
         self._stored = PerformanceFacts()
-        self._due_at = monotonic() + FIRST_FLUSH_SECONDS
+        self._due_at: float | None = None  # from the writer's first look on: a run in S3 may take seconds to begin
         self._sampler = StackSampler(
             clock,
             is_user_file=is_user_file,
@@ -73,13 +74,17 @@ class PerformanceFile:
     @property
     def due_in_seconds(self) -> float:
         """Seconds until the next flush; see `BackgroundPart`."""
-        return max(0.0, self._due_at - self._monotonic())
+        now = self._monotonic()
+        if self._due_at is None:
+            self._due_at = now + FIRST_FLUSH_SECONDS
+        return max(0.0, self._due_at - now)
 
     def flush_if_due(self) -> bool:
-        """Store new facts, if it is time; see `BackgroundPart`."""
+        """Store new facts, if it is time; see `BackgroundPart`. An outage passes, or `close` meets it."""
         if self.due_in_seconds:
             return False
-        self.flush()
+        with contextlib.suppress(OSError):
+            self.flush()
         return True
 
     def flush(self) -> None:
