@@ -12,7 +12,7 @@ from tests.training_lib.cli.gradient_runs import write_run
 from trackside.cli import main
 from trackside.rules.catalogue import default_request
 
-JUDGED = f"judged by the {len(default_request().rules) - 1} default rules"  # one is skipped by trackside.toml
+JUDGED = f"judged by the {len(default_request().rules)} default rules"
 
 
 @pytest.fixture(autouse=True)
