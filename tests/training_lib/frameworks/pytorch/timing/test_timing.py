@@ -36,7 +36,7 @@ def runs(warm_python: WarmPython, tmp_path_factory: pytest.TempPathFactory) -> I
             started = {}
             for name in together:
                 script = folder / f"{name}.py"
-                width = 16384 if name == "compute" else 64
+                width = 1 << 17 if name == "compute" else 64
                 script.write_text(scripts.HEAD.format(steps=STEPS, width=width) + LOOPS[name].format(steps=STEPS))
                 environment = {**inherited(), **capture_environment(str(folder / name), CaptureRequest(()))}
                 started[name] = stack.enter_context(warm_python.start_captured(script, env=environment))
