@@ -10,6 +10,7 @@ import click
 from trackside.cli.terminal.options import format_option, shared_options, wants_color
 from trackside.cli.terminal.progress import shown_waiting
 from trackside.cli.terminal.rows import print_json, print_table
+from trackside.performance.durations import duration, milliseconds
 
 MOST_LINES = 3
 BAR_CELLS = 24
@@ -58,7 +59,7 @@ def _print_verdict(worker: Mapping[str, Any]) -> None:
     for line in lines:
         _print_wrapped(line, width=console.width if console.is_terminal else 0)
     if worker["phases"]:
-        click.echo(f"\n{worker['steps']} steps of {_milliseconds(worker['step_seconds'])}")
+        click.echo(f"\n{worker['steps']} steps of {milliseconds(worker['step_seconds'])}")
         _print_phases(worker, bar="#" if console.options.ascii_only else "█")
     tail = [*(f"note: {note}" for note in worker["notes"]), *(f"not measured: {one}" for one in worker["missing"])]
     machine = _machine_line(worker["machine"])
@@ -70,9 +71,9 @@ def _print_verdict(worker: Mapping[str, Any]) -> None:
 def _cause_lines(cause: Mapping[str, Any], *, step_seconds: float, is_first: bool) -> Iterator[str]:
     if not is_first:
         yield f"also {cause['kind']}: {cause['headline']}"
-    after = _milliseconds(cause["step_seconds_after"])
-    now = _milliseconds(step_seconds)
-    yield f"  gain    {_seconds(cause['seconds'])} at most: a step takes {now} now, {after} then"
+    after = milliseconds(cause["step_seconds_after"])
+    now = milliseconds(step_seconds)
+    yield f"  gain    {duration(cause['seconds'])} at most: a step takes {now} now, {after} then"
     if cause["where"]:
         yield f"  where   {cause['where']}"
     for line in cause["lines"][:MOST_LINES]:
@@ -88,7 +89,7 @@ def _print_phases(worker: Mapping[str, Any], *, bar: str) -> None:
     rows = [
         [
             phase["name"],
-            _milliseconds(phase["seconds"]),
+            milliseconds(phase["seconds"]),
             f"{100 * phase['share']:.0f} %",
             bar * round(BAR_CELLS * phase["share"]),
         ]
@@ -120,13 +121,3 @@ def _print_wrapped(line: str, *, width: int) -> None:
     wrapped = textwrap.wrap(text, width, subsequent_indent=indent, drop_whitespace=True) if width else [text]
     for part in wrapped or [""]:
         click.echo(part)
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
-
-
-def _seconds(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trackside.performance.causes import Cause
+from trackside.performance.durations import duration, milliseconds
 from trackside.performance.verdict import PerformanceVerdict
 from trackside.report.markup import Markup, element, joined
 
@@ -40,7 +41,7 @@ def _worker(name: str, verdict: PerformanceVerdict) -> Markup:
 
 def _cause(cause: Cause, verdict: PerformanceVerdict) -> Markup:
     now, after = milliseconds(verdict.step_seconds), milliseconds(cause.step_seconds_after)
-    rows = [("gain", f"{cause.seconds:.3g} s at most: a step takes {now} now, {after} then")]
+    rows = [("gain", f"{duration(cause.seconds)} at most: a step takes {now} now, {after} then")]
     if cause.headline != verdict.headline:
         rows.insert(0, ("also", f"{cause.kind}: {cause.headline}"))
     if cause.where:
@@ -76,8 +77,3 @@ def _phase_rows(verdict: PerformanceVerdict) -> Iterator[Markup]:
             element("td", share),
             element("td", element("meter", share, value=f"{min(1.0, phase.share):.3f}", aria_label=phase.name)),
         )
-
-
-def milliseconds(seconds: float) -> str:
-    """Return a duration in milliseconds; in seconds from one second on."""
-    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
