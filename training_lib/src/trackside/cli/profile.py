@@ -44,15 +44,16 @@ def command(*, run: str, output: str) -> None:
         print_json(document)
         return
     workers = document["workers"]
-    _print_verdict(workers[0])
+    print_verdict(workers[0], color=wants_color())
     if len(workers) > 1:
         click.echo(f"\n{workers[0]['worker']} is the slowest of {len(workers)} workers; --format json has all")
 
 
-def _print_verdict(worker: Mapping[str, Any]) -> None:
+def print_verdict(worker: Mapping[str, Any], *, color: bool) -> None:
+    """Print the verdict on one worker, as `speed_document` has it."""
     from trackside.cli.terminal.console import data_console
 
-    console = data_console(color=wants_color())
+    console = data_console(color=color)
     lines = [f"{worker['bottleneck']}: {worker['headline']}"]
     for number, cause in enumerate(worker["causes"]):
         lines += ["", *_cause_lines(cause, step_seconds=worker["step_seconds"], is_first=not number)]
@@ -60,7 +61,7 @@ def _print_verdict(worker: Mapping[str, Any]) -> None:
         _print_wrapped(line, width=console.width if console.is_terminal else 0)
     if worker["phases"]:
         click.echo(f"\n{worker['steps']} steps of {milliseconds(worker['step_seconds'])}")
-        _print_phases(worker, bar="#" if console.options.ascii_only else "█")
+        _print_phases(worker, color=color, bar="#" if console.options.ascii_only else "█")
     tail = [*(f"note: {note}" for note in worker["notes"]), *(f"not measured: {one}" for one in worker["missing"])]
     machine = _machine_line(worker["machine"])
     for line in ["", *tail, machine] if tail or machine else []:
@@ -85,7 +86,7 @@ def _cause_lines(cause: Mapping[str, Any], *, step_seconds: float, is_first: boo
     yield f"  change  {cause['change']}"
 
 
-def _print_phases(worker: Mapping[str, Any], *, bar: str) -> None:
+def _print_phases(worker: Mapping[str, Any], *, color: bool, bar: str) -> None:
     rows = [
         [
             phase["name"],
@@ -95,7 +96,7 @@ def _print_phases(worker: Mapping[str, Any], *, bar: str) -> None:
         ]
         for phase in worker["phases"]
     ]
-    print_table(("phase", "a step", "share", ""), rows, color=wants_color())
+    print_table(("phase", "a step", "share", ""), rows, color=color)
 
 
 def _machine_line(machine: Mapping[str, Any]) -> str:
