@@ -125,6 +125,8 @@ def test_it_grows_with_the_run_and_ends_with_it(terminal: Terminal, tmp_path: Pa
     write_statistics(LocalStore(run.statistics), {LOSS: {"mean": {200: 0.125}}}, mode="GLOBAL")
     write_watermark(LocalStore(run.watermarks), Watermark("worker_0", through=200, sequence=1, saved_steps=1))
     terminal.wait_for("step 200")
+    mark = Watermark("worker_0", through=200, sequence=2, saved_steps=1, is_final=True)
+    write_watermark(LocalStore(run.watermarks), mark)
     end_run(LocalStore(run.tensors))
     assert terminal.end() == 0
     after = terminal.written.partition(LEAVES)[2]
