@@ -32,6 +32,9 @@ _MAPS = (  # title, collections, statistic
 )
 
 
+Speed = tuple[tuple[str, PerformanceVerdict], ...]
+
+
 @dataclass(frozen=True, eq=False)
 class ReportData:
     """All that a report shows.
@@ -55,7 +58,7 @@ class ReportData:
     steps: tuple[int, int] | None
     charts: tuple[tuple[str, Buckets], ...]
     heatmaps: tuple[Heatmap, ...]
-    speed: tuple[tuple[str, PerformanceVerdict], ...]
+    speed: Speed
     workers: tuple[str, ...]
     generated_at: float
 
@@ -97,6 +100,7 @@ def gather(
     clock: Callable[[], float],
     window: tuple[int | None, int | None] = (None, None),
     stores: Callable[[str], Store] = open_store,
+    speed: Callable[[str], Speed] | None = None,
 ) -> ReportData:
     """Return the content of the report of a run.
 
@@ -106,6 +110,7 @@ def gather(
         clock: Returns seconds since the epoch.
         window: First and last step of the curves and the layers; None: those of the run.
         stores: Opens the store of a location.
+        speed: Judges the speed of the run at a location; None: `speed_of`.
 
     Raises:
         RunNotFoundError: No run is at that location.
@@ -127,7 +132,7 @@ def gather(
         steps=steps,
         charts=tuple((title, _in_buckets(curve, steps)) for title, curve in known) if steps else (),
         heatmaps=heatmaps,
-        speed=judged_workers(measured_workers(uri)),
+        speed=(speed or speed_of)(uri),
         workers=tuple(trial.workers),
         generated_at=clock(),
     )
@@ -137,6 +142,11 @@ def _range(curves: Sequence[Curve]) -> tuple[int, int] | None:
     if not curves:
         return None
     return int(min(curve.steps[0] for curve in curves)), int(max(curve.steps[-1] for curve in curves))
+
+
+def speed_of(uri: str) -> Speed:
+    """Return the verdict on the speed of each process of a run. Reads all that was measured; errors: `gather`'s."""
+    return judged_workers(measured_workers(uri))
 
 
 def within(steps: tuple[int, int] | None, window: tuple[int | None, int | None]) -> tuple[int, int] | None:
