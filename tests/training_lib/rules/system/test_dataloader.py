@@ -18,6 +18,7 @@ CASES = [
     RuleCase("many", recorded=KEEPS_UP, speed=loader(17), fires=ONE),
     RuleCase("enough", recorded=WAITS, speed=loader(8)),
     RuleCase("none, and the training does not wait", recorded=KEEPS_UP, speed=loader(0)),
+    RuleCase("none, and short waits", recorded=steps([0.001] * 80, data=[0.0009] * 80), speed=loader(0)),
     RuleCase("twice as many as processors", recorded=WAITS, speed=loader(16)),
     RuleCase("no DataLoader", recorded=WAITS),
     RuleCase("processors unknown", recorded=WAITS, speed=loader(0, processors=0)),
