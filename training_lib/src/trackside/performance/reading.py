@@ -35,14 +35,18 @@ _NUMBERS = {
 _Column = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
-def measured_workers(uri: str) -> Mapping[str, Measured]:
+def measured_workers(uri: str, trial: Trial | None = None) -> Mapping[str, Measured]:
     """Return the measurements of each worker of a run, by its name; one without numbers if nothing was measured.
+
+    Args:
+        uri: The location of the run.
+        trial: The run, if it was opened before.
 
     Raises:
         RunNotFoundError: No run is at the location.
         StorageError: A store failed.
     """
-    trial = open_trial(uri)
+    trial = trial or open_trial(uri)
     profiles = open_store(RunLocation(uri).profiles)
     steps = _columns(trial, STEP_SECONDS)
     workers = sorted({*steps, *performance_workers(profiles)}) or ["worker_0"]
