@@ -52,6 +52,7 @@ class Cause(str, Enum):
     LOST_UPDATES = "lost-updates"
     INCOMPLETE_RESUME = "incomplete-resume"
     PENALTY_TOO_STRONG = "penalty-too-strong"
+    WEIGHTS_SET_BACK = "weights-set-back"
 
 
 @dataclass(frozen=True)
@@ -233,6 +234,10 @@ EXPLANATIONS = {
     Cause.PENALTY_TOO_STRONG: Explanation(
         "a penalty on the weights outweighs the rest of the loss",
         "Print each term of the loss times its weight: divide the weight of the penalty by a hundred.",
+    ),
+    Cause.WEIGHTS_SET_BACK: Explanation(
+        "the weights are set back to an earlier state while the training goes on",
+        "Look for code that loads a checkpoint or copies weights inside of the loop: load once, before the first step.",
     ),
 }
 

@@ -149,6 +149,7 @@ class LossFacts:
                    non-negative values
     beyond_reach   share of the targets that the last function of the predictions cannot reach (a target below zero
                    behind a ReLU); 1 for scores of classes that can never be negative
+    step_share     largest share of the units of a tanh or sigmoid before it that samples drive to both of its flat ends
     """
 
     name: str
@@ -166,6 +167,7 @@ class LossFacts:
     margin: float | None = None
     lowers_likelihood: bool = False
     beyond_reach: float = 0.0
+    step_share: float = 0.0
 
     @property
     def is_built_in(self) -> bool:

@@ -1,7 +1,7 @@
 """Facts in the graph of a loss: its reduction, and the functions that made its predictions.
 
 Unpacks no tensor except the weights of classes, which are no part of the graph, and once the distances in a margin, the
-factors of log-probabilities, and targets.
+factors of log-probabilities, targets, and outputs of activations.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import torch
 from trackside.frameworks.pytorch.losses.description import UNNAMED, LossDescription, describe_loss
 from trackside.frameworks.pytorch.losses.likelihood import lowers_likelihood
 from trackside.frameworks.pytorch.losses.margin import margin
+from trackside.frameworks.pytorch.losses.saturation import step_share
 from trackside.frameworks.pytorch.losses.targets import shape_of, share_beyond_reach, targets_of_each
 
 _T = TypeVar("_T")
@@ -65,6 +66,7 @@ class GraphFacts(NamedTuple):
     margin: float | None = None
     lowers_likelihood: bool = False
     beyond_reach: float = 0.0
+    step_share: float = 0.0
 
     @classmethod
     def of(cls, end: Any, loss: LossDescription) -> GraphFacts:
@@ -81,6 +83,7 @@ class GraphFacts(NamedTuple):
                 compared_with=targets_of_each(end),
                 margin=_read(margin, end),
                 lowers_likelihood=bool(_read(lowers_likelihood, end)),
+                step_share=_read(step_share, end) or 0.0,
             )
         number = getattr(loss.node, "_saved_reduction", None)
         node, output = _predictions(loss)
@@ -97,6 +100,7 @@ class GraphFacts(NamedTuple):
             _is_weighted(end),
             targets_of_each(end),
             beyond_reach=_read(lambda _: _beyond_reach(loss, node), end) or 0.0,
+            step_share=_read(step_share, end) or 0.0,
         )
 
 
