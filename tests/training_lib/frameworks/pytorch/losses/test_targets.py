@@ -95,6 +95,18 @@ def test_a_layer_without_a_bias_is_read_too() -> None:
         assert GraphFacts.of(value.grad_fn, describe_loss(value.grad_fn)).compared_with == 4
 
 
+def test_a_layer_with_inputs_of_three_dimensions_is_read_too() -> None:
+    scores = nn.Linear(3, 4)(torch.randn(3, 2, 3).transpose(0, 1))  # a product and a bias by itself: not contiguous
+    value = by_hand(scores.reshape(6, 4))
+    assert GraphFacts.of(value.grad_fn, describe_loss(value.grad_fn)).compared_with == 4
+
+
+def test_a_sum_of_two_layers_is_unknown() -> None:
+    inputs = torch.randn(6, 3)
+    value = by_hand(nn.Linear(3, 4)(inputs) + nn.Linear(3, 4)(inputs))
+    assert GraphFacts.of(value.grad_fn, describe_loss(value.grad_fn)).compared_with == 0
+
+
 def test_what_was_written_over_is_unknown() -> None:
     inputs = torch.randn(6, 3)
     value = by_hand(nn.Linear(3, 4)(inputs))

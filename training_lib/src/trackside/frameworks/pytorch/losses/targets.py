@@ -17,6 +17,12 @@ _LAYERS = _LINEAR | {
     "BmmBackward0", "BaddbmmBackward0", "LinearBackward0", "MvBackward0", "ConvolutionBackward0",
     "MkldnnConvolutionBackward0", "CudnnConvolutionBackward0",
 }  # fmt: skip
+_WHOLE = {
+    "ViewBackward0",
+    "UnsafeViewBackward0",
+    "ToCopyBackward0",
+    "AliasBackward0",
+}  # what keeps all rows as they are
 _ROWS = 64  # that stand for a batch
 _ROUNDING = 1e-3
 _SLACK = 0.01  # beyond the end of a range
@@ -153,10 +159,22 @@ def _subtracted(node: Any) -> torch.Tensor | None:
 
 def _output_of(node: Any) -> torch.Tensor | None:
     """Return the first rows of the output of a linear layer, computed again; None for anything else."""
-    for _ in range(_LONGEST_WALK):  # a view of all of it, or another type
-        if type(node).__name__ not in {"ViewBackward0", "UnsafeViewBackward0", "ToCopyBackward0", "AliasBackward0"}:
+    added = None
+    for _ in range(_LONGEST_WALK):
+        kind = type(node).__name__
+        if kind == "AddBackward0" and added is None:  # the bias of a layer with inputs of more dimensions
+            added = _parameter(node.next_functions[1][0])
+            if added is None or added.dim() != 1:
+                return None
+        elif kind not in _WHOLE:
             break
         node = node.next_functions[0][0]
+    product = _product(node)
+    return product if product is None or added is None else product + added.detach()
+
+
+def _product(node: Any) -> torch.Tensor | None:
+    """Return the first rows of a product of matrices, and of the bias that was added with it; None if it is none."""
     kind = type(node).__name__
     if kind not in _LINEAR:
         return None
