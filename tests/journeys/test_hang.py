@@ -38,7 +38,7 @@ pytestmark = pytest.mark.xdist_group("local-run")
 
 def ours(folder: Path) -> dict[int, str]:
     """Our own processes beside a run, by id: the evaluator and the sampler, in whatever session they are."""
-    found = {}
+    found: dict[int, str] = {}
     for pid in living_processes():
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")

@@ -17,10 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trackside.contracts.rule_catalogue import built_in_catalogue
+from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import PROFILER_REPORT_KEY, old_report_key
 from trackside.documents.profiler_rules import PROFILER_RULES
 from trackside.documents.rule_names import RULE_IDS
-from trackside.rules.catalogue import built_in_rules
+from trackside.rules.catalogue import build_rules
 from trackside.rules.rule import Rule
 from trackside.rules.speed import CPU, GPU, IO_WAIT, of_processors, step_times
 from trackside.storage.store import Store
@@ -55,7 +57,7 @@ def profiler_report(trial: Trial, *, run: str, now: float) -> dict[str, Any]:
         "job": _job(trial, window),
         "system": list(_system(window)),
         "steps": list(_steps(window)),
-        "rules": [_rule(rule_id, window) for rule_id in _reported_rules()],
+        "rules": [_rule(rule, window) for rule in _reported_rules()],
     }
 
 
@@ -75,9 +77,11 @@ def store_profiler_report(rule_output: Store, document: Mapping[str, Any]) -> No
     rule_output.put(PROFILER_REPORT_KEY, _bytes({"schema_version": VERSION, **document}))
 
 
-def _reported_rules() -> Iterator[str]:
-    """Yield the rules of the original that Trackside judges, by id. The others are tables of this report."""
-    yield from (rule_id for rule_id in PROFILER_RULES if rule_id in built_in_rules())
+def _reported_rules() -> list[Rule]:
+    """Return the rules of the original's report, with our defaults. The others of its names are tables here."""
+    known = built_in_catalogue().rules
+    chosen = tuple([RuleConfiguration(rule_id) for rule_id in PROFILER_RULES if rule_id in known])
+    return [configured.rule for configured in build_rules(RuleRequest(chosen))]
 
 
 def _last_window(trial: Trial, *, now: float) -> Window:
@@ -143,18 +147,16 @@ def _summary(values: NDArray[np.float64]) -> dict[str, float | int]:
     }
 
 
-def _rule(rule_id: str, window: Window) -> dict[str, Any]:
-    """Return the state of one rule at the last step, with its own defaults."""
-    kind = built_in_rules()[rule_id]
-    rule = kind()
+def _rule(rule: Rule, window: Window) -> dict[str, Any]:
+    """Return the state of one rule at the last step."""
     findings = list(rule.check(window))
     lacks = "" if findings else rule.lacks(window)
     return {
-        "rule": rule_id,
-        "name": RULE_IDS[rule_id],
+        "rule": rule.rule_id,
+        "name": RULE_IDS[rule.rule_id],
         "state": "found" if findings else "not judged" if lacks else "clean",
         "lacks": lacks,
-        "description": kind.describe().summary,
+        "description": rule.describe().summary,
         "recommendation": list(rule.what_to_do),
         "datapoints": _datapoints(rule, window),
         "parameters": {one.name: getattr(rule, one.name) for one in fields(rule)},

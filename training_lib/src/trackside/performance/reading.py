@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,9 @@ from trackside.contracts.recorded_names import (
 from trackside.contracts.run_layout import RunLocation
 from trackside.performance.measured import CAPTURE, EVALUATION, Machine, Measured, PhaseSeconds, with_forward
 from trackside.records.performance_facts import PerformanceFacts, performance_workers, read_performance
-from trackside.records.system_metrics_file import SystemSample, read_system_metrics
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
+from trackside.trial.run_profile import RunProfile
 from trackside.trial.trial import Trial, open_trial
 
 FIRST_STEPS = 3  # left out: memory is allocated, kernels are chosen
@@ -52,7 +53,7 @@ def measured_workers(uri: str, trial: Trial | None = None) -> Mapping[str, Measu
     workers = sorted({*steps, *performance_workers(profiles)}) or ["worker_0"]
     of_phases = {phase: _columns(trial, name) for phase, name in _NUMBERS.items()}
     captured = trial.recorded_through + 1
-    machine = _machine(read_system_metrics(profiles))
+    machine = _machine(trial.profile)
     return {
         worker: _measured(
             steps.get(worker),
@@ -110,27 +111,32 @@ def _facts(profiles: Store, worker: str) -> PerformanceFacts | None:
         return None
 
 
-def _machine(samples: Sequence[SystemSample]) -> Machine:
-    def values(dimension: str, name: str | None = None) -> list[float]:
-        return [s.value for s in samples if s.dimension == dimension and name in (None, s.name)]
+def _machine(profile: RunProfile) -> Machine:
+    def values(dimension: str, name: str = "") -> NDArray[np.float64]:
+        series = profile.machine(dimension, name=name, until=math.inf)
+        return np.concatenate([one.values for one in series]) if series else np.empty(0)
 
-    cpus, memory = values("CPUUtilizationTotal") or values("CPUUtilization"), values("Platform", "MemoryUsedPercent")
+    def of_processors(dimension: str) -> NDArray[np.float64]:
+        total = values(f"{dimension}Total")
+        return total if len(total) else values(dimension)
+
+    cpus, memory = of_processors("CPUUtilization"), values("Platform", "MemoryUsedPercent")
     return Machine(
         cpu_percent=_mean(cpus),
-        io_wait_percent=_mean(values("I/OWaitPercentageTotal") or values("I/OWaitPercentage")),
+        io_wait_percent=_mean(of_processors("I/OWaitPercentage")),
         training_cpu_percent=_mean(values("ProcessCPUUtilization")),
-        memory_percent=max(memory, default=None),
+        memory_percent=float(memory.max()) if len(memory) else None,
         gpu_percent=_mean(values("GPUUtilization")),
-        memory_series=tuple(_series(samples, "ProcessMemoryBytes")),
+        memory_series=tuple(_series(profile, "ProcessMemoryBytes")),
         samples=len(memory) or len(cpus),
     )
 
 
-def _series(samples: Sequence[SystemSample], dimension: str) -> Iterator[tuple[float, float]]:
-    for sample in samples:
-        if sample.dimension == dimension:
-            yield sample.timestamp, sample.value
+def _series(profile: RunProfile, dimension: str) -> list[tuple[float, float]]:
+    """Return the times and values of all machines, by time."""
+    found = profile.machine(dimension, name="", until=math.inf)
+    return sorted((float(t), float(v)) for one in found for t, v in zip(one.times, one.values, strict=True))
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return float(np.mean(values)) if values else None
+def _mean(values: NDArray[np.float64]) -> float | None:
+    return float(np.mean(values)) if len(values) else None
