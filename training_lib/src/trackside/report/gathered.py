@@ -19,6 +19,7 @@ from trackside.performance.verdict import PerformanceVerdict, judged_workers
 from trackside.report.buckets import Buckets, bucketed, edges_of
 from trackside.report.heatmap import MOST_COLUMNS, MOST_ROWS, Heatmap
 from trackside.report.line_chart import MOST_BUCKETS, Span
+from trackside.report.machine import machine_curves
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.trial import Trial
@@ -46,6 +47,7 @@ class ReportData:
     steps      first and last training step; None without any
     charts     (title, numbers) of each curve, each with at least one bucket
     heatmaps   layers over steps, each with at least one row
+    machine  (title, numbers) of each metric of the machines, over the same steps
     speed      verdict on the speed of each process by its name, the slowest first
     workers    names of the processes that trained
     generated_at   seconds since the epoch
@@ -58,6 +60,7 @@ class ReportData:
     steps: tuple[int, int] | None
     charts: tuple[tuple[str, Buckets], ...]
     heatmaps: tuple[Heatmap, ...]
+    machine: tuple[tuple[str, Buckets], ...]
     speed: Speed
     workers: tuple[str, ...]
     generated_at: float
@@ -132,6 +135,7 @@ def gather(
         steps=steps,
         charts=tuple((title, _in_buckets(curve, steps)) for title, curve in known) if steps else (),
         heatmaps=heatmaps,
+        machine=tuple(machine_curves(trial, steps, now=clock())) if steps else (),
         speed=(speed or speed_of)(uri),
         workers=tuple(trial.workers),
         generated_at=clock(),

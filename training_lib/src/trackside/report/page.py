@@ -102,6 +102,7 @@ def _sections(data: ReportData, links: Links | None) -> Iterator[Markup]:
     yield _section("Findings", "findings", _findings(data, links))
     yield _section("Training", "training", _training(data))
     yield _section("Where the time went", "speed", speed_section(data.speed))
+    yield _section("The machine", "machine", _machine(data))
     yield _section("Layers over steps", "layers", _layers(data, links))
     yield _section("Rules", "rules", _rules(data.rules))
     yield _section("Run", "run", _run(data))
@@ -130,7 +131,7 @@ def _heading(data: ReportData, links: Links | None) -> Markup:
 
 
 def _links() -> list[Markup]:
-    anchors = ("findings", "training", "speed", "layers", "rules", "run", "method")
+    anchors = ("findings", "training", "speed", "machine", "layers", "rules", "run", "method")
     return [element("a", anchor.capitalize(), href=f"#{anchor}") for anchor in anchors]
 
 
@@ -219,6 +220,21 @@ def _training(data: ReportData) -> Markup:
     legend = "Shaded: the steps of a problem. A band shows least and most where a point stands for several steps."
     charts = [line_chart(title, found, steps=data.steps, spans=data.spans) for title, found in data.charts]
     return joined(element("p", legend, class_="note"), charts)
+
+
+def _machine(data: ReportData) -> Markup:
+    if not data.machine or data.steps is None:
+        return element(
+            "p", "No sample of the machine was recorded. ", element("code", "trackside run"), " takes two a second."
+        )
+    charts = [
+        line_chart(
+            title, found, steps=data.steps, spans=data.spans, shown=(0.0, 100.0) if "in use, %" in title else (0.0,)
+        )
+        for title, found in data.machine
+    ]
+    note = "Two samples a second, each at the step that was being made."
+    return joined(element("p", note, class_="note"), charts)
 
 
 def _layers(data: ReportData, links: Links | None) -> Markup:
