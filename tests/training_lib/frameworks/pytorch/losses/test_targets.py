@@ -63,6 +63,19 @@ def test_the_share_of_targets_beyond_reach(loss: Loss, share: float) -> None:
     assert facts_of(loss).beyond_reach == pytest.approx(share)
 
 
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        pytest.param(torch.relu, "relu", id="relu"),
+        pytest.param(lambda s: s.clamp(min=0), "relu", id="a-clamp-at-zero"),
+        pytest.param(lambda s: s.clamp(-5, 5), "other", id="a-clamp-on-both-sides"),
+        pytest.param(lambda s: s.clamp(min=-1), "other", id="a-clamp-elsewhere"),
+    ],
+)
+def test_a_clamp_at_zero_is_a_relu(function: Loss, name: str) -> None:
+    assert facts_of(lambda s: functional.cross_entropy(function(s), LABELS)).input_from == name
+
+
 def by_hand(scores: Tensor) -> Tensor:
     return ((scores - COLUMN) ** 2).mean()
 
