@@ -63,6 +63,7 @@ CASES = [
     case("a likelihood made small", LossFacts("loss_output_0", lowers_likelihood=True), BRIEF, fires=True),
     case("scores behind a ReLU", LossFacts(CE, "CrossEntropyLoss", class_count=9, beyond_reach=1.0), BRIEF, fires=True),
     case("half of the targets below a ReLU", LossFacts(MSE, "MSELoss", beyond_reach=0.5), BRIEF, fires=True),
+    case("targets of a loss by hand beyond reach", LossFacts("loss_output_0", beyond_reach=0.4), BRIEF, fires=True),
     case("a few targets beyond reach", LossFacts(MSE, "MSELoss", beyond_reach=0.04), BRIEF),
     case("all targets within reach", LossFacts(MSE, "MSELoss", input_from="relu"), BRIEF),
     case("an adversary", LossFacts("loss_output_0", lowers_likelihood=True), BRIEF, optimizers=TWO),

@@ -43,6 +43,9 @@ def facts_of(loss: Loss, *, inputs_need_gradients: bool = True) -> GraphFacts:
         pytest.param(lambda s: functional.mse_loss(s.relu(), AROUND_ZERO) / 4, 0.5, id="and-a-factor"),
         pytest.param(lambda s: functional.huber_loss(s.tanh(), AROUND_ZERO), 8 / 24, id="values-behind-tanh"),
         pytest.param(lambda s: functional.smooth_l1_loss(s.sigmoid(), ABOVE_ZERO), 8 / 24, id="behind-sigmoid"),
+        pytest.param(lambda s: functional.l1_loss(s.relu(), AROUND_ZERO), 0.5, id="l1-behind-relu"),
+        pytest.param(lambda s: functional.l1_loss(s.clamp(min=0), AROUND_ZERO), 0.5, id="l1-behind-clamp"),
+        pytest.param(lambda s: (AROUND_ZERO - s.tanh()).square().mean(), 8 / 24, id="squared-by-hand"),
         pytest.param(lambda s: functional.cross_entropy(s, LABELS), 0.0, id="scores"),
         pytest.param(lambda s: functional.cross_entropy(s.clamp(-5, 5), LABELS), 0.0, id="scores-kept-small"),
         pytest.param(lambda s: functional.cross_entropy(s.tanh() * 9, LABELS), 0.0, id="scores-capped"),
@@ -56,11 +59,27 @@ def facts_of(loss: Loss, *, inputs_need_gradients: bool = True) -> GraphFacts:
         pytest.param(lambda s: functional.mse_loss(s.sigmoid(), YES), 0.0, id="shares-behind-sigmoid"),
         pytest.param(lambda s: functional.mse_loss(s.tanh(), AROUND_ZERO.clamp(-1, 1)), 0.0, id="pixels-behind-tanh"),
         pytest.param(lambda s: functional.mse_loss(s.sin(), 9 * AROUND_ZERO), 0.0, id="an-unknown-function"),
-        pytest.param(lambda s: (s.relu() - AROUND_ZERO).square().mean(), 0.0, id="by-hand"),
+        pytest.param(lambda s: (s.relu() - ABOVE_ZERO).square().mean(), 0.0, id="counts-by-hand"),
+        pytest.param(lambda s: functional.l1_loss(s.relu(), ABOVE_ZERO), 0.0, id="counts-by-l1"),
+        pytest.param(lambda s: (s - AROUND_ZERO).abs().mean(), 0.0, id="values-by-hand"),
+        pytest.param(lambda s: (s.sin() - 9 * AROUND_ZERO).abs().mean(), 0.0, id="an-unknown-function-by-hand"),
     ],
 )
 def test_the_share_of_targets_beyond_reach(loss: Loss, share: float) -> None:
     assert facts_of(loss).beyond_reach == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        pytest.param(torch.relu, "relu", id="relu"),
+        pytest.param(lambda s: s.clamp(min=0), "relu", id="a-clamp-at-zero"),
+        pytest.param(lambda s: s.clamp(-5, 5), "other", id="a-clamp-on-both-sides"),
+        pytest.param(lambda s: s.clamp(min=-1), "other", id="a-clamp-elsewhere"),
+    ],
+)
+def test_a_clamp_at_zero_is_a_relu(function: Loss, name: str) -> None:
+    assert facts_of(lambda s: functional.cross_entropy(function(s), LABELS)).input_from == name
 
 
 def by_hand(scores: Tensor) -> Tensor:

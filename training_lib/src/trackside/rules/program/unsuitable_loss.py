@@ -79,10 +79,10 @@ class UnsuitableLoss(Rule):
            likely. Right for an agent whose numbers are costs, and for a model that is to forget. Programs with several
            optimizers are left out.
         8. Reach, a warning only: the model's last function keeps its predictions from the targets. Of a squared, Huber
-           or smooth absolute error, more than 5 % of the first targets lie outside of the range of a ReLU, softplus,
-           exponential, clamp, sigmoid, softmax or tanh. Or the scores of cross entropy come out of a ReLU (or another
-           that ends at zero alone), or those of `BCEWithLogitsLoss` out of any that is never negative: no score can
-           then count against a class, and what falls to zero gets no gradient.
+           or absolute error, by hand too, more than 5 % of the first targets lie outside of the range of a ReLU,
+           softplus, exponential, clamp, sigmoid, softmax or tanh. Or the scores of cross entropy come out of a ReLU (or
+           another that ends at zero alone), or those of `BCEWithLogitsLoss` out of any that is never negative: no
+           score can then count against a class, and what falls to zero gets no gradient.
 
         What cannot be seen: the flipped sign of a ranking, of a reward less a baseline or of a hinge on two classes is
         a sound loss of the opposite task, and its run has the same numbers as a run of that.
@@ -207,7 +207,7 @@ def misuse(loss: LossFacts, *, level: float, has_several_aims: bool) -> Misuse |
     if loss.lowers_likelihood and not has_several_aims:
         return Misuse(LIKELIHOOD, -1.0, 0.0)
     if loss.type_name not in _NEVER_NEGATIVE:
-        return None
+        return _out_of_reach(loss)
     if loss.type_name in {"CrossEntropyLoss", "NLLLoss"} and loss.class_count == 1:
         return Misuse(ONE_CLASS, 1.0, 2.0)
     if loss.scale < 0 and not has_several_aims:

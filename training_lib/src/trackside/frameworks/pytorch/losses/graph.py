@@ -15,7 +15,12 @@ from trackside.frameworks.pytorch.losses.description import UNNAMED, LossDescrip
 from trackside.frameworks.pytorch.losses.likelihood import lowers_likelihood
 from trackside.frameworks.pytorch.losses.margin import margin
 from trackside.frameworks.pytorch.losses.saturation import step_share
-from trackside.frameworks.pytorch.losses.targets import shape_of, share_beyond_reach, targets_of_each
+from trackside.frameworks.pytorch.losses.targets import (
+    shape_of,
+    share_beyond_reach,
+    share_beyond_reach_by_hand,
+    targets_of_each,
+)
 
 _T = TypeVar("_T")
 MOST_NODES = 300  # that are looked at for half precision
@@ -83,6 +88,7 @@ class GraphFacts(NamedTuple):
                 compared_with=targets_of_each(end),
                 margin=_read(margin, end),
                 lowers_likelihood=bool(_read(lowers_likelihood, end)),
+                beyond_reach=_read(share_beyond_reach_by_hand, end) or 0.0,
                 step_share=_read(step_share, end) or 0.0,
             )
         number = getattr(loss.node, "_saved_reduction", None)

@@ -75,7 +75,36 @@ def share_beyond_reach(loss_name: str, loss: Any, function: Any) -> float:
         return float(is_of_yes_alone)
     if loss_name not in _OF_VALUES or (low, high) == _ENDLESS:
         return 0.0
-    targets = loss._saved_target if loss.next_functions[0][0] is not None else loss._saved_self
+    return _share_outside(loss._saved_target if loss.next_functions[0][0] is not None else loss._saved_self, low, high)
+
+
+def share_beyond_reach_by_hand(end: Any) -> float:
+    """Return that share for an absolute or squared difference by hand, or for an L1 loss; 0 where it is unknown.
+
+    The graph keeps the difference and what the last function put out, and so the targets.
+
+    Args:
+        end: The last node of the loss.
+
+    Raises:
+        RuntimeError: The script has written over values that the graph keeps.
+    """
+    node = end
+    for _ in range(_LONGEST_WALK):
+        if (found := _less_targets(node)) is not None:
+            difference, function, is_first = found
+            output = _output_of_function(function)
+            if output is None or output.shape != difference.shape:
+                return 0.0
+            return _share_outside(output - difference if is_first else output + difference, *_range_of(function))
+        following = [pair[0] for pair in getattr(node, "next_functions", ()) if pair[0] is not None]
+        if len(following) != 1 or type(node).__name__ in _LAYERS:
+            return 0.0
+        node = following[0]
+    return 0.0
+
+
+def _share_outside(targets: torch.Tensor, low: float, high: float) -> float:
     some = targets.detach().reshape(-1)[:_MOST_TARGETS].float()
     slack = _SLACK * (high - low if math.isfinite(high - low) else 1.0)
     return float(((some < low - slack) | (some > high + slack)).float().mean()) if some.numel() else 0.0
@@ -134,11 +163,10 @@ def _met_class_numbers(node: Any) -> int:
     return int(targets.shape[1]) if are_classes else 0
 
 
-def _subtracted(node: Any) -> torch.Tensor | None:
-    """Return what a squared or absolute difference by hand takes off the output of a linear layer, rounded.
+def _less_targets(node: Any) -> tuple[torch.Tensor, Any, bool] | None:
+    """Return a difference that is squared or of which the size is taken, if one side of it is no part of the graph.
 
-    The graph keeps the difference, and the layer's input and weights, so that the layer's output can be had again.
-    None for anything else, and for what is nowhere near whole numbers.
+    With it the node of the other side, and True if that is the first; None for any other node.
     """
     kind = type(node).__name__
     if kind != "AbsBackward0" and not (kind == "PowBackward0" and node._saved_exponent == 2):
@@ -148,13 +176,37 @@ def _subtracted(node: Any) -> torch.Tensor | None:
     if type(before).__name__ != "SubBackward0" or sum(found is not None for found, _ in inputs) != 1:
         return None
     is_first = inputs[0][0] is not None
-    difference = node._saved_self.detach()[:_ROWS]
-    output = _output_of(inputs[0 if is_first else 1][0])
-    if output is None or output.shape != difference.shape or not output.is_floating_point():
+    return node._saved_self.detach(), inputs[0 if is_first else 1][0], is_first
+
+
+def _subtracted(node: Any) -> torch.Tensor | None:
+    """Return what a squared or absolute difference by hand takes off the output of a linear layer, rounded.
+
+    The graph keeps the difference, and the layer's input and weights, so that the layer's output can be had again.
+    None for anything else, and for what is nowhere near whole numbers.
+    """
+    found = _less_targets(node)
+    output = None if found is None else _output_of(found[1])
+    if found is None or output is None:
         return None
-    found = (output.double() - difference.double()) if is_first else (difference.double() + output.double())
-    whole = found.round()
-    return whole if bool(((found - whole).abs() <= _ROUNDING).all()) else None
+    difference, _, is_first = found
+    difference = difference[:_ROWS]
+    if output.shape != difference.shape or not output.is_floating_point():
+        return None
+    targets = output.double() - difference.double() if is_first else output.double() + difference.double()
+    whole = targets.round()
+    return whole if bool(((targets - whole).abs() <= _ROUNDING).all()) else None
+
+
+def _output_of_function(node: Any) -> torch.Tensor | None:
+    """Return what an activation put out, as the graph keeps it or has it again; None for anything else."""
+    kind = type(node).__name__
+    if kind in {"ClampBackward1", "ClampMinBackward0"}:
+        low, high = _clamped(node)
+        kept: torch.Tensor = node._saved_self
+        return kept.detach().clamp(low, high)
+    found = getattr(node, "_saved_result", None) if kind in _RANGES else None
+    return found.detach() if isinstance(found, torch.Tensor) else None
 
 
 def _output_of(node: Any) -> torch.Tensor | None:
