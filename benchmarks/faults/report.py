@@ -23,7 +23,9 @@ STORM = Faults(
     crash_before=0.002,
     crash_after=0.002,
     lost_answer=0.002,
+    late=0.01,
     redeliver=0.02,
+    stale=0.1,
 )
 OUTAGES = (("dynamodb",), ("sns",), ("sagemaker",), ("s3",), ("sqs",), ("ssm",))
 
