@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.smdebug.conftest import Peer
+from tests.training_lib.profiling.samples import samples_in
 from trackside.profiling.system_files import SystemFiles
 from trackside.profiling.system_metrics import OpenFiles, SystemMetrics
-from trackside.records.system_metrics_file import decode_system_metrics, read_system_metrics
+from trackside.records.system_metrics_file import decode_system_metrics
 from trackside.storage.local import LocalStore
 
 MINUTE = 1_700_000_000.0
@@ -35,9 +36,7 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_original_reads_every_sample_of_ours(profiles: Path, peer: Peer) -> None:
     order = {"folder": str(profiles), "start_us": MINUTE * 1e6, "end_us": (MINUTE + 120) * 1e6}
     events = peer("system_metrics", order)["events"]
-    ours = [
-        [s.kind, s.name, s.dimension, s.value, s.node, s.timestamp] for s in read_system_metrics(LocalStore(profiles))
-    ]
+    ours = [[s.kind, s.name, s.dimension, s.value, s.node, s.timestamp] for s in samples_in(LocalStore(profiles))]
     assert len(ours) > 50
     assert sorted(events) == sorted(ours)
 
