@@ -99,6 +99,7 @@ def test_nothing_is_read_before_the_first_request_nor_for_what_is_known() -> Non
         pytest.param(line(0, 1) + b"{}\n" + line(1, 2), [1], id="a-line-that-is-none"),
         pytest.param(line(0, 1) + b"\xff\xfe\n" + line(1, 2), [1], id="no-text"),
         pytest.param(b"", [], id="empty"),
+        pytest.param(line(0, 1) + line(1, 2)[:30], [1], id="a-last-line-that-was-cut-off"),
         pytest.param(line(5, 2) + line(1, 1), [1, 2], id="out-of-order"),
     ],
 )

@@ -33,7 +33,7 @@ _NUMBERS = {
     CAPTURE: CAPTURE_SECONDS,
     EVALUATION: EVALUATION_SECONDS,
 }
-_Column = tuple[NDArray[np.int64], NDArray[np.float64]]
+Columns = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 def measured_workers(uri: str, trial: Trial | None = None) -> Mapping[str, Measured]:
@@ -49,9 +49,8 @@ def measured_workers(uri: str, trial: Trial | None = None) -> Mapping[str, Measu
     """
     trial = trial or open_trial(uri)
     profiles = open_store(RunLocation(uri).profiles)
-    steps = _columns(trial, STEP_SECONDS)
+    steps, of_phases = phase_columns(trial)
     workers = sorted({*steps, *performance_workers(profiles)}) or ["worker_0"]
-    of_phases = {phase: _columns(trial, name) for phase, name in _NUMBERS.items()}
     captured = trial.recorded_through + 1
     machine = _machine(trial.profile)
     return {
@@ -66,9 +65,21 @@ def measured_workers(uri: str, trial: Trial | None = None) -> Mapping[str, Measu
     }
 
 
+def phase_columns(trial: Trial) -> tuple[dict[str, Columns], dict[str, dict[str, Columns]]]:
+    """Return steps and their seconds by worker; and those of each phase, by phase and worker.
+
+    Args:
+        trial: The run, refreshed.
+
+    Raises:
+        StorageError: A store failed.
+    """
+    return _columns(trial, STEP_SECONDS), {phase: _columns(trial, name) for phase, name in _NUMBERS.items()}
+
+
 def _measured(
-    step_seconds: _Column | None,
-    phases: Mapping[str, _Column],
+    step_seconds: Columns | None,
+    phases: Mapping[str, Columns],
     *,
     facts: PerformanceFacts | None,
     machine: Machine,
@@ -96,7 +107,7 @@ def _measured(
     )
 
 
-def _columns(trial: Trial, name: str) -> dict[str, _Column]:
+def _columns(trial: Trial, name: str) -> dict[str, Columns]:
     try:
         columns = trial.tensor(name).columns("mean")
     except (TensorNotSavedError, ConfigurationError):  # no step had that number

@@ -110,7 +110,11 @@ def judged_workers(workers: Mapping[str, Measured]) -> tuple[tuple[str, Performa
 
 
 def judge_speed(measured: Measured) -> PerformanceVerdict:
-    """Return the verdict on one worker."""
+    """Return the verdict on one worker.
+
+    Args:
+        measured: Its measurements.
+    """
     missing = tuple(_missing(measured))
     if measured.steps < FEWEST_STEPS or measured.training_seconds <= 0:
         return PerformanceVerdict(

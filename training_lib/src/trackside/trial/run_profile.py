@@ -32,10 +32,32 @@ _OF_ALL_CORES = b'"Dimension":"CPUUtilizationTotal"'
 _StepTimes = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
+@dataclass(frozen=True)
+class MachineMetric:
+    """One metric of a machine over time, oldest first.
+
+    Attributes:
+        kind: Its type: `gpu`.
+        dimension: Its dimension: `GPUUtilization`.
+        name: Its device: `gpu0`.
+        node: Name of the machine: `algo-1`.
+        times: Seconds since the epoch, float64 of shape (n,), ascending.
+        values: float64 of shape (n,).
+    """
+
+    kind: str
+    dimension: str
+    name: str
+    node: str
+    times: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+
 @dataclass
 class _Samples:
     """One number of one device over time, as it is read."""
 
+    kind: str
     times: array[float] = field(default_factory=lambda: array("d"))
     values: array[float] = field(default_factory=lambda: array("d"))
     taken: int = -1
@@ -65,6 +87,7 @@ class RunProfile:
     Args:
         open_store: Opens the run's profiles, at the first request; None for a run without a place for them.
         step_times: Returns the training steps of each worker, and the end of each.
+        has_cores: True to read the metrics of single cores of our own files too.
         monotonic: Returns seconds.
     """
 
@@ -73,8 +96,10 @@ class RunProfile:
         open_store: Callable[[], Store | None],
         step_times: Callable[[], Mapping[str, _StepTimes]],
         *,
+        has_cores: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._has_cores = has_cores
         self._open_store, self._step_times, self._monotonic = open_store, step_times, monotonic
         self._lock = threading.Lock()
         self._files: dict[str, _File] = {}
@@ -97,6 +122,16 @@ class RunProfile:
                     if count:
                         found.append(MachineSeries(node, device, times[:count], values[:count]))
             return tuple(found)
+
+    def all_metrics(self) -> tuple[MachineMetric, ...]:
+        """Return all metrics, by dimension, machine and device."""
+        with self._lock:
+            self._read()
+            return tuple(
+                MachineMetric(samples.kind, dimension, device, node, *samples.in_order())
+                for dimension, devices in sorted(self._samples.items())
+                for (node, device), samples in sorted(devices.items())
+            )
 
     def facts(self) -> Mapping[str, PerformanceFacts]:
         """Implement `ProfileSource.facts`."""
@@ -149,12 +184,12 @@ class RunProfile:
             data = store.get(key, start=file.offset, length=MOST_BYTES)
         except KeyNotFoundError:  # it was given its final name since
             return
-        whole = data.rfind(b"\n") + 1 if is_open else len(data)
-        file.offset, file.is_settled = file.offset + whole, not is_open
+        data = data[: data.rfind(b"\n") + 1] if is_open else data
+        file.offset, file.is_settled = file.offset + len(data), not is_open
         try:
-            for sample in decode_system_metrics(_without_cores(data[:whole]), key=key):
+            for sample in decode_system_metrics(data if self._has_cores else _without_cores(data), key=key):
                 of = self._samples.setdefault(sample.dimension, {})
-                samples = of.setdefault((sample.node, sample.name), _Samples())
+                samples = of.setdefault((sample.node, sample.name), _Samples(sample.kind))
                 samples.times.append(sample.timestamp)
                 samples.values.append(sample.value)
                 self._newest = max(self._newest, sample.timestamp)
