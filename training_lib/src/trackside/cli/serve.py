@@ -39,7 +39,7 @@ def command(*, where: str | None, port: int, host: str, allowed_hosts: tuple[str
       trackside serve s3://bucket/jobs --port 0
     """
     from trackside.cli.terminal.failure import write_lines
-    from trackside.dashboard.server import is_loopback, serve
+    from trackside.dashboard.server import is_loopback, run_server
 
     def started(address: str) -> None:
         write_lines([address], sys.stdout)
@@ -49,4 +49,4 @@ def command(*, where: str | None, port: int, host: str, allowed_hosts: tuple[str
                 sys.stderr,
             )
 
-    serve(where, host=host, port=port, allowed_hosts=allowed_hosts, token=token, started=started)
+    run_server(where, host=host, port=port, allowed_hosts=allowed_hosts, token=token, started=started)

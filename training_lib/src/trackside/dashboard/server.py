@@ -18,7 +18,7 @@ MOST_SECONDS_TO_END = 2
 BYTES_OF_TOKEN = 24
 
 
-def serve(
+def run_server(
     where: str | None,
     *,
     host: str,
