@@ -73,12 +73,12 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, *arguments: str) -> Iterator[Served]:
+def served(folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Served]:
     """Serve the runs of a folder, and end the server in the end."""
     command = [sys.executable, "-m", "trackside", "serve", "--port", "0", *arguments]
-    environment = {**inherited(), "TRACKSIDE_TOKEN": TOKEN, "PYTHONUNBUFFERED": "1"}
+    variables = {**inherited(), "TRACKSIDE_TOKEN": TOKEN, "PYTHONUNBUFFERED": "1", **(environment or {})}
     with subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             assert process.stdout is not None

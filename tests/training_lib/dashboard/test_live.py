@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.patience import HANGS_SECONDS
+from tests.smdebug.s3_here import local_s3
 from tests.training_lib.dashboard.runs import ISSUE, LOSS, write_run
 from tests.training_lib.dashboard.served import served
-from trackside.contracts.run_layout import VERDICTS_KEY, RunLocation
+from trackside.contracts.run_layout import RULE_OUTPUT, VERDICTS_KEY, RunLocation
 from trackside.storage.local import LocalStore
 
 
@@ -76,6 +77,22 @@ def test_a_run_that_was_removed_and_made_again_is_read_anew(tmp_path: Path, run:
         write_run(run, steps=50)
         write_record(run, RunRecord(("python", "second.py"), started_at=3.0, ended_at=4.0, status=0))
         assert 'data-steps="0,49"' in server.page("/runs/live")
+
+
+def test_the_runs_of_a_bucket_are_shown_and_followed(tmp_path: Path, run: Path) -> None:
+    with local_s3() as s3:
+        s3.client().create_bucket(Bucket="bucket")
+        for file in run.rglob("*"):
+            if file.is_file():
+                s3.client().upload_file(str(file), "bucket", f"jobs/live/{file.relative_to(run)}")
+        with served(tmp_path, "s3://bucket/jobs", environment=s3.environment) as server:
+            assert "1 run in" in server.page("/")
+            before = revision_of(server.page("/runs/live"))
+            with server.open(f"/runs/live/events?since={before}") as stream:
+                verdicts = f"{ISSUE.to_json()}\n".encode()
+                s3.client().put_object(Bucket="bucket", Key=f"jobs/live/{RULE_OUTPUT}/{VERDICTS_KEY}", Body=verdicts)
+                next_change(stream)
+            assert "✖ CRITICAL" in server.page("/runs/live")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
