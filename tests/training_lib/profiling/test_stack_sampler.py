@@ -32,7 +32,7 @@ def test_the_line_of_a_sample(function: FunctionType, line: int) -> None:
         clock,
         is_user_file=lambda file: file == __file__,
         model_file="",
-        failed=pytest.fail,
+        failed=lambda error: pytest.fail(str(error)),
         watch=HangWatch(clock, is_user_file=lambda file: True),
     )
     thread = threading.Thread(target=function, args=(up, may_end))
