@@ -109,6 +109,7 @@ OUTSIDE = {
         "capture",
         "cli",
         "cloud",
+        "dashboard",
         "evaluation",
         "exchange",
         "frameworks/plain",
@@ -123,9 +124,11 @@ OUTSIDE = {
     },
     "pytest": {"integrations", "testing"},
     "rich": {"cli", "integrations"},
+    "starlette": {"dashboard"},
     "tomli": {"local"},
     "torch": {"frameworks/pytorch"},
     "trackside_localaccount": {"cloud", "testing"},
+    "uvicorn": {"dashboard"},
     "yaml": {"local"},
     **{
         tool: {"integrations"}

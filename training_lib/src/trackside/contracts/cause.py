@@ -61,6 +61,7 @@ class Cause(str, Enum):
     THROTTLED = "throttled"
     SLOW_START = "slow-start"
     PAUSES = "pauses"
+    WEIGHTS_SET_BACK = "weights-set-back"
 
 
 @dataclass(frozen=True)
@@ -274,6 +275,10 @@ EXPLANATIONS = {
     Cause.PAUSES: Explanation(
         "single steps take many times as long as the others",
         "Look at what runs only every so many steps: checkpoints, logging, garbage collection.",
+    ),
+    Cause.WEIGHTS_SET_BACK: Explanation(
+        "the weights are set back to an earlier state while the training goes on",
+        "Look for code that loads a checkpoint or copies weights inside of the loop: load once, before the first step.",
     ),
 }
 
