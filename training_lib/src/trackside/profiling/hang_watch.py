@@ -106,10 +106,19 @@ class HangWatch:
                 seconds=now - self._since,
                 limit_seconds=limit,
                 file=user[0].f_code.co_filename,
-                line=user[0].f_lineno,
+                line=line_of(user[0]),
                 function=user[0].f_code.co_name,
                 stacks=_all_stacks(),
             )
+
+
+def line_of(frame: FrameType) -> int:
+    """Return the line of a frame; the first of its function where Python has none, as between two statements.
+
+    Args:
+        frame: The frame, which may be of a running thread.
+    """
+    return frame.f_lineno or frame.f_code.co_firstlineno
 
 
 def _frames(innermost: FrameType | None) -> Iterator[FrameType]:

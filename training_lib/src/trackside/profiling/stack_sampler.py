@@ -14,7 +14,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from trackside.profiling import hang_watch
-from trackside.profiling.hang_watch import HangWatch
+from trackside.profiling.hang_watch import HangWatch, line_of
 from trackside.profiling.phase_clock import CAPTURE, OTHER, PhaseClock
 
 INTERVAL_SECONDS = 0.005
@@ -122,7 +122,7 @@ class StackSampler:
                 break
             code = frame.f_code
             if not file and self._is_user_file(code.co_filename):
-                file, line, function = code.co_filename, frame.f_lineno, code.co_name
+                file, line, function = code.co_filename, line_of(frame), code.co_name
             is_in_model = is_in_model or code.co_filename == self._model_file
             if file and (is_in_model or phase != OTHER):
                 break
