@@ -15,6 +15,7 @@ from stacks.constructs.acknowledge import accept_wildcard, name_in_findings
 from stacks.constructs.allow import allow
 from stacks.constructs.processing_job_role import ProcessingJobRole
 from trackside.contracts.run_layout import (
+    PROFILES,
     RULE_OUTPUT,
     RULE_REQUEST_KEY,
     STATISTICS,
@@ -23,7 +24,14 @@ from trackside.contracts.run_layout import (
     WATERMARKS,
 )
 
-READABLE = (f"{TENSORS}/*", f"{STATISTICS}/*", f"{WATERMARKS}/*", RULE_REQUEST_KEY, f"{RULE_OUTPUT}/{TRAINING_JOB_KEY}")
+READABLE = (
+    f"{TENSORS}/*",
+    f"{STATISTICS}/*",
+    f"{WATERMARKS}/*",
+    f"{PROFILES}/*",
+    RULE_REQUEST_KEY,
+    f"{RULE_OUTPUT}/{TRAINING_JOB_KEY}",
+)
 
 
 class CustomRuleRole(ProcessingJobRole):
