@@ -272,7 +272,7 @@ def may_be_ours(request: DecisionRecord, *, stopping_since: float) -> bool:
     The record of a request is written before it is made, by a function that lives for seconds: one that died before its
     request stopped nothing, and a job that began to stop later was stopped by somebody else.
     """
-    return request.at - CLOCKS_SECONDS <= stopping_since <= max(request.at, request.last_at) + REQUEST_SECONDS
+    return any(-CLOCKS_SECONDS <= stopping_since - at <= REQUEST_SECONDS for at in {request.at, request.last_at})
 
 
 def _stands(evaluation: RuleEvaluation, known: Known) -> bool:

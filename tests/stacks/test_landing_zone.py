@@ -195,6 +195,7 @@ def test_a_spoke_lets_the_hub_do_one_thing(spoke: Resources) -> None:
     assert allowed == [
         ("sagemaker:StopTrainingJob", {"Null": {"aws:ResourceTag/trackside:run": "false"}}),
         ("sagemaker:StopTrainingJob", asks),
+        ("sagemaker:DescribeTrainingJob", None),  # when a job stopped, for a request without an answer
     ]
 
 

@@ -257,6 +257,7 @@ def test_who_stopped_a_job_is_found_out_after_a_request_without_an_answer(status
         pytest.param(0, -60, False, id="a person was faster than our request"),
         pytest.param(0, 60, False, id="the function died before it, and a person came later"),
         pytest.param(180, 300, False, id="both died before it"),
+        pytest.param(180, 100, False, id="a person came between two requests"),
     ],
 )
 def test_the_time_shows_who_stopped_a_job(last_after: float, stopping_after: float, *, is_ours: bool) -> None:
