@@ -125,6 +125,7 @@ OUTSIDE = {
     "rich": {"cli", "integrations"},
     "tomli": {"local"},
     "torch": {"frameworks/pytorch"},
+    "trackside_native": {"capture"},
     "trackside_localaccount": {"cloud", "testing"},
     "yaml": {"local"},
     **{

@@ -14,6 +14,7 @@ from trackside.contracts.recorded_names import (
     DATA_SECONDS,
     EVALUATION_SECONDS,
     OPTIMIZER_SECONDS,
+    OVERHEAD,
     STEP_SECONDS,
 )
 from trackside.contracts.run_layout import RunLocation
@@ -47,6 +48,7 @@ def measured_workers(uri: str) -> Mapping[str, Measured]:
     steps = _columns(trial, STEP_SECONDS)
     workers = sorted({*steps, *performance_workers(profiles)}) or ["worker_0"]
     of_phases = {phase: _columns(trial, name) for phase, name in _NUMBERS.items()}
+    overhead = _columns(trial, OVERHEAD)
     captured = trial.recorded_through + 1
     machine = _machine(read_system_metrics(profiles))
     return {
@@ -56,6 +58,7 @@ def measured_workers(uri: str) -> Mapping[str, Measured]:
             facts=_facts(profiles, worker),
             machine=machine,
             captured_steps=captured,
+            overhead=overhead.get(worker),
         )
         for worker in workers
     }
@@ -68,6 +71,7 @@ def _measured(
     facts: PerformanceFacts | None,
     machine: Machine,
     captured_steps: int,
+    overhead: _Column | None,
 ) -> Measured:
     if step_seconds is None:
         return Measured(facts=facts, machine=machine, captured_steps=captured_steps)
@@ -87,6 +91,7 @@ def _measured(
             facts=facts,
             machine=machine,
             captured_steps=captured_steps,
+            overhead=None if overhead is None else _mean(overhead[1][overhead[0] >= first].tolist()),
         )
     )
 

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch.utils.data import dataloader
 
-from trackside.capture.budget import EVERY_STEP
 from trackside.capture.step_statistics import StepStatistics
 from trackside.contracts.recorded_names import BATCH, BATCH_NUMBER, BATCH_OF_ONE_ROW, BATCH_REPEATED, EPOCH
 from trackside.frameworks.pytorch.compiling.tracing import compiler_at_work, is_dynamo_compiling, skip_frame, untraced
@@ -128,8 +127,6 @@ class BatchSource:
         added[EPOCH, "mean"] = float(seen.passes - 1)
         if seen.count > LOOKS_AT_FIRST and seen.count % LOOK_INTERVAL >= LOOKS_IN_A_ROW:
             return
-        budget = self._statistics.budget
-        started = budget.clock()
         found = fingerprint(batch)
         if found is not None:
             added[BATCH, "mean"] = float(found.number)
@@ -138,7 +135,6 @@ class BatchSource:
                 repeated = seen.has(found.number, within=_distance(iterator))
                 if repeated is not None:
                     added[BATCH_REPEATED, "mean"] = float(repeated)
-        budget.spend(EVERY_STEP, started)
 
     def _look_at_workers(self, iterator: Any) -> None:
         if iterator._num_workers > 1 and not self.shared_randomness:
