@@ -47,7 +47,7 @@ drill: setup  ## bootstrap, deploy twice, `trackside drill`, destroy: the real C
 sdk: setup  ## a notebook of the real SageMaker SDK (versions 2 and 3: 1.2 GB, built once) against the local account
 	@$(BIN)/python examples/sagemaker/play.py
 
-image: setup  ## build the evaluator's image and push it to the deployment's repository (needs Docker)
+image: setup  ## build the evaluator's image and push it to the deployment's repository (Docker, podman or buildah)
 	@$(BIN)/python -m stacks.push_image
 
 audit: setup  ## ask PyPI about known vulnerabilities of what is installed (needs the network)

@@ -134,7 +134,7 @@ def judge(run: Run) -> dict[str, Finding]:
     """The leading finding of each rule that would have raised an alarm: a warning at least, by a rule that is usual."""
     alarms = {}
     for rule_id, rule in built_in_rules().items():
-        findings = () if rule.is_asked_for else replay(rule(), run.trial)
+        findings = replay(rule(), run.trial) if rule.describe().is_on_by_default else ()
         if findings and rule().severity_of(findings) is not Severity.INFO:
             alarms[rule_id] = findings[0]
     return alarms

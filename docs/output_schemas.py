@@ -19,12 +19,22 @@ KINDS: Mapping[str, dict[str, Any]] = {
     "number": {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]},
     "share": {"type": "number", "minimum": 0, "maximum": 1},
     "bottleneck": {
-        "enum": ["input-bound", "copy-bound", "host-bound", "compute-bound", "memory creep", "balanced", "incomplete"]
+        "enum": [
+            "input-bound",
+            "copy-bound",
+            "host-bound",
+            "compute-bound",
+            "memory creep",
+            "balanced",
+            "hang",
+            "incomplete",
+        ]
     },
     "severity": {"enum": ["info", "warning", "critical"]},
     "rule state": {"enum": ["Issue", "Recovered", "OK", "Running", "Not enough data", "Not applicable", "Error"]},
     "run state": {"enum": ["running", "finished", "failed", "stopped", "lost", "ended", "open"]},
     "issue state": {"enum": ["standing", "recovered", "opened"]},
+    "report state": {"enum": ["found", "clean", "not judged"]},
     "check state": {"enum": ["ok", "note", "problem"]},
     "probe outcome": {"enum": ["ok", "fault", "could not try", "does not apply"]},
     "rule status": {"enum": ["InProgress", "NoIssuesFound", "IssuesFound", "Error", "Stopping", "Stopped"]},
@@ -119,6 +129,16 @@ SPEED = {
         "samples": "count",
     },
 }
+SUMMARY = {
+    "max": "number",
+    "p99": "number",
+    "p95": "number",
+    "p50": "number",
+    "min": "number",
+    "mean": "number",
+    "samples": "count",
+}
+PARTS_OF_A_JOB = ("initialization", "training_loop", "finalization")
 REMOVED = {
     "removed": "boolean",
     "runs": [{"name": "text", "uri": "text", "state": "run state", "age_seconds": "seconds", "size_bytes": "count"}],
@@ -186,6 +206,37 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
         "damaged": ["text"],
     },
     "profile": {"run": "text", "workers": [SPEED]},
+    "profile-report": {
+        "run": "text",
+        "job": {
+            "start_time": "seconds or null",
+            "end_time": "seconds or null",
+            "job_duration_seconds": "seconds or null",
+            **{f"{part}_seconds": "seconds or null" for part in PARTS_OF_A_JOB},
+            **{f"{part}_percent": "number or null" for part in PARTS_OF_A_JOB},
+        },
+        "system": [{"node": "text", "metric": "text", "device": "text", "unit": "text", **SUMMARY}],
+        "steps": [
+            {
+                "worker": "text",
+                "seconds": SUMMARY,
+                "phases": [{"name": "text", "seconds": "seconds", "percent": "number"}],
+            }
+        ],
+        "rules": [
+            {
+                "rule": "text",
+                "name": "text",
+                "state": "report state",
+                "lacks": "text",
+                "description": "text",
+                "recommendation": ["text"],
+                "datapoints": "count",
+                "parameters": "object",
+                "findings": ["object"],
+            }
+        ],
+    },
     "values": {
         "run": "text",
         "values": "any",

@@ -230,9 +230,9 @@ class Evaluation:
 
     def _let_read_requests(self, function: lambda_.Function) -> None:
         """Let the function read the requests of runs. Listing separates an absent request from one without access."""
-        requests = f"*/{RULE_REQUEST_KEY}"
-        why = "Reads rule requests of runs, and objects that many jobs refer to."
-        allow(function, "ReadRuleRequests", ["s3:GetObject"], [self._runs.arn_for_objects(requests)], why=why)
+        why = "Reads rule requests of runs, and objects that many jobs refer to, also at the top of the bucket."
+        objects = [self._runs.arn_for_objects(key) for key in (f"*/{RULE_REQUEST_KEY}", RULE_REQUEST_KEY)]
+        allow(function, "ReadRuleRequests", ["s3:GetObject"], objects, why=why)
         notes = (f"*/{RULE_OUTPUT}/{ENDING_KEY}", f"*/{RULE_OUTPUT}/*/{ENDING_KEY}")
         why = "Reads the note of an evaluator about its end, if SageMaker's event does not contain it."
         objects = [self._runs.arn_for_objects(note) for note in notes]

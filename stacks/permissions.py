@@ -69,7 +69,9 @@ def read_permissions(assembly: Path) -> list[Permission]:
             for entry in entries:
                 if entry["type"] == WHY:
                     reasons.setdefault(construct.lstrip("/"), {}).update(entry["data"])
-    names = _Names(templates)
+    manifest = json.loads((assembly / "manifest.json").read_text())["artifacts"]
+    stacks = {one["properties"].get("stackName", name): name for name, one in manifest.items() if name in templates}
+    names = _Names(templates, stacks)
     found = [
         _permission(stack, body, statement, names=names, reasons=reasons)
         for stack, template in templates.items()
@@ -120,9 +122,13 @@ def _permission(
 
 
 class _Names:
-    """Readable names of resources: the path of their construct, not the template's ids and exports."""
+    """Readable names of resources: the path of their construct, not the template's ids and exports.
 
-    def __init__(self, templates: Mapping[str, Mapping[str, Any]]) -> None:
+    - `stacks`: name of a stack in AWS -> its name among `templates`
+    """
+
+    def __init__(self, templates: Mapping[str, Mapping[str, Any]], stacks: Mapping[str, str]) -> None:
+        self._stacks = stacks
         self._paths = {
             (stack, logical_id): re.sub(r"/Resource$", "", body["Metadata"]["aws:cdk:path"]).removeprefix("Trackside")
             for stack, template in templates.items()
@@ -141,7 +147,7 @@ class _Names:
             return value
         ((function, inside),) = value.items()
         if function == "Fn::GetStackOutput":
-            of = inside["StackName"]
+            of = self._stacks[inside["StackName"]]
             return self.text(self._outputs[of, inside["OutputName"]], of)
         if function == "Fn::Join":
             return _short("".join(self.text(each, stack) for each in inside[1]))

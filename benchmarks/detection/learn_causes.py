@@ -31,7 +31,7 @@ from benchmarks.detection.causes_page import write_page
 from benchmarks.detection.presets import rules_of
 from benchmarks.detection.stored_runs import Job, Outcome
 from benchmarks.detection.train import add_choice, chosen_jobs
-from trackside.contracts.cause import Cause, Sign, Suspicion
+from trackside.contracts.cause import SPEED_CAUSES, Cause, Sign, Suspicion
 from trackside.contracts.rule_request import CALIBRATED, RuleRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Outcome as VerdictOutcome
@@ -51,7 +51,7 @@ from trackside.storage.open_store import open_store
 from trackside.trial.trial import Trial
 
 FOLDS = 5
-CAUSES = tuple(cause.value for cause in Cause)
+CAUSES = tuple(cause.value for cause in Cause if cause not in SPEED_CAUSES)
 LEAST_PRECISION = 0.99
 FEWEST_RIGHT = 3  # runs with a critical issue that was right, before a kind of harm counts for a rule
 OUTSIDE_PRECISION = 0.68  # of warnings on a private corpus of programs that nobody here had seen: gaps of November 2026

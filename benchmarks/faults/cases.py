@@ -30,8 +30,12 @@ class Reported:
 class Case:
     """`runs_seconds`: when the job ends by itself. `states`: when SageMaker says its state (again), from its start.
 
-    What must come of it: `stopped` (by us), `mails` (findings that the owner is told of), `counts` (issues in the
-    metric), `judged` (an evaluator is started), `ended` (the end of its run is marked), `latest` of each rule.
+    `person_stops_after`: a person stops the job then, if it still runs. `lives`: how many jobs have its name, one after
+    the other; each is deleted before the next is made, `LIFE_SECONDS` after it.
+
+    What must come of it, of each life: `stopped` (by us; None: by us or by a person, as either was first), `mails`
+    (findings that the owner gets), `counts` (issues in the metric), `judged` (an evaluator is started), `ended` (the
+    end of its run is marked), `latest` of each rule.
     """
 
     kind: str
@@ -41,7 +45,9 @@ class Case:
     is_tagged: bool = True
     is_vetoed: bool = False
     official: tuple[str, ...] = ()
-    stopped: bool = False
+    person_stops_after: float | None = None
+    lives: int = 1
+    stopped: bool | None = False
     mails: tuple[str, ...] = ()
     counts: int = 0
     latest: Mapping[str, str] = field(default_factory=dict)
@@ -54,11 +60,68 @@ class Case:
     def ended(self) -> bool:
         return self.is_tagged
 
+    @property
+    def stop_requests(self) -> int:
+        """The findings that ask for a stop, each of which is decided once."""
+        asking = {(one.rule, one.since_step) for one in self.reports if "StopTraining" in one.actions}
+        return len(asking)
+
 
 LONG = 100 * 3600.0  # until somebody stops it
 SHORT = 90 * MINUTE
 
-KINDS: Sequence[tuple[int, Case]] = (
+LIFE_SECONDS = 3 * 3600.0  # from the creation of a job to that of the next one of its name
+
+
+def crowd_case(rules: int = 200) -> Case:
+    """So many rules ask for the same stop within one second. Each decision reads all others: the work grows quickly."""
+    names = [f"r{number}" for number in range(rules)]
+    return Case(
+        f"{rules} rules ask for the same stop at once",
+        LONG,
+        reports=tuple(Reported(900, name, "IssuesFound", 40, ALL) for name in names),
+        stopped=True,
+        mails=tuple(f"{name}@40" for name in names),
+        counts=rules,
+        latest=dict.fromkeys(names, "IssuesFound"),
+    )
+
+
+PERSON_CASE = Case(
+    "a person had stopped it before",
+    LONG,
+    reports=(Reported(900, "a", "IssuesFound", 40, ALL),),
+    person_stops_after=800,
+    mails=("a@40",),
+    counts=1,
+    latest={"a": "IssuesFound"},
+)
+RACE_CASE = Case(
+    "a person stops it in the same minutes",
+    LONG,
+    reports=(Reported(900, "a", "IssuesFound", 40, ALL),),
+    person_stops_after=1300,
+    stopped=None,
+    mails=("a@40",),
+    counts=1,
+    latest={"a": "IssuesFound"},
+)
+REUSED_CASE = Case(
+    "its name was another job's, which was stopped and deleted",
+    LONG,
+    reports=(Reported(300, "b"), Reported(900, "a", "IssuesFound", 40, ALL)),
+    lives=2,
+    stopped=True,
+    mails=("a@40",),
+    counts=1,
+    latest={"a": "IssuesFound", "b": "NoIssuesFound"},
+)
+
+KINDS: Sequence[tuple[float, Case]] = (
+    (0.02, crowd_case()),
+    (1, PERSON_CASE),
+    (1, RACE_CASE),
+    (1, REUSED_CASE),
     (
         6,
         Case(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from benchmarks.faults.cases import POISON, Case, count_of, draw, name_of, verdict_event
+from benchmarks.faults.cases import LIFE_SECONDS, POISON, Case, count_of, draw, name_of, verdict_event
 from benchmarks.faults.simulated_account import Job, SimulatedAccount
 from benchmarks.faults.wiring import Wiring
 from trackside.contracts.deployment.stop_record import VetoRecord
@@ -46,17 +47,26 @@ class Result:
 @dataclass
 class _Played:
     cases: dict[str, Case] = field(default_factory=dict)
-    state_events: dict[str, list[str]] = field(default_factory=dict)
+    jobs: dict[str, list[Job]] = field(default_factory=dict)  # all that had the name, oldest first
     events: int = 0
 
 
 def play(
-    wiring: Wiring, faults: Faults, *, events: int, spread_hours: float = 6.0, outage: tuple[str, ...] = ()
+    wiring: Wiring,
+    faults: Faults,
+    *,
+    events: int,
+    spread_hours: float = 6.0,
+    outage: tuple[str, ...] = (),
+    cases: Sequence[Case] = (),
 ) -> Result:
-    """Jobs start within `spread_hours`. `outage`: services that are down for one hour, a third of that time in."""
+    """Jobs start within `spread_hours`. `outage`: services that are down for one hour, a third of that time in.
+
+    `cases`: in turn; none: drawn from all kinds.
+    """
     begun, spread = time.monotonic(), spread_hours * 3600
     with SimulatedAccount(wiring, faults=faults, started_at=STARTED_AT, settings=SETTINGS) as account:
-        played = _schedule(account, faults.seed, events, spread)
+        played = _schedule(account, itertools.cycle(cases) if cases else draw(faults.seed), events, spread)
         if outage:
             _switch_off(account, faults, outage, first=STARTED_AT + spread / 3)
         redriven = 0
@@ -73,11 +83,11 @@ def play(
         wrong, lost, twice = _compare(account, played)
         return Result(
             events=played.events,
-            jobs=len(played.cases),
+            jobs=sum(map(len, played.jobs.values())),
             faults=account.switch.counts,
             deaths=account.deaths,
             redriven=redriven,
-            stops=sum(job.stops for job in account.jobs.values()),
+            stops=sum(job.stops for lives in played.jobs.values() for job in lives),
             mails=sum(map(len, account.done.mails.values())),
             counts=account.done.counts.total(),
             wrong=tuple(wrong),
@@ -93,9 +103,8 @@ def _switch_off(account: SimulatedAccount, faults: Faults, services: tuple[str, 
     account.at(first + 3600, lambda: account.switch.set(replace(faults, seed=faults.seed + 1)))
 
 
-def _schedule(account: SimulatedAccount, seed: int, events: int, spread: float) -> _Played:
+def _schedule(account: SimulatedAccount, cases: Iterator[Case], events: int, spread: float) -> _Played:
     played = _Played()
-    cases = draw(seed)
     while played.events < events:
         _add(account, played, next(cases), spread)
     for number, body in enumerate(POISON):
@@ -108,10 +117,19 @@ def _add(account: SimulatedAccount, played: _Played, case: Case, spread: float) 
     number = len(played.cases)
     name = name_of(number, case)
     start = STARTED_AT + (number * 137.0) % spread
-    tags = {"trackside:run": f"s3://runs-bucket/{name}"} if case.is_tagged else {}
-    job = Job(name, tags, start, start + case.runs_seconds)
     played.cases[name] = case
-    account.jobs[name] = job
+    played.jobs[name] = []
+    for life in range(case.lives):
+        created_at = start + life * LIFE_SECONDS
+        tags = {"trackside:run": f"s3://runs-bucket/{name}/{life}"} if case.is_tagged else {}
+        job = Job(name, tags, created_at, created_at + case.runs_seconds)
+        played.jobs[name].append(job)
+        account.at(created_at, partial(account.create_job, job))
+        _schedule_job(account, played, job, case)
+
+
+def _schedule_job(account: SimulatedAccount, played: _Played, job: Job, case: Case) -> None:
+    start = job.created_at
     for rule in case.official:
         status = {"RuleConfigurationName": rule, "RuleEvaluationStatus": "IssuesFound", "StatusDetails": "met"}
         job.statuses.append({**status, "LastModifiedTime": round((start + 100) * 1000)})
@@ -123,6 +141,8 @@ def _add(account: SimulatedAccount, played: _Played, case: Case, spread: float) 
     if case.is_vetoed:
         veto = VetoRecord(job.arn, start + LATER_THAN_ALL, by="ada", reason="as planned")
         account.at(start + 1, partial(account.put_item, veto.to_item(expires_at=None)))
+    if case.person_stops_after is not None:
+        account.at(start + case.person_stops_after, partial(account.stop_by_person, job))
     job.when_judged = partial(_judge, account, job, case)
     played.events += len(case.reports)
 
@@ -134,7 +154,9 @@ def _judge(account: SimulatedAccount, job: Job, case: Case) -> None:
         run = job.tags["trackside:run"]
         count, created_at = count_of(case.reports, index), job.created_at
         more = {"name": job.name, "arn": job.arn, "run": run}
-        event = verdict_event(f"{job.name}/{index}", report, **more, at=at, created_at=created_at, count=count)
+        event = verdict_event(
+            f"{job.name}/{job.created_at:.0f}/{index}", report, **more, at=at, created_at=created_at, count=count
+        )
         account.at(at, partial(account.put_event, "trackside", event))
 
 
@@ -148,7 +170,7 @@ def _compare(account: SimulatedAccount, played: _Played) -> tuple[list[str], lis
     lost: list[str] = []
     twice = 0
     for name, case in played.cases.items():
-        for is_lost, sentence, excused in _differences(account, name, case):
+        for is_lost, sentence, excused in _differences(account, played.jobs[name], case):
             if excused:
                 twice += 1
             else:
@@ -156,33 +178,38 @@ def _compare(account: SimulatedAccount, played: _Played) -> tuple[list[str], lis
     return wrong, lost, twice
 
 
-def _differences(account: SimulatedAccount, name: str, case: Case) -> Iterator[tuple[bool, str, bool]]:
+def _differences(account: SimulatedAccount, lives: Sequence[Job], case: Case) -> Iterator[tuple[bool, str, bool]]:
     """(lost, not wrong; what; told again because nobody could know)."""
-    job, done = account.jobs[name], account.done
+    name, arn, done = lives[0].name, lives[0].arn, account.done
     excuses = done.repeatable[name]
-    if job.stops != int(case.stopped):
-        yield job.stops < case.stopped, f"stopped {job.stops} times", False
+    stops = [job.stops for job in lives]
+    if case.stopped is not None and stops != [int(case.stopped)] * len(lives):
+        yield sum(stops) < case.stopped * len(lives), f"stopped {stops} times", False
+    if case.person_stops_after is not None and any(job.stopped_at is None for job in lives):
+        yield True, "not stopped by anybody", False
     mail_counts = Counter(mail["finding"] for mail in done.mails[name])
     for finding in {*mail_counts, *case.mails}:
-        more = mail_counts[finding] - (finding in case.mails)
+        more = mail_counts[finding] - len(lives) * (finding in case.mails)
         if more < 0 and case.official and not account.reached[name, "notify_owner"]:
             continue  # no event said so: the reconciler records it, and acts on nothing
         if more:
             excused = 0 < more <= excuses and finding in case.mails
             yield more < 0, f"told {mail_counts[finding]} times of {finding}", excused
-    more = done.counts[name] - case.counts
+    more = done.counts[name] - case.counts * len(lives)
     if more and not (more < 0 and case.official and not account.reached[name, "notify_owner"]):
         yield more < 0, f"counted {done.counts[name]} issues", 0 < more <= excuses
-    if done.evaluators[job.arn] != int(case.judged):
-        yield not done.evaluators[job.arn], f"{done.evaluators[job.arn]} evaluators", False
-    marker = f"{name}/debug-output/training_job_end.ts"
-    if done.end_markers[marker] != int(case.ended):
-        yield not done.end_markers[marker], f"{done.end_markers[marker]} end markers", False
-    latest = {item["sk"]["S"].removeprefix("rule#"): item["status"]["S"] for item in account.items(job.arn, "rule#")}
+    for life, job in enumerate(lives):
+        evaluators = sum(judged is job for judged, _ in done.evaluators.values())
+        if evaluators != int(case.judged):
+            yield not evaluators, f"{evaluators} evaluators", False
+        markers = done.end_markers[f"{name}/{life}/debug-output/training_job_end.ts"]
+        if markers != int(case.ended):
+            yield not markers, f"{markers} end markers", False
+    latest = {item["sk"]["S"].removeprefix("rule#"): item["status"]["S"] for item in account.items(arn, "rule#")}
     if latest != dict(case.latest):
         yield len(latest) < len(case.latest), f"the table says {latest}", False
-    outcomes = sorted(item["outcome"]["S"] for item in account.items(job.arn, "decision#"))
-    expected = case.stopped + (case.is_vetoed or case.kind.startswith("two"))
+    outcomes = sorted(item["outcome"]["S"] for item in account.items(arn, "decision#"))
     final = [outcome for outcome in outcomes if outcome not in ("Stopping", "Announced", "Unconfirmed", "OverBudget")]
-    if len(final) != expected or final.count("Stopped") != int(case.stopped):
-        yield len(final) < expected, f"decisions {outcomes}", False
+    expected = case.stop_requests * len(lives)
+    if len(final) != expected or final.count("Stopped") != sum(stops):
+        yield len(final) < expected, f"decisions {outcomes} of {sum(stops)} stops", False

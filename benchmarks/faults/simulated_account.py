@@ -7,6 +7,7 @@ is written here, and keeps a record of what was done; what the handlers never ca
 from __future__ import annotations
 
 import contextlib
+import copy
 import datetime
 import heapq
 import importlib
@@ -41,10 +42,13 @@ from trackside.contracts.deployment.run_table import SHELVES
 from trackside_localaccount.event_pattern import matches
 from trackside_localaccount.faults import CallFault, Faults, FaultSwitch
 
+STOPPING_SECONDS = 60.0
+STALE_SECONDS = 60.0
 TICK_SECONDS = 5.0  # what becomes visible within one is handed out together, in batches
 BATCH = 10
 REGION = "us-east-1"
 _DYNAMODB = "dynamodb"
+_READS = ("BatchGetItem", "GetItem", "Query")
 
 
 class ProcessDied(BaseException):
@@ -76,7 +80,8 @@ class Job:
     created_at: float
     ends_at: float
     statuses: list[dict[str, Any]] = field(default_factory=list)
-    stops: int = 0  # StopTrainingJob calls that were granted
+    stops: int = 0  # StopTrainingJob calls of ours that were granted
+    stop_asked_at: float | None = None  # when the first was, of whomever
     stopped_at: float | None = None
     when_judged: Callable[[], None] | None = None
 
@@ -85,14 +90,18 @@ class Job:
         return f"arn:aws:sagemaker:{REGION}:123456789012:training-job/{self.name}"
 
     def status(self, now: float) -> str:
-        if self.stopped_at is not None and now >= self.stopped_at:
-            return "Stopped"
+        if self.stop_asked_at is not None and now >= self.stop_asked_at:
+            return "Stopped" if self.stopped_at is not None and now >= self.stopped_at else "Stopping"
         return "Completed" if now >= self.ends_at else "InProgress"
 
     def description(self, now: float) -> dict[str, Any]:
         """As DescribeTrainingJob has it; moments are `datetime`."""
         status = self.status(now)
-        ended = {"InProgress": None, "Completed": self.ends_at, "Stopped": self.stopped_at}[status]
+        ended = {"InProgress": None, "Stopping": None, "Completed": self.ends_at, "Stopped": self.stopped_at}[status]
+        transitions = [{"Status": "Training", "StartTime": _moment(self.created_at)}]
+        if status != "InProgress":
+            since = self.ends_at if status == "Completed" else self.stop_asked_at or now
+            transitions.append({"Status": status, "StartTime": _moment(since)})
         return {
             "TrainingJobName": self.name,
             "TrainingJobArn": self.arn,
@@ -103,6 +112,7 @@ class Job:
             "CreationTime": _moment(self.created_at),
             "TrainingStartTime": _moment(self.created_at),
             "LastModifiedTime": _moment(ended or self.created_at),
+            "SecondaryStatusTransitions": transitions,
             **({"TrainingEndTime": _moment(ended)} if ended else {}),
             **({"DebugRuleEvaluationStatuses": self.statuses} if self.statuses else {}),
         }
@@ -114,7 +124,7 @@ class Done:
 
     mails: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))  # job -> messages
     counts: Counter[str] = field(default_factory=Counter)  # job -> issues counted
-    evaluators: Counter[str] = field(default_factory=Counter)  # job ARN -> processing jobs
+    evaluators: dict[str, tuple[Job, float]] = field(default_factory=dict)  # name of one -> its job, its start
     end_markers: Counter[str] = field(default_factory=Counter)  # key -> times written
     repeatable: Counter[str] = field(default_factory=Counter)  # job -> times that nobody can know whether it was told
 
@@ -125,7 +135,7 @@ class SimulatedAccount:
     def __init__(self, wiring: Wiring, *, faults: Faults, started_at: float, settings: Mapping[str, str]) -> None:
         self.now = started_at
         self.switch = FaultSwitch(faults)
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, Job] = {}  # by name, those that were not deleted
         self.done = Done()
         self.reached: Counter[tuple[str, str]] = Counter()  # (job, function) -> deliveries that arrived
         self.handled: Counter[str] = Counter()
@@ -134,6 +144,8 @@ class SimulatedAccount:
         self._queues = {name: _Queue(function) for name, function in wiring.functions.items()}
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
+        self._lives: dict[tuple[str, int], Job] = {}  # (ARN, second of creation) -> job
+        self._answers: dict[str, Any] = {}  # of DynamoDB, by request, for reads that need not be consistent
         self._random = random.Random(faults.seed)  # noqa: S311 - repeatable, not secret
         self._subject = ""  # the job that the call at hand is about
         self._notified_job = ""  # the job that somebody was told of in the call before
@@ -210,6 +222,17 @@ class SimulatedAccount:
             ],
             BillingMode="PAY_PER_REQUEST",
         )
+
+    # Training jobs ----------------------------------------------------------------------------------------------------
+
+    def create_job(self, job: Job) -> None:
+        """A training job, which takes the place of one of that name: that was deleted."""
+        self._lives[job.arn, int(job.created_at)] = self.jobs[job.name] = job
+
+    def stop_by_person(self, job: Job) -> None:
+        """A person stops the job, if it still runs."""
+        if job.status(self.now) == "InProgress":
+            self._stop(job)
 
     # What happens, and when -------------------------------------------------------------------------------------------
 
@@ -364,14 +387,16 @@ class SimulatedAccount:
             if fault[0] is CallFault.THROTTLE:
                 return _refusal("ThrottlingException")
             if service == _DYNAMODB:
-                return None  # moto answers
+                return self._stale_answer(model.name, context["params"])  # None: moto answers
             return self._answer(service, model.name, context["params"])
 
         def note(params: Any, **_: Any) -> None:
             context["params"] = params
 
-        def after(http_response: Any, **_: Any) -> None:
+        def after(http_response: Any, parsed: Any, model: Any, **_: Any) -> None:
             taken, fault[0] = fault[0], None
+            if service == _DYNAMODB and http_response.status_code < 300:
+                self._keep_answer(model.name, context["params"], parsed)
             if service == "sns" and http_response.status_code < 300:
                 self._notified_job = self._subject
             if taken not in (CallFault.CRASH_AFTER, CallFault.LOST_ANSWER) or http_response.status_code >= 300:
@@ -387,6 +412,17 @@ class SimulatedAccount:
         events.register(f"provide-client-params.{service}", note)
         events.register_first(f"before-call.{service}", before)
         events.register_first(f"after-call.{service}", after)
+
+    def _stale_answer(self, operation: str, request: Mapping[str, Any]) -> Any:
+        """The answer to the same request before, now and then; None: as things are now."""
+        if operation not in _READS or request.get("ConsistentRead") or not self.switch.is_stale():
+            return None
+        earlier = self._answers.get(_request_key(operation, request))
+        return None if earlier is None else (SimpleNamespace(status_code=200), copy.deepcopy(earlier))
+
+    def _keep_answer(self, operation: str, request: Mapping[str, Any], answer: Any) -> None:
+        if self.switch.faults.stale and operation in _READS and not request.get("ConsistentRead"):
+            self._answers[_request_key(operation, request)] = copy.deepcopy(answer)
 
     def _answer(self, service: str, operation: str, request: Mapping[str, Any]) -> Any:
         answer = getattr(self, f"_{service}_{_snake(operation)}", None)
@@ -430,30 +466,27 @@ class SimulatedAccount:
         raise _Refused("NoSuchKey", "The specified key does not exist.")
 
     def _sagemaker_create_processing_job(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        arn = request["Environment"]["TRAINING_JOB_ARN"]
-        if self.done.evaluators[arn]:
-            raise _Refused("ResourceInUse", f"{request['ProcessingJobName']} exists.")
-        self.done.evaluators[arn] += 1
-        job = self._job(arn.rpartition("/")[2])
+        name, variables = request["ProcessingJobName"], request["Environment"]
+        if name in self.done.evaluators:
+            raise _Refused("ResourceInUse", f"{name} exists.")
+        job = self._lives[variables["TRAINING_JOB_ARN"], int(variables["TRAINING_JOB_CREATED_AT"])]
+        self.done.evaluators[name] = job, self.now
         if job.when_judged:
             job.when_judged()
-        return {"ProcessingJobArn": request["ProcessingJobName"]}
+        return {"ProcessingJobArn": name}
 
     def _sagemaker_describe_processing_job(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        from lambdas.shared.processing_jobs import processing_job_name
-        from trackside.contracts.event import TrainingJob
-
-        for arn in self.done.evaluators:
-            if processing_job_name(TrainingJob(arn.rpartition("/")[2], arn)) == request["ProcessingJobName"]:
-                created_at = self._job(arn.rpartition("/")[2]).created_at
-                return {"ProcessingJobStatus": "InProgress", "CreationTime": _moment(created_at + 1)}
-        raise _Refused("ValidationException", "Could not find requested job.")
+        if request["ProcessingJobName"] not in self.done.evaluators:
+            raise _Refused("ValidationException", "Could not find requested job.")
+        _, began = self.done.evaluators[request["ProcessingJobName"]]
+        return {"ProcessingJobStatus": "InProgress", "CreationTime": _moment(began)}
 
     def _sagemaker_describe_training_job(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        return self._job(request["TrainingJobName"]).description(self.now)
+        return self._job(request["TrainingJobName"]).description(self._read_time())
 
     def _sagemaker_list_training_jobs(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        running = [job for job in self.jobs.values() if job.created_at <= self.now < job.ends_at and not job.stops]
+        seen = self._read_time()
+        running = [job for job in self.jobs.values() if job.created_at <= seen and job.status(seen) == "InProgress"]
         running.sort(key=lambda job: -job.created_at)
         first, size = int(request.get("NextToken", 0)), int(request["MaxResults"])
         page = [
@@ -469,18 +502,25 @@ class SimulatedAccount:
 
     def _sagemaker_stop_training_job(self, request: Mapping[str, Any]) -> None:
         job = self._job(request["TrainingJobName"])
-        status = job.status(self.now) if not job.stops else "Stopping"
+        status = job.status(self.now)
         if status != "InProgress":
             message = f"The request was rejected because the training job is in status {status}."
             raise _Refused("ValidationException", message)
         job.stops += 1
-        job.stopped_at = self.now + 60
+        self._stop(job)
+
+    def _stop(self, job: Job) -> None:
+        job.stop_asked_at, job.stopped_at = self.now, self.now + STOPPING_SECONDS
         self.at(job.stopped_at, lambda: self.send_state(job))
 
     def _job(self, name: str) -> Job:
-        if name not in self.jobs:
+        if name not in self.jobs or self.jobs[name].created_at > self.now:
             raise _Refused("ValidationException", "Requested resource not found.")
         return self.jobs[name]
+
+    def _read_time(self) -> float:
+        """The moment that an answer of SageMaker shows: reads are not consistent."""
+        return self.now - self._random.uniform(0, STALE_SECONDS) if self.switch.is_stale() else self.now
 
 
 class _Refused(Exception):
@@ -555,6 +595,10 @@ def _plain(value: Any) -> Any:
 
 def _key(hash_name: str, range_name: str) -> list[dict[str, str]]:
     return [{"AttributeName": hash_name, "KeyType": "HASH"}, {"AttributeName": range_name, "KeyType": "RANGE"}]
+
+
+def _request_key(operation: str, request: Mapping[str, Any]) -> str:
+    return f"{operation} {json.dumps(request, sort_keys=True)}"
 
 
 def _snake(name: str) -> str:

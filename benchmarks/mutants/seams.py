@@ -27,6 +27,7 @@ LOSSES = (
     "binary_cross_entropy_with_logits", "multi_margin_loss", "poisson_nll_loss", "gaussian_nll_loss", "kl_div",
 )  # fmt: skip
 Wrapper = Callable[..., Any]  # is given the original function, then its arguments
+Change = Callable[[nn.Module, Tensor], Tensor]
 
 
 class Seams:
@@ -181,39 +182,71 @@ class Seams:
 
     def at_calls(
         self,
-        inputs: Callable[[nn.Module, Tensor], Tensor] | None = None,
-        outputs: Callable[[nn.Module, Tensor], Tensor] | None = None,
+        inputs: Change | None = None,
+        outputs: Change | None = None,
         *,
         is_meant: Callable[[], bool] = lambda: True,
     ) -> None:
         """Change the floating-point tensors that go into a model, or that come out of it.
 
-        A model is a module with parameters that no other module calls.
+        A model is a module with parameters that no other module calls. What goes in is changed above
+        `Module.__call__`, where a script prepares it and before capture saves it; what comes out below, as a last layer
+        would.
 
         Args:
             inputs: Makes an input from an input.
             outputs: Makes an output from an output, if that is one tensor.
             is_meant: Decides on each call, by the state of the process.
         """
-        depth = 0
+        if inputs is not None:
+            self._above_calls(_of_models(functools.partial(self._call_with, inputs), is_meant))
+        if outputs is not None:
+            self.wrap(nn.Module, "__call__", _of_models(functools.partial(self._result_of, outputs), is_meant))
 
-        def call(original: Any, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            nonlocal depth
-            if depth or not is_meant() or next(module.parameters(), None) is None:
-                return original(module, *args, **kwargs)
-            depth += 1
-            try:
-                if inputs is not None:
-                    args, kwargs = self._changed((args, kwargs), functools.partial(inputs, module))
-                found = original(module, *args, **kwargs)
-            finally:
-                depth -= 1
-            if outputs is not None and isinstance(found, Tensor):
-                self.touch()
-                return outputs(module, found)
+    def _call_with(self, change: Change, original: Any, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = self._changed((args, kwargs), functools.partial(change, module))
+        return original(module, *args, **kwargs)
+
+    def _result_of(self, change: Change, original: Any, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        found = original(module, *args, **kwargs)
+        if not isinstance(found, Tensor):
             return found
+        self.touch()
+        return change(module, found)
 
-        self.wrap(nn.Module, "__call__", call)
+    def _above_calls(self, wrapper: Wrapper) -> None:
+        """Wrap the call of every module above `Module.__call__`, whoever replaces that later.
+
+        A call is looked up in the module's class first, so each class right below `Module` gets a call of its own.
+        """
+        reached: set[type] = set()
+
+        def reach(kind: Any) -> None:
+            if kind in reached or nn.Module not in kind.__bases__:
+                return
+            reached.add(kind)
+            own = vars(kind).get("__call__")
+
+            def further(module: Any, *args: Any, **kwargs: Any) -> Any:
+                above: Any = super(kind, module)
+                return above.__call__(*args, **kwargs)
+
+            original = further if own is None else own
+
+            def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it is one
+                return wrapper(original, module, *args, **kwargs)
+
+            setattr(kind, "__call__", __call__)  # noqa: B010 - mypy forbids assigning to a method
+            self._undo.append(lambda: delattr(kind, "__call__") if own is None else setattr(kind, "__call__", own))
+
+        def init(original: Any, module: nn.Module, *args: Any, **kwargs: Any) -> None:
+            for kind in type(module).__mro__:
+                reach(kind)
+            original(module, *args, **kwargs)
+
+        for kind in nn.Module.__subclasses__():
+            reach(kind)
+        self.wrap(nn.Module, "__init__", init)
 
     def _changed(self, value: Any, change: Callable[[Tensor], Tensor]) -> Any:
         if isinstance(value, Tensor):
@@ -242,6 +275,23 @@ class Seams:
             return change(found)
 
         self.wrap(torch, "randperm", randperm)
+
+
+def _of_models(wrapper: Wrapper, is_meant: Callable[[], bool]) -> Wrapper:
+    """Return a wrapper of calls that leaves alone what another module calls, and modules without parameters."""
+    depth = 0
+
+    def call(original: Any, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        nonlocal depth
+        if depth or not is_meant() or next(module.parameters(), None) is None:
+            return original(module, *args, **kwargs)
+        depth += 1
+        try:
+            return wrapper(original, module, *args, **kwargs)
+        finally:
+            depth -= 1
+
+    return call
 
 
 def copy_of(function: FunctionType) -> FunctionType:

@@ -71,6 +71,10 @@ class RunTable:
         """Write the item. Return False if an item of that key exists."""
         return self._put_if("attribute_not_exists(pk)", item)
 
+    def put(self, item: Item) -> None:
+        """Write the item, in place of one of that key."""
+        client("dynamodb").put_item(TableName=self.name, Item=item)
+
     def claim_stop(self, job: TrainingJob, *, finding: str) -> bool:
         """Return True for the first finding that claims the job's stop, on every call: a job is stopped once."""
         key = f"{STOPPER}#{job.created_at}" if job.created_at else STOPPER

@@ -20,6 +20,8 @@ _JOB_ARN = re.compile(
     r"arn:[a-z-]+:sagemaker:[a-z0-9-]+:\d{12}:training-job/(?P<name>[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62})"
 )
 SECONDS_AN_HOUR = 3600
+CLOCKS_SECONDS = 5.0  # between the clocks of Lambda and SageMaker, both of which AWS sets
+REQUEST_SECONDS = 30.0 + CLOCKS_SECONDS  # a function's timeout
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,16 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class FindStopper:
+    """The decision to find out who stopped the job: it ends, and a stop of ours for this finding had no answer.
+
+    `ended`: the answer if it was somebody else
+    """
+
+    ended: Answer
+
+
+@dataclass(frozen=True)
 class Announce:
     """The decision to announce that the job will be stopped in `wait_seconds`, then wait."""
 
@@ -72,7 +84,7 @@ class Wait:
     reason: str
 
 
-Decision = StopRun | Answer | Announce | Wait | Nothing
+Decision = StopRun | Answer | FindStopper | Announce | Wait | Nothing
 
 
 def requested_stop(evaluation: RuleEvaluation, settings: StopTrainingSettings) -> StopRun | Nothing:
@@ -158,17 +170,14 @@ def _concluded(evaluation: RuleEvaluation, known: Known, _: StopTrainingSettings
     return None
 
 
-def _ended(evaluation: RuleEvaluation, known: Known, _: StopTrainingSettings, now: float) -> Answer | None:
+def _ended(evaluation: RuleEvaluation, known: Known, _: StopTrainingSettings, now: float) -> Decision | None:
     if known.job is not None and not known.job.job.is_same_as(evaluation.job):
         why = f"{evaluation.job.name} was deleted; the job that has its name now is another one."
         return Answer(StopOutcome.ALREADY_ENDED, why)
     if known.job is None or known.job.status not in (*TERMINAL_JOB_STATUSES, "Stopping"):
         return None
-    if was_requested(evaluation, known.decisions):
-        return Answer(
-            StopOutcome.STOPPED, f"{evaluation.job.name} is {known.job.status}: an earlier attempt stopped it."
-        )
-    return Answer(StopOutcome.ALREADY_ENDED, f"{evaluation.job.name} is {known.job.status}.")
+    ended = Answer(StopOutcome.ALREADY_ENDED, f"{evaluation.job.name} is {known.job.status}.")
+    return FindStopper(ended) if request_of(evaluation, known.decisions) else ended
 
 
 def _recovered(evaluation: RuleEvaluation, known: Known, _: StopTrainingSettings, now: float) -> Answer | None:
@@ -249,11 +258,21 @@ def _unannounced(
     return Wait(left, f"{evaluation.job.name} is stopped in {left} s unless somebody vetoes it.") if left > 0 else None
 
 
-def was_requested(evaluation: RuleEvaluation, decisions: tuple[DecisionRecord, ...]) -> bool:
-    """Return True if SageMaker was asked to stop the job for this finding, with any result."""
-    return any(
-        one.outcome is StopOutcome.STOPPING and one.evaluation.finding_id == evaluation.finding_id for one in decisions
-    )
+def request_of(evaluation: RuleEvaluation, decisions: tuple[DecisionRecord, ...]) -> DecisionRecord | None:
+    """Return the record that SageMaker was to be asked to stop the job for this finding; None without one."""
+    for one in decisions:
+        if one.outcome is StopOutcome.STOPPING and one.evaluation.finding_id == evaluation.finding_id:
+            return one
+    return None
+
+
+def may_be_ours(request: DecisionRecord, *, stopping_since: float) -> bool:
+    """Return True if a job began to stop while a request of ours may have been on its way.
+
+    The record of a request is written before it is made, by a function that lives for seconds: one that died before its
+    request stopped nothing, and a job that began to stop later was stopped by somebody else.
+    """
+    return request.at - CLOCKS_SECONDS <= stopping_since <= max(request.at, request.last_at) + REQUEST_SECONDS
 
 
 def _stands(evaluation: RuleEvaluation, known: Known) -> bool:

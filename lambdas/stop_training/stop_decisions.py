@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
@@ -24,15 +25,18 @@ from lambdas.stop_training.logic import (
     SECONDS_AN_HOUR,
     Announce,
     Answer,
+    Decision,
+    FindStopper,
     Known,
     StopRun,
     Wait,
+    may_be_ours,
     needs_others,
     read_refusal,
+    request_of,
     requested_stop,
     savings,
     veto_minutes,
-    was_requested,
     weigh,
 )
 from lambdas.stop_training.settings import StopTrainingSettings
@@ -41,6 +45,13 @@ from trackside.contracts.deployment.stop_record import DecisionRecord, Savings, 
 from trackside.contracts.event import RuleEvaluation
 
 MOST_DELAY_SECONDS = 900  # API_SendMessage
+# API_SecondaryStatusTransition: the states with which a job ends, and those of a stop by somebody.
+STOPPED_STATUSES = frozenset({"Stopping", "Stopped"})
+LAST_STATUSES = STOPPED_STATUSES | {"Completed", "Failed", "MaxRuntimeExceeded", "MaxWaitTimeExceeded"}
+
+
+class StillShownRunningError(Exception):
+    """SageMaker shows a job as running that ends: its reads lag behind. The message comes again."""
 
 
 class StopDecisions:
@@ -74,16 +85,21 @@ class StopDecisions:
             )
         parameter, found_at = self._settings.dry_run_parameter, sent_at(self._event)
         known = read_known(evaluation.job, self._table, dry_run_parameter=parameter, found_at=found_at)
-        decision = weigh(evaluation, stop, known, self._settings, now=self._clock())
-        if isinstance(decision, Nothing):
-            return decision
-        if isinstance(decision, Answer):
-            return self._answer(evaluation, decision)
-        if isinstance(decision, Wait):
-            return self._wait(decision.seconds, decision.reason)
-        if isinstance(decision, Announce):
-            return self._announce(evaluation, decision)
-        return self._stop_within_budget(evaluation, decision, known)
+        return self._carry_out(evaluation, weigh(evaluation, stop, known, self._settings, now=self._clock()), known)
+
+    def _carry_out(self, evaluation: RuleEvaluation, decision: Decision, known: Known) -> Done | Nothing:
+        match decision:
+            case Answer():
+                return self._answer(evaluation, decision)
+            case Wait():
+                return self._wait(decision.seconds, decision.reason)
+            case Announce():
+                return self._announce(evaluation, decision)
+            case FindStopper():
+                return self._answer_by_time(evaluation, decision.ended, known)
+            case StopRun():
+                return self._stop_within_budget(evaluation, decision, known)
+        return decision
 
     def look_again(self) -> None:
         """Send the event to its own queue again, if any of it waits. A new message has all its attempts."""
@@ -95,8 +111,6 @@ class StopDecisions:
             )
 
     def _answer(self, evaluation: RuleEvaluation, answer: Answer) -> Nothing:
-        if answer.outcome is StopOutcome.STOPPED and not self._stopped_it(evaluation):
-            answer = Answer(StopOutcome.ALREADY_ENDED, f"{evaluation.job.name} was stopped for another finding.")
         self._record(evaluation, answer.outcome, answer.reason)
         return Nothing(answer.reason, surprising=answer.surprising)
 
@@ -137,8 +151,8 @@ class StopDecisions:
 
     def _stop(self, evaluation: RuleEvaluation, stop: StopRun, known: Known) -> Done | Nothing:
         """Stop the job. The request is recorded first, so that after a crash its finding is known."""
-        was_tried = was_requested(evaluation, known.decisions)
-        self._record(evaluation, StopOutcome.STOPPING, f"The stop of {stop.job_name} is requested from SageMaker.")
+        earlier = request_of(evaluation, known.decisions)
+        self._record_request(evaluation, earlier)
         pace("stop", pause_milliseconds=self._settings.pause_milliseconds, context=self._context)
         try:
             self._sagemaker_of(evaluation).stop_training_job(TrainingJobName=stop.job_name)
@@ -146,13 +160,48 @@ class StopDecisions:
             refusal = read_refusal(stop.job_name, code=code_of(error), message=message_of(error))
             if refusal is None:
                 raise
-            if not was_tried or refusal.outcome is not StopOutcome.ALREADY_ENDED or not self._stopped_it(evaluation):
-                return self._answer(evaluation, refusal)
-        else:
-            self._stopped_it(evaluation)
-        spared = savings(known.job, self._settings, now=self._clock())
-        self._record(evaluation, StopOutcome.STOPPED, f"Stopped {stop.job_name}.{_savings_sentence(spared)}", spared)
-        return Done(f"Stopped {stop.job_name}.")
+            if refusal.outcome is StopOutcome.ALREADY_ENDED and earlier:
+                return self._answer_by_time(evaluation, refusal, known)
+            return self._answer(evaluation, refusal)
+        self._stopped_it(evaluation)
+        return self._record_stop(evaluation, known)
+
+    def _answer_by_time(self, evaluation: RuleEvaluation, ended: Answer, known: Known) -> Done | Nothing:
+        """Record who stopped a job that ends after a request of ours without an answer.
+
+        SageMaker does not record who stopped a job, but it records when.
+        """
+        request, since = request_of(evaluation, known.decisions), self._stopping_since(evaluation)
+        if request is None or since is None or not may_be_ours(request, stopping_since=since):
+            reason = f"{ended.reason} Our own request for it was not answered."
+            return self._answer(evaluation, Answer(ended.outcome, reason))
+        if not self._stopped_it(evaluation):
+            reason = f"{evaluation.job.name} was stopped for another finding."
+            return self._answer(evaluation, Answer(ended.outcome, reason))
+        return self._record_stop(evaluation, known)
+
+    def _stopping_since(self, evaluation: RuleEvaluation) -> float | None:
+        """Return the moment at which the job began to stop; None if it did not, or is unknown.
+
+        Raises:
+            StillShownRunningError: SageMaker does not show its end yet.
+        """
+        try:
+            found = self._sagemaker_of(evaluation).describe_training_job(TrainingJobName=evaluation.job.name)
+        except ClientError as error:
+            if code_of(error) not in {"ValidationException", "AccessDeniedException"}:  # deleted; an older spoke
+                raise
+            return None
+        if found["TrainingJobStatus"] == "InProgress":
+            raise StillShownRunningError(evaluation.job.name)
+        steps = found.get("SecondaryStatusTransitions") or ()
+        last = next((step for step in steps if step["Status"] in LAST_STATUSES), None)
+        return None if last is None or last["Status"] not in STOPPED_STATUSES else float(last["StartTime"].timestamp())
+
+    def _record_stop(self, evaluation: RuleEvaluation, known: Known) -> Done:
+        name, spared = evaluation.job.name, savings(known.job, self._settings, now=self._clock())
+        self._record(evaluation, StopOutcome.STOPPED, f"Stopped {name}.{_savings_sentence(spared)}", spared)
+        return Done(f"Stopped {name}.")
 
     def _stopped_it(self, evaluation: RuleEvaluation) -> bool:
         """Return True if this finding stopped the job: of two calls without an answer, the first to claim it did."""
@@ -173,15 +222,19 @@ class StopDecisions:
     def _record(
         self, evaluation: RuleEvaluation, outcome: StopOutcome, reason: str, spared: Savings | None = None
     ) -> None:
-        record = DecisionRecord(
-            evaluation=evaluation,
-            outcome=outcome,
-            at=self._clock(),
-            reason=reason,
-            event_id=str(self._event.get("id", "")),
-            savings=spared or Savings(),
-        )
+        record = DecisionRecord(evaluation, outcome, self._clock(), reason, self._event_id, spared or Savings())
         self._table.put_once(record.to_item(expires_at=self._table.expires_at))
+
+    def _record_request(self, evaluation: RuleEvaluation, earlier: DecisionRecord | None) -> None:
+        """Record that SageMaker is asked now, and when it was asked first."""
+        now, reason = self._clock(), f"The stop of {evaluation.job.name} is requested from SageMaker."
+        first = earlier or DecisionRecord(evaluation, StopOutcome.STOPPING, now, reason, self._event_id)
+        record = replace(first, last_at=now if earlier else 0.0)
+        self._table.put(record.to_item(expires_at=self._table.expires_at))
+
+    @property
+    def _event_id(self) -> str:
+        return str(self._event.get("id", ""))
 
     def _once(self, evaluation: RuleEvaluation, act: Callable[[], Done | Nothing], *, part: str = "") -> Done | Nothing:
         table = self._settings.idempotency_table

@@ -40,13 +40,14 @@ from trackside.evaluation.evaluator import evaluate
 from trackside.evaluation.rule_container import FirstVerdict, Job, check_owner, message_of, patiently, run_container
 from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.run_boundary import OwnEndStore, check_readable
+from trackside.evaluation.run_speed import store_speed
 from trackside.evaluation.sinks.event_bridge import connect_event_bridge
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.sink import Sink
 from trackside.evaluation.sinks.skip_list import SkipListSink
 from trackside.evaluation.stop_signal import StopSignal
 from trackside.evaluation.summary import Summary
-from trackside.evaluation.worker_lease import LeasedStore, WorkerLease
+from trackside.evaluation.worker_lease import LeasedStore, ProgressSign, WorkerLease
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 
@@ -117,13 +118,19 @@ def _judge(hand_over: HandOver, job: Job) -> Summary:
             stores=open_output,
             # Its role may write the verdicts of every run, so it runs no code that the writer of a run names.
             runs_custom_rules=False,
+            note_progress=ProgressSign(environment.ml_root).note if environment.has_worker_lease else _note_nothing,
         )
         _store_ending(job, rule_output, _kind_of(hand_over, summary), _message_of(hand_over, summary))
         if summary.has_ended and not job.request and not environment.rule_configuration:
             from trackside.report.at_the_end import store_report  # which an evaluator needs once, at its end
 
             store_report(run, clock=time.time, stores=open_output)
+            store_speed(run, rule_output, clock=time.time)
         return summary
+
+
+def _note_nothing() -> None:
+    """Do nothing: SageMaker watches no progress."""
 
 
 def _store_ending(job: Job, rule_output: Store, kind: EndKind, message: str) -> None:

@@ -34,6 +34,7 @@ STOP_SECONDS = 120  # the longest that Fargate waits between SIGTERM and SIGKILL
 GRACE_SECONDS = 90
 NEWS_SECONDS = 5
 UNREAD_ATTEMPTS = 5
+WORKER_MEMORY_MB = 256  # of the worker itself, beside the runs that it judges
 SCRATCH = "scratch"  # the only folder in which a worker writes
 # https://docs.aws.amazon.com/autoscaling/application/userguide/application-auto-scaling-service-linked-roles.html
 SCALING_ROLE = (
@@ -192,6 +193,7 @@ class EvaluatorFleet(Construct):
                 "TRACKSIDE_FLEET_FAILED_QUEUE_URL": failed.queue_url,
                 "TRACKSIDE_FLEET_RUNS": str(settings.fleet.runs_per_worker),
                 "TRACKSIDE_FLEET_GRACE_SECONDS": str(GRACE_SECONDS),
+                "TRACKSIDE_FLEET_MEMORY_MB": str(settings.fleet.memory_mb - WORKER_MEMORY_MB),
                 "TRACKSIDE_CUSTOM_RULES_FROM": settings.custom_rules.rules_from,
                 "AWS_DEFAULT_REGION": Stack.of(self).region,
                 **news,

@@ -34,8 +34,15 @@ def let_stop(principal: lambda_.Function | iam.Role, settings: DeploymentSetting
             conditions={"StringLike": {f"aws:ResourceTag/{ACTIONS_TAG}": f"*{Action.STOP_TRAINING.value}*"}},
             why="Jobs of SageMaker Debugger carry no tag of a run; those that ask by this one may be stopped.",
         )
+    allow(
+        principal,
+        "SeeWhenAJobStopped",
+        ["sagemaker:DescribeTrainingJob"],
+        [jobs],
+        why="The time at which a job began to stop shows whether a request without an answer did it. Reads only.",
+    )
     accept_wildcard(
         principal,
         "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:training-job/*",
-        reason="The jobs to come are not known; the condition narrows it to tagged ones.",
+        reason="The jobs to come are not known; a condition narrows stops to tagged ones.",
     )

@@ -29,12 +29,14 @@ CALLED_BY_OTHERS = {
 # Name -> why it stays.
 ALLOWED = {
     # Called by Python and by libraries.
+    "__cause__": "Python: tracebacks show it",
     "__dir__": "Python",
     "__getattr__": "Python",
     "__prepare_scriptable__": "torch",
     "_value_": "Enum",
     "external_attr": "zipfile",
     "list_available_services": "botocore",
+    "serve": "the program that `RuleProcess` starts, as a text",
     "trace": "Python: the third argument of __exit__",
     "vpc_config": "CDK: an attribute of a resource",
     "writeable": "NumPy: a flag of an array",

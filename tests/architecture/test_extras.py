@@ -31,6 +31,7 @@ COMMANDS = {
     "findings s3://bucket/bad": "aws",
     "report bad --output report.html": "",
     "report s3://bucket/bad --output report.html": "aws",
+    "serve nowhere": "dashboard",
     "watch bad --once": "",
     "compare bad bad": "",
     "runs": "",

@@ -109,6 +109,7 @@ OUTSIDE = {
         "capture",
         "cli",
         "cloud",
+        "dashboard",
         "evaluation",
         "exchange",
         "frameworks/plain",
@@ -123,10 +124,12 @@ OUTSIDE = {
     },
     "pytest": {"integrations", "testing"},
     "rich": {"cli", "integrations"},
+    "starlette": {"dashboard"},
     "tomli": {"local"},
     "torch": {"frameworks/pytorch"},
     "trackside_native": {"capture"},
     "trackside_localaccount": {"cloud", "testing"},
+    "uvicorn": {"dashboard"},
     "yaml": {"local"},
     **{
         tool: {"integrations"}

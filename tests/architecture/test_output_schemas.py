@@ -31,6 +31,7 @@ from trackside.contracts.event import Evidence, RuleEvaluation, RuleEvaluationSt
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 AS_AWS_HAS_IT = {"aws-rules"}  # always JSON, without an option for it
+BY_AN_OPTION = {"profile-report"}  # `trackside profile --report`
 WEIGHT = "gradient/Net_fc.weight"
 LINES = [
     ("findings", ["findings", "bad"]),
@@ -39,6 +40,7 @@ LINES = [
     ("tensors", ["tensors", "bad", "--regex", "nothing-of-that-name"]),
     ("stats", ["stats", "bad"]),
     ("profile", ["profile", "bad"]),
+    ("profile-report", ["profile", "bad", "--report"]),
     ("values", ["values", "bad", WEIGHT]),
     ("values", ["values", "bad", WEIGHT, "--steps", "0:100"]),
     ("values", ["values", "bad", "--regex", "fc"]),
@@ -136,7 +138,7 @@ def test_the_report_of_a_drill_has_the_published_schema(report: Report) -> None:
 def test_every_command_with_json_has_a_schema_that_a_line_here_is_held_against() -> None:
     with_json = {"-".join(words) for words in leaves(main) if _prints_json(words)}
     published = {path.stem for path in SCHEMAS.glob("*.json")}
-    assert with_json | AS_AWS_HAS_IT == published == {name for name, _ in LINES} | {"drill"}
+    assert with_json | AS_AWS_HAS_IT | BY_AN_OPTION == published == {name for name, _ in LINES} | {"drill"}
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.faults.cases import POISON
+from benchmarks.faults.cases import PERSON_CASE, POISON, RACE_CASE, REUSED_CASE, Case, crowd_case
 from benchmarks.faults.play import play
-from benchmarks.faults.report import STORM
+from benchmarks.faults.report import DEADLY, STORM
 from benchmarks.faults.wiring import Wiring, read_wiring
 from lambdas.notify_owner import owner_messages
 from lambdas.shared.decisions import Done, Nothing
@@ -30,6 +30,23 @@ def test_nothing_is_lost_and_nothing_is_wrong_in_a_storm(wiring: Wiring) -> None
     assert result.poison == len(POISON)
     for fault in ("duplicate", "drop", "delay", "throttle"):
         assert result.faults[fault] > 0
+
+
+@pytest.mark.parametrize(
+    ("cases", "events"),
+    [
+        pytest.param((crowd_case(40),), 40, id="40 rules ask at once; the large form has 200"),
+        pytest.param((REUSED_CASE,), 24, id="names that were other jobs', which were stopped and deleted"),
+        pytest.param((PERSON_CASE, RACE_CASE), 24, id="a person stops the job before us, or in the same minutes"),
+    ],
+)
+def test_a_stop_is_made_once_and_the_record_says_by_whom(wiring: Wiring, cases: tuple[Case, ...], events: int) -> None:
+    """Functions die at one call in fourteen, also between the record of a request and the request."""
+    result = play(wiring, replace(DEADLY, seed=23), events=events, spread_hours=0.5, cases=cases)
+    assert result.lost == result.wrong == ()
+    assert result.deaths > 0
+    assert result.faults["stale"] > 0
+    assert result.faults["late"] > 0
 
 
 def test_a_table_that_is_down_for_an_hour_loses_nothing(wiring: Wiring) -> None:

@@ -6,10 +6,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -24,10 +26,14 @@ from benchmarks.mutants.operator import FAMILIES, REPORT, TUNE, Operator, all_op
 from benchmarks.mutants.plain_losses import BACKWARD, Recorded, Series
 from benchmarks.mutants.published import DEEPCRIME, ENTRIES, TRAINCHECK
 from benchmarks.mutants.report import Figures, Group
+from benchmarks.mutants.seams import Seams
 from benchmarks.mutants.stored_runs import Mutant, Outcome, mutants
 from benchmarks.mutants.subjects import CHOSEN, OWN, all_subjects
 from trackside.contracts.cause import Cause
+from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Severity
+from trackside.storage.open_store import open_store
+from trackside.trial.trial import trial_of
 
 OPERATORS = all_operators()
 Numbers = list[float]
@@ -122,6 +128,16 @@ def _losses(
         with torch.no_grad():
             found += [loss(network(inputs), labels).item() for inputs, labels in evaluation]
     return [*found, *(float(each) for parameter in network.parameters() for each in parameter.detach().flatten())]
+
+
+@contextmanager
+def seams() -> Iterator[Seams]:
+    """Yield seams whose changes are undone."""
+    found = Seams()
+    try:
+        yield found
+    finally:
+        found.undo()
 
 
 def trained(program: Callable[[], Numbers], operator: str | None) -> tuple[str, launch.Planted | None]:
@@ -497,6 +513,61 @@ def test_a_mutant_is_trained_judged_and_reported_once(tmp_path: Path, capsys: py
     capsys.readouterr()
     assert report.main([*CHOICE, *root]) == 0
     assert "| untested | 2 | 0 |" in capsys.readouterr().out
+
+
+def root_mean_square(folder: Path) -> float:
+    """Return the size of the first batch that a run has saved of its model's inputs."""
+    trial = trial_of(RunLocation(str((folder / "run").absolute())), open_store, will_grow=False)
+    trial.refresh()
+    (name,) = trial.tensor_names(collection="model_inputs")
+    batch = trial.value(name, step=0, worker=trial.workers[0])
+    return float(np.sqrt(np.square(batch.astype(np.float64)).mean()))
+
+
+def test_what_is_stored_is_what_the_model_got(tmp_path: Path) -> None:
+    """An operator below capture changes a batch that capture has saved already."""
+    assert run.main(["--half", "tune", "--only", "wine-mlp", "inputs-unscaled", "--root", str(tmp_path)]) == 0
+    planted = mutant("wine-mlp", "inputs-unscaled")
+    plain = root_mean_square(planted.twin.folder(tmp_path))
+    assert root_mean_square(planted.folder(tmp_path)) == pytest.approx(255 * plain, rel=1e-5)
+
+
+class TestCalls:
+    def test_lie_above_who_replaces_them_later(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Own(nn.Linear):
+            """A class with a call of its own."""
+
+            def __call__(self, *args: Any) -> Any:
+                return super().__call__(*args)
+
+        seen = []
+        with seams() as planted:
+            planted.at_calls(lambda _, values: values + 1)
+
+            class Later(nn.Module):
+                """A class that is younger than the operator, with a layer that it calls."""
+
+                def __init__(self) -> None:
+                    super().__init__()
+                    self.layer = Own(2, 2)
+
+                def forward(self, values: torch.Tensor) -> torch.Tensor:
+                    return self.layer(values)  # type: ignore[no-any-return] # torch's own omission
+
+            original = nn.Module.__call__
+
+            def capture(module: nn.Module, *args: Any) -> Any:
+                seen.append((type(module).__name__, args[0].tolist()))
+                return original(module, *args)
+
+            monkeypatch.setattr(nn.Module, "__call__", capture)
+            Later()(torch.zeros(2))
+            Own(2, 2)(torch.zeros(2))
+            assert planted.touched == 2
+        assert seen == [("Later", [1, 1]), ("Own", [1, 1]), ("Own", [1, 1])]
+        assert "__call__" not in vars(nn.Linear)
+        assert "__call__" not in vars(Later)
+        assert "__call__" in vars(Own)
 
 
 def test_a_word_that_is_no_name_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,10 +17,33 @@ from moto import mock_aws
 
 from lambdas.shared.clients import client
 from lambdas.shared.observability import logger, metrics
+from tests.lambdas.recorded_calls import Calls
 from trackside.contracts.deployment.run_table import SHELVES
 
 EVENTS = Path(__file__).parent / "events"
 REGION = "us-east-1"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-calls", action="store_true", help="write tests/lambdas/calls.json again")
+
+
+@pytest.fixture(scope="session")
+def recorded_calls(request: pytest.FixtureRequest) -> Iterator[Calls]:
+    """The calls that functions make; written at the end if that was asked for."""
+    calls = Calls.of_file()
+    yield calls
+    if request.config.getoption("--write-calls", default=False):
+        calls.write()
+
+
+@pytest.fixture(autouse=True)
+def _only_recorded_calls(recorded_calls: Calls, request: pytest.FixtureRequest) -> Iterator[None]:
+    """A call that no test has made before is written down, so that the test of the roles sees it."""
+    with recorded_calls.recorded() as unknown:
+        yield
+    if not request.config.getoption("--write-calls", default=False):
+        assert not unknown, "not in calls.json; write it with: pytest tests/lambdas --write-calls"
 
 
 @dataclass

@@ -352,7 +352,7 @@ def test_killed_at_any_point_and_started_again_the_evaluator_says_the_same_once(
         configuration("StuckLoss", {"patience": "99"}, [], name="c"),
     ]
     points = 0
-    for kill_at in range(1, 60):
+    for kill_at in range(1, 60, 3):  # each point starts six processes of rules
         folder = tmp_path / str(kill_at)
         folder.mkdir()
         (folder / "debug-output").symlink_to(run / "debug-output")
@@ -369,7 +369,7 @@ def test_killed_at_any_point_and_started_again_the_evaluator_says_the_same_once(
         assert each_once[f"{folder.name}/a/issue-found"].message.endswith("seen [0, 2, 3, 5].")
         if budget[0] > 0:
             break
-    assert points > 5
+    assert points > 3
 
 
 def test_a_killed_process_goes_on_with_the_rules_state(tmp_path: Path) -> None:

@@ -19,6 +19,9 @@ from trackside.storage.open_store import open_store
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors
 
 LOSS = "CrossEntropyLoss_output_0"
+C_LOOP = "import re; re.match('(a+)+$', 'a' * 60 + 'b')"
+FILLS = "kept = []\nwhile True: kept.append(bytearray(1 << 26))"
+CRASHES = "import ctypes; ctypes.string_at(0)"
 FILE = """
 import sys
 import time
@@ -70,7 +73,7 @@ def judge(folder: Path, *asked: dict[str, str]) -> list[Verdict]:
         clock=time.time,
         sleep=time.sleep,
         should_stop=lambda: time.monotonic() > deadline,
-        limits=RuleLimits(step_seconds=1.0),
+        limits=RuleLimits(step_seconds=1.0, memory_bytes=2**30),
     )
     assert summary.has_ended
     return list(summary.verdicts)
@@ -88,6 +91,12 @@ def judge(folder: Path, *asked: dict[str, str]) -> list[Verdict]:
         pytest.param({"at": "3", "act": "loop"}, [("not-evaluated", 3)], id="loops"),
         pytest.param({"at": "3", "act": "1 / 0"}, [("not-evaluated", 3)], id="raises"),
         pytest.param({"at": "3", "act": "sys.exit()"}, [("not-evaluated", 3)], id="exits"),
+        pytest.param({"at": "3", "act": C_LOOP}, [("not-evaluated", 3)], id="loops in C, with the interpreter's lock"),
+        pytest.param({"at": "15", "act": C_LOOP}, [("issue-found", 11), ("not-evaluated", 15)], id="loops in C later"),
+        pytest.param({"at": "3", "act": "bytearray(1 << 45)"}, [("not-evaluated", 3)], id="allocates too much"),
+        pytest.param({"at": "3", "act": FILLS}, [("not-evaluated", 3)], id="fills its memory bit by bit"),
+        pytest.param({"at": "3", "act": "import os; os._exit(0)"}, [("not-evaluated", 3)], id="ends the process"),
+        pytest.param({"at": "3", "act": CRASHES}, [("not-evaluated", 3)], id="crashes the interpreter"),
     ],
 )
 def test_it_says_what_it_says_and_ours_do_not_wait(

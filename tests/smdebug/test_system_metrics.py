@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.smdebug.conftest import Peer
+from tests.training_lib.profiling.samples import samples_in
+from trackside.profiling.gpu_readings import GpuState
 from trackside.profiling.system_files import SystemFiles
 from trackside.profiling.system_metrics import OpenFiles, SystemMetrics
-from trackside.records.system_metrics_file import decode_system_metrics, read_system_metrics
+from trackside.records.system_metrics_file import decode_system_metrics
+from trackside.rules.system.load_balancing import LoadBalancing
+from trackside.rules.system.low_gpu_utilization import LowGpuUtilization
+from trackside.rules.system.throttled_gpu import ThrottledGpu
 from trackside.storage.local import LocalStore
+from trackside.storage.memory import MemoryStore
+from trackside.trial.trial import Trial
 
 MINUTE = 1_700_000_000.0
 # The first and the last line of a file that SageMaker wrote (awslabs/sagemaker-debugger, tests/profiler/resources).
@@ -20,12 +29,21 @@ AWS = b"""{"Type": "cpu", "Name":"cpu0", "Dimension": "CPUUtilization", "Value":
 """  # noqa: E501 - as it was written
 
 
+class RecordedGpus:
+    """What NVML returned of two GPUs, for machines without one."""
+
+    def read(self) -> Iterator[GpuState]:
+        """Implement `GpuReader.read`."""
+        yield GpuState(0, busy_percent=12.0, memory_percent=40.0, power_watts=110.5, temperature_celsius=61.0)
+        yield GpuState(1, busy_percent=97.0, memory_percent=81.0, power_watts=640.0, throttle_reasons=0x20)
+
+
 @pytest.fixture(scope="module")
 def profiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Samples of this machine over two minutes, as the sampler writes them."""
     folder = tmp_path_factory.mktemp("profiles")
     files = SystemFiles(str(folder), node="algo-1")
-    metrics = SystemMetrics(OpenFiles(), process=os.getpid())
+    metrics = SystemMetrics(OpenFiles(), process=os.getpid(), gpus=RecordedGpus())
     for second in range(0, 120, 20):
         files.add(metrics.sample(), wall_time=MINUTE + second)
     files.close()
@@ -35,11 +53,25 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_original_reads_every_sample_of_ours(profiles: Path, peer: Peer) -> None:
     order = {"folder": str(profiles), "start_us": MINUTE * 1e6, "end_us": (MINUTE + 120) * 1e6}
     events = peer("system_metrics", order)["events"]
-    ours = [
-        [s.kind, s.name, s.dimension, s.value, s.node, s.timestamp] for s in read_system_metrics(LocalStore(profiles))
-    ]
+    ours = [[s.kind, s.name, s.dimension, s.value, s.node, s.timestamp] for s in samples_in(LocalStore(profiles))]
     assert len(ours) > 50
     assert sorted(events) == sorted(ours)
+    assert {(event[0], event[1], event[2], event[3]) for event in events} >= {
+        ("gpu", "gpu0", "GPUUtilization", 12.0),
+        ("gpu", "gpu1", "GPUMemoryUtilization", 81.0),
+    }
+
+
+def test_rules_judge_the_files_that_the_original_reads(profiles: Path) -> None:
+    trial = Trial(MemoryStore(), profiles=lambda: LocalStore(profiles))
+    window = replace(trial.window(0, now=MINUTE), is_last=True)
+    rules = (LowGpuUtilization(patience=5), LoadBalancing(patience=5), ThrottledGpu(samples=5))
+    found = {rule.rule_id: [finding.subject for finding in rule.check(window)] for rule in rules}
+    assert found == {
+        "low-gpu-utilization": ["gpu0 of algo-1"],
+        "load-balancing": ["gpu0 of algo-1"],
+        "throttled-gpu": ["gpu1 of algo-1"],
+    }
 
 
 def test_the_original_finds_a_part_of_the_time(profiles: Path, peer: Peer) -> None:

@@ -12,7 +12,7 @@ from benchmarks.mutants.operator import operator
 from benchmarks.mutants.seams import Seams, is_training
 from trackside.contracts.cause import Cause
 
-INPUTS = "floating-point tensors that go into a model (`Module.__call__` of the outermost module)"
+INPUTS = "floating-point tensors that go into a model (above `Module.__call__` of the outermost module)"
 NO_FLOATS = "models with tokens or indices alone as input, and models behind `torch.jit`"
 LABELS = "the targets of the loss functions of torch.nn.functional"
 NO_LABELS = "losses by hand, and targets that are no class numbers"

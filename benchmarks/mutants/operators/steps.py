@@ -302,7 +302,7 @@ def optimizer_state_lost(seams: Seams) -> None:
     seams.after_step(lose)
 
 
-@operator("resume", seam=AFTER_STEP, unreached=NO_STEP)
+@operator("resume", Cause.WEIGHTS_SET_BACK, seam=AFTER_STEP, unreached=NO_STEP)
 def weights_lost(seams: Seams) -> None:
     """Every fortieth step the weights are those of the first step again, as by a resume from a stale checkpoint."""
     first: dict[int, list[Tensor]] = {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any
 
@@ -111,8 +113,13 @@ def test_of_two_rules_that_heard_no_answer_one_stopped_the_job(
     refusals = 2 * [("ThrottlingException", "Rate exceeded")]
     if not is_known:
         refusals += 2 * [("ValidationException", "in status Stopping")]
-    for code, message in refusals:
+    for number, (code, message) in enumerate(refusals):
         sagemaker.add_client_error("stop_training_job", code, message, expected_params=JOB)
+        if number >= 2:
+            sagemaker.add_response("describe_training_job", stopping(time.time()), JOB)
+    if is_known:
+        for _ in events:
+            sagemaker.add_response("describe_training_job", stopping(time.time()), JOB)
     assert deliver(handle, *events) == ["message-0", "message-1"]
     if is_known:
         detail = events[0]["detail"]
@@ -389,8 +396,106 @@ def test_a_crash_between_the_stop_and_its_record_is_made_up_for(
         assert deliver(handle, event) == ["message-0"]
     status = "The request was rejected because the training job is in status Stopping."
     sagemaker.add_client_error("stop_training_job", "ValidationException", status, expected_params=JOB)
+    sagemaker.add_response("describe_training_job", stopping(time.time()), JOB)
     assert deliver(handle, event) == []
     assert outcomes(account) == {"Stopping", "Stopped"}, "it was ours, and the record says so"
+
+
+def stopping(since: float, status: str = "Stopping") -> dict[str, Any]:
+    """DescribeTrainingJob's answer, as far as SageMaker must give it; the job leaves `Training` at `since`."""
+    moment = datetime.fromtimestamp(since, tz=timezone.utc)
+    return {
+        "TrainingJobName": "digits-01",
+        "TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-01",
+        "ModelArtifacts": {"S3ModelArtifacts": "s3://runs-bucket/model"},
+        "TrainingJobStatus": "Completed" if status == "Completed" else "Stopping",
+        "SecondaryStatus": status,
+        "AlgorithmSpecification": {"TrainingInputMode": "File"},
+        "ResourceConfig": {"VolumeSizeInGB": 1},
+        "StoppingCondition": {},
+        "CreationTime": moment,
+        "SecondaryStatusTransitions": [
+            {"Status": "Training", "StartTime": moment - timedelta(hours=1)},
+            {"Status": status, "StartTime": moment},
+        ],
+    }
+
+
+class DiedError(BaseException):
+    """The function's process is gone: nothing catches it."""
+
+
+@pytest.mark.parametrize("is_known", [pytest.param(True, id="in the table"), pytest.param(False, id="to SageMaker")])
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        pytest.param(lambda now: stopping(now + 100), "AlreadyEnded", id="a person stopped it after the death"),
+        pytest.param(lambda now: stopping(now - 100), "AlreadyEnded", id="a person stopped it before"),
+        pytest.param(lambda now: stopping(now + 1), "Stopped", id="the request had arrived"),
+        pytest.param(lambda now: stopping(now + 1, "Completed"), "AlreadyEnded", id="it ended by itself"),
+        pytest.param(lambda now: stopping(now + 1, "MaxRuntimeExceeded"), "AlreadyEnded", id="its time was over"),
+        pytest.param("ValidationException", "AlreadyEnded", id="it was deleted meanwhile"),
+        pytest.param("AccessDeniedException", "AlreadyEnded", id="a spoke from before this question"),
+    ],
+)
+def test_a_death_between_the_record_and_the_request_claims_no_stop_of_others(
+    *,
+    account: Any,
+    sagemaker: Stubber,
+    golden: Golden,
+    deliver: Deliver,
+    monkeypatch: pytest.MonkeyPatch,
+    clock: Clock,
+    is_known: bool,
+    answer: Callable[[float], dict[str, Any]] | str,
+    outcome: str,
+) -> None:
+    settle(monkeypatch)
+    event = golden("ours_issues_found")
+
+    def die(*_: Any, **__: Any) -> None:
+        raise DiedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stop_decisions, "pace", die)  # between the record and the request
+        with pytest.raises(DiedError):
+            deliver(handle, event)
+    assert outcomes(account) == {"Stopping"}
+    began, clock.now = clock.now, clock.now + 180
+    boto3.client("dynamodb").delete_item(TableName="done", Key=only_key("done"))  # the dead one's claim is over
+    if is_known:
+        put(JobRecord(TrainingJob("digits-01", event["detail"]["TrainingJobArn"]), "Stopped").to_item(expires_at=None))
+    else:
+        status = "The request was rejected because the training job is in status Stopped."
+        sagemaker.add_client_error("stop_training_job", "ValidationException", status, expected_params=JOB)
+    if isinstance(answer, str):
+        sagemaker.add_client_error("describe_training_job", answer, "no", expected_params=JOB)
+    else:
+        sagemaker.add_response("describe_training_job", answer(began), JOB)
+    assert deliver(handle, event) == []
+    assert outcomes(account) == {"Stopping", outcome}
+    assert deliver(handle, event) == [], "decided once"
+
+
+def test_an_answer_of_sagemaker_that_lags_behind_decides_nothing(
+    account: Any, sagemaker: Stubber, golden: Golden, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(monkeypatch)
+    event, ended = golden("ours_issues_found"), "The request was rejected: the training job is in status Stopping."
+    sagemaker.add_client_error("stop_training_job", "ThrottlingException", "Rate exceeded", expected_params=JOB)
+    assert deliver(handle, event) == ["message-0"]
+    for answer in ({**stopping(time.time()), "TrainingJobStatus": "InProgress"}, stopping(time.time())):
+        sagemaker.add_client_error("stop_training_job", "ValidationException", ended, expected_params=JOB)
+        sagemaker.add_response("describe_training_job", answer, JOB)
+    assert deliver(handle, event) == ["message-0"]
+    assert outcomes(account) == {"Stopping"}
+    assert deliver(handle, event) == []
+    assert outcomes(account) == {"Stopping", "Stopped"}
+
+
+def only_key(table: str) -> dict[str, Any]:
+    (item,) = boto3.client("dynamodb").scan(TableName=table)["Items"]
+    return {"id": item["id"]}
 
 
 def test_a_switch_that_cannot_be_read_stops_nothing(

@@ -10,9 +10,11 @@ from lambdas.shared.decisions import Nothing
 from lambdas.stop_training.logic import (
     Announce,
     Answer,
+    FindStopper,
     Known,
     StopRun,
     Wait,
+    may_be_ours,
     read_refusal,
     requested_stop,
     savings,
@@ -185,12 +187,6 @@ def test_stops(about: Known, settings: StopTrainingSettings) -> None:
             )
             for status in ("Stopping", "Stopped", "Completed", "Failed")
         ),
-        pytest.param(
-            known(decided(StopOutcome.STOPPING), job=replace(JOB, status="Stopped")),
-            SETTINGS,
-            StopOutcome.STOPPED,
-            id="it has ended because an earlier attempt stopped it",
-        ),
         pytest.param(known(rules=(CLEAN,)), SETTINGS, StopOutcome.RECOVERED, id="recovered since"),
         pytest.param(known(), replace(SETTINGS, after_findings=2), StopOutcome.UNCONFIRMED, id="one finding of two"),
         pytest.param(
@@ -239,6 +235,33 @@ def test_does_not_stop(about: Known, settings: StopTrainingSettings, outcome: St
     assert isinstance(answer, Answer)
     assert answer.outcome is outcome
     assert answer.surprising is (outcome is StopOutcome.WOULD_STOP)
+
+
+@pytest.mark.parametrize("status", ["Stopping", "Stopped", "Completed"])
+def test_who_stopped_a_job_is_found_out_after_a_request_without_an_answer(status: str) -> None:
+    decision = weighed(known(decided(StopOutcome.STOPPING), job=replace(JOB, status=status)))
+    assert isinstance(decision, FindStopper)
+    assert decision.ended.outcome is StopOutcome.ALREADY_ENDED
+    of_another = known(decided(StopOutcome.STOPPING, said=OTHER_RULE), job=replace(JOB, status=status))
+    assert isinstance(weighed(of_another), Answer), "the request was another rule's, which answers for itself"
+
+
+@pytest.mark.parametrize(
+    ("last_after", "stopping_after", "is_ours"),
+    [
+        pytest.param(0, 0.4, True, id="at once"),
+        pytest.param(0, 29, True, id="while the function may have lived"),
+        pytest.param(0, -3, True, id="SageMaker's clock is behind"),
+        pytest.param(180, 1, True, id="by the first request, whose answer was lost, and not by the second"),
+        pytest.param(180, 181, True, id="by the second request"),
+        pytest.param(0, -60, False, id="a person was faster than our request"),
+        pytest.param(0, 60, False, id="the function died before it, and a person came later"),
+        pytest.param(180, 300, False, id="both died before it"),
+    ],
+)
+def test_the_time_shows_who_stopped_a_job(last_after: float, stopping_after: float, *, is_ours: bool) -> None:
+    request = replace(decided(StopOutcome.STOPPING, ago=0), last_at=NOW + last_after if last_after else 0.0)
+    assert may_be_ours(request, stopping_since=NOW + stopping_after) is is_ours
 
 
 @pytest.mark.parametrize("outcome", [outcome for outcome in StopOutcome if outcome.is_final])

@@ -12,10 +12,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
+from stacks.image_context import bill_of_materials, write_context
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.environment import inherited
 from trackside.storage.local import LocalStore
@@ -25,6 +28,8 @@ ROOT = Path(__file__).parents[3]
 DOCKERFILE = ROOT / "rule_containers" / "evaluator" / "Dockerfile"
 DOCKERFILES = sorted((ROOT / "rule_containers").glob("*/Dockerfile"))
 NOBODY = 65534
+LABELS = ("title", "description", "licenses", "version", "revision")
+DIGEST = re.compile(r"@sha256:[0-9a-f]{64}")
 
 
 def instructions(text: str) -> list[tuple[str, str]]:
@@ -38,7 +43,7 @@ def complaints(text: str) -> list[str]:
     found = []
     steps = instructions(text)
     of = {word: [rest for w, rest in steps if w == word] for word, _ in steps}
-    found += [f"FROM {image}: pin a tag" for image in of.get("FROM", []) if not is_pinned(image)]
+    found += [f"FROM {image}: pin a tag and a digest" for image in of.get("FROM", []) if not is_pinned(image)]
     # Root for a moment: SageMaker's job folders are root's (decisions/0064). The entry point gives root up.
     if "USER" in of:
         found.append("USER: start as root, or the exit message cannot be written")
@@ -56,11 +61,15 @@ def complaints(text: str) -> list[str]:
             found.append("RUN: leave no apt lists behind")
         if "pip install" in line and "--no-cache-dir" not in line:
             found.append("RUN: leave no pip cache behind")
+        if "pip install" in line and "--require-hashes" not in line and "--no-index --no-deps" not in line:
+            found.append("RUN: install by hashes, or our own wheels alone")
+    labels = " ".join(of.get("LABEL", []))
+    found += [f"LABEL: {name} is missing" for name in LABELS if f"org.opencontainers.image.{name}=" not in labels]
     return found
 
 
 def is_pinned(image: str) -> bool:
-    return bool(re.fullmatch(r"[\w./-]+:(?!latest)[\w.-]+( AS \w+)?", image))
+    return bool(re.fullmatch(r"[\w./-]+:(?!latest)[\w.-]+@sha256:[0-9a-f]{64}( AS \w+)?", image))
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.parent.name)
@@ -71,13 +80,17 @@ def test_the_dockerfile_is_clean(dockerfile: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        pytest.param(":3.12-slim-bookworm", "", "FROM", id="no-tag"),
-        pytest.param(":3.12-slim-bookworm", ":latest", "FROM", id="latest"),
+        pytest.param(":3.12-slim-bookworm@", "@", "FROM", id="no-tag"),
+        pytest.param(":3.12-slim-bookworm@", ":latest@", "FROM", id="latest"),
+        pytest.param("@sha256:", "@sha512:", "FROM", id="no-digest"),
+        pytest.param(" --require-hashes", "", "hashes", id="no-hashes"),
+        pytest.param(" --no-index", "", "hashes", id="an-index-beside-our-wheels"),
+        pytest.param("image.revision", "image.revised", "revision", id="no-revision"),
         pytest.param("ENV TRACKSIDE_RUN_AS=65534", "", "TRACKSIDE_RUN_AS", id="stays-root"),
         pytest.param("RUN_AS=65534", "RUN_AS=0", "TRACKSIDE_RUN_AS", id="becomes-root"),
         pytest.param("RUN_AS=65534", "RUN_AS=nobody", "TRACKSIDE_RUN_AS", id="a-name"),
         pytest.param("ENTRYPOINT", "USER 65534:65534\nENTRYPOINT", "USER", id="cannot-write-its-message"),
-        pytest.param("COPY dist", "ADD dist", "ADD", id="add"),
+        pytest.param("COPY wheels", "ADD wheels", "ADD", id="add"),
         pytest.param(" --no-cache-dir", "", "pip cache", id="pip-cache"),
         pytest.param("RUN python", "RUN apt-get install -y gcc && python", "apt lists", id="apt-lists"),
         pytest.param('["python", "/opt/trackside/entrypoint.py"]', "python x.py", "exec form", id="shell-form"),
@@ -90,10 +103,49 @@ def test_the_lint_sees(old: str, new: str, complaint: str) -> None:
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.parent.name)
-def test_the_build_context_holds_only_what_is_copied(dockerfile: Path) -> None:
-    kept = (dockerfile.parent / "Dockerfile.dockerignore").read_text(encoding="utf-8").split()
-    copied = [rest.split()[0] for word, rest in instructions(dockerfile.read_text(encoding="utf-8")) if word == "COPY"]
-    assert kept == ["*", *(f"!{source}" for source in copied)]
+def test_both_stages_have_the_same_base(dockerfile: Path) -> None:
+    bases = [rest for word, rest in instructions(dockerfile.read_text(encoding="utf-8")) if word == "FROM"]
+    assert len(bases) == 2
+    assert bases[0] == f"{bases[1]} AS packages"
+
+
+def test_the_lock_has_what_our_wheel_needs_with_hashes_of_both_processors() -> None:
+    lock = (ROOT / "rule_containers" / "requirements.lock").read_text(encoding="utf-8")
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE))
+    needed = [Requirement(one) for one in requires("trackside") or ()]
+    needed = [one for one in needed if one.marker is None or one.marker.evaluate({"extra": "aws"})]
+    assert {"numpy", "boto3"} <= {one.name for one in needed}
+    for one in needed:
+        assert one.specifier.contains(pinned[one.name]), one
+    for name, entry in re.findall(r"^([\w.-]+)==((?:.*\\\n)+.*)$", lock, re.MULTILINE):
+        assert entry.count("--hash=sha256:") >= 1, name
+    assert lock.count("--hash=sha256:") > 2 * len(pinned), "numpy and crc32c have a wheel for each processor"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.parent.name)
+def test_the_build_context_holds_only_what_is_copied(dockerfile: Path, tmp_path: Path) -> None:
+    context = write_context(dockerfile.parent.name, tmp_path / "context")
+    copied = [
+        source
+        for word, rest in instructions(dockerfile.read_text(encoding="utf-8"))
+        if word == "COPY" and not rest.startswith("--from")
+        for source in rest.split()[:-1]
+    ]
+    assert sorted(path.name for path in context.iterdir()) == sorted(["Dockerfile", *copied])
+    wheels = sorted(path.name.partition("-")[0] for path in (context / "wheels").iterdir())
+    assert wheels == ["trackside"] + ["trackside_smdebug"] * (dockerfile.parent.name == "custom_rule")
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.parent.name)
+def test_the_bill_of_materials_names_the_base_and_each_package(dockerfile: Path) -> None:
+    text = dockerfile.read_text(encoding="utf-8")
+    components = bill_of_materials(dockerfile.parent.name, dockerfile=text)["components"]
+    names = {one["name"] for one in components}
+    assert {"python", "trackside", "numpy", "boto3", "botocore", "google-crc32c"} <= names
+    assert len(components) == len(names), "one version of each, for the image's Python"
+    (base,) = [one for one in components if one["type"] == "container"]
+    assert base["version"].endswith(DIGEST.findall(text)[-1])
 
 
 def nobody(command: list[str], *, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -121,12 +173,8 @@ def top() -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_its_lines_run_as_they_stand_for_an_unprivileged_user(top: Path) -> None:
-    context, opt = top / "context", top / "opt" / "trackside"
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(context / "dist")]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    copy_of_entry_point = context / "rule_containers" / "evaluator" / "entrypoint.py"
-    copy_of_entry_point.parent.mkdir(parents=True)
-    shutil.copy(DOCKERFILE.parent / "entrypoint.py", copy_of_entry_point)
+    opt = top / "opt" / "trackside"
+    context = write_context("evaluator", top / "context")
     opt.mkdir(parents=True)
     run = write_run(top / "run")
     if os.geteuid() == 0:
@@ -139,11 +187,15 @@ def test_its_lines_run_as_they_stand_for_an_unprivileged_user(top: Path) -> None
     make_venv(top / "venv", environment)
 
     steps = instructions(DOCKERFILE.read_text(encoding="utf-8"))
+    environment["PYTHONPATH"] = str(opt / "packages")
     for word, rest in steps:
         if word not in {"COPY", "RUN"}:
             continue
-        source, _, target = rest.partition(" ")
-        command = rest if word == "RUN" else f"cp {context}/{source} {target}"
+        *sources, target = rest.split()
+        if sources[:1] == ["--from=packages"]:  # both stages are one folder here
+            continue
+        copied = " ".join(f"{context}/{source}" for source in sources)
+        command = rest if word == "RUN" else f"cp -r {copied} {target}"
         done = nobody(["sh", "-c", command], cwd=opt, env=environment)
         assert done.returncode == 0, f"{word} {rest}\n{done.stderr[-2000:]}"
 

@@ -22,16 +22,21 @@ from tests.rule_containers.local_environment import local_environment
 from tests.warm_python import WarmProcess, WarmPython
 from trackside.contracts.action import Action
 from trackside.contracts.deployment.evaluator_ending import EndKind, read_ending
+from trackside.contracts.recorded_names import STEP_SECONDS
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Outcome, Severity, Verdict
 from trackside.evaluation.__main__ import main as judge_here
 from trackside.evaluation.rule_container import MOST_MESSAGE_BYTES, message_of
 from trackside.evaluation.summary import Summary
+from trackside.records.performance_facts import PerformanceFacts
 from trackside.storage.local import LocalStore
+from trackside.storage.memory import MemoryStore
 from trackside.storage.s3 import S3Store
 from trackside.storage.store import Store
-from trackside.testing.fake_trial import end_run, write_collections, write_tensors
+from trackside.storage.subfolder import Subfolder
+from trackside.testing.fake_trial import end_run, write_collections, write_statistics, write_tensors
+from trackside.testing.rule_case import Machine, profile_store
 
 ENTRY_POINT = Path(__file__).parents[3] / "rule_containers" / "evaluator" / "entrypoint.py"
 JOB_ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits"
@@ -445,6 +450,48 @@ def test_it_stands_where_sagemaker_debugger_starts_a_container_for_one_rule(acco
         assert message(tmp_path).startswith("RuleEvaluationConditionMet: Evaluation of the rule Exploded at step 2")
     lines = (tmp_path / "processing" / "output" / "rule" / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["run"] for line in lines] == ["digits"]
+
+
+SAMPLES: Machine = {("gpu", "gpu0", "GPUUtilization"): {float(second): 20.0 for second in range(300)}}
+LOW = {"threshold_p95": "70", "patience": "100", "window": "100"}
+
+
+def copied(source: Store, target: Store, folder: str) -> None:
+    for key in source.list():
+        target.put(f"{folder}/{key}", source.get(key))
+
+
+def test_the_speed_of_a_run_in_s3_is_judged_by_rules_and_stored(account: Account, tmp_path: Path) -> None:
+    rule = RuleConfiguration("low-gpu-utilization", parameters=LOW, actions=(Action.STOP_TRAINING,), preset="aws-sdk")
+    run = account.run("slow")
+    statistics = MemoryStore()
+    write_statistics(statistics, {STEP_SECONDS: {"mean": dict.fromkeys(range(1, 200), 0.5)}})
+    copied(statistics, run, "statistics")
+    copied(profile_store(SAMPLES, {"worker_0": PerformanceFacts(processors=4)}), run, "profiler-output")
+    write_run(run, faulty=False, request=RuleRequest((rule,)))
+    code, stderr = finish(start(account, tmp_path, TRACKSIDE_RUN="s3://runs/slow"))
+    assert code == 0, stderr
+    (issue,) = map(json.loads, run.get("rule-output/verdicts.jsonl").splitlines())
+    assert (issue["outcome"], issue["severity"], issue["actions"]) == ("issue-found", "critical", ["StopTraining"])
+    assert issue["findings"][0]["subject"] == "gpu0 of algo-1"
+    speed = json.loads(run.get("rule-output/performance.json"))
+    assert (speed["workers"][0]["steps"], speed["workers"][0]["machine"]["gpu_percent"]) == (196, 20.0)
+    report = json.loads(run.get("rule-output/profiler-report.json"))
+    assert [rule["rule"] for rule in report["rules"] if rule["state"] == "found"] == ["low-gpu-utilization"]
+
+
+def test_a_container_for_one_profiler_rule_reads_the_samples_that_sagemaker_copies_in(
+    account: Account, tmp_path: Path
+) -> None:
+    inputs = LocalStore(tmp_path / "processing" / "input")
+    write_run(Subfolder(inputs, "run"), faulty=False)
+    copied(Subfolder(inputs, "run/debug-output"), inputs, "tensors")
+    copied(profile_store(SAMPLES, {}), inputs, "profiler")
+    environment = {"rule_to_invoke": "LowGPUUtilization", **LOW, "threshold": "60", "scan_interval_us": "60000000"}
+    del environment["threshold_p95"]
+    code, stderr = finish(start(account, tmp_path, **environment))
+    assert code == 0, stderr
+    assert message(tmp_path).startswith("RuleEvaluationConditionMet: Evaluation of the rule LowGPUUtilization")
 
 
 def test_the_rule_of_the_environment_counts_and_not_the_runs_request(account: Account, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ REQUEST = {
         {"RuleConfigurationName": "Gone", "RuleParameters": {"rule_to_invoke": "VanishingGradient"}}
     ],
     "ProfilerRuleConfigurations": [
-        {"RuleConfigurationName": "Busy", "RuleParameters": {"rule_to_invoke": "CPUBottleneck"}}
+        {"RuleConfigurationName": "Busy", "RuleParameters": {"rule_to_invoke": "CPUBottleneck"}},
+        {"RuleConfigurationName": "Numbers", "RuleParameters": {"rule_to_invoke": "OverallSystemUsage"}},
     ],
 }
 
@@ -45,9 +46,12 @@ def test_yaml() -> None:
 def test_a_request_of_create_training_job_and_what_of_it_has_no_counterpart() -> None:
     result = run("request.json", json.dumps(REQUEST))
     assert result.exit_code == 0, result.stderr
-    assert "trackside: Not judged yet, because Trackside does not profile yet: Busy." in result.stderr
+    assert "trackside: Never an issue, as in SageMaker Debugger: Numbers." in result.stderr
     request = RuleRequest.from_json(Path("it/rule-request.json").read_bytes())
-    assert [(rule.rule_id, rule.name) for rule in request.rules] == [("vanishing-gradient", "Gone")]
+    assert [(rule.rule_id, rule.name) for rule in request.rules] == [
+        ("vanishing-gradient", "Gone"),
+        ("cpu-bottleneck", "Busy"),
+    ]
 
 
 def test_what_the_hook_configuration_asks_for_is_captured() -> None:

@@ -12,7 +12,7 @@ from tests.training_lib.cli.terminal.terminal import ENTERS, LEAVES, Terminal
 from tests.training_lib.local.verdicts import issue
 from trackside.cli import main
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
-from trackside.contracts.run_layout import RunLocation
+from trackside.contracts.run_layout import RunLocation, SegmentName
 from trackside.records.watermark import Watermark
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_statistics, write_tensors, write_watermark
@@ -122,8 +122,12 @@ def test_a_key_leaves_and_the_terminal_is_as_before(terminal: Terminal, key: str
 
 def test_it_grows_with_the_run_and_ends_with_it(terminal: Terminal, tmp_path: Path) -> None:
     run = RunLocation(f"{tmp_path}/.trackside/runs/a")
-    write_statistics(LocalStore(run.statistics), {LOSS: {"mean": {200: 0.125}}}, mode="GLOBAL")
-    write_watermark(LocalStore(run.watermarks), Watermark("worker_0", through=200, sequence=1, saved_steps=1))
+    rows = LocalStore(run.statistics)
+    known = set(rows.list())
+    write_statistics(rows, {LOSS: {"mean": {200: 0.125}}}, mode="GLOBAL")
+    segments = tuple(filter(None, (SegmentName.parse(key) for key in set(rows.list()) - known)))
+    mark = Watermark("worker_0", through=200, sequence=1, saved_steps=1, segments=segments)
+    write_watermark(LocalStore(run.watermarks), mark)
     terminal.wait_for("step 200")
     end_run(LocalStore(run.tensors))
     assert terminal.end() == 0

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from trackside.contracts.cause import Cause, Sign, Suspicion
+from trackside.contracts.cause import SPEED_CAUSES, Cause, Sign, Suspicion
 from trackside.diagnosis.learned import Weights
 from trackside.diagnosis.ranking import ranked, suspicions_of
 
@@ -48,7 +48,7 @@ def test_the_causes_that_are_listed(signs: tuple[Sign, ...], expected: list[str]
 
 def test_probabilities_are_those_of_a_softmax() -> None:
     found = {one.cause: one.probability for one in ranked([GREW], WEIGHTS, hints={})}
-    total = math.exp(2) + math.exp(1) + len(Cause) - 2
+    total = math.exp(2) + math.exp(1) + len(Cause) - len(SPEED_CAUSES) - 2
     assert found[Cause.LEARNING_RATE_TOO_HIGH] == pytest.approx(math.exp(2) / total)
     assert found[Cause.STALLED] == pytest.approx(1 / total)
     assert sum(found.values()) == pytest.approx(1)
@@ -57,7 +57,9 @@ def test_probabilities_are_those_of_a_softmax() -> None:
 def test_each_cause_shows_its_numbers() -> None:
     (first,) = suspicions_of([SIGN], WEIGHTS, hints={})
     assert first.because == "the loss is multiplied by -1"
-    assert first.probability == pytest.approx(math.exp(5) / (math.exp(5) + len(Cause) - 1), abs=1e-3)
+    assert first.probability == pytest.approx(
+        math.exp(5) / (math.exp(5) + len(Cause) - len(SPEED_CAUSES) - 1), abs=1e-3
+    )
 
 
 def test_a_rule_without_a_row_counts_by_its_own_causes() -> None:

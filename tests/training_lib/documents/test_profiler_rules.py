@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK
-from trackside.documents.profiler_rules import PROFILER_RULES, default_parameters, find_parameter, parameter_problems
+from trackside.documents.profiler_rules import (
+    PROFILER_RULES,
+    SCAN_INTERVAL,
+    default_parameters,
+    find_parameter,
+    parameter_problems,
+)
 from trackside.documents.rule_names import CLASS_NAMES, DOCUMENTED_PARAMETERS, known_rule
+
+OF_OUR_OWN = {"is_critical", "least_share", "least_wait", "milliseconds"}
 
 
 @pytest.mark.parametrize(
@@ -34,6 +43,40 @@ def test_every_rule_of_amazons_has_its_parameters() -> None:
     assert {rule.rule_id for rule in known if rule.is_profiler_rule} == set(PROFILER_RULES)
     others = {rule.rule_id for rule in known if not rule.is_profiler_rule} - {"gradient-clipping"}  # our own
     assert others == set(DOCUMENTED_PARAMETERS)
+
+
+@pytest.mark.parametrize("preset", [AWS_SDK, AWS_DOCS])
+@pytest.mark.parametrize("rule_id", sorted(PROFILER_RULES.keys() & built_in_catalogue().rules.keys()))
+def test_the_rules_have_the_original_s_parameters_and_defaults(rule_id: str, preset: str) -> None:
+    described = built_in_catalogue().rules[rule_id].in_sense_of(preset)
+    assert described is not None
+    ours = {each.name: each.default or None for each in described.parameters if each.name not in OF_OUR_OWN}
+    theirs = {
+        name: value for name, value in default_parameters(rule_id, preset=preset).items() if name != SCAN_INTERVAL
+    }
+    assert ours == theirs
+    own = {each.name: each.default for each in described.parameters if each.name in OF_OUR_OWN}
+    assert own.pop("is_critical") is True, "the original's actions are for every issue"
+    assert set(own.values()) <= {0}, "what is ours judges nothing in the original's sense"
+
+
+def test_what_the_original_has_is_a_rule_or_a_table() -> None:
+    tables = {"overall-framework-metrics", "overall-system-usage", "profiler-report"}
+    assert PROFILER_RULES.keys() - built_in_catalogue().rules.keys() == tables
+
+
+@pytest.mark.parametrize(
+    ("name", "rule_id"),
+    [
+        ("HardwareUtilization", "low-gpu-utilization"),
+        ("CPUUtilization", "cpu-bottleneck"),
+        ("TfOperatorTime", "overall-framework-metrics"),
+    ],
+)
+def test_names_of_older_notebooks(name: str, rule_id: str) -> None:
+    found = known_rule(name)
+    assert found is not None
+    assert found.rule_id == rule_id
 
 
 def test_every_default_is_a_good_value() -> None:

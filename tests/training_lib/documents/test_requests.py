@@ -75,7 +75,7 @@ def test_a_request_or_what_describes_the_job() -> None:
     )
     assert [rule.rule_id for rule in found.not_judged] == ["profiler-report"]
     assert found.s3_output_path == "s3://bucket/out"
-    for said in ("'Digits-1' is not used", "RuleEvaluatorImage x is not used", "ProfilerConfig", "Not judged yet"):
+    for said in ("'Digits-1' is not used", "RuleEvaluatorImage x is not used", "ProfilerConfig", "Never an issue"):
         assert sum(said in note for note in found.notes) == 1, (said, found.notes)
     assert len(found.notes) == 4
 
@@ -226,13 +226,13 @@ def test_the_environment_of_a_rule_container() -> None:
 
 def test_the_environment_of_a_profiler_rules_container() -> None:
     environment = {**CONTAINER, "rule_to_invoke": "LowGPUUtilization", "threshold": "60", "window": "5"}
-    (rule,) = read_environment(environment, catalogue=CATALOGUE).not_judged
+    (rule,) = read_environment(environment, catalogue=CATALOGUE).request.rules
     assert rule.parameters == {"threshold_p95": "60", "window": "5"}
 
 
 def test_none_as_the_sdk_writes_it_is_not_set() -> None:
     parameters = {"rule_to_invoke": "StepOutlier", "mode": "None", "stddev": "4"}
-    (rule,) = read_training_job(with_rule(**parameters), catalogue=CATALOGUE).not_judged
+    (rule,) = read_training_job(with_rule(**parameters), catalogue=CATALOGUE).request.rules
     assert rule.parameters == {"stddev": "4"}
 
 

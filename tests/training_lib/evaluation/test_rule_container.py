@@ -103,7 +103,7 @@ def test_the_rule_that_an_environment_names(environment: dict[str, str], rule: R
         pytest.param({"rule_to_invoke": "VanishinGradient"}, ["Did you mean"], id="misspelled"),
         pytest.param({"rule_to_invoke": "VanishingGradient", "threshold": "much"}, ["threshold"], id="no number"),
         pytest.param({"source_s3_uri": "s3://b/mine.py"}, ["rule_to_invoke"], id="a file without a class"),
-        pytest.param({"rule_to_invoke": "LowGPUUtilization"}, ["not judged yet"], id="a rule that is not judged yet"),
+        pytest.param({"rule_to_invoke": "ProfilerReport"}, ["not judged yet"], id="a report"),
         pytest.param(
             {"rule_to_invoke": "VanishingGradient", "threshold": "much", "TRACKSIDE_EVENT_BUS": "b"},
             ["threshold", "TRAINING_JOB_ARN"],

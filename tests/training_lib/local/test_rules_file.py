@@ -137,8 +137,8 @@ def test_files_for_tensorboard_are_not_sent_to_a_bucket_from_here() -> None:
         pytest.param(
             "r.json",
             '{"ProfilerRuleConfigurations": [{"RuleConfigurationName": "R", "RuleParameters": '
-            '{"rule_to_invoke": "CPUBottleneck"}}]}',
-            "Not judged yet",
+            '{"rule_to_invoke": "ProfilerReport"}}]}',
+            "Never an issue",
             id="nothing-that-can-judge",
         ),
     ],

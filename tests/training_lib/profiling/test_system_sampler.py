@@ -11,12 +11,12 @@ import time
 from pathlib import Path
 
 from tests.patience import HANGS_SECONDS, wait_until
+from tests.training_lib.profiling.samples import samples_in
 from trackside.environment import inherited
 from trackside.local.sampler_process import SamplerProcess
 from trackside.profiling import system_sampler
 from trackside.profiling.system_files import SystemFiles
 from trackside.profiling.system_metrics import Metric
-from trackside.records.system_metrics_file import read_system_metrics
 from trackside.storage.local import LocalStore
 
 MINUTE = 1_700_000_000.0
@@ -47,7 +47,7 @@ def test_writes_samples_until_it_is_ended(tmp_path: Path) -> None:
     one = sampler(tmp_path)
     one.tend()
     profiles = tmp_path / "profiler-output"
-    wait_until(lambda: len(read_system_metrics(LocalStore(profiles))) > 40)
+    wait_until(lambda: len(samples_in(LocalStore(profiles))) > 40)
     assert [path.suffix for path in files_of(profiles)] == [".open"], "the original's readers leave it alone"
     one.finish()
     one.finish()
@@ -97,18 +97,5 @@ def test_each_minute_has_a_file_of_whole_lines(tmp_path: Path) -> None:
     first = found[0]
     assert [path.name for path in found] == ["1700000000.algo-2.json", "1700000060.algo-2.json"]
     assert first.parent.name == time.strftime("%Y%m%d%H", time.gmtime(MINUTE))
-    assert [sample.value for sample in read_system_metrics(LocalStore(tmp_path))] == [0.0, 0.5, 59.0, 60.5]
+    assert [sample.value for sample in samples_in(LocalStore(tmp_path))] == [0.0, 0.5, 59.0, 60.5]
     assert first.read_text().endswith("}\n")
-
-
-def test_a_damaged_file_counts_as_far_as_it_can_be_read(tmp_path: Path) -> None:
-    files = SystemFiles(str(tmp_path), node="algo-1")
-    files.add([Metric("cpu", "cpu0", "CPUUtilization", 1.0)], wall_time=MINUTE)
-    files.close()
-    (file,) = files_of(tmp_path)
-    whole = file.read_text()
-    file.write_text(whole + whole[:30])
-    store = LocalStore(tmp_path)
-    assert [sample.value for sample in read_system_metrics(store)] == [1.0], "a line that was cut off"
-    file.write_text('{"Type": "cpu"}\n' + whole)
-    assert read_system_metrics(store) == [], "a file that is no file of samples"

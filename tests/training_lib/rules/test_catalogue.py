@@ -123,7 +123,7 @@ def test_a_broken_package_is_named_when_its_rule_is_asked_for(installed: Path) -
 
 def test_a_broken_package_does_not_touch_other_rules(installed: Path) -> None:
     offer(installed, "raise OSError('no ghosts here')")
-    usual = [rule_id for rule_id, rule in built_in_rules().items() if not rule.is_asked_for]
+    usual = [rule_id for rule_id, rule in built_in_rules().items() if rule.describe().is_on_by_default]
     assert [configured.rule.rule_id for configured in build_rules(default_request())] == usual
     assert "haunted_house" not in sys.modules
 
@@ -199,7 +199,7 @@ def test_one_error_lists_every_problem() -> None:
 
 def test_the_default_request_asks_for_every_usual_rule_and_stops_nothing() -> None:
     request = default_request()
-    asked_for = {rule_id for rule_id, rule in built_in_rules().items() if rule.is_asked_for}
+    asked_for = {rule_id for rule_id, rule in built_in_rules().items() if not rule.describe().is_on_by_default}
     assert asked_for
     assert [rule.rule_id for rule in request.rules] == [one for one in built_in_rules() if one not in asked_for]
     assert {rule.actions for rule in request.rules} == {(Action.NOTIFY, Action.PUBLISH_METRIC)}

@@ -1,11 +1,17 @@
-"""A catalogue that no rule of ours can change."""
+"""A catalogue that no rule of ours on tensors can change. The profiler rules are those that ship."""
 
 from __future__ import annotations
 
 from trackside.contracts.capture_request import CollectionRequest, Schedule
-from trackside.contracts.rule_catalogue import ParameterDescription, RuleCatalogue, RuleDescription
+from trackside.contracts.rule_catalogue import (
+    ParameterDescription,
+    RuleCatalogue,
+    RuleDescription,
+    built_in_catalogue,
+)
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK
 from trackside.contracts.verdict import Severity
+from trackside.documents.profiler_rules import PROFILER_RULES
 
 
 def number(name: str) -> ParameterDescription:
@@ -44,4 +50,5 @@ CATALOGUE = RuleCatalogue(
             rule("loss-not-decreasing", ("losses",), "num_steps"),
         )
     }
+    | {rule_id: found for rule_id, found in built_in_catalogue().rules.items() if rule_id in PROFILER_RULES}
 )

@@ -17,7 +17,9 @@ from trackside.contracts.capture_request import CaptureRequest, CollectionReques
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.recipient import Recipient
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.verdict import Severity
 from trackside.documents.requests import Translation
+from trackside.rules.catalogue import build_rules
 from trackside.sagemaker import (
     ActionList,
     CollectionConfig,
@@ -219,14 +221,29 @@ def test_a_custom_rule_keeps_its_file_its_class_and_its_collections() -> None:
         ),
     ],
 )
-def test_profiler_rules_are_checked_and_kept_and_said_not_to_be_judged(rule: Any, parameters: dict[str, str]) -> None:
+def test_profiler_rules_are_judged(rule: Any, parameters: dict[str, str]) -> None:
     found = translated(rule)
+    judged = only(found)
+    assert (judged.rule_id, found.not_judged) == ("low-gpu-utilization", ())
+    assert parameters.items() <= judged.parameters.items()
+    assert not {"threshold", "scan_interval_us"} & set(judged.parameters)
+    assert judged.preset in {"aws-sdk", "aws-docs"}
+    (built,) = build_rules(found.request)
+    assert built.rule.severity_of([]) is Severity.CRITICAL, "the original's actions are for every issue"
+    assert not any("LowGPUUtilization" in note or "scan_interval" in note for note in found.notes)
+
+
+def test_another_interval_between_looks_is_noted() -> None:
+    found = translated(ProfilerRule.sagemaker(rule_configs.LowGPUUtilization(scan_interval_us=10**6)))
+    assert any("scan_interval_us is not used" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("name", ["ProfilerReport", "OverallSystemUsage"])
+def test_reports_are_never_an_issue(name: str) -> None:
+    found = translated(ProfilerRule.sagemaker(getattr(rule_configs, name)()))
     assert found.request.rules == ()
-    (waiting,) = found.not_judged
-    assert waiting.rule_id == "low-gpu-utilization"
-    assert parameters.items() <= waiting.parameters.items()
-    assert "threshold" not in waiting.parameters
-    assert any(note.startswith("Not judged yet") and waiting.name in note for note in found.notes)
+    assert len(found.not_judged) == 1
+    assert any("profiler-report.json" in note for note in found.notes)
 
 
 def test_a_rule_that_is_not_there_yet_is_checked_by_name_and_said() -> None:
@@ -377,13 +394,13 @@ def test_an_action_list_takes_actions_only() -> None:
 
 
 def test_the_short_ways_say_in_the_log_what_has_no_counterpart(caplog: pytest.LogCaptureFixture) -> None:
-    rules = [Rule.sagemaker(rule_configs.vanishing_gradient()), Rule.sagemaker(rule_configs.cpu_bottleneck())]
+    rules = [Rule.sagemaker(rule_configs.vanishing_gradient()), Rule.sagemaker(rule_configs.profiler_report())]
     with caplog.at_level(logging.WARNING, logger="trackside.documents.sdk.translation"):
         assert [rule.rule_id for rule in to_rule_request(rules).rules] == ["vanishing-gradient"]
         assert to_capture_request(None, rules).collection("gradients") is not None
         environment = to_environment("runs/one", None, rules)
     assert CaptureRequest.from_json(environment["TRACKSIDE_CAPTURE_REQUEST"]).collection("gradients") is not None
-    assert sum("Not judged yet" in message for message in caplog.messages) == 3
+    assert sum("Never an issue" in message for message in caplog.messages) == 3
 
 
 def test_a_variable_that_a_training_job_would_not_take_is_refused() -> None:

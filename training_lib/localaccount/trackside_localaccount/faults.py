@@ -38,7 +38,10 @@ class Faults:
                    puts onto a bus is never dropped, for EventBridge promises to deliver that
     delay_seconds  a delivery waits up to so long, so that events overtake one another
     throttle, crash_before, crash_after, lost_answer   see `CallFault`
+    late, late_seconds   a delivery waits up to so long: hours, as after an outage
     redeliver      a message that a function has done comes back (SQS, too, delivers at least once)
+    stale          a read that need not be consistent returns what it returned before; for simulations, as services here
+                   are always consistent
     outage         services that are down, as boto3 calls them: `sns`, `dynamodb`, ...
     """
 
@@ -50,7 +53,10 @@ class Faults:
     crash_before: float = 0.0
     crash_after: float = 0.0
     lost_answer: float = 0.0
+    late: float = 0.0
+    late_seconds: float = 6 * 3600.0
     redeliver: float = 0.0
+    stale: float = 0.0
     outage: tuple[str, ...] = ()
 
     @classmethod
@@ -66,7 +72,7 @@ class Faults:
             except (TypeError, ValueError):
                 problems.append(Problem(name, f"cannot be {value!r}."))
                 continue
-            if types[name] is float and not 0.0 <= values[name] <= (1.0 if name != "delay_seconds" else 1e6):
+            if types[name] is float and not 0.0 <= values[name] <= (1e6 if name.endswith("_seconds") else 1.0):
                 problems.append(
                     Problem(name, f"must be a probability, but is {value!r}.", "Give a number from 0 to 1.")
                 )
@@ -127,6 +133,8 @@ class FaultSwitch:
             faults = self._faults
             copies = 2 if self._draws("duplicate", faults.duplicate) else 1
             pauses = [self._random.uniform(0.0, faults.delay_seconds) for _ in range(copies)]
+            if faults.late:
+                pauses = [p + self._random.uniform(0.0, self._lateness(faults)) for p in pauses]
             self._counts["delay"] += sum(pause > 0 for pause in pauses)
             return pauses
 
@@ -148,6 +156,14 @@ class FaultSwitch:
         """True if a message that is done comes back."""
         with self._lock:
             return self._draws("redeliver", self._faults.redeliver)
+
+    def is_stale(self) -> bool:
+        """True if a read that need not be consistent returns what it returned before."""
+        with self._lock:
+            return bool(self._faults.stale) and self._draws("stale", self._faults.stale)
+
+    def _lateness(self, faults: Faults) -> float:
+        return faults.late_seconds if self._draws("late", faults.late) else 0.0
 
     def _draws(self, name: str, probability: float) -> bool:
         happens = self._random.random() < probability

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trackside.frameworks.pytorch.script.hook import Hook
     from trackside.local.judgement import Judgement, judge
     from trackside.local.watched_run import WatchedRun, watch
+    from trackside.performance.profile import Profile, open_profile
     from trackside.trial.trial import Trial, open_trial
 
 __version__ = "0.1.0"
@@ -41,6 +42,7 @@ __all__ = [
     "KeyNotFoundError",
     "LocationNotFoundError",
     "NotAFileError",
+    "Profile",
     "RecordError",
     "RuleEvaluationError",
     "Run",
@@ -54,6 +56,7 @@ __all__ = [
     "WatchedRun",
     "__version__",
     "judge",
+    "open_profile",
     "open_trial",
     "watch",
 ]
@@ -61,10 +64,12 @@ __all__ = [
 _HOME = {
     "Hook": "trackside.frameworks.pytorch.script.hook",
     "Judgement": "trackside.local.judgement",
+    "Profile": "trackside.performance.profile",
     "Run": "trackside.frameworks.plain.run",
     "Trial": "trackside.trial.trial",
     "WatchedRun": "trackside.local.watched_run",
     "judge": "trackside.local.judgement",
+    "open_profile": "trackside.performance.profile",
     "open_trial": "trackside.trial.trial",
     "watch": "trackside.local.watched_run",
 }

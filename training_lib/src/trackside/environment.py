@@ -163,6 +163,8 @@ class FleetEnvironment:
                                      notifications: then evaluators look by themselves only every
                                      TRACKSIDE_FLEET_SLOW_POLL_SECONDS (default 10)
     TRACKSIDE_FLEET_GRACE_SECONDS    time that evaluators may take to leave off (default 90)
+    TRACKSIDE_FLEET_SILENT_SECONDS   time without progress after which an evaluator hangs, and is ended (default 900)
+    TRACKSIDE_FLEET_MEMORY_MB        memory that all its evaluators may take together; 0 or unset: no limit
     TRACKSIDE_EVENT_BUS              the bus of its evaluators; it names the fleet in its metrics
     """
 
@@ -176,6 +178,13 @@ class FleetEnvironment:
     slow_poll_seconds: float = 10.0  # of a run without notifications from S3
     grace_seconds: float = 90.0
     event_bus: str = ""
+    silent_seconds: float = 900.0
+    memory_mb: int = 0
+
+    @property
+    def most_memory_bytes(self) -> int:
+        """The memory of all evaluators, in bytes; 0: no limit."""
+        return self.memory_mb << 20
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> FleetEnvironment:
@@ -192,6 +201,8 @@ class FleetEnvironment:
             slow_poll_seconds=_positive(env.get(f"{FLEET_PREFIX}SLOW_POLL_SECONDS"), cls.slow_poll_seconds),
             grace_seconds=_positive(env.get(f"{FLEET_PREFIX}GRACE_SECONDS"), cls.grace_seconds),
             event_bus=env.get("TRACKSIDE_EVENT_BUS", ""),
+            silent_seconds=_positive(env.get(f"{FLEET_PREFIX}SILENT_SECONDS"), cls.silent_seconds),
+            memory_mb=_whole(env.get(f"{FLEET_PREFIX}MEMORY_MB"), 0),
         )
 
 

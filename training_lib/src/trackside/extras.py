@@ -48,6 +48,12 @@ EXTRAS: Mapping[str, Extra] = {
     "torch": Extra("torch", "the capture of a PyTorch training", ("torch>=2.1",), ("torch",)),
     "aws": Extra("boto3", "all work in AWS", ("boto3>=1.34",), ("boto3", "botocore", "s3transfer", "jmespath")),
     "parquet": Extra("pyarrow", "the export to Parquet", ("pyarrow>=14",), ("pyarrow",)),
+    "dashboard": Extra(
+        "starlette and uvicorn",
+        "the dashboard",
+        ("starlette>=0.40", "uvicorn>=0.30"),
+        ("starlette", "uvicorn", "anyio", "h11"),
+    ),
     "smdebug": Extra(
         "trackside-smdebug",
         "the judging by rules of smdebug",

@@ -36,6 +36,16 @@ LEAVES_OFF = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.e
 LEAVES_OFF += "signal.pause()"
 
 
+# Of a fleet of three runs one misbehaves, by its name.
+ONE = "import os, pathlib, re, sys; name = os.environ['TRACKSIDE_RUN'].rpartition('/')[2]; "
+HOLDS_THE_INTERPRETER = ONE + "name == 'odd' and re.match('(a+)+$', 'a' * 60 + 'b'); "
+HOLDS_THE_INTERPRETER += "import time\nwhile True: pathlib.Path(os.environ['TRACKSIDE_ML_ROOT'], 'progress').touch(); "
+HOLDS_THE_INTERPRETER += "time.sleep(0.05)"
+FILLS_MEMORY = ONE + "kept = bytearray((400 if name == 'odd' else 20) << 20); kept[::4096] = kept[1::4096]; "
+FILLS_MEMORY += "sys.stdin.read()"
+ASKS_FOR_TOO_MUCH = ONE + "kept = bytearray((1 << 40) if name == 'odd' else 1); sys.stdin.read()"
+
+
 class Fleet:
     """One worker, and all that it touches."""
 
@@ -45,7 +55,7 @@ class Fleet:
         create_lease_table(self.dynamodb, "leases")
         self.queue, self.failed = (sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("runs", "failed"))
         self.sqs, self.judgings = sqs, list[Judging]()
-        self.program = program
+        self.program, self.most_memory_bytes = program, 0
         self.worker = self.make("a")
 
     def make(self, owner: str, **settings: Any) -> Worker:
@@ -81,7 +91,8 @@ class Fleet:
             judging.close()
 
     def _judge(self, lease: LeaseRecord) -> Judging:
-        self.judgings.append(Judging(lease, [sys.executable, "-S", "-c", self.program]))
+        command = [sys.executable, "-S", "-c", self.program]
+        self.judgings.append(Judging(lease, command, most_memory_bytes=self.most_memory_bytes))
         return self.judgings[-1]
 
 
@@ -306,6 +317,40 @@ def test_whoever_must_be_told_is_told_after_an_outage_of_that_queue(fleet: Calla
     assert [failures["TrainingJobName"] for failures in ours.failures()] == ["digits"]
     ours.worker.turn()
     assert ours.failures() == []
+
+
+@pytest.mark.parametrize(
+    ("program", "limits", "most_memory_bytes", "message"),
+    [
+        pytest.param(
+            HOLDS_THE_INTERPRETER, {"silent_seconds": 2.0}, 0, "made no progress", id="a loop in C, which hears nothing"
+        ),
+        pytest.param(
+            FILLS_MEMORY, {"most_memory_bytes": 256 << 20}, 0, "MB of memory", id="more memory than the runs may take"
+        ),
+        pytest.param(ASKS_FOR_TOO_MUCH, {}, 512 << 20, "(1)", id="one allocation beyond the limit fails by itself"),
+    ],
+)
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of other processes are Linux's")
+def test_a_run_that_hangs_or_fills_the_memory_costs_no_other_run(
+    fleet: Callable[[str], Fleet],
+    caplog: pytest.LogCaptureFixture,
+    *,
+    program: str,
+    limits: dict[str, Any],
+    most_memory_bytes: int,
+    message: str,
+) -> None:
+    ours = fleet(program)
+    ours.most_memory_bytes = most_memory_bytes
+    ours.worker = ours.make("a", **limits)
+    for name in ("one", "odd", "two"):
+        ours.put(name)
+    ours.turn_until(lambda: ours.lease("odd").crashes == 1)
+    assert message in next(text for text in caplog.messages if "odd broke off" in text)
+    assert [ours.lease(name).owner for name in ("one", "odd", "two")] == ["a", "", "a"]
+    assert sum(judging.ended() is None for judging in ours.judgings) == 2
+    assert ours.lease("odd").is_open, "it is tried again"
 
 
 def test_a_process_that_does_not_listen_holds_up_nobody(fleet: Callable[[str], Fleet]) -> None:

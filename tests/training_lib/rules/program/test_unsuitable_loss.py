@@ -61,6 +61,11 @@ CASES = [
     case("like driven apart", LossFacts("loss_output_0", margin=1.0), AT_ONE, fires=True),
     case("like driven apart, another margin", LossFacts("loss_output_0", margin=0.2), along(AT_FIFTH), fires=True),
     case("a likelihood made small", LossFacts("loss_output_0", lowers_likelihood=True), BRIEF, fires=True),
+    case("scores behind a ReLU", LossFacts(CE, "CrossEntropyLoss", class_count=9, beyond_reach=1.0), BRIEF, fires=True),
+    case("half of the targets below a ReLU", LossFacts(MSE, "MSELoss", beyond_reach=0.5), BRIEF, fires=True),
+    case("targets of a loss by hand beyond reach", LossFacts("loss_output_0", beyond_reach=0.4), BRIEF, fires=True),
+    case("a few targets beyond reach", LossFacts(MSE, "MSELoss", beyond_reach=0.04), BRIEF),
+    case("all targets within reach", LossFacts(MSE, "MSELoss", input_from="relu"), BRIEF),
     case("an adversary", LossFacts("loss_output_0", lowers_likelihood=True), BRIEF, optimizers=TWO),
     case("like brought together", LossFacts("loss_output_0", margin=1.0), falling(1.0, 0.1, 200)),
     case("a little below the margin", LossFacts("loss_output_0", margin=1.0), along(BELOW_ONE)),
@@ -96,6 +101,8 @@ def test_cases(case: RuleCase) -> None:
         pytest.param(CASES[7], Cause.LOSS_SIGN, id="running-away"),
         pytest.param(CASES[8], Cause.LOSS_SIGN, id="at-the-margin"),
         pytest.param(CASES[10], Cause.LOSS_SIGN, id="likelihood"),
+        pytest.param(CASES[11], Cause.WRONG_LOSS, id="scores-beyond-reach"),
+        pytest.param(CASES[12], Cause.WRONG_LOSS, id="targets-beyond-reach"),
     ],
 )
 def test_what_it_suspects(case: RuleCase, cause: Cause) -> None:
@@ -123,6 +130,7 @@ def test_the_share_of_a_broadcast_is_measured(loss: LossFacts, observed: float) 
         pytest.param(CASES[7], Severity.WARNING, id="by-its-numbers"),
         pytest.param(CASES[8], Severity.WARNING, id="at-the-margin"),
         pytest.param(CASES[10], Severity.WARNING, id="likelihood"),
+        pytest.param(CASES[11], Severity.WARNING, id="scores-beyond-reach"),
     ],
 )
 def test_how_bad_it_is(case: RuleCase, severity: Severity) -> None:

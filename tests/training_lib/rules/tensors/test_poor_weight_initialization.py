@@ -52,6 +52,10 @@ def alike(*names: str) -> ModelFacts:
     return replace(FACTS, parameters=tuple([replace(p, has_equal_rows=p.name in names) for p in PARAMETERS]))
 
 
+def stepping(share: float) -> ModelFacts:
+    return replace(FACTS, losses=(replace(FACTS.losses[0], step_share=share),))
+
+
 NOTHING = {A: 0.0, B: 0.0, C: 0.0}
 CASES = [
     case("all too large", dict.fromkeys(NAMES, 1000.0), fires=(A, B, C)),
@@ -60,6 +64,8 @@ CASES = [
     case("zero, and nothing gets through", dict.fromkeys(NAMES, 0.0), gradient=NOTHING, fires=NAMES),
     case("units all alike", of=alike(A, B), fires=(A, B)),
     case("a first loss that is far too high, and stays so for long", losses=falling(80.0, 20.0, 21), fires=(LOSS,)),
+    case("units that are steps", of=stepping(0.9), fires=(LOSS,)),
+    case("some units that are steps", of=stepping(0.4)),
     case("as the framework does it"),
     case("a high first loss that is repaired at once", losses=falling(80.0, 2.3, 21)),
     case("one layer is large", {A: 1000.0}),
@@ -82,6 +88,7 @@ def test_cases(case: RuleCase) -> None:
         pytest.param(CASES[2], Cause.UNNORMALIZED_INPUTS, id="first-loss"),
         pytest.param(CASES[3], Cause.SYMMETRIC_INITIALIZATION, id="zero"),
         pytest.param(CASES[4], Cause.SYMMETRIC_INITIALIZATION, id="alike"),
+        pytest.param(CASES[6], Cause.SATURATED_UNITS, id="steps"),
     ],
 )
 def test_what_it_suspects(case: RuleCase, cause: Cause) -> None:

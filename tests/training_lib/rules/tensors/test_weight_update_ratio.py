@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,6 +107,19 @@ CASES = [
     case("both too large, and few losses rise", 0.8, 2.0, {**falling(2.3, 9.0, 20), 100: 9.0}, fires=(B, A)),
     case("large, and few losses that fall", 0.8, 2.0, SOON),
 ]
+
+
+def ends_at(level: float, *, fires: bool) -> RuleCase:
+    """A loss that falls from 9 to a level, beside labels of four classes: guessing them costs 1.386."""
+    losses = along([level + (9 - level) * 0.8**step for step in range(101)])
+    labels = {"CrossEntropyLoss_input_1": {step: np.arange(64) % 4 for step in (0, 50, 100)}}
+    recorded = {**GROWN.recorded, LOSS: {"mean": losses}}
+    fired, collections = (B, A) if fires else (), {"labels": ("_input_1$",)}
+    name = f"ends at {level}"
+    return RuleCase(name, labels, recorded=recorded, facts=facts(), fires=fired, collections=collections)
+
+
+CASES += [ends_at(1.38, fires=True), ends_at(1.3, fires=True), ends_at(1.2, fires=False), ends_at(0.4, fires=False)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

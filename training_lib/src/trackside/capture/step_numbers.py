@@ -26,6 +26,7 @@ from trackside.contracts.recorded_names import (
     LOST_UPDATES,
     OPTIMIZER_SECONDS,
     PASSES_WITHOUT_STEP,
+    ROWS_REPEATED,
     STEP_SECONDS,
     UPDATE_SIZE,
     WITHOUT_GRADIENTS,
@@ -89,6 +90,11 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
     StepNumber(BATCH_OF_ONE_ROW, "mean", "1 where all rows of the newest batch were equal, else 0"),
     StepNumber(
         BATCH_REPEATED, "mean", "1 where the newest batch came before, less than half of the data set ago, else 0"
+    ),
+    StepNumber(
+        ROWS_REPEATED,
+        "mean",
+        "share of the rows that a DataLoader drew twice or more in a pass, while most of its data never came",
     ),
     StepNumber(STEP_SECONDS, "mean", "seconds from the end of the step before to the end of this one"),
     StepNumber(DATA_SECONDS, "mean", "seconds of it in which a DataLoader was asked for a batch"),

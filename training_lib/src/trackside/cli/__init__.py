@@ -27,6 +27,7 @@ COMMANDS = (
     "watch",
     "findings",
     "report",
+    "serve",
     "profile",
     "compare",
     "runs",

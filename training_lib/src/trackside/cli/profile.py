@@ -19,25 +19,30 @@ BAR_CELLS = 24
 @click.command("profile")
 @click.argument("run")
 @format_option("text", "json")
+@click.option("--report", is_flag=True, help="Print the numbers of SageMaker Debugger's ProfilerReport, as JSON.")
 @shared_options
-def command(*, run: str, output: str) -> None:
+def command(*, run: str, output: str, report: bool) -> None:
     """Show where the time of RUN goes, and what can be won back.
 
     RUN is named as for `trackside findings`. The verdict is one of input-bound, copy-bound, host-bound, compute-bound,
-    memory creep, balanced, or incomplete: then the missing measurements are named. Below it stand the line to change,
-    the change to try and its gain at best, and the phases of a step. Of several workers the slowest is shown; JSON has
-    all.
+    memory creep, balanced, hang, or incomplete: then the missing measurements are named. Below it stand the line to
+    change, the change to try and its gain at best, and the phases of a step. Of several workers the slowest is shown;
+    JSON has all.
 
     \b
     Example:
       trackside profile latest
       trackside profile latest --format json
+      trackside profile latest --report
     """
     from trackside.local.run_folder import find_run
     from trackside.performance.document import speed_document
     from trackside.performance.reading import measured_workers
 
     uri = find_run(run)
+    if report:
+        _print_report(uri)
+        return
     with shown_waiting("reading the run"):
         document = speed_document(uri, measured_workers(uri))
     if output == "json":
@@ -47,6 +52,17 @@ def command(*, run: str, output: str) -> None:
     print_verdict(workers[0], color=wants_color())
     if len(workers) > 1:
         click.echo(f"\n{workers[0]['worker']} is the slowest of {len(workers)} workers; --format json has all")
+
+
+def _print_report(uri: str) -> None:
+    import time
+
+    from trackside.evaluation.profiler_report import profiler_report
+    from trackside.trial.trial import open_trial
+
+    with shown_waiting("reading the run"):
+        document = profiler_report(open_trial(uri), run=uri, now=time.time())
+    print_json(document)
 
 
 def print_verdict(worker: Mapping[str, Any], *, color: bool) -> None:

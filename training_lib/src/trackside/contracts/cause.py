@@ -52,6 +52,16 @@ class Cause(str, Enum):
     LOST_UPDATES = "lost-updates"
     INCOMPLETE_RESUME = "incomplete-resume"
     PENALTY_TOO_STRONG = "penalty-too-strong"
+    SLOW_INPUT = "slow-input"
+    SMALL_BATCHES = "small-batches"
+    BUSY_HOST = "busy-host"
+    BUSY_DISK = "busy-disk"
+    KEPT_MEMORY = "kept-memory"
+    UNEVEN_WORK = "uneven-work"
+    THROTTLED = "throttled"
+    SLOW_START = "slow-start"
+    PAUSES = "pauses"
+    WEIGHTS_SET_BACK = "weights-set-back"
 
 
 @dataclass(frozen=True)
@@ -234,7 +244,58 @@ EXPLANATIONS = {
         "a penalty on the weights outweighs the rest of the loss",
         "Print each term of the loss times its weight: divide the weight of the penalty by a hundred.",
     ),
+    Cause.SLOW_INPUT: Explanation(
+        "the training waits for its data",
+        "Fetch batches in more DataLoader workers, or make the collate function cheaper.",
+    ),
+    Cause.SMALL_BATCHES: Explanation(
+        "batches are too small to fill the GPU", "Double the batch size, and the learning rate with it."
+    ),
+    Cause.BUSY_HOST: Explanation(
+        "the GPU waits for work of the processors",
+        "Move preprocessing into DataLoader workers, and read values back from the GPU less often.",
+    ),
+    Cause.BUSY_DISK: Explanation(
+        "the processors wait for a disk", "Copy the data to a local disk first, or read fewer and larger files."
+    ),
+    Cause.KEPT_MEMORY: Explanation(
+        "memory of earlier steps is kept", "Append loss.item() to lists, not the loss, and empty caches that only grow."
+    ),
+    Cause.UNEVEN_WORK: Explanation(
+        "one device gets more work than the others", "Give each rank batches of equal size, and compare their data."
+    ),
+    Cause.THROTTLED: Explanation(
+        "the GPU lowers its clock against heat or a power limit",
+        "Look at its cooling and its power limit: nvidia-smi -q -d PERFORMANCE.",
+    ),
+    Cause.SLOW_START: Explanation(
+        "the time before the first step is long",
+        "Load data while the model is built, and keep compiled models in a cache.",
+    ),
+    Cause.PAUSES: Explanation(
+        "single steps take many times as long as the others",
+        "Look at what runs only every so many steps: checkpoints, logging, garbage collection.",
+    ),
+    Cause.WEIGHTS_SET_BACK: Explanation(
+        "the weights are set back to an earlier state while the training goes on",
+        "Look for code that loads a checkpoint or copies weights inside of the loop: load once, before the first step.",
+    ),
 }
+
+# Causes of lost time. They are read off measurements, and not ranked by the evidence of faults in the learning.
+SPEED_CAUSES = frozenset(
+    [
+        Cause.SLOW_INPUT,
+        Cause.SMALL_BATCHES,
+        Cause.BUSY_HOST,
+        Cause.BUSY_DISK,
+        Cause.KEPT_MEMORY,
+        Cause.UNEVEN_WORK,
+        Cause.THROTTLED,
+        Cause.SLOW_START,
+        Cause.PAUSES,
+    ]
+)
 
 
 _UNITS_AND_GRADIENTS = frozenset(

@@ -147,6 +147,9 @@ class LossFacts:
                    for others
     lowers_likelihood   written by hand, and it adds chosen log-probabilities with a plus sign, alone or times
                    non-negative values
+    beyond_reach   share of the targets that the last function of the predictions cannot reach (a target below zero
+                   behind a ReLU); 1 for scores of classes that can never be negative
+    step_share     largest share of the units of a tanh or sigmoid before it that samples drive to both of its flat ends
     """
 
     name: str
@@ -163,6 +166,8 @@ class LossFacts:
     compared_with: int = 0
     margin: float | None = None
     lowers_likelihood: bool = False
+    beyond_reach: float = 0.0
+    step_share: float = 0.0
 
     @property
     def is_built_in(self) -> bool:

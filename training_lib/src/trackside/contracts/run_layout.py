@@ -26,6 +26,8 @@ A run is one folder or S3 prefix:
     <run>/rule-output/<configuration>/verdicts.jsonl   of a rule that a container of its own judged
     <run>/rule-output/metrics.jsonl        local: one issue a line, for rules with the action PublishMetric
     <run>/rule-output/performance.json     the verdict on the run's speed (performance/document.py)
+    <run>/rule-output/profiler-report.json the numbers of SageMaker Debugger's ProfilerReport
+    <run>/rule-output/ProfilerReport-<second>/profiler-output/profiler-report/<Rule>.json   the same, as the original's
     <run>/rule-output/progress.json        progress of the evaluator
     <run>/rule-output/ending.json          the end of the last evaluator in AWS (`EvaluatorEnding`)
     <run>/rule-output/training-job.txt     `TrainingJob.identity` of the one that is judged here (in AWS)
@@ -53,6 +55,7 @@ SKIP_LIST_KEY = "skip_batches.json"
 METRICS_KEY = "metrics.jsonl"
 REPORT_KEY = "report.html"
 PERFORMANCE_KEY = "performance.json"
+PROFILER_REPORT_KEY = "profiler-report.json"
 PROGRESS_KEY = "progress.json"
 ENDING_KEY = "ending.json"
 TRAINING_JOB_KEY = "training-job.txt"
@@ -248,6 +251,16 @@ def system_metrics_key(second: int, *, hour: str, node: str) -> str:
         node: Name of the machine.
     """
     return f"{SYSTEM_PREFIX}{hour}/{second:010d}.{node}.json"
+
+
+def old_report_key(rule: str, *, started_at: int) -> str:
+    """Return the key, within `rule-output`, of the report of one profiler rule, as SageMaker Debugger has it.
+
+    Args:
+        rule: Class name of the rule: `LowGPUUtilization`.
+        started_at: Start of the run, in seconds since the epoch.
+    """
+    return f"ProfilerReport-{started_at:010d}/profiler-output/profiler-report/{rule}.json"
 
 
 def performance_key(worker: str) -> str:

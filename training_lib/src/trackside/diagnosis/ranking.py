@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trackside.contracts.cause import Cause, Sign, Suspicion
+from trackside.contracts.cause import SPEED_CAUSES, Cause, Sign, Suspicion
 from trackside.diagnosis.learned import Weights
 from trackside.diagnosis.signs import FOUND, SHOWN, refuted_by
 
@@ -38,7 +38,7 @@ def ranked(signs: Iterable[Sign], weights: Weights, *, hints: Mapping[str, Seque
     """
     known = tuple(signs)
     refuted = refuted_by(known)
-    causes = [cause for cause in Cause if cause not in refuted]
+    causes = [cause for cause in Cause if cause not in refuted and cause not in SPEED_CAUSES]
     scores = {cause: _score(cause, known, weights, hints) for cause in causes}
     highest = max(scores.values(), default=0.0)
     parts = {cause: math.exp(score - highest) for cause, score in scores.items()}

@@ -1,7 +1,7 @@
 """The profiler rules of SageMaker Debugger: their parameters and defaults.
 
 Two sets of defaults exist. `aws-sdk` are those that the SDK's classes always sent; `aws-docs` are those of the
-documentation, which held only for requests written by hand. Nothing judges by them yet.
+documentation, which held only for requests written by hand. The rules themselves are in `trackside.rules.system`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from trackside.contracts.rule_catalogue import ParameterDescription
 from trackside.documents.rule_names import PARAMETER_ALIASES, RULE_IDS, known_rule
 
 REPORT = "profiler-report"
+SCAN_INTERVAL = "scan_interval_us"  # microseconds between two looks of the original at the samples
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def _text(name: str) -> ProfilerParameter:
     return ProfilerParameter(ParameterDescription(name, "text", "", ""), None, None)
 
 
-_SCAN = _count("scan_interval_us", 60_000_000)
+_SCAN = _count(SCAN_INTERVAL, 60_000_000)
 
 # https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html, and smdebug_rulesconfig 1.0.1
 _TABLE: Mapping[str, tuple[ProfilerParameter, ...]] = {

@@ -247,14 +247,16 @@ def with_needs(
 
 
 def _note_what_is_not_judged(reading: RuleReading, notes: list[str]) -> None:
-    waiting = [
-        rule.name
-        for rule in reading.not_judged
-        if rule.source or ((known := known_rule(rule.rule_id)) and known.is_profiler_rule)
+    custom = [rule.name for rule in reading.not_judged if rule.source]
+    if custom:
+        notes.append(f"Not judged yet: {', '.join(custom)}, profiler rules of your own.")
+    reports = [
+        rule.name for rule in reading.not_judged if (known := known_rule(rule.rule_id)) and known.is_profiler_rule
     ]
-    if waiting:
+    if reports:
         notes.append(
-            f"Not judged yet, because Trackside does not profile yet: {', '.join(waiting)}. Their parameters are right."
+            f"Never an issue, as in SageMaker Debugger: {', '.join(reports)}. Each run has these numbers in "
+            "rule-output/profiler-report.json, and `trackside profile` shows its speed."
         )
     if reading.not_judged and not reading.rules:
         notes.append("No rule will judge this run.")

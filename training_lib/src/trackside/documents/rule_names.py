@@ -56,6 +56,9 @@ ALIASES: Mapping[str, str] = {
     "StalledTraining": "stalled-training",
     "NlpSequenceRatio": "nlp-sequence-ratio",
     "OverallsystemUsage": "overall-system-usage",
+    "HardwareUtilization": "low-gpu-utilization",
+    "CPUUtilization": "cpu-bottleneck",
+    "TfOperatorTime": "overall-framework-metrics",
 }
 
 # Names of parameters that stand for others, by rule.

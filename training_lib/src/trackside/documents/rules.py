@@ -35,7 +35,7 @@ from trackside.documents.actions import (
     serialise,
 )
 from trackside.documents.hook import HookReading
-from trackside.documents.profiler_rules import default_parameters, parameter_problems
+from trackside.documents.profiler_rules import SCAN_INTERVAL, default_parameters, parameter_problems
 from trackside.documents.rule_names import (
     DOCUMENTED_PARAMETERS,
     PARAMETER_ALIASES,
@@ -198,7 +198,14 @@ class RuleReading:
     def _keep_profiler_rule(self, configuration: RuleConfiguration, preset: str, where: str) -> None:
         given = {name: text for name, text in configuration.parameters.items() if not is_unset(text)}
         self.problems += parameter_problems(configuration.rule_id, given, where=where)
-        self.not_judged.append(replace(configuration, parameters=given, preset=preset))
+        if configuration.rule_id not in self.catalogue.rules:  # a report
+            self.not_judged.append(replace(configuration, parameters=given, preset=preset))
+            return
+        usual = as_text(default_parameters(configuration.rule_id, preset=preset).get(SCAN_INTERVAL))
+        if given.pop(SCAN_INTERVAL, usual) != usual:
+            self.notes.append(f"{configuration.name}: {SCAN_INTERVAL} is not used: samples are judged as they come.")
+        spelled = "" if preset == CALIBRATED else preset
+        self.rules.append(replace(configuration, parameters=given, preset=spelled))
 
     def _keep_judged(self, configuration: RuleConfiguration, preset: str, known: KnownRule | None, where: str) -> None:
         rule = self.catalogue.rules[configuration.rule_id]

@@ -20,14 +20,12 @@ from trackside.environment import EvaluatorEnvironment
 from trackside.evaluation import exit_codes
 from trackside.evaluation.evaluator import evaluate
 from trackside.evaluation.rule_request_file import read_rule_request
+from trackside.evaluation.run_speed import store_speed
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.skip_list import SkipListSink
 from trackside.evaluation.stop_signal import StopSignal
 from trackside.evaluation.summary import Summary
-from trackside.performance.document import speed_document, write_speed
-from trackside.performance.reading import measured_workers
 from trackside.storage.open_store import open_store
-from trackside.storage.store import Store
 
 _logger = logging.getLogger(__name__)
 
@@ -66,16 +64,8 @@ def _evaluate(run: RunLocation, *, poll_seconds: float, parent: int | None) -> S
             sleep=stop.sleep,
             should_stop=lambda: stop.is_set or parent not in {None, os.getppid()},
         )
-    _judge_speed(run, rule_output)
+    store_speed(run, rule_output, clock=time.time)
     return summary
-
-
-def _judge_speed(run: RunLocation, rule_output: Store) -> None:
-    """Store the verdict on the run's speed. The rules' verdicts are worth having without it."""
-    try:
-        write_speed(rule_output, speed_document(run.uri, measured_workers(run.uri)))
-    except Exception as error:
-        _logger.warning("The speed of the run was not judged: %s: %s", type(error).__name__, error, exc_info=error)
 
 
 def _parser() -> argparse.ArgumentParser:

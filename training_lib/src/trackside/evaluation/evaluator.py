@@ -18,6 +18,7 @@ from trackside.evaluation.other_runs import OtherRuns
 from trackside.evaluation.poll_interval import LONGEST_SECONDS, PollInterval
 from trackside.evaluation.progress import ProgressFile
 from trackside.evaluation.rule_limits import RuleLimits
+from trackside.evaluation.rule_process import RuleProcesses
 from trackside.evaluation.run_progress import RunProgress
 from trackside.evaluation.shared_reading import RunLock
 from trackside.evaluation.sinks.sink import Sink
@@ -50,6 +51,7 @@ def evaluate(
     stores: OpenStore = open_store,
     runs_custom_rules: bool = True,
     limits: RuleLimits = RuleLimits(),  # noqa: B008  frozen
+    note_progress: Callable[[], object] = lambda: None,
 ) -> Summary:
     """Judge the run until it has ended and is fully judged, or until `should_stop` returns True.
 
@@ -59,29 +61,32 @@ def evaluate(
     clock              returns seconds since the epoch
     sleep              may return early
     runs_custom_rules  False: a rule from a file that the request names is not run; its verdict is "not judged"
-    limits             time limits of a rule
+    limits             limits of a rule in time and memory
+    note_progress      called at each look and each judged step, often: an evaluator that does not call it hangs
 
     Errors: `ConfigurationError` for the request; `StorageError` if the run cannot be read (outages are waited out).
     """
     refused = () if runs_custom_rules else tuple(rule for rule in request.rules if rule.custom is not None)
-    rules = build_rules(RuleRequest(tuple(rule for rule in request.rules if rule not in refused)))
-    trial, is_remote = trial_of(run, stores), "://" in run.uri
-    progress_file = ProgressFile(stores(run.rule_output))
-    evaluator = Evaluator(
-        trial,
-        rules,
-        sinks,
-        progress_file,
-        run=run.name,
-        clock=clock,
-        refused=refused,
-        stores=stores,
-        limits=limits,
-        threaded=[rule.configuration.name for rule in rules if not _ships_with_trackside(rule)],
-        progress_seconds=REMOTE_PROGRESS_SECONDS if is_remote else 0.0,
-    )
-    longest = LONGEST_SECONDS if is_remote else poll_seconds  # a look into a folder costs almost nothing
-    return evaluator.watch(poll_seconds=poll_seconds, longest_seconds=longest, sleep=sleep, should_stop=should_stop)
+    with RuleProcesses(limits) as processes:
+        judged = RuleRequest(tuple(rule for rule in request.rules if rule not in refused))
+        rules = build_rules(judged, load=processes.load)
+        trial, is_remote = trial_of(run, stores), "://" in run.uri
+        evaluator = Evaluator(
+            trial,
+            rules,
+            sinks,
+            ProgressFile(stores(run.rule_output)),
+            run=run.name,
+            clock=clock,
+            refused=refused,
+            stores=stores,
+            limits=limits,
+            threaded=[rule.configuration.name for rule in rules if not _ships_with_trackside(rule)],
+            progress_seconds=REMOTE_PROGRESS_SECONDS if is_remote else 0.0,
+            note_progress=note_progress,
+        )
+        longest = LONGEST_SECONDS if is_remote else poll_seconds  # a look into a folder costs almost nothing
+        return evaluator.watch(poll_seconds=poll_seconds, longest_seconds=longest, sleep=sleep, should_stop=should_stop)
 
 
 class _PacedRules(NamedTuple):
@@ -108,10 +113,11 @@ class Evaluator:
     clock             returns seconds since the epoch
     refused           configurations that get the verdict "not judged here"
     stores            opens the runs that rules compare with
-    limits            time limits of a rule
+    limits            limits of a rule in time and memory
     threaded          configurations that get a thread from the start
     progress_seconds  interval between writes of the progress without a verdict; each verdict writes it at once
     critical          by built-in rule, the kinds of harm with which it is critical; None for the learned ones
+    note_progress     called at each look and each judged step
     """
 
     def __init__(
@@ -129,8 +135,10 @@ class Evaluator:
         threaded: Collection[str] = (),
         progress_seconds: float = 0.0,
         critical: Mapping[str, Sequence[str]] | None = None,
+        note_progress: Callable[[], object] = lambda: None,
     ) -> None:
         self._trial, self._run, self._clock, self._limits = trial, run, clock, limits
+        self._note_progress = note_progress
         self._progress_seconds = progress_seconds
         self._rules = {rule.configuration.name: rule for rule in rules}
         self._others = OtherRuns([rule.rule for rule in rules], stores)
@@ -211,6 +219,7 @@ class Evaluator:
             self._poll()
 
     def _poll(self) -> None:
+        self._note_progress()
         self._trial.refresh()
         self._others.refresh()
         now = self._clock()
@@ -298,6 +307,7 @@ class Evaluator:
     def _judge_step(self, pending_step: StepToJudge, names: tuple[str, ...]) -> tuple[str, ...]:
         """Ask these rules about a step. Return the ones that still judge each step together."""
         self._quick_until = time.thread_time(), time.perf_counter()
+        self._note_progress()
         judged = [self._judge(name, pending_step) for name in self._due(names, pending_step)]
         found = [verdict for verdict in judged if verdict is not None]
         if found:

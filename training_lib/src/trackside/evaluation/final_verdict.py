@@ -64,4 +64,4 @@ def not_finite_since(found: Iterable[Verdict]) -> int | None:
 def needs_values(configured: ConfiguredRule) -> bool:
     """Return True if a rule judges values, which it cannot once they are not finite."""
     rule = configured.rule
-    return not (type(rule).__module__.startswith(_NO_VALUES) or rule.judges_waiting)
+    return not (type(rule).__module__.startswith(_NO_VALUES) or rule.judges_waiting or rule.judges_speed)

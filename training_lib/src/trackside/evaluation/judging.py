@@ -285,8 +285,11 @@ class RuleJudge:
 
 
 def is_calibrated(configured: ConfiguredRule) -> bool:
-    """Return True for a rule of ours with the default preset: its causes, severity and probability are learned."""
-    is_ours = type(configured.rule).__module__.startswith("trackside.rules.")
+    """Return True for a rule of ours with the default preset: its causes, severity and probability are learned.
+
+    Rules about speed measure their causes, and no harm to the learning makes them graver.
+    """
+    is_ours = type(configured.rule).__module__.startswith("trackside.rules.") and not configured.rule.judges_speed
     return is_ours and configured.configuration.preset in {"", CALIBRATED}
 
 
@@ -303,9 +306,11 @@ def visible_data(configured: ConfiguredRule, pending_step: StepToJudge) -> Visib
 def sees_saved_steps_only(configured: ConfiguredRule) -> bool:
     """Return True for a rule of an Amazon preset, which counts saved steps only.
 
-    Rules that judge while waiting are excepted: any step ends a stall.
+    Rules that judge while waiting are excepted: any step ends a stall. So are rules about speed, which read no tensor.
     """
-    return configured.configuration.preset not in {"", CALIBRATED} and not configured.rule.judges_waiting
+    if configured.rule.judges_waiting or configured.rule.judges_speed:
+        return False
+    return configured.configuration.preset not in {"", CALIBRATED}
 
 
 def _check(configured: ConfiguredRule, progress: RuleProgress, window: Window) -> tuple[Finding, ...]:

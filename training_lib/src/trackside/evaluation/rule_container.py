@@ -58,6 +58,7 @@ class Job:
     processing_job_arn  ARN of the processing job that the container is
     request             the one rule that the environment names; None: the run's own request counts
     tensors             location of the tensors if outside `run`, else ""
+    profiles            location of the machine's metrics if outside `run`, else ""
     rule_output         location of the verdicts if outside `run`, else ""
     """
 
@@ -66,11 +67,16 @@ class Job:
     processing_job_arn: str = ""
     request: RuleRequest | None = None
     tensors: str = ""
+    profiles: str = ""
     rule_output: str = ""
 
     def open_store(self, uri: str) -> Store:
         """Return the store of one of the places of `run`, wherever that place is. Errors: those of `open_store`."""
-        elsewhere = {self.run.tensors: self.tensors, self.run.rule_output: self.rule_output}
+        elsewhere = {
+            self.run.tensors: self.tensors,
+            self.run.profiles: self.profiles,
+            self.run.rule_output: self.rule_output,
+        }
         return open_store(elsewhere.get(uri) or uri)
 
     @property
@@ -206,8 +212,16 @@ def _job_for_one_rule(
         return Job(environment, run, processing_job_arn, request, rule_output=output)
     processing = ml_root / "processing"
     run = RunLocation(str(processing / "input" / (job_name or "run")))
-    tensors, output = str(processing / "input" / "tensors"), str(processing / "output" / "rule")
-    return Job(environment, run, processing_job_arn, request, tensors=tensors, rule_output=output)
+    inputs, output = processing / "input", str(processing / "output" / "rule")
+    return Job(
+        environment,
+        run,
+        processing_job_arn,
+        request,
+        tensors=str(inputs / "tensors"),
+        profiles=str(inputs / "profiler"),
+        rule_output=output,
+    )
 
 
 def _problems(environment: EvaluatorEnvironment, *, needs_run: bool) -> list[Problem]:

@@ -59,10 +59,13 @@ class RuleThread:
     name      the configuration, for the thread's name
     progress  the rule's progress so far
     file      the rule's source file, as in its frames; "" if unknown
+    end       ends the process in which the rule's code runs; None if it runs in the thread
     """
 
-    def __init__(self, name: str, progress: RuleProgress, *, file: str = "") -> None:
-        self._name, self._file = name, file
+    def __init__(
+        self, name: str, progress: RuleProgress, *, file: str = "", end: Callable[[], object] | None = None
+    ) -> None:
+        self._name, self._file, self._end = name, file, end
         self._changed = threading.Condition()
         self._tasks: deque[JudgingTask] = deque()
         self._judgements: list[Judgement] = []
@@ -130,14 +133,17 @@ class RuleThread:
     def abandon(self) -> bool:
         """Drop further judgements and end the rule if possible. Return True once the thread has ended.
 
-        A thread cannot be ended from outside, but an exception can be raised in it. This is done only if the innermost
-        frame is in the rule's own file: elsewhere the thread may hold a lock that others need, for example that of
-        `logging`. A thread in a system call stays, and costs nothing; a loop in C stays too.
+        A rule with a process ends with it. A thread cannot be ended from outside, but an exception can be raised in it.
+        This is done only if the innermost frame is in the rule's own file: elsewhere the thread may hold a lock that
+        others need, for example that of `logging`. A thread in a system call stays, and costs nothing; a loop in C
+        stays too.
         """
         with self._changed:
             self._is_abandoned = True
             self._tasks.clear()
             self._changed.notify_all()
+        if self._end is not None:
+            self._end()
         thread = self._thread
         if thread is None or not thread.is_alive():
             return True

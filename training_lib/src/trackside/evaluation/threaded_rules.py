@@ -1,4 +1,7 @@
-"""Rules in threads of their own: no rule waits for one that is slow or hangs."""
+"""Rules in threads of their own: no rule waits for one that is slow or hangs.
+
+The code of a rule from a file runs in a process (`rule_process`), for which its thread waits.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from trackside.contracts.verdict import Verdict
 from trackside.evaluation import verdicts
 from trackside.evaluation.judging import Judgement, RuleJudge, StepToJudge
 from trackside.evaluation.rule_limits import RuleLimits
+from trackside.evaluation.rule_process import process_of
 from trackside.evaluation.rule_thread import MOST_TASKS, JudgingTask, RuleThread
 from trackside.evaluation.run_progress import RunProgress
 from trackside.evaluation.shared_reading import RunLock, SharedSource
@@ -76,12 +80,16 @@ class ThreadedRules:
 
     def add(self, name: str) -> None:
         """Start judging by a rule in a thread of its own."""
-        thread = RuleThread(name, self._run_progress.of(name), file=_file_of(self._run_progress.rules[name]))
+        configured = self._run_progress.rules[name]
+        process = process_of(configured.rule)
+        end = process.end if process else None
+        thread = RuleThread(name, self._run_progress.of(name), file=_file_of(configured), end=end)
         self._threaded[name] = _ThreadedRule(thread)
 
     def drop(self, name: str) -> None:
         """Remove a finished rule, if it is one of these."""
-        self._threaded.pop(name, None)
+        if name in self._threaded:
+            self._let_go(self._threaded.pop(name).thread)
 
     def is_behind(self, name: str) -> bool:
         """Return True for a rule that no longer judges each step together with the others."""
@@ -148,13 +156,13 @@ class ThreadedRules:
             if (verdict := self._run_progress.note(name, judgement)) is not None:
                 yield verdict
         if self._run_progress.of(name).has_concluded:
-            del self._threaded[name]
+            self.drop(name)
         elif failure is not None and isinstance(failure.error, StorageUnavailableError):
             self._run_progress.outbox.warn_once(f"{name} cannot read the run, and tries again: {failure.error}")
             rule.thread.start_over(self._run_progress.of(name))
             rule.is_behind, rule.is_resting, rule.steps = True, True, iter(())
         elif failure is not None:  # without access to the run the evaluator cannot read either, and reports it
-            del self._threaded[name]
+            self.drop(name)
             moment = Moment(self._run, failure.step, self._clock())
             judgement = self._rule_judge.crashed(
                 self._run_progress.rules[name], self._run_progress.of(name), moment, failure.error
@@ -246,12 +254,14 @@ class ThreadedRules:
 
     def _abandon(self, name: str, verdict: Verdict, *, error: str) -> None:
         _logger.error("%s", verdict.message)
-        thread = self._threaded.pop(name).thread
-        if not thread.abandon():
-            self._abandoned.append(thread)
+        self.drop(name)
         progress = replace(self._run_progress.of(name), judged_through=verdict.step, has_concluded=True, error=error)
         self._run_progress.note(name, Judgement(progress))
         self._run_progress.outbox.send([verdict])
+
+    def _let_go(self, thread: RuleThread) -> None:
+        if not thread.abandon():
+            self._abandoned.append(thread)
 
     def end(self) -> None:
         """End the threads, as far as they end within `END_THREADS_SECONDS`. The rest ends with the process."""

@@ -5,22 +5,28 @@ The worker writes lines to the process's standard input:
     until 1763700000.5    the lease holds until then (seconds since the epoch)
     news                  the run was written to: look now
 
+The process changes the time of a file (`ProgressSign`) as long as it gets on: the worker ends one that hangs.
+
 The end of the input means that the worker is dead. Then, or once the lease is over, the process ends at once, wherever
 it is: another worker may already judge the same run. Verdicts sent before are stored, as after any kill.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from trackside.evaluation import exit_codes
 from trackside.storage.store import Store
 
 UNTIL, NEWS = "until", "news"
+PROGRESS_FILE = "progress"  # in the folder of the process: its time is that of the last progress
+PROGRESS_SECONDS = 1.0  # between two changes of that file
 LONGEST_WAIT_SECONDS = 3600.0  # select refuses much longer times
 
 
@@ -87,6 +93,26 @@ class WorkerLease:
             self._until = float(rest)
         elif word == NEWS:
             self._wake()
+
+
+class ProgressSign:
+    """A sign of progress for the worker, which ends a process without one.
+
+    folder  the folder that worker and process share
+    clock   returns seconds
+    """
+
+    def __init__(self, folder: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._file, self._clock = folder / PROGRESS_FILE, clock
+        self._next_at = 0.0
+
+    def note(self) -> None:
+        """Note progress. Called often, it does so once in `PROGRESS_SECONDS`."""
+        now = self._clock()
+        if now >= self._next_at:
+            self._next_at = now + PROGRESS_SECONDS
+            with contextlib.suppress(OSError):
+                self._file.touch()
 
 
 class LeasedStore:

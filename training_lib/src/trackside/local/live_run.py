@@ -97,14 +97,13 @@ class LiveRunReader:
     def look(self) -> LiveRun:
         """Read what is new and return the run as it is now. Errors: those of the store."""
         trial = self._trial
-        trial.refresh()
+        state, lines = self.state_and_verdicts()
         step = trial.recorded_through
-        lines = self._get(self._rule_output, VERDICTS_KEY)
         steps, times = self._times()
         return LiveRun(
             name=self._run.name,
             uri=self._run.uri,
-            state=self._state(),
+            state=state,
             step=trial.parts.steps.training_steps([step])[0] if step >= 0 else step,
             losses=training_losses(trial, now=self._clock()),
             learning_rate=_learning_rate(trial, step),
@@ -115,6 +114,11 @@ class LiveRunReader:
             problems=issue_groups(read_verdicts((lines or b"")[: (lines or b"").rfind(b"\n") + 1])),
             is_judged=lines is not None or self._get(self._store, RULE_REQUEST_KEY) is not None,
         )
+
+    def state_and_verdicts(self) -> tuple[RunState, bytes | None]:
+        """Read what is new, and return the state and the lines of verdicts; None without any. Errors: the store's."""
+        self._trial.refresh()
+        return self._state(), self._get(self._rule_output, VERDICTS_KEY)
 
     def _state(self) -> RunState:
         if self._is_remote or self._is_bare:

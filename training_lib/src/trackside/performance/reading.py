@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +21,9 @@ from trackside.contracts.recorded_names import (
 from trackside.contracts.run_layout import RunLocation
 from trackside.performance.measured import CAPTURE, EVALUATION, Machine, Measured, PhaseSeconds, with_forward
 from trackside.records.performance_facts import PerformanceFacts, performance_workers, read_performance
-from trackside.records.system_metrics_file import SystemSample, read_system_metrics
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
+from trackside.trial.run_profile import RunProfile
 from trackside.trial.trial import Trial, open_trial
 
 FIRST_STEPS = 3  # left out: memory is allocated, kernels are chosen
@@ -33,24 +34,27 @@ _NUMBERS = {
     CAPTURE: CAPTURE_SECONDS,
     EVALUATION: EVALUATION_SECONDS,
 }
-_Column = tuple[NDArray[np.int64], NDArray[np.float64]]
+Columns = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
-def measured_workers(uri: str) -> Mapping[str, Measured]:
+def measured_workers(uri: str, trial: Trial | None = None) -> Mapping[str, Measured]:
     """Return the measurements of each worker of a run, by its name; one without numbers if nothing was measured.
+
+    Args:
+        uri: The location of the run.
+        trial: The run, if it was opened before.
 
     Raises:
         RunNotFoundError: No run is at the location.
         StorageError: A store failed.
     """
-    trial = open_trial(uri)
+    trial = trial or open_trial(uri)
     profiles = open_store(RunLocation(uri).profiles)
-    steps = _columns(trial, STEP_SECONDS)
+    steps, of_phases = phase_columns(trial)
     workers = sorted({*steps, *performance_workers(profiles)}) or ["worker_0"]
-    of_phases = {phase: _columns(trial, name) for phase, name in _NUMBERS.items()}
     overhead = _columns(trial, OVERHEAD)
     captured = trial.recorded_through + 1
-    machine = _machine(read_system_metrics(profiles))
+    machine = _machine(trial.profile)
     return {
         worker: _measured(
             steps.get(worker),
@@ -64,14 +68,26 @@ def measured_workers(uri: str) -> Mapping[str, Measured]:
     }
 
 
+def phase_columns(trial: Trial) -> tuple[dict[str, Columns], dict[str, dict[str, Columns]]]:
+    """Return steps and their seconds by worker; and those of each phase, by phase and worker.
+
+    Args:
+        trial: The run, refreshed.
+
+    Raises:
+        StorageError: A store failed.
+    """
+    return _columns(trial, STEP_SECONDS), {phase: _columns(trial, name) for phase, name in _NUMBERS.items()}
+
+
 def _measured(
-    step_seconds: _Column | None,
-    phases: Mapping[str, _Column],
+    step_seconds: Columns | None,
+    phases: Mapping[str, Columns],
     *,
     facts: PerformanceFacts | None,
     machine: Machine,
     captured_steps: int,
-    overhead: _Column | None,
+    overhead: Columns | None,
 ) -> Measured:
     if step_seconds is None:
         return Measured(facts=facts, machine=machine, captured_steps=captured_steps)
@@ -96,7 +112,7 @@ def _measured(
     )
 
 
-def _columns(trial: Trial, name: str) -> dict[str, _Column]:
+def _columns(trial: Trial, name: str) -> dict[str, Columns]:
     try:
         columns = trial.tensor(name).columns("mean")
     except (TensorNotSavedError, ConfigurationError):  # no step had that number
@@ -111,27 +127,32 @@ def _facts(profiles: Store, worker: str) -> PerformanceFacts | None:
         return None
 
 
-def _machine(samples: Sequence[SystemSample]) -> Machine:
-    def values(dimension: str, name: str | None = None) -> list[float]:
-        return [s.value for s in samples if s.dimension == dimension and name in (None, s.name)]
+def _machine(profile: RunProfile) -> Machine:
+    def values(dimension: str, name: str = "") -> NDArray[np.float64]:
+        series = profile.machine(dimension, name=name, until=math.inf)
+        return np.concatenate([one.values for one in series]) if series else np.empty(0)
 
-    cpus, memory = values("CPUUtilizationTotal") or values("CPUUtilization"), values("Platform", "MemoryUsedPercent")
+    def of_processors(dimension: str) -> NDArray[np.float64]:
+        total = values(f"{dimension}Total")
+        return total if len(total) else values(dimension)
+
+    cpus, memory = of_processors("CPUUtilization"), values("Platform", "MemoryUsedPercent")
     return Machine(
         cpu_percent=_mean(cpus),
-        io_wait_percent=_mean(values("I/OWaitPercentageTotal") or values("I/OWaitPercentage")),
+        io_wait_percent=_mean(of_processors("I/OWaitPercentage")),
         training_cpu_percent=_mean(values("ProcessCPUUtilization")),
-        memory_percent=max(memory, default=None),
+        memory_percent=float(memory.max()) if len(memory) else None,
         gpu_percent=_mean(values("GPUUtilization")),
-        memory_series=tuple(_series(samples, "ProcessMemoryBytes")),
+        memory_series=tuple(_series(profile, "ProcessMemoryBytes")),
         samples=len(memory) or len(cpus),
     )
 
 
-def _series(samples: Sequence[SystemSample], dimension: str) -> Iterator[tuple[float, float]]:
-    for sample in samples:
-        if sample.dimension == dimension:
-            yield sample.timestamp, sample.value
+def _series(profile: RunProfile, dimension: str) -> list[tuple[float, float]]:
+    """Return the times and values of all machines, by time."""
+    found = profile.machine(dimension, name="", until=math.inf)
+    return sorted((float(t), float(v)) for one in found for t, v in zip(one.times, one.values, strict=True))
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return float(np.mean(values)) if values else None
+def _mean(values: NDArray[np.float64]) -> float | None:
+    return float(np.mean(values)) if len(values) else None

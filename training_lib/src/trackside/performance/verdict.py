@@ -14,6 +14,7 @@ from itertools import pairwise
 from statistics import median
 
 from trackside.performance.causes import Cause, input_cause, line_causes
+from trackside.performance.durations import duration
 from trackside.performance.measured import CAPTURE, EVALUATION, PHASES, Measured
 
 FEWEST_STEPS = 10
@@ -37,6 +38,7 @@ class Bottleneck(Enum):
     COMPUTE = "compute-bound"
     MEMORY = "memory creep"
     BALANCED = "balanced"
+    HANG = "hang"
     INCOMPLETE = "incomplete"
 
 
@@ -108,7 +110,11 @@ def judged_workers(workers: Mapping[str, Measured]) -> tuple[tuple[str, Performa
 
 
 def judge_speed(measured: Measured) -> PerformanceVerdict:
-    """Return the verdict on one worker."""
+    """Return the verdict on one worker.
+
+    Args:
+        measured: Its measurements.
+    """
     missing = tuple(_missing(measured))
     if measured.steps < FEWEST_STEPS or measured.training_seconds <= 0:
         return PerformanceVerdict(
@@ -132,6 +138,12 @@ def judge_speed(measured: Measured) -> PerformanceVerdict:
 
 
 def _bottleneck(measured: Measured, causes: list[Cause]) -> tuple[Bottleneck, str]:
+    hang = measured.facts.hang if measured.facts is not None else None
+    if hang is not None and not hang.is_over:
+        return Bottleneck.HANG, (
+            f"no progress for {duration(hang.seconds)} in {hang.phase}, at {hang.place} in {hang.function}; "
+            f"the past explains {duration(hang.limit_seconds)}"
+        )
     total = measured.training_seconds
     compute = sum(map(measured.of, ("forward", "backward", "optimizer"))) / total
     first = causes[0] if causes else None
@@ -214,6 +226,11 @@ def _missing(measured: Measured) -> Iterator[str]:
 
 def _notes(measured: Measured) -> Iterator[str]:
     machine, facts = measured.machine, measured.facts
+    if facts is not None and facts.hang is not None:
+        end = "; it went on afterwards" if facts.hang.is_over else ""
+        waited = duration(facts.hang.seconds)
+        yield f"after step {facts.hang.steps} nothing moved for {waited} at {facts.hang.place}{end}"
+        yield "the stacks of all threads at that moment: profiler-output/performance/ in the run"
     if machine.cpu_percent is not None and machine.training_cpu_percent is not None and facts and facts.processors:
         own = machine.training_cpu_percent / facts.processors
         if machine.cpu_percent - own >= 30:

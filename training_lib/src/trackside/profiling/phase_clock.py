@@ -42,6 +42,7 @@ class Phase(IntEnum):
 
 
 OTHER, DATA, BACKWARD, OPTIMIZER, CAPTURE, EVALUATION = map(int, Phase)  # plain numbers cost less
+FIRST_STEPS = 5  # without which the longest is known
 NOT_OURS = -1  # another thread than the training's
 
 _KEYS = {
@@ -74,6 +75,7 @@ class PhaseClock:
         current: The phase of this moment.
         thread: The thread that trains; 0 before the first step.
         steps: Number of steps that have ended.
+        longest: Seconds of the longest step, without the first ones.
         around_optimizer: The phase that the newest step of an optimizer interrupted.
 
     Args:
@@ -85,10 +87,16 @@ class PhaseClock:
         self._meter = meter
         self.current = OTHER
         self.thread = self.steps = 0
+        self.longest = 0.0
         self.around_optimizer = OTHER
         self._clock = clock
         self._began = self._since = 0.0
         self._seconds = [0.0] * len(Phase)
+
+    @property
+    def moved_at(self) -> float:
+        """The moment of the newest change of phase, by the clock."""
+        return self._since
 
     def enter(self, phase: int) -> int:
         """Begin a phase. Return the phase before, for `leave`."""
@@ -133,7 +141,9 @@ class PhaseClock:
         else:
             seconds = self._seconds
             seconds[self.current] += now - self._since
-            numbers[_STEP_KEY] = now - self._began
+            numbers[_STEP_KEY] = took = now - self._began
+            if took > self.longest and self.steps > FIRST_STEPS:
+                self.longest = took
             for phase, key in _KEYS.items():
                 if seconds[phase]:
                     numbers[key] = seconds[phase]

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NamedTuple
 
+from trackside.profiling import hang_watch
+from trackside.profiling.hang_watch import HangWatch
 from trackside.profiling.phase_clock import CAPTURE, OTHER, PhaseClock
 
 INTERVAL_SECONDS = 0.005
@@ -55,6 +57,7 @@ class StackSampler:
         is_user_file: Returns True for a file of the user's.
         model_file: The file with the function that calls modules.
         failed: Called once if sampling fails; it then ends.
+        watch: Looks for a hang, all the time.
     """
 
     def __init__(
@@ -64,10 +67,11 @@ class StackSampler:
         is_user_file: Callable[[str], bool],
         model_file: str,
         failed: Callable[[Exception], object],
+        watch: HangWatch,
     ) -> None:
         self.lines: Counter[SampledLine] = Counter()
         self._clock, self._is_user_file, self._model_file, self._failed = clock, is_user_file, model_file, failed
-        self._stop = threading.Event()
+        self._watch, self._stop = watch, threading.Event()
         self._thread = threading.Thread(target=self._run, name="trackside-stacks", daemon=True)
 
     def start(self) -> None:
@@ -99,10 +103,16 @@ class StackSampler:
                     if self._stop.wait(INTERVAL_SECONDS):
                         return
                     self.sample()
-                self._stop.wait(pause)
+                self._rest(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
         except Exception as error:  # noqa: BLE001 - nothing of ours may end the training
             self._failed(error)
+
+    def _rest(self, seconds: float) -> None:
+        """Wait between two bursts of samples, and look for a hang meanwhile."""
+        while seconds > 0 and not self._stop.wait(min(seconds, hang_watch.LOOK_SECONDS)):
+            self._watch.look()
+            seconds -= hang_watch.LOOK_SECONDS
 
     def _line(self, innermost: FrameType, phase: int) -> SampledLine:
         frame: FrameType | None = innermost

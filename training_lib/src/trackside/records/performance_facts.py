@@ -72,6 +72,35 @@ class LineSamples:
 
 
 @dataclass(frozen=True)
+class HangFacts:
+    """A hang of the training: no progress for longer than its own past explains.
+
+    Attributes:
+        phase: Name of the phase that it is in.
+        steps: Number of steps that the process had taken.
+        began_at: The newest progress, in seconds since the epoch.
+        seconds: Seconds without progress when it was found.
+        limit_seconds: Seconds that the past explains.
+        place: The innermost line of the user's code: "train.py:41".
+        function: Its function.
+        code: Its text.
+        stacks: The stacks of all threads of the process, once.
+        is_over: True if the training went on.
+    """
+
+    phase: str
+    steps: int
+    began_at: float
+    seconds: float
+    limit_seconds: float
+    place: str
+    function: str
+    code: str
+    stacks: str
+    is_over: bool
+
+
+@dataclass(frozen=True)
 class PerformanceFacts:
     """Facts about the speed of one worker's training.
 
@@ -82,6 +111,7 @@ class PerformanceFacts:
         threads: Threads of PyTorch's operators.
         loaders: The DataLoaders of the training.
         lines: Samples by line, most first.
+        hang: The newest hang; None for none.
     """
 
     device: str = "cpu"
@@ -90,11 +120,14 @@ class PerformanceFacts:
     threads: int = 0
     loaders: tuple[LoaderFacts, ...] = ()
     lines: tuple[LineSamples, ...] = ()
+    hang: HangFacts | None = None
 
 
 def encode_performance(facts: PerformanceFacts) -> bytes:
     """Return the file's content."""
-    return json.dumps({"version": VERSION, **asdict(facts)}, allow_nan=False).encode("ascii")
+    document = {"version": VERSION, **asdict(facts)}
+    hang = document.pop("hang")
+    return json.dumps({**document, "hangs": [hang] if hang else []}, allow_nan=False).encode("ascii")
 
 
 def decode_performance(data: bytes, *, key: str) -> PerformanceFacts:
@@ -113,6 +146,7 @@ def decode_performance(data: bytes, *, key: str) -> PerformanceFacts:
         threads=found.count("threads"),
         loaders=tuple(map(_loader, found.objects("loaders"))),
         lines=tuple(map(_line, found.objects("lines")[:MOST_LINES])),
+        hang=next(map(_hang, found.objects("hangs")), None) if found.is_list("hangs") else None,
     )
 
 
@@ -169,4 +203,19 @@ def _line(found: UntrustedJson) -> LineSamples:
         library=found.text("library"),
         is_in_model=found.boolean("is_in_model", False),
         samples=found.count("samples"),
+    )
+
+
+def _hang(found: UntrustedJson) -> HangFacts:
+    return HangFacts(
+        phase=found.text("phase"),
+        steps=found.count("steps"),
+        began_at=found.number("began_at"),
+        seconds=found.number("seconds"),
+        limit_seconds=found.number("limit_seconds"),
+        place=found.text("place"),
+        function=found.text("function"),
+        code=found.text("code"),
+        stacks=found.text("stacks"),
+        is_over=found.boolean("is_over", False),
     )

@@ -10,9 +10,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from trackside.contracts.errors import KeyNotFoundError, RecordError
-from trackside.contracts.run_layout import OPEN_SUFFIX, SYSTEM_PREFIX
-from trackside.storage.store import Store
+from trackside.contracts.errors import RecordError
 
 MOST_BYTES = 64 << 20  # of one file, which holds a minute
 
@@ -35,33 +33,6 @@ class SystemSample(NamedTuple):
     value: float
     node: str
     timestamp: float
-
-
-def read_system_metrics(store: Store) -> list[SystemSample]:
-    """Return all samples of a run, oldest first. A damaged file counts as far as it can be read.
-
-    Args:
-        store: The store of a run's profiles.
-
-    Raises:
-        StorageError: The store failed.
-    """
-    found: list[SystemSample] = []
-    for key in sorted(store.list(SYSTEM_PREFIX)):
-        if not key.removesuffix(OPEN_SUFFIX).endswith(".json"):
-            continue
-        try:
-            data = store.get(key, length=MOST_BYTES)
-        except KeyNotFoundError:  # it was given its final name since
-            try:
-                data = store.get(key.removesuffix(OPEN_SUFFIX), length=MOST_BYTES)
-            except KeyNotFoundError:
-                continue
-        try:
-            found += decode_system_metrics(data, key=key)
-        except RecordError:
-            continue
-    return sorted(found, key=lambda sample: sample.timestamp)
 
 
 def decode_system_metrics(data: bytes, *, key: str) -> Iterator[SystemSample]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from trackside.performance.verdict import PerformanceVerdict, judged_workers
 from trackside.report.buckets import Buckets, bucketed, edges_of
 from trackside.report.heatmap import MOST_COLUMNS, MOST_ROWS, Heatmap
 from trackside.report.line_chart import MOST_BUCKETS, Span
+from trackside.report.machine import machine_curves
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.trial import Trial
@@ -32,6 +33,9 @@ _MAPS = (  # title, collections, statistic
 )
 
 
+Speed = tuple[tuple[str, PerformanceVerdict], ...]
+
+
 @dataclass(frozen=True, eq=False)
 class ReportData:
     """All that a report shows.
@@ -43,6 +47,7 @@ class ReportData:
     steps      first and last training step; None without any
     charts     (title, numbers) of each curve, each with at least one bucket
     heatmaps   layers over steps, each with at least one row
+    machine  (title, numbers) of each metric of the machines, over the same steps
     speed      verdict on the speed of each process by its name, the slowest first
     workers    names of the processes that trained
     generated_at   seconds since the epoch
@@ -55,7 +60,8 @@ class ReportData:
     steps: tuple[int, int] | None
     charts: tuple[tuple[str, Buckets], ...]
     heatmaps: tuple[Heatmap, ...]
-    speed: tuple[tuple[str, PerformanceVerdict], ...]
+    machine: tuple[tuple[str, Buckets], ...]
+    speed: Speed
     workers: tuple[str, ...]
     generated_at: float
 
@@ -72,7 +78,16 @@ class ReportData:
     @property
     def spans(self) -> tuple[Span, ...]:
         """The steps of each problem, for the charts."""
-        return tuple(_spans(self.problems, self.steps[1] if self.steps else 0))
+        return self._spans_of(self.problems)
+
+    def spans_of(self, tensor: str) -> tuple[Span, ...]:
+        """Return the steps of each problem of which a finding names this tensor."""
+        about = [g for g in self.problems if any(tensor == f.subject for issue in g.issues for f in issue.findings)]
+        return self._spans_of(about)
+
+    def _spans_of(self, problems: Sequence[IssueGroup]) -> tuple[Span, ...]:
+        first, last = self.steps or (0, 0)
+        return tuple(span for span in _spans(problems, last) if span.last >= first and span.first <= last)
 
     @property
     def named_tensors(self) -> frozenset[str]:
@@ -82,7 +97,13 @@ class ReportData:
 
 
 def gather(
-    uri: str, trial: Trial, *, clock: Callable[[], float], stores: Callable[[str], Store] = open_store
+    uri: str,
+    trial: Trial,
+    *,
+    clock: Callable[[], float],
+    window: tuple[int | None, int | None] = (None, None),
+    stores: Callable[[str], Store] = open_store,
+    speed: Callable[[str], Speed] | None = None,
 ) -> ReportData:
     """Return the content of the report of a run.
 
@@ -90,7 +111,9 @@ def gather(
         uri: The location of the run.
         trial: The same run.
         clock: Returns seconds since the epoch.
+        window: First and last step of the curves and the layers; None: those of the run.
         stores: Opens the store of a location.
+        speed: Judges the speed of the run at a location; None: `speed_of`.
 
     Raises:
         RunNotFoundError: No run is at that location.
@@ -101,7 +124,8 @@ def gather(
     curves = [*live.losses[:MOST_LOSSES], live.learning_rate, live.gradient_norm, live.pace]
     titles = [*(curve.name for curve in live.losses[:MOST_LOSSES]), "Learning rate", "Gradient norm", "Steps a second"]
     known = [(title, curve) for title, curve in zip(titles, curves, strict=True) if len(curve.steps)]
-    steps = _range([curve for _, curve in known])
+    steps = within(_range([curve for _, curve in known]), window)
+    known = [(title, inside) for title, curve in known if steps and len((inside := _inside(curve, steps)).steps)]
     heatmaps = tuple(_heatmaps(trial, steps)) if steps else ()
     return ReportData(
         recorded=recorded,
@@ -111,7 +135,8 @@ def gather(
         steps=steps,
         charts=tuple((title, _in_buckets(curve, steps)) for title, curve in known) if steps else (),
         heatmaps=heatmaps,
-        speed=judged_workers(measured_workers(uri)),
+        machine=tuple(machine_curves(trial, steps, now=clock())) if steps else (),
+        speed=(speed or speed_of)(uri),
         workers=tuple(trial.workers),
         generated_at=clock(),
     )
@@ -123,6 +148,25 @@ def _range(curves: Sequence[Curve]) -> tuple[int, int] | None:
     return int(min(curve.steps[0] for curve in curves)), int(max(curve.steps[-1] for curve in curves))
 
 
+def speed_of(uri: str) -> Speed:
+    """Return the verdict on the speed of each process of a run. Reads all that was measured; errors: `gather`'s."""
+    return judged_workers(measured_workers(uri))
+
+
+def within(steps: tuple[int, int] | None, window: tuple[int | None, int | None]) -> tuple[int, int] | None:
+    """Return the part of these steps that a window shows; all of them if it shows none."""
+    if steps is None:
+        return None
+    first = steps[0] if window[0] is None else max(window[0], steps[0])
+    last = steps[1] if window[1] is None else min(window[1], steps[1])
+    return (first, last) if first <= last else steps
+
+
+def _inside(curve: Curve, steps: tuple[int, int]) -> Curve:
+    first, end = np.searchsorted(curve.steps, (steps[0], steps[1] + 1))
+    return replace(curve, steps=curve.steps[first:end], values=curve.values[first:end])
+
+
 def _in_buckets(curve: Curve, steps: tuple[int, int]) -> Buckets:
     return bucketed(curve.steps, curve.values, edges_of(*steps, MOST_BUCKETS))
 
@@ -130,7 +174,7 @@ def _in_buckets(curve: Curve, steps: tuple[int, int]) -> Buckets:
 def _spans(problems: Sequence[IssueGroup], last: int) -> Iterator[Span]:
     for group in problems:
         lead, end = group.lead, group.recovered_at
-        until = last if end is None else end
+        until = max(last, lead.since_step) if end is None else end
         yield Span(min(lead.since_step, until), until, group.severity.value, lead.configuration_name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,13 +45,16 @@ class Heatmap:
     left_out: int = 0
 
 
-def heatmap_figure(found: Heatmap, *, number_of: int, marked: Sequence[str] = ()) -> Markup:
+def heatmap_figure(
+    found: Heatmap, *, number_of: int, marked: Sequence[str] = (), address: Callable[[str], str] | None = None
+) -> Markup:
     """Return the figure.
 
     Args:
         found: The numbers.
         number_of: Number of the figure on the page.
         marked: Tensors that findings name; their rows bear a mark.
+        address: Returns the address of a tensor's page; None: nothing is linked.
     """
     rows, columns = found.values.shape
     height = rows * ROW_HEIGHT
@@ -71,7 +74,7 @@ def heatmap_figure(found: Heatmap, *, number_of: int, marked: Sequence[str] = ()
         element(
             "li",
             element("span", "● " if tensor in marked else "", class_="mark"),
-            tensor,
+            element("a", tensor, href=address(tensor)) if address else tensor,
             class_="marked" if tensor in marked else None,
         )
         for tensor in found.tensors

@@ -29,7 +29,9 @@ class Span:
     name: str
 
 
-def line_chart(title: str, found: Buckets, *, steps: tuple[int, int], spans: Sequence[Span] = ()) -> Markup:
+def line_chart(
+    title: str, found: Buckets, *, steps: tuple[int, int], spans: Sequence[Span] = (), shown: Sequence[float] = ()
+) -> Markup:
     """Return a chart of one curve.
 
     Args:
@@ -37,8 +39,9 @@ def line_chart(title: str, found: Buckets, *, steps: tuple[int, int], spans: Seq
         found: Its numbers, at least one bucket.
         steps: First and last step of the axis.
         spans: Problems to shade.
+        shown: Numbers that the vertical axis reaches in any case: 0 and 100 for a share.
     """
-    axis = _Axis.of(found)
+    axis = _Axis.of(found, shown)
     scale = _Steps(*steps)
     places = [scale.x((a + b) / 2) for a, b in zip(found.first.tolist(), found.last.tolist(), strict=True)]
     children = [
@@ -90,8 +93,8 @@ class _Axis:
     is_log: bool
 
     @classmethod
-    def of(cls, found: Buckets) -> _Axis:
-        finite = np.concatenate([found.low, found.high])
+    def of(cls, found: Buckets, shown: Sequence[float]) -> _Axis:
+        finite = np.concatenate([found.low, found.high, shown])
         finite = finite[np.isfinite(finite)]
         if not len(finite):
             return cls(0.0, 1.0, is_log=False)
@@ -99,7 +102,8 @@ class _Axis:
         if low > 0 and math.log10(high) - math.log10(low) > _LOG_DECADES:
             return cls(math.log10(low), math.log10(high), is_log=True)
         room = (high / 2 - low / 2) * 0.1 or abs(high) * 0.1 or 1.0
-        return cls(low - room if low - room >= 0 or low < 0 else 0.0, high + room, is_log=False)
+        top = high if high in shown else high + room
+        return cls(low - room if low - room >= 0 or low < 0 else 0.0, top, is_log=False)
 
     def y(self, value: float) -> float:
         at = math.log10(value) if self.is_log else value

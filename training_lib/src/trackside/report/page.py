@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib import resources
 
@@ -21,6 +22,8 @@ from trackside.report.line_chart import line_chart
 from trackside.report.markup import Child, Markup, element, joined
 from trackside.report.speed import speed_section
 
+MOST_EVIDENCE = 4  # tensors of a finding that are linked
+
 _SIGNS = {
     RuleState.ISSUE: ("✖", "critical"),
     RuleState.ERROR: ("⚠", "error"),
@@ -32,39 +35,75 @@ _SIGNS = {
 }
 
 
+@dataclass(frozen=True)
+class Links:
+    """Addresses to which a page of a server leads; the report in a file has none.
+
+    tensor   address of a tensor, by its name and the step to look at
+    above    what stands above the name of the run
+    below    what stands below its numbers
+    """
+
+    tensor: Callable[[str, int | None], str]
+    above: Markup
+    below: Markup
+
+
 def page_of(data: ReportData) -> str:
     """Return the report as an HTML document."""
-    style, script = _part("report.css"), _part("report.js")
+    style, script = part("report.css"), part("report.js")
     policy = (
-        f"default-src 'none'; script-src 'sha256-{_digest(script)}'; style-src 'sha256-{_digest(style)}'; "
+        f"default-src 'none'; script-src '{source_of(script)}'; style-src '{source_of(style)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    name = data.recorded.location.name
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
+    head = (
         element("meta", http_equiv="Content-Security-Policy", content=policy),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("title", f"{name}: Trackside report"),
         element("style", Markup(style)),
     )
-    body = element(
-        "body",
-        element("a", "Skip to the findings", href="#findings", class_="skip"),
-        element("header", _heading(data)),
-        element("main", _sections(data)),
-        element("footer", f"Trackside {__version__}. This page needs no network and sends nothing."),
+    footer = f"Trackside {__version__}. This page needs no network and sends nothing."
+    return document_of(
+        f"{data.recorded.location.name}: Trackside report",
+        *content_of(data),
+        element("footer", footer),
         element("script", Markup(script)),
+        head=head,
     )
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
-def _sections(data: ReportData) -> Iterator[Markup]:
-    yield _section("Findings", "findings", _findings(data))
+def document_of(title: str, /, *body: Markup, head: Sequence[Markup] = ()) -> str:
+    """Return an HTML document.
+
+    Args:
+        title: Its title.
+        body: Its content; a part with the id `findings` is what the first link leads to.
+        head: What else its head holds.
+    """
+    whole = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("title", title),
+        *head,
+    )
+    return f"<!DOCTYPE html>\n{element('html', whole, element('body', *body), lang='en')}\n"
+
+
+def content_of(data: ReportData, links: Links | None = None) -> tuple[Markup, ...]:
+    """Return the content of a page about a run: a link for the keyboard, the header, and the sections."""
+    return (
+        element("a", "Skip to the findings", href="#findings", class_="skip"),
+        element("header", _heading(data, links)),
+        element("main", _sections(data, links)),
+    )
+
+
+def _sections(data: ReportData, links: Links | None) -> Iterator[Markup]:
+    yield _section("Findings", "findings", _findings(data, links))
     yield _section("Training", "training", _training(data))
     yield _section("Where the time went", "speed", speed_section(data.speed))
-    yield _section("Layers over steps", "layers", _layers(data))
+    yield _section("The machine", "machine", _machine(data))
+    yield _section("Layers over steps", "layers", _layers(data, links))
     yield _section("Rules", "rules", _rules(data.rules))
     yield _section("Run", "run", _run(data))
     yield _section("Method", "method", _method(data))
@@ -76,21 +115,23 @@ def _section(title: str, anchor: str, content: Markup) -> Markup:
     )
 
 
-def _heading(data: ReportData) -> Markup:
+def _heading(data: ReportData, links: Links | None) -> Markup:
     standing = [group for group in data.problems if group.standing]
     worst = max((group.severity for group in standing), key=lambda severity: severity.rank, default=None)
     numbers = [element("div", element("dt", label), element("dd", value)) for label, value in key_numbers(data)]
     return joined(
-        element("p", f"Trackside report · {data.live.state.value}", class_="kicker"),
+        links.above if links else None,
+        element("p", f"Trackside{'' if links else ' report'} · {data.live.state.value}", class_="kicker"),
         element("h1", data.recorded.location.name),
         element("p", verdict_of(data), class_=f"verdict {worst.value if worst else 'ok'}"),
         element("nav", _links(), aria_label="Sections"),
         element("dl", numbers, class_="numbers"),
+        links.below if links else None,
     )
 
 
 def _links() -> list[Markup]:
-    anchors = ("findings", "training", "speed", "layers", "rules", "run", "method")
+    anchors = ("findings", "training", "speed", "machine", "layers", "rules", "run", "method")
     return [element("a", anchor.capitalize(), href=f"#{anchor}") for anchor in anchors]
 
 
@@ -132,13 +173,13 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
 
 
-def _findings(data: ReportData) -> Markup:
+def _findings(data: ReportData, links: Links | None) -> Markup:
     if not data.problems:
         return element("p", "No rule found an issue." if data.rules else "No rule has judged this run.")
-    return joined(_card(group) for group in data.problems)
+    return joined(_card(group, links) for group in data.problems)
 
 
-def _card(group: IssueGroup) -> Markup:
+def _card(group: IssueGroup, links: Links | None) -> Markup:
     severity = group.severity.value if group.standing else "ok"
     rows = [element("tr", _row_head(label), element("td", text)) for label, text in rows_of(group)]
     fixes = [element("li", fix) for fix in fixes_of(group)]
@@ -148,10 +189,25 @@ def _card(group: IssueGroup) -> Markup:
         element("h3", title_of(group)),
         element("p", what_of(group.lead)),
         element("table", element("tbody", rows), class_="facts"),
+        _evidence(group, links) if links else None,
         joined(element("h4", "What to do"), element("ol", fixes)) if fixes else None,
         element("p", f"{code}: ", element("code", f"trackside rules show {group.lead.rule_id}")) if code else None,
         class_=f"card {severity}",
     )
+
+
+def _evidence(group: IssueGroup, links: Links) -> Markup | None:
+    """Return links to the tensors that the issues name, each at the step from which its issue holds."""
+    issues = (group.lead, *group.symptoms)
+    of_each = [(issue.lead.subject, issue.since_step) for issue in issues if issue.lead is not None]
+    of_lead = [(finding.subject, group.lead.since_step) for finding in group.lead.findings]
+    names: dict[str, int] = {}
+    for name, step in (*of_each, *of_lead):
+        names.setdefault(name, step)
+    if not names:
+        return None
+    shown = (element("a", name, href=links.tensor(name, names[name])) for name in list(names)[:MOST_EVIDENCE])
+    return element("p", "Evidence:", *(joined(" ", one) for one in shown), class_="evidence")
 
 
 def _row_head(label: str) -> Markup:
@@ -166,7 +222,22 @@ def _training(data: ReportData) -> Markup:
     return joined(element("p", legend, class_="note"), charts)
 
 
-def _layers(data: ReportData) -> Markup:
+def _machine(data: ReportData) -> Markup:
+    if not data.machine or data.steps is None:
+        return element(
+            "p", "No sample of the machine was recorded. ", element("code", "trackside run"), " takes two a second."
+        )
+    charts = [
+        line_chart(
+            title, found, steps=data.steps, spans=data.spans, shown=(0.0, 100.0) if "in use, %" in title else (0.0,)
+        )
+        for title, found in data.machine
+    ]
+    note = "Two samples a second, each at the step that was being made."
+    return joined(element("p", note, class_="note"), charts)
+
+
+def _layers(data: ReportData, links: Links | None) -> Markup:
     if not data.heatmaps:
         return element(
             "p",
@@ -178,8 +249,9 @@ def _layers(data: ReportData) -> Markup:
         "A row is a tensor, in the order of the model; ● is named by a finding. A cell shows the largest number of "
         "its steps."
     )
+    address = (lambda name: links.tensor(name, None)) if links else None
     maps = [
-        heatmap_figure(found, number_of=place, marked=tuple(data.named_tensors))
+        heatmap_figure(found, number_of=place, marked=tuple(data.named_tensors), address=address)
         for place, found in enumerate(data.heatmaps)
     ]
     return joined(element("p", note, class_="note"), maps)
@@ -260,9 +332,11 @@ def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """Return a style or a script of the pages."""
     return resources.files("trackside.report").joinpath(name).read_text("utf-8")
 
 
-def _digest(content: str) -> Markup:
-    return Markup(base64.b64encode(hashlib.sha256(content.encode()).digest()).decode())
+def source_of(content: str) -> Markup:
+    """Return the name of a script or a style in a content security policy: its digest."""
+    return Markup(f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}")

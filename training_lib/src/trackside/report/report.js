@@ -1,11 +1,7 @@
 "use strict";
 // Readouts and one cursor for all charts. The page says all that matters without this script.
 const LEFT = 72, RIGHT = 12, WIDTH = 960;
-const charts = [...document.querySelectorAll(".chart")].map((svg) => {
-  const [first, last] = svg.dataset.steps.split(",").map(Number);
-  return { svg, first, last: Math.max(last, first + 1), points: JSON.parse(svg.dataset.points),
-    cursor: svg.querySelector(".cursor"), readout: svg.parentElement.querySelector(".readout") };
-});
+let charts = [];
 const words = (value) => (value === null ? "not finite" : String(value));
 
 function show(step) {
@@ -34,26 +30,31 @@ function told([first, last, low, mean, high, count, broken]) {
   return `${where}: ${what}${broken && mean !== null ? ", some not finite" : ""}`;
 }
 
-for (const chart of charts) {
+function attachChart(svg) {
+  const [first, last] = svg.dataset.steps.split(",").map(Number);
+  const chart = { svg, first, last: Math.max(last, first + 1), points: JSON.parse(svg.dataset.points),
+    cursor: svg.querySelector(".cursor"), readout: svg.parentElement.querySelector(".readout") };
   const at = (event) => {
-    const box = chart.svg.getBoundingClientRect();
+    const box = svg.getBoundingClientRect();
     const x = ((event.clientX - box.left) / box.width) * WIDTH;
     const share = Math.min(1, Math.max(0, (x - LEFT) / (WIDTH - LEFT - RIGHT)));
     return chart.first + share * (chart.last - chart.first);
   };
-  chart.svg.addEventListener("pointermove", (event) => show(at(event)));
-  chart.svg.tabIndex = 0;
+  chart.at = at;
+  svg.addEventListener("pointermove", (event) => show(at(event)));
+  svg.tabIndex = 0;
   let place = 0;
-  chart.svg.addEventListener("keydown", (event) => {
+  svg.addEventListener("keydown", (event) => {
     const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!move) return;
     event.preventDefault();
     place = Math.min(chart.points.length - 1, Math.max(0, place + move));
     show((chart.points[place][0] + chart.points[place][1]) / 2);
   });
+  return chart;
 }
 
-for (const pictures of document.querySelectorAll(".pictures")) {
+function attachMap(pictures) {
   const edges = JSON.parse(pictures.dataset.edges), values = JSON.parse(pictures.dataset.values);
   const names = pictures.parentElement.querySelectorAll(".rows li");
   const readout = pictures.closest("figure").querySelector(".readout");
@@ -67,3 +68,11 @@ for (const pictures of document.querySelectorAll(".pictures")) {
     if (charts.length) show((edges[column] + last) / 2);
   });
 }
+
+// Called once here; a page that replaces its content calls it again.
+function attach() {
+  charts = [...document.querySelectorAll(".chart")].map(attachChart);
+  document.querySelectorAll(".pictures").forEach(attachMap);
+}
+
+attach();

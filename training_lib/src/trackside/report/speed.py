@@ -56,7 +56,8 @@ def _cause(cause: Cause, verdict: PerformanceVerdict) -> Markup:
 
 
 def _phases(verdict: PerformanceVerdict) -> Markup:
-    head = element("tr", *(element("th", word, scope="col") for word in ("Phase", "A step", "Share", "")))
+    words = ("Phase", "A step", "Share", "Drawn")
+    head = element("tr", *(element("th", word, scope="col") for word in words))
     caption = f"{verdict.steps:,} steps of {milliseconds(verdict.step_seconds)}"
     return element(
         "table",

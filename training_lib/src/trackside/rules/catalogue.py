@@ -9,7 +9,7 @@ import importlib
 import inspect
 import json
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from types import MappingProxyType, ModuleType
@@ -53,11 +53,14 @@ def load_rules() -> Mapping[str, type[Rule]]:
     return MappingProxyType({**_built_in(), **_load_plugins(_plugins().values())})
 
 
-def build_rules(request: RuleRequest) -> tuple[ConfiguredRule, ...]:
+def build_rules(
+    request: RuleRequest, *, load: Callable[[RuleConfiguration], Rule] = load_rule
+) -> tuple[ConfiguredRule, ...]:
     """Return the rules of a request, ready to judge, in its order.
 
-    Only the modules, packages and files of the requested rules are imported. Errors: one `ConfigurationError` that
-    lists every unknown rule, unknown parameter, wrong value and file that does not work.
+    Only the modules, packages and files of the requested rules are imported. `load` returns the rule of a configuration
+    with a file. Errors: one `ConfigurationError` that lists every unknown rule, unknown parameter, wrong value and file
+    that does not work.
     """
     rules = _Rules.requested(request)
     catalogue = rules.catalogue()
@@ -68,7 +71,7 @@ def build_rules(request: RuleRequest) -> tuple[ConfiguredRule, ...]:
             problems += wrong
             continue
         try:
-            built.append(ConfiguredRule(configuration, _build(configuration, rules)))
+            built.append(ConfiguredRule(configuration, _build(configuration, rules, load)))
         except ConfigurationError as error:
             problems += error.problems
     if problems:
@@ -76,9 +79,9 @@ def build_rules(request: RuleRequest) -> tuple[ConfiguredRule, ...]:
     return tuple(built)
 
 
-def _build(configuration: RuleConfiguration, rules: _Rules) -> Rule:
+def _build(configuration: RuleConfiguration, rules: _Rules, load: Callable[[RuleConfiguration], Rule]) -> Rule:
     if configuration.custom is not None:
-        return load_rule(configuration)
+        return load(configuration)
     preset = configuration.preset or CALIBRATED
     return rules.of(configuration.rule_id, preset).from_parameters(configuration.parameters, preset=preset)
 

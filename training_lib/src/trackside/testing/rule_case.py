@@ -20,9 +20,13 @@ from typing import Any
 
 from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.recorded_names import RECORDED
+from trackside.contracts.run_layout import performance_key, system_metrics_key
 from trackside.contracts.verdict import Finding
+from trackside.profiling.system_sampler import FIRST_NODE
+from trackside.records.performance_facts import PerformanceFacts, encode_performance
 from trackside.rules.rule import FoldingRule, Rule, is_paced_step
 from trackside.storage.memory import MemoryStore
+from trackside.storage.store import Store
 from trackside.testing.fake_trial import (
     WALL_TIME,
     end_run,
@@ -35,6 +39,7 @@ from trackside.trial.trial import Trial
 from trackside.trial.window import Window
 
 Tensors = Mapping[str, Mapping[int, Any]]
+Machine = Mapping[tuple[str, ...], Mapping[float, float]]  # by type, name and dimension, then second
 Statistics = Mapping[str, Mapping[str, Mapping[int, Any]]]  # by tensor, statistic, step
 
 _RELATIONS = {"<": operator.lt, ">": operator.gt}
@@ -58,6 +63,9 @@ class RuleCase:
         others: Tensors of the runs in `window.others`, by name of the run.
         recorded: Always-on statistics by tensor, statistic and step: `{"Net_fc.weight": {"l2": {0: 1.0}}}`.
         evaluated: Always-on statistics of mode EVAL.
+        machine: Metrics of the machines by (type, name, dimension) and second of the run, which its step ends at:
+            `{("gpu", "gpu0", "GPUUtilization"): {0: 95.0, 1: 97.0}}`. A fourth part of a key names the machine.
+        speed: Facts about the speed of each worker.
     """
 
     name: str
@@ -70,6 +78,8 @@ class RuleCase:
     others: Mapping[str, Tensors] = field(default_factory=dict)
     recorded: Statistics = field(default_factory=dict)
     evaluated: Statistics = field(default_factory=dict)
+    machine: Machine = field(default_factory=dict)
+    speed: Mapping[str, PerformanceFacts] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.name
@@ -84,6 +94,7 @@ class RuleCase:
             facts=self.facts,
             recorded=self.recorded,
             evaluated=self.evaluated,
+            profiles=profile_store(self.machine, self.speed),
         )
 
     @property
@@ -117,6 +128,7 @@ def recorded_trial(
     facts: ModelFacts | tuple[ModelFacts, ...] | None = None,
     recorded: Statistics | None = None,
     evaluated: Statistics | None = None,
+    profiles: Store | None = None,
 ) -> Trial:
     """Return a finished run in memory.
 
@@ -127,6 +139,7 @@ def recorded_trial(
         facts: Model facts, or their revisions, oldest first.
         recorded: Always-on statistics, as in `RuleCase`.
         evaluated: Always-on statistics of mode EVAL.
+        profiles: Measurements of the run's speed.
     """
     saved: dict[tuple[int, str], dict[str, Any]] = {}
     for name, steps in tensors.items():
@@ -144,9 +157,33 @@ def recorded_trial(
     if rows is not None:
         write_statistics(rows, recorded or {}, mode=mode)
         write_statistics(rows, evaluated or {}, mode="EVAL")
-    trial = Trial(store, rows)
+    trial = Trial(store, rows, profiles=lambda: profiles)
     trial.refresh()
     return trial
+
+
+def profile_store(machine: Machine, speed: Mapping[str, PerformanceFacts]) -> Store:
+    """Return a store with measurements of a run's speed, as the sampler and the adapters write them.
+
+    Args:
+        machine: Metrics, as in `RuleCase`.
+        speed: Facts about the speed of each worker.
+    """
+    store = MemoryStore()
+    files: dict[str, list[str]] = {}
+    for (kind, name, dimension, *node), values in machine.items():
+        lines = files.setdefault(node[0] if node else FIRST_NODE, [])
+        for second, value in values.items():
+            sample = {"Type": kind, "Name": name, "Dimension": dimension, "Value": value}
+            lines.append(
+                json.dumps({**sample, "NodeId": node[0] if node else FIRST_NODE, "Timestamp": WALL_TIME + second})
+            )
+    for node_name, lines in files.items():
+        key = system_metrics_key(int(WALL_TIME), hour="2023111422", node=node_name)
+        store.put(key, "".join(f"{line}\n" for line in lines).encode())
+    for worker, facts in speed.items():
+        store.put(performance_key(worker), encode_performance(facts))
+    return store
 
 
 def _workers_of(recorded: Statistics | None) -> set[str]:

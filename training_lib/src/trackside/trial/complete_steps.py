@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,8 @@ from trackside.trial.damage import Damage
 from trackside.trial.recorded import Recorded
 from trackside.trial.step_index import StepIndex
 from trackside.trial.tensor_names import TensorNames
+
+_Times = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 class CompleteSteps:
@@ -23,6 +25,7 @@ class CompleteSteps:
         self._index, self._recorded, self._names = index, recorded, names
         self._completeness, self._damage = completeness, damage
         self._saved: tuple[tuple[int, int | None], tuple[int, ...]] = ((0, None), ())
+        self._times: tuple[int, Mapping[str, _Times]] | None = None  # of a version
 
     def saved(self, mode: str | None = None) -> tuple[int, ...]:
         """Return the complete steps with saved tensors, ascending."""
@@ -71,6 +74,15 @@ class CompleteSteps:
     def times(self, worker: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the recorded training steps of a worker, ascending, and the end of each in seconds since the epoch."""
         return self._recorded.times(worker)
+
+    def times_by_worker(self) -> Mapping[str, _Times]:
+        """Return `times` of each worker with recorded steps, by its name. Computed once for each version of the run."""
+        if self._recorded.steps is None:
+            return {}
+        version = self._recorded.version
+        if self._times is None or self._times[0] != version:
+            self._times = version, {worker: self.times(worker) for worker in sorted(self._recorded.workers)}
+        return self._times[1]
 
     def training_steps(self, steps: Sequence[int]) -> list[int]:
         """Return the number of each step among the training steps, without evaluations, as users count."""

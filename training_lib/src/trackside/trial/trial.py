@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ from trackside.storage.store import Store
 from trackside.storage.subfolder import Subfolder
 from trackside.trial.notebook import html_table
 from trackside.trial.parts import TrialParts
+from trackside.trial.run_profile import RunProfile
 from trackside.trial.saved_tensors import REDUCTION_MARK
 from trackside.trial.selection import Selection, StepRange, parse_mode, parse_regex
 from trackside.trial.series import MOST_HTML_ROWS, TensorSeries
@@ -55,11 +57,21 @@ def open_trial(run: str | Store) -> Trial:
     """
     store = open_store(run) if isinstance(run, str) else run
     if any(next(iter(store.list(prefix)), None) for prefix in (INDEX_PREFIX, COLLECTIONS_PREFIX, END_MARKER_KEY)):
-        trial = Trial(store, _beside(run, run_layout.STATISTICS), _beside(run, WATERMARKS))
+        trial = Trial(
+            store,
+            _beside(run, run_layout.STATISTICS),
+            _beside(run, WATERMARKS),
+            profiles=partial(_beside, run, run_layout.PROFILES),
+        )
     elif store.exists(RULE_REQUEST_KEY) or any(
         next(iter(store.list(f"{folder}/")), None) for folder in (TENSORS, run_layout.STATISTICS, WATERMARKS)
     ):
-        trial = Trial(_below(run, TENSORS), _below(run, run_layout.STATISTICS), _below(run, WATERMARKS))
+        trial = Trial(
+            _below(run, TENSORS),
+            _below(run, run_layout.STATISTICS),
+            _below(run, WATERMARKS),
+            profiles=partial(_below, run, run_layout.PROFILES),
+        )
     else:
         raise RunNotFoundError(
             f"Nothing that looks like a run lies at {store.uri}. Give the folder or s3:// prefix that holds "
@@ -78,7 +90,13 @@ def trial_of(run: RunLocation, stores: Callable[[str], Store] = open_store, *, w
         stores: Opens the store at a path or an s3:// URI.
         will_grow: False if everything counts as complete, though the end is not marked.
     """
-    return Trial(stores(run.tensors), stores(run.statistics), stores(run.watermarks), will_grow=will_grow)
+    return Trial(
+        stores(run.tensors),
+        stores(run.statistics),
+        stores(run.watermarks),
+        profiles=partial(stores, run.profiles),
+        will_grow=will_grow,
+    )
 
 
 def _below(run: str | Store, folder: str) -> Store:
@@ -109,6 +127,7 @@ class Trial:
             first request for names or statistics.
         watermarks: The progress of the run. Without them (runs of smdebug, older runs of Trackside) completeness is
             concluded from the index and the rows.
+        profiles: Opens the measurements of the run's speed, at the first request.
         will_grow: False if everything counts as complete, though the end is not marked.
         clock: Returns seconds.
     """
@@ -119,11 +138,13 @@ class Trial:
         statistics: Store | None = None,
         watermarks: Store | None = None,
         *,
+        profiles: Callable[[], Store | None] = lambda: None,
         will_grow: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self.parts = TrialParts.of(store, statistics, watermarks, will_grow=will_grow, clock=clock)
+        self.profile = RunProfile(profiles, self.parts.steps.times_by_worker)
 
     @property
     def uri(self) -> str:
@@ -387,7 +408,8 @@ class Trial:
             newest_step_at: The time at which the step was seen, in seconds since the epoch; None for `now`.
         """
         seen_at = now if newest_step_at is None else newest_step_at
-        return Window(source=self, step=step, mode=self.mode_of(step), now=now, newest_step_at=seen_at)
+        mode = self.mode_of(step)
+        return Window(source=self, step=step, mode=mode, now=now, newest_step_at=seen_at, profile=self.profile)
 
     def __repr__(self) -> str:
         count, steps = len(self.names), self.steps()

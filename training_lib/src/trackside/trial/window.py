@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.model_facts import ModelFacts
+from trackside.records.performance_facts import PerformanceFacts
 
 MOST_IN_PANEL = 64  # values that a panel may show of a column
 _OWN = "the window's own"
@@ -85,6 +87,79 @@ class Panel:
         return Panel(tensors, (worker,) * len(places), self.count, self.oldest[places], self.newest[places])
 
 
+@dataclass(frozen=True)
+class MachineSeries:
+    """One number of a machine over time, oldest first.
+
+    node    name of the machine: `algo-1`
+    name    its device: `gpu0`
+    times   float64 of shape (n,), n >= 1, ascending: seconds since the epoch
+    values  float64 of shape (n,)
+    """
+
+    node: str
+    name: str
+    times: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+
+class ProfileSource(Protocol):
+    """The measurements of a run's speed beside its steps."""
+
+    def machine(self, dimension: str, *, name: str, until: float) -> tuple[MachineSeries, ...]:
+        """Return a metric of the machines, as one series for each device.
+
+        Args:
+            dimension: The metric: `GPUUtilization`.
+            name: Only of devices of this name; "" for all.
+            until: The newest moment, in seconds since the epoch.
+        """
+
+    def facts(self) -> Mapping[str, PerformanceFacts]:
+        """Return the newest facts about the speed of each worker, by its name."""
+
+    def ended_at(self, step: int) -> float:
+        """Return the moment up to which the samples of a step have arrived, in seconds since the epoch.
+
+        Args:
+            step: The step.
+        """
+
+    def step_at(self, moment: float) -> int:
+        """Return the newest training step that had ended at a moment; 0 before the first.
+
+        Args:
+            moment: Seconds since the epoch.
+        """
+
+    def first_end(self) -> float | None:
+        """Return the end of the first training step, in seconds since the epoch; None for a run without."""
+
+
+class _NoProfile:
+    """The profile of a run without one."""
+
+    def machine(self, dimension: str, *, name: str, until: float) -> tuple[MachineSeries, ...]:
+        """Implement `ProfileSource.machine`."""
+        return ()
+
+    def facts(self) -> Mapping[str, PerformanceFacts]:
+        """Implement `ProfileSource.facts`."""
+        return {}
+
+    def ended_at(self, step: int) -> float:
+        """Implement `ProfileSource.ended_at`."""
+        return -math.inf
+
+    def step_at(self, moment: float) -> int:
+        """Implement `ProfileSource.step_at`."""
+        return 0
+
+    def first_end(self) -> float | None:
+        """Implement `ProfileSource.first_end`."""
+        return None
+
+
 class TensorSource(Protocol):
     """The data behind a window: a trial, or a view of one."""
 
@@ -157,6 +232,7 @@ class Window:
     newest_step_at  the time at which `step` was seen, in seconds since the epoch
     others          runs that the rule compares with, by the names in its parameter; unreadable ones are left out
     is_last         True for the last step of a run that has ended
+    profile         the measurements of the run's speed
     """
 
     source: TensorSource
@@ -166,6 +242,7 @@ class Window:
     newest_step_at: float
     others: Mapping[str, TensorSource] = field(default_factory=dict)
     is_last: bool = False
+    profile: ProfileSource = field(default_factory=_NoProfile)
 
     def seen_through(self, source: TensorSource) -> Window:
         """Return the same window of another source.
@@ -173,13 +250,28 @@ class Window:
         Args:
             source: The data.
         """
-        return Window(source, self.step, self.mode, self.now, self.newest_step_at, self.others, self.is_last)
+        return replace(self, source=source)
 
     @property
     def facts(self) -> ModelFacts | None:
         """The facts about the training program at this step; None for a run without them, or with newer ones only."""
         facts = self.source.facts_at(self.step)
         return facts if facts is None or facts.from_step <= self.step else None
+
+    @property
+    def speed_facts(self) -> Mapping[str, PerformanceFacts]:
+        """The newest facts about the speed of each worker, by its name: DataLoaders, sampled lines, a hang."""
+        return self.profile.facts()
+
+    def machine(self, dimension: str, *, name: str = "") -> tuple[MachineSeries, ...]:
+        """Return a metric of the machines up to this step, as one series for each device.
+
+        Args:
+            dimension: The metric: `GPUUtilization`.
+            name: Only of devices of this name; "" for all.
+        """
+        until = math.inf if self.is_last else self.profile.ended_at(self.step)
+        return self.profile.machine(dimension, name=name, until=until)
 
     def tensors(self, collection: str) -> tuple[str, ...]:
         """Return the names of a collection's tensors with data up to this step, sorted.

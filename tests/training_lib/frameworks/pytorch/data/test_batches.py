@@ -11,9 +11,16 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, WeightedRandomSampler
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
-from trackside.contracts.recorded_names import BATCH, BATCH_OF_ONE_ROW, BATCH_REPEATED
+from trackside.contracts.recorded_names import BATCH, BATCH_OF_ONE_ROW, BATCH_REPEATED, ROWS_REPEATED
 from trackside.frameworks.pytorch.data.batches import LOOKS_AT_FIRST, MOST_REMEMBERED
 from trackside.frameworks.pytorch.data.fingerprint import fingerprint
 from trackside.rules.program.repeated_data import RepeatedData
@@ -71,6 +78,21 @@ class Noise(Dataset[Any]):
         return torch.from_numpy(self.rng.normal(size=6)).float(), torch.zeros(1)
 
 
+class Named(Dataset[Any]):
+    """Rows with letters in place of numbers."""
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, name: str) -> Any:
+        return torch.randn(6), torch.tensor([float(ord(name))])
+
+
+def drawn(of: int, count: int) -> list[int]:
+    """Return numbers of the first rows, drawn by chance."""
+    return torch.randint(of, (count,), generator=torch.Generator().manual_seed(5)).tolist()
+
+
 def first_sample_only(samples: list[Any]) -> Any:
     values, target = samples[0]
     return values.repeat(len(samples), 1), target.repeat(len(samples), 1)
@@ -106,6 +128,15 @@ REPEATED = [
     pytest.param(
         lambda: DataLoader(rows(), batch_size=8, collate_fn=first_sample_only), BATCH_OF_ONE_ROW, id="one sample"
     ),
+    pytest.param(
+        lambda: epochs(DataLoader(rows(), batch_size=8, sampler=drawn(8, 48))), ROWS_REPEATED, id="eight rows"
+    ),
+    pytest.param(
+        lambda: epochs(DataLoader(rows(), batch_size=8, sampler=np.array(drawn(8, 48)), num_workers=2)),
+        ROWS_REPEATED,
+        id="eight rows, by workers",
+    ),
+    pytest.param(lambda: DataLoader(rows(1024), batch_size=32, sampler=drawn(9, 4096)), ROWS_REPEATED, id="one pass"),
 ]
 IN_TURN = [
     pytest.param(lambda: epochs(DataLoader(rows(), batch_size=8, shuffle=True)), id="shuffled"),
@@ -120,6 +151,21 @@ IN_TURN = [
     pytest.param(lambda: DataLoader(Stream(divides=True), batch_size=8, num_workers=2), id="a divided stream"),
     pytest.param(lambda: epochs(DataLoader(Stream(divides=False), batch_size=8)), id="a stream without workers"),
     pytest.param(lambda: DataLoader(rows(), batch_size=8, num_workers=2), id="two workers"),
+    pytest.param(
+        lambda: epochs(DataLoader(rows(), batch_size=8, sampler=SubsetRandomSampler(range(16)))), id="a small subset"
+    ),
+    pytest.param(
+        lambda: epochs(DataLoader(rows(16), batch_size=8, sampler=drawn(16, 240))), id="little data, for long"
+    ),
+    pytest.param(
+        lambda: epochs(DataLoader(rows(64), 8, sampler=WeightedRandomSampler([1.0] * 30 + [0.0] * 34, 64))),
+        id="weights that leave out half",
+    ),
+    pytest.param(
+        lambda: epochs(DataLoader(rows(64), 8, sampler=WeightedRandomSampler([9.0] * 6 + [1.0] * 58, 64))),
+        id="weights that prefer a few",
+    ),
+    pytest.param(lambda: epochs(DataLoader(Named(), 8, sampler=list("abcdefgh") * 4)), id="rows with names"),
     pytest.param(shuffled_first_batch_each_time, id="a new shuffled iterator for each batch"),
     pytest.param(with_evaluations, id="a batch for monitoring before each step"),
 ]

@@ -74,6 +74,12 @@ for number, (x, y) in enumerate(DataLoader(data, batch_size=8)):
                 if n == 3:
                     break
 """
+PAUSES = """
+for number, (x, y) in enumerate(DataLoader(data, batch_size=8)):
+    train(x, y)
+    if number in (15, 30):
+        time.sleep(1.0)
+"""
 COMPUTE = """
 for x, y in DataLoader(data, batch_size=8):
     train(x, y)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +17,14 @@ from trackside.environment import inherited
 from trackside.performance.measured import Measured
 from trackside.performance.reading import measured_workers
 from trackside.performance.verdict import judge_speed
+from trackside.rules.system.data_starvation import DataStarvation
+from trackside.rules.system.dataloader import Dataloader
+from trackside.rules.system.hang import Hang
+from trackside.rules.system.max_initialization_time import MaxInitializationTime
+from trackside.rules.system.step_outlier import StepOutlier
+from trackside.rules.system.straggler_rank import StragglerRank
+from trackside.trial.trial import open_trial
+from trackside.trial.window import Window
 
 STEPS = 40
 LOOPS: Mapping[str, str] = {
@@ -23,13 +34,24 @@ LOOPS: Mapping[str, str] = {
     "no_loader": scripts.NO_LOADER,
     "sleep": scripts.SLEEP,
     "evaluation": scripts.SLOW_EVALUATION,
+    "pauses": scripts.PAUSES,
     "compute": scripts.COMPUTE,
 }
 
 
+LONG_WAIT = 8.0  # milliseconds: more than a batch needs on a busy machine, and less than the planted ones
+WAITING = {"data-starvation", "dataloader"}
+
+
 @pytest.fixture(scope="module")
-def runs(warm_python: WarmPython, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Measured]]:
-    """The measurements of each loop. Those that mostly sleep run at once, and the one that computes after them."""
+def runs(folder: Path) -> Mapping[str, Measured]:
+    """The measurements of each loop."""
+    return {name: measured_workers(str(folder / name))["worker_0"] for name in LOOPS}
+
+
+@pytest.fixture(scope="module")
+def folder(warm_python: WarmPython, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with a run of each loop. Those that mostly sleep run at once, and the one that computes after them."""
     folder = tmp_path_factory.mktemp("loops")
     with ExitStack() as stack:
         for together in ([name for name in LOOPS if name != "compute"], ["compute"]):
@@ -43,7 +65,7 @@ def runs(warm_python: WarmPython, tmp_path_factory: pytest.TempPathFactory) -> I
             for name, process in started.items():
                 done = process.finish()
                 assert done.returncode == 0, (name, done.stderr)
-        yield {name: measured_workers(str(folder / name))["worker_0"] for name in LOOPS}
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -65,6 +87,39 @@ def test_names_the_bottleneck_and_the_line(
     assert (f"{first.place} in {first.function}", first.code) == (place, code)
     assert verdict.causes[0].share > 0.4
     assert verdict.can_win_back.startswith(bottleneck) or verdict.causes[0].seconds < 1
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        pytest.param("collate", WAITING, id="collate"),
+        pytest.param("by_hand", WAITING, id="by-hand"),
+        pytest.param("iterable", WAITING, id="an-iterable"),
+        pytest.param("no_loader", set(), id="no-loader"),
+        pytest.param("sleep", set(), id="a-sleep-in-the-step"),
+        pytest.param("evaluation", set(), id="the-evaluation-waits-and-the-training-does-not"),
+        pytest.param("compute", set(), id="a-loop-that-computes"),
+    ],
+)
+def test_rules_find_the_waits_and_nothing_else(folder: Path, name: str, expected: set[str]) -> None:
+    waits = (DataStarvation(steps=20, milliseconds=LONG_WAIT), Dataloader(milliseconds=LONG_WAIT))
+    rules = (*waits, StragglerRank(steps=20), MaxInitializationTime(), Hang())
+    window = last_window(folder / name)
+    found = {rule.rule_id: finding for rule in rules for finding in rule.check(window)}
+    assert found.keys() == expected
+    if expected:
+        assert found["data-starvation"].place.startswith(f"{name}.py:")
+
+
+def test_a_rule_finds_the_pauses(folder: Path) -> None:
+    (finding,) = StepOutlier(n_outliers=1).check(last_window(folder / "pauses"))
+    assert finding.statistics["slowest_seconds"] > 0.9
+    assert finding.statistics["lost_percent"] > 5
+
+
+def last_window(run: Path) -> Window:
+    trial = open_trial(str(run))
+    return replace(trial.window(trial.recorded_through, now=time.time()), is_last=True)
 
 
 def test_describes_the_loader_from_the_live_object(runs: Mapping[str, Measured]) -> None:

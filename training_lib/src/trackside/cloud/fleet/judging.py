@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +17,12 @@ from trackside.contracts.deployment.custom_rule_job import job_variables
 from trackside.contracts.deployment.lease import LeaseRecord
 from trackside.environment import FLEET_PREFIX, inherited
 from trackside.evaluation import exit_codes
-from trackside.evaluation.worker_lease import news_line, until_line
+from trackside.evaluation.worker_lease import PROGRESS_FILE, news_line, until_line
 
 # Exit codes that judging again from the last checkpoint would not change: see `exit_codes`.
 FINAL = frozenset({exit_codes.BAD_CONFIGURATION, exit_codes.RULE_CRASHED})
+_OWN_MEMORY = re.compile(rb"^RssAnon:\s+(\d+) kB$", re.MULTILINE)
+_FIRST_TO_GO = b"500"  # where the system itself is out of memory, it ends this process before the worker
 
 
 @dataclass(frozen=True)
@@ -46,16 +50,33 @@ class Judging:
         OSError: The process cannot be started.
     """
 
-    def __init__(self, lease: LeaseRecord, command: Sequence[str], *, poll_seconds: float | None = None) -> None:
-        """Start the process. With `poll_seconds` None it polls as often as this process is set to."""
+    def __init__(
+        self,
+        lease: LeaseRecord,
+        command: Sequence[str],
+        *,
+        poll_seconds: float | None = None,
+        most_memory_bytes: int = 0,
+    ) -> None:
+        """Start the process.
+
+        Args:
+            lease: The lease of the run.
+            command: The command that judges the run which its environment names.
+            poll_seconds: Time between two looks for new steps; None: as this process is set to.
+            most_memory_bytes: Memory beyond which its allocations fail; 0: no limit.
+        """
         self.lease = lease
         self.must_end = False
+        self._reason = ""
+        self._progress: tuple[float, float] = 0.0, time.monotonic()  # time of the file, and when it was seen
         self._ml_root = Path(tempfile.mkdtemp(prefix="trackside-run-"))
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, bufsize=0, env=_environment(lease, self._ml_root, poll_seconds)
         )
         if self._process.stdin:
             os.set_blocking(self._process.stdin.fileno(), False)
+        _set_limits(self._process.pid, most_memory_bytes)
 
     @property
     def pid(self) -> int:
@@ -75,8 +96,28 @@ class Judging:
         self.must_end = True
         self._process.terminate()
 
-    def kill(self) -> None:
-        """End the process at once."""
+    @property
+    def silent_seconds(self) -> float:
+        """Time since the last sign of progress."""
+        changed_at, seen_at = self._progress
+        with contextlib.suppress(OSError):
+            changed_at = (self._ml_root / PROGRESS_FILE).stat().st_mtime
+        if changed_at != self._progress[0]:
+            seen_at = time.monotonic()
+            self._progress = changed_at, seen_at
+        return time.monotonic() - seen_at
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of the process that it shares with no other; 0 if unknown."""
+        with contextlib.suppress(OSError):
+            found = _OWN_MEMORY.search(Path(f"/proc/{self._process.pid}/status").read_bytes())
+            return int(found[1]) * 1024 if found else 0
+        return 0
+
+    def kill(self, reason: str = "") -> None:
+        """End the process at once. `reason` becomes its message."""
+        self._reason = reason
         self._process.kill()
         self._process.wait()
 
@@ -85,9 +126,9 @@ class Judging:
         code = self._process.poll()
         if code is None:
             return None
-        message = ""
+        message = self._reason
         with contextlib.suppress(OSError):
-            message = (self._ml_root / "output" / "message").read_text(encoding="utf-8", errors="replace")
+            message = message or (self._ml_root / "output" / "message").read_text("utf-8", "replace")
         return Ending(code, message)
 
     def close(self) -> None:
@@ -107,6 +148,16 @@ class Judging:
 
 
 Judge = Callable[[LeaseRecord], Judging]
+
+
+def _set_limits(pid: int, most_memory_bytes: int) -> None:
+    """Limit a process that this one has started, so that it alone fails. Linux only."""
+    with contextlib.suppress(ImportError, AttributeError, OSError):
+        import resource
+
+        if most_memory_bytes:
+            resource.prlimit(pid, resource.RLIMIT_DATA, (most_memory_bytes, most_memory_bytes))
+        Path(f"/proc/{pid}/oom_score_adj").write_bytes(_FIRST_TO_GO)
 
 
 def _environment(lease: LeaseRecord, ml_root: Path, poll_seconds: float | None) -> Mapping[str, str]:

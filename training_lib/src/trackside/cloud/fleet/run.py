@@ -42,7 +42,10 @@ def run_worker(environment: FleetEnvironment, *, command: Sequence[str]) -> int:
         Leases(leases, environment.table, owner=owner, terms=terms),
         Inbox(queue, queue_url=environment.queue_url, failed_queue_url=environment.failed_queue_url),
         lambda lease: Judging(
-            lease, command, poll_seconds=environment.slow_poll_seconds if environment.news_seconds else None
+            lease,
+            command,
+            poll_seconds=environment.slow_poll_seconds if environment.news_seconds else None,
+            most_memory_bytes=environment.most_memory_bytes,
         ),
         WorkerSettings(
             runs=environment.runs,
@@ -50,6 +53,8 @@ def run_worker(environment: FleetEnvironment, *, command: Sequence[str]) -> int:
             news_seconds=environment.news_seconds,
             grace_seconds=environment.grace_seconds,
             back_off_seconds=environment.lease_seconds / 2,
+            silent_seconds=environment.silent_seconds,
+            most_memory_bytes=environment.most_memory_bytes,
         ),
         clock=time.time,
     )

@@ -19,6 +19,7 @@ BACK_OFF_SECONDS = 30.0  # after a crash, and twice as long after the next
 STABLE_SECONDS = 600.0  # after this time without a crash, earlier crashes are forgotten
 TICK_SECONDS = 0.2
 OUTAGE_SECONDS = 5.0  # until a failed request to AWS is repeated
+SILENT_SECONDS = 900.0  # longer than any step takes, and than any pause between two looks
 
 _logger = logging.getLogger(__name__)
 
@@ -33,6 +34,8 @@ class WorkerSettings:
     grace_seconds       time for evaluators to stop
     back_off_seconds    pause after a crash, doubled with each further one
     queue_wait_seconds  wait for announcements in each turn
+    silent_seconds      time without progress after which a judging process hangs, and is ended
+    most_memory_bytes   memory of all judging processes, beyond which the largest is ended; 0: no limit
     """
 
     runs: int = 8
@@ -41,6 +44,8 @@ class WorkerSettings:
     grace_seconds: float = 90.0
     back_off_seconds: float = BACK_OFF_SECONDS
     queue_wait_seconds: int = 1
+    silent_seconds: float = SILENT_SECONDS
+    most_memory_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,7 @@ class Worker:
 
     def turn(self) -> None:
         """Do each of the worker's tasks once. One that fails in an outage is tried again later, and blocks no other."""
+        self._limit_memory()
         self._look_after_all()
         self._through_outages("news", self._look_for_news)
         self._through_outages("announcements", self._receive_work)
@@ -136,7 +142,19 @@ class Worker:
         """The ids of the judging processes."""
         return tuple(held.judging.pid for held in self._held.values())
 
+    def _limit_memory(self) -> None:
+        """End the largest judging process while all of them need too much: it alone is the cause, or the nearest."""
+        most = self._settings.most_memory_bytes
+        sizes = {arn: held.judging.memory_bytes for arn, held in self._held.items()} if most else {}
+        while sum(sizes.values()) > most:
+            largest = max(sizes, key=lambda arn: sizes[arn])
+            needed = f"it took {sizes.pop(largest) >> 20} MB of memory; all runs of a worker may take {most >> 20} MB"
+            self._held[largest].judging.kill(needed)
+
     def _look_after(self, held: _Held) -> None:
+        silent = held.judging.silent_seconds
+        if silent > self._settings.silent_seconds:
+            held.judging.kill(f"it made no progress for {silent:.0f} seconds")
         ending = held.judging.ended()
         if ending is not None:
             self._let_go(held, ending)

@@ -73,6 +73,7 @@ class DecisionRecord:
     reason      a sentence for people
     event_id    the event that led to it
     savings     the most that a stop can save
+    last_at     of `Stopping`: when SageMaker was asked last, seconds since the epoch; 0: never again after `at`
     """
 
     evaluation: RuleEvaluation = field(metadata=stored(EVALUATION))
@@ -81,6 +82,7 @@ class DecisionRecord:
     reason: str = field(metadata=stored(TEXT, absent=""))
     event_id: str = field(default="", metadata=stored(TEXT))
     savings: Savings = field(default=Savings(), metadata=stored(flat_record(Savings)))
+    last_at: float = field(default=0.0, metadata=stored(FINITE, optional=True))
 
     @property
     def key(self) -> str:

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause, Suspicion
-from trackside.contracts.recorded_names import BATCH, BATCH_OF_ONE_ROW, BATCH_REPEATED
+from trackside.contracts.recorded_names import BATCH, BATCH_OF_ONE_ROW, BATCH_REPEATED, ROWS_REPEATED
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
+_DRAWN = "share of rows drawn before in the same pass"
 SHARED_RANDOMNESS = "random numbers of the workers"
 _SPREADS_DATA = frozenset({"DDP", "FSDP1", "FSDP2"})
 
@@ -37,7 +38,10 @@ class RepeatedData(Rule):
         2. at least `rows_share` of the batches consist of equal rows;
         3. all ranks of data-parallel training had the same batches, at `rows_share` of the steps;
         4. several workers copy one random generator of the data set, which it draws from for each sample, or a
-           `worker_init_fn` seeds them all alike. This is read from the program, not from the batches.
+           `worker_init_fn` seeds them all alike. This is read from the program, not from the batches;
+        5. at least `drawn_share` of the rows that the sampler drew in a pass had been drawn in it before, and less than
+           half of the data set came: with 0.7, each row more than three times, while most never come. A subset that
+           is drawn in turn and a sampler with weights that come down to less are silent.
 
         Batches of one row, data sets of fewer than four batches, a batch that is fetched once and used for ever, and
         data that are not read by a DataLoader are silent. Amazon's Debugger has no such rule.
@@ -74,6 +78,7 @@ class RepeatedData(Rule):
     what_to_do = (
         "Make the iterator once per epoch: for batch in loader, not next(iter(loader)) at each step.",
         "Divide the data among workers (get_worker_info) and ranks (DistributedSampler); seed each worker otherwise.",
+        "Count the different row numbers that the sampler gives in a pass: they should be as many as it draws.",
         "Print the first rows of a batch behind the collate function: they should be different.",
     )
 
@@ -83,10 +88,15 @@ class RepeatedData(Rule):
         0.9, "share of batches of equal rows, or of equal batches on ranks", minimum=0, maximum=1
     )
 
+    drawn_share: float = parameter(
+        0.7, "share of rows that were drawn before in the same pass, while most never came", minimum=0, maximum=1
+    )
+
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per worker and kind of repetition."""
         found = [*self._over(window, BATCH_REPEATED, "share of batches that came before", self.share)]
         found += self._over(window, BATCH_OF_ONE_ROW, "share of batches of equal rows", self.rows_share)
+        found += self._over(window, ROWS_REPEATED, _DRAWN, self.drawn_share)
         return [*found, *self._on_ranks(window), *self._by_workers(window)]
 
     def lacks(self, window: Window) -> str:
@@ -158,6 +168,7 @@ class RepeatedData(Rule):
 
 _EVIDENCE = {
     "share of batches that came before": "the same batches come back long before the data set is through",
+    _DRAWN: "the same rows come again and again, while most of the data set never come",
     "share of batches of equal rows": "all rows of a batch are equal",
     "share of batches that are the same on all ranks": "all ranks train on the same batches",
 }

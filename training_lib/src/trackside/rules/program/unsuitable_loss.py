@@ -16,7 +16,7 @@ from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
-SIGN, BELOW_ZERO, ONE_CLASS, BROADCAST, RUNAWAY, AT_MARGIN, LIKELIHOOD = (
+SIGN, BELOW_ZERO, ONE_CLASS, BROADCAST, RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED = (
     "factor of the loss",
     "loss that cannot be negative",
     "classes",
@@ -24,8 +24,12 @@ SIGN, BELOW_ZERO, ONE_CLASS, BROADCAST, RUNAWAY, AT_MARGIN, LIKELIHOOD = (
     "loss over its largest size at first",
     "share of the margin that was gained",
     "factor of the negative log-likelihood",
+    "share of the targets that the predictions can reach",
+    "share of the scores below zero that reach the loss",
 )
-_MAY_BE_MEANT = {RUNAWAY, AT_MARGIN, LIKELIHOOD}
+_MAY_BE_MEANT = {RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED}
+_REACHED = 0.95
+_OF_SCORES = {"CrossEntropyLoss", "BCEWithLogitsLoss"}
 _FEWEST_LOSSES = 40  # for a loss that runs away
 _FIRST = 10  # losses that stand for the start
 _FEWEST_AT_MARGIN = 100
@@ -74,6 +78,11 @@ class UnsuitableLoss(Rule):
            with a plus, alone or times numbers of which none is negative, so that what is shown or rewarded is made less
            likely. Right for an agent whose numbers are costs, and for a model that is to forget. Programs with several
            optimizers are left out.
+        8. Reach, a warning only: the model's last function keeps its predictions from the targets. Of a squared, Huber
+           or absolute error, by hand too, more than 5 % of the first targets lie outside of the range of a ReLU,
+           softplus, exponential, clamp, sigmoid, softmax or tanh. Or the scores of cross entropy come out of a ReLU (or
+           another that ends at zero alone), or those of `BCEWithLogitsLoss` out of any that is never negative: no
+           score can then count against a class, and what falls to zero gets no gradient.
 
         What cannot be seen: the flipped sign of a ranking, of a reward less a baseline or of a hinge on two classes is
         a sound loss of the opposite task, and its run has the same numbers as a run of that.
@@ -159,6 +168,9 @@ class UnsuitableLoss(Rule):
         if lead.measure == AT_MARGIN:
             what = "the loss settles at its margin and not below it, as where like is driven apart"
             return (Suspicion(Cause.LOSS_SIGN, what), Suspicion(Cause.WRONG_LABELS))
+        if lead.measure in {REACH, ONE_SIDED}:
+            what = "the model's last function keeps the predictions from the targets"
+            return (Suspicion(Cause.WRONG_LOSS, what), Suspicion(Cause.DEAD_UNITS))
         if lead.measure == SIGN:
             return (Suspicion(Cause.LOSS_SIGN, lead.comparison),)
         return (wrong_loss, Suspicion(Cause.LOSS_SIGN)) if lead.measure == BELOW_ZERO else (wrong_loss,)
@@ -195,12 +207,19 @@ def misuse(loss: LossFacts, *, level: float, has_several_aims: bool) -> Misuse |
     if loss.lowers_likelihood and not has_several_aims:
         return Misuse(LIKELIHOOD, -1.0, 0.0)
     if loss.type_name not in _NEVER_NEGATIVE:
-        return None
+        return _out_of_reach(loss)
     if loss.type_name in {"CrossEntropyLoss", "NLLLoss"} and loss.class_count == 1:
         return Misuse(ONE_CLASS, 1.0, 2.0)
     if loss.scale < 0 and not has_several_aims:
         return Misuse(SIGN, loss.scale, 0.0)
-    return Misuse(BELOW_ZERO, level, 0.0) if level < 0 and loss.scale > 0 else None
+    return Misuse(BELOW_ZERO, level, 0.0) if level < 0 and loss.scale > 0 else _out_of_reach(loss)
+
+
+def _out_of_reach(loss: LossFacts) -> Misuse | None:
+    if 1 - loss.beyond_reach >= _REACHED:
+        return None
+    is_of_scores = loss.type_name in _OF_SCORES
+    return Misuse(ONE_SIDED, 0.0, 1.0) if is_of_scores else Misuse(REACH, 1 - loss.beyond_reach, _REACHED)
 
 
 def runs_away(losses: NDArray[np.float64], *, times: float) -> bool:

@@ -14,7 +14,13 @@ from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
-SCALE, LOSS, ZERO, ALIKE = "initial scale", "first loss over chance", "norm of the weights", "units that differ"
+SCALE, LOSS, ZERO, ALIKE, STEP = (
+    "initial scale",
+    "first loss over chance",
+    "norm of the weights",
+    "units that differ",
+    "units at both flat ends of tanh or sigmoid, in %",
+)
 _FIRST_STEPS = 3  # a last layer that starts at zero blocks the gradients of the first step only
 _NEWEST = 5  # losses
 _MOST_ZERO = 0.5  # of the layers without a gradient
@@ -41,6 +47,11 @@ class PoorWeightInitialization(Rule):
         3. Zero: where matrices are all zeros, and more than half of the layers still get no gradient at the fourth
            step. A single layer that starts at zero on purpose lets the others' gradients through after one step.
         4. Alike: the rows of a hidden layer are all the same after the first step, and not zero.
+        5. Steps: more than `step_units` percent of the units of a tanh or sigmoid are at one flat end for some samples
+           and at the other for others, at the first step, and hardly in between: at least 80 % of the samples put out
+           more than 0.99 of the way to an end, a tenth of them at each. Such a unit is a step, through which nothing is
+           learned. A unit at one end for all samples may be a gate that begins closed. Functions (`torch.tanh`) count
+           as modules do.
 
         Layers loaded from a checkpoint have the scale that they were trained to; most lie within the bounds.
 
@@ -82,6 +93,7 @@ class PoorWeightInitialization(Rule):
 
     large_scale: float = parameter(5.0, "scale above which a layer starts too large", minimum=0)
     small_scale: float = parameter(0.03, "scale below which a layer starts too small", minimum=0)
+    step_units: float = parameter(50.0, "share of a layer's units in percent that are steps", minimum=0, maximum=100)
     loss_ratio: float = parameter(4.0, "first loss over that of guessing, above which outputs are too large", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
@@ -90,7 +102,7 @@ class PoorWeightInitialization(Rule):
         if facts is None or window.step < _FIRST_STEPS:
             return []
         zeros = self._zeros(window, facts) or self._alike(window, facts)
-        return [*zeros, *self._off(window, facts), *self._first_losses(window, facts)]
+        return [*zeros, *self._off(window, facts), *self._steps(window, facts), *self._first_losses(window, facts)]
 
     def lacks(self, window: Window) -> str:
         """Return a clause without facts about the program, or during its first steps."""
@@ -107,6 +119,9 @@ class PoorWeightInitialization(Rule):
         bad = Suspicion(Cause.BAD_INITIALIZATION, f"{findings[0].comparison} in {findings[0].subject}")
         if SCALE in kinds:
             return (bad, Suspicion(Cause.EXPLODING_GRADIENTS))
+        if STEP in kinds:
+            because = f"{findings[0].observed:.0f} % of the units of a layer are at either end from the first step on"
+            return (Suspicion(Cause.SATURATED_UNITS, because), Suspicion(Cause.BAD_INITIALIZATION))
         return (Suspicion(Cause.UNNORMALIZED_INPUTS, findings[0].comparison), Suspicion(Cause.BAD_INITIALIZATION))
 
     def _off(self, window: Window, facts: ModelFacts) -> list[Finding]:
@@ -182,6 +197,21 @@ class PoorWeightInitialization(Rule):
                 place=module.line if (module := facts.module(held.module)) else "",
             )
             for held in alike
+        ]
+
+    def _steps(self, window: Window, facts: ModelFacts) -> list[Finding]:
+        return [
+            Finding(
+                subject=loss.name,
+                step=window.step,
+                since_step=0,
+                measure=STEP,
+                observed=100 * loss.step_share,
+                relation=">",
+                threshold=self.step_units,
+            )
+            for loss in facts.losses
+            if 100 * loss.step_share > self.step_units
         ]
 
     def _first_losses(self, window: Window, facts: ModelFacts) -> list[Finding]:

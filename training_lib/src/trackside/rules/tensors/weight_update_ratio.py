@@ -36,7 +36,7 @@ _REPLACED = 0.5  # of a weight is an update of one of the first steps
 _LONG = 10  # times `start_step`: for so long no rate warms up to what is right from what is a million times too small
 _BELOW_CHANCE = 0.7
 _HOPELESS = 1e-8
-_AT_GUESSING = 0.95  # share of the loss of a guess, above which nothing has been learned
+_AT_GUESSING = 1 - _NOT_LEARNED  # share of the loss of a guess, above which as little has been learned
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class WeightUpdateRatio(Rule):
 
         1. Too large: after `start_step` steps the median of r over the weights is above `large_threshold`, and the
            training has not learned a tenth of its first loss (or the loss is above its first value), by medians of 20
-           losses, or of halves of fewer; or the loss is at least 95 % of that of the best constant answer to the
+           losses, or of halves of fewer; or the loss is at least 90 % of that of the best constant answer to the
            labels, however high it was between. Large steps that
            work are right. Where a loss may stay (several optimizers, rewards) this point is left out.
         2. Too large before: the median over the weights of their norm now over their first is above `growth_threshold`,

@@ -1,4 +1,4 @@
-"""The source of numbers about batches: those that DataLoaders return, looked at in the process that trains.
+"""The source of numbers about batches: those that DataLoaders draw and return, looked at in the process that trains.
 
 The first 256 batches are looked at, and 64 of every thousand after them. A look reads a few hundred elements of each
 tensor, draws no random number, and holds nothing of the batch.
@@ -15,8 +15,16 @@ import torch
 from torch.utils.data import dataloader
 
 from trackside.capture.step_statistics import StepStatistics
-from trackside.contracts.recorded_names import BATCH, BATCH_NUMBER, BATCH_OF_ONE_ROW, BATCH_REPEATED, EPOCH
+from trackside.contracts.recorded_names import (
+    BATCH,
+    BATCH_NUMBER,
+    BATCH_OF_ONE_ROW,
+    BATCH_REPEATED,
+    EPOCH,
+    ROWS_REPEATED,
+)
 from trackside.frameworks.pytorch.compiling.tracing import compiler_at_work, is_dynamo_compiling, skip_frame, untraced
+from trackside.frameworks.pytorch.data.drawn_rows import DrawnRows
 from trackside.frameworks.pytorch.data.fingerprint import fingerprint
 from trackside.frameworks.pytorch.data.worker_randomness import shared_randomness
 from trackside.profiling.phase_clock import CAPTURE, DATA, EVALUATION, OTHER, PhaseClock
@@ -35,6 +43,7 @@ class _Seen:
         self.dataset_type = type(dataset)
         self.count = self.passes = 0
         self.last: OrderedDict[int, int] = OrderedDict()
+        self.drawn = DrawnRows()
 
     def has(self, number: int, *, within: int) -> bool | None:
         """Return True if the batch with this fingerprint came at most `within` batches ago; None if that is nothing.
@@ -78,9 +87,49 @@ class BatchSource:
         self._seen: OrderedDict[int, _Seen] = OrderedDict()
         self.shared_randomness = ""
         self._fetched = untraced(protect(self._look))
+        self._drawn = untraced(protect(self._look_at_rows))
 
     def install(self) -> Callable[[], None]:
-        """Wrap the step of DataLoaders' iterators. Return the function that undoes it."""
+        """Wrap two steps of DataLoaders' iterators: the draw of a batch's rows, and its fetch.
+
+        Returns:
+            The function that undoes it.
+        """
+        undo_fetches, undo_draws = self._watch_fetches(), self._watch_draws()
+
+        def undo() -> None:
+            undo_fetches()
+            undo_draws()
+
+        return undo
+
+    def _watch_draws(self) -> Callable[[], None]:
+        kind = dataloader._BaseDataLoaderIter
+        original = kind._next_index
+        statistics, drawn = self._statistics, self._drawn
+
+        @functools.wraps(original)
+        def _next_index(self: Any) -> Any:
+            try:
+                rows = original(self)  # type: ignore[no-untyped-call] # torch's own omission
+            except StopIteration:
+                if statistics.is_on:
+                    drawn(self, None)
+                raise
+            if statistics.is_on:
+                drawn(self, rows)
+            return rows
+
+        skip_frame(_next_index)
+        setattr(kind, "_next_index", _next_index)  # noqa: B010 - mypy forbids the plain assignment to a method
+
+        def undo() -> None:
+            if kind._next_index is _next_index:  # as for fetches
+                setattr(kind, "_next_index", original)  # noqa: B010 - as above
+
+        return undo
+
+    def _watch_fetches(self) -> Callable[[], None]:
         kind = dataloader._BaseDataLoaderIter
         original = kind.__next__
         statistics, fetched, clock = self._statistics, self._fetched, self._clock
@@ -127,6 +176,7 @@ class BatchSource:
         added[EPOCH, "mean"] = float(seen.passes - 1)
         if seen.count > LOOKS_AT_FIRST and seen.count % LOOK_INTERVAL >= LOOKS_IN_A_ROW:
             return
+        added[ROWS_REPEATED, "mean"] = seen.drawn.repeated_share
         found = fingerprint(batch)
         if found is not None:
             added[BATCH, "mean"] = float(found.number)
@@ -135,6 +185,24 @@ class BatchSource:
                 repeated = seen.has(found.number, within=_distance(iterator))
                 if repeated is not None:
                     added[BATCH_REPEATED, "mean"] = float(repeated)
+
+    def _look_at_rows(self, iterator: Any, rows: Any) -> None:
+        """Take the rows of the next batch; None: the pass is at its end."""
+        if iterator._dataset_kind == dataloader._DatasetKind.Iterable or not torch.is_grad_enabled():
+            return
+        if torch.utils.data.get_worker_info() is not None or self._is_evaluating():
+            return
+        meter = self._statistics.meter
+        is_metered = meter.is_on
+        if is_metered:
+            meter.enter()
+        drawn = self._of(iterator._dataset).drawn
+        if rows is None:
+            drawn.end(iterator)
+        else:
+            drawn.draw(iterator, rows)
+        if is_metered:
+            meter.leave()
 
     def _look_at_workers(self, iterator: Any) -> None:
         if iterator._num_workers > 1 and not self.shared_randomness:

@@ -191,6 +191,8 @@ class ModelFactsSource:
             compared_with=graph.compared_with,
             margin=graph.margin,
             lowers_likelihood=graph.lowers_likelihood,
+            beyond_reach=graph.beyond_reach,
+            step_share=graph.step_share,
         )
         self._losses[facts.name] = facts, user_place()
         self.is_looking = True

@@ -1,7 +1,7 @@
 """Facts in the graph of a loss: its reduction, and the functions that made its predictions.
 
-Unpacks no tensor except the weights of classes, which are no part of the graph, and once the distances in a margin and
-the factors of log-probabilities.
+Unpacks no tensor except the weights of classes, which are no part of the graph, and once the distances in a margin, the
+factors of log-probabilities, targets, and outputs of activations.
 """
 
 from __future__ import annotations
@@ -14,6 +14,13 @@ import torch
 from trackside.frameworks.pytorch.losses.description import UNNAMED, LossDescription, describe_loss
 from trackside.frameworks.pytorch.losses.likelihood import lowers_likelihood
 from trackside.frameworks.pytorch.losses.margin import margin
+from trackside.frameworks.pytorch.losses.saturation import step_share
+from trackside.frameworks.pytorch.losses.targets import (
+    shape_of,
+    share_beyond_reach,
+    share_beyond_reach_by_hand,
+    targets_of_each,
+)
 
 _T = TypeVar("_T")
 MOST_NODES = 300  # that are looked at for half precision
@@ -63,6 +70,8 @@ class GraphFacts(NamedTuple):
     compared_with: int = 0
     margin: float | None = None
     lowers_likelihood: bool = False
+    beyond_reach: float = 0.0
+    step_share: float = 0.0
 
     @classmethod
     def of(cls, end: Any, loss: LossDescription) -> GraphFacts:
@@ -76,13 +85,15 @@ class GraphFacts(NamedTuple):
                 loss.name,
                 is_negated=is_negated,
                 half_precision=half,
-                compared_with=_targets_of_each(end),
+                compared_with=targets_of_each(end),
                 margin=_read(margin, end),
                 lowers_likelihood=bool(_read(lowers_likelihood, end)),
+                beyond_reach=_read(share_beyond_reach_by_hand, end) or 0.0,
+                step_share=_read(step_share, end) or 0.0,
             )
         number = getattr(loss.node, "_saved_reduction", None)
         node, output = _predictions(loss)
-        shape = _shape(node, output)
+        shape = shape_of(node, output)
         is_of_classes = loss.name in _OF_CLASSES and bool(shape)
         return cls(
             loss.name,
@@ -93,7 +104,9 @@ class GraphFacts(NamedTuple):
             shape[1 if len(shape) > 1 else 0] if is_of_classes else None,
             half,
             _is_weighted(end),
-            _targets_of_each(end),
+            targets_of_each(end),
+            beyond_reach=_read(lambda _: _beyond_reach(loss, node), end) or 0.0,
+            step_share=_read(step_share, end) or 0.0,
         )
 
 
@@ -126,17 +139,29 @@ def _predictions(loss: LossDescription) -> tuple[Any, int]:
     return found if found[0] is not None else _next(loss.node, 1)
 
 
-def _shape(node: Any, output: int) -> tuple[int, ...]:
-    metadata = getattr(node, "_input_metadata", None)  # what it gets in the backward pass has the shape of its output
-    if metadata is None or output >= len(metadata):
-        return ()
-    return tuple(size for size in metadata[output].shape if isinstance(size, int))
-
-
 def _function(node: Any, *, is_scored: bool) -> str:
     """Return the name of the function that made the predictions.
 
     `is_scored`: the node is cross entropy's own log-softmax, or leads to it.
+    """
+    node, is_log = _source(node, is_scored=is_scored)
+    if node is None:
+        return ""
+    kind = type(node).__name__
+    function = _FUNCTION_OF_NODE.get(kind, "")
+    if kind == "ClampBackward1" and node._saved_min == 0 and node._saved_max is None:
+        function = "relu"
+    if is_log:
+        return "log_softmax" if function == "softmax" else "other"
+    if function:
+        return function
+    return "" if kind.startswith("CompiledFunction") else "other"
+
+
+def _source(node: Any, *, is_scored: bool) -> tuple[Any, bool]:
+    """Return the node of the function that made the predictions, and True if a logarithm was taken of what it gave.
+
+    `is_scored`: as in `_function`.
     """
     is_own_softmax = is_scored
     is_log = False
@@ -152,15 +177,13 @@ def _function(node: Any, *, is_scored: bool) -> str:
             node = _next(node)[0]
         else:
             break
-    if node is None:
-        return ""
-    kind = type(node).__name__
-    function = _FUNCTION_OF_NODE.get(kind, "")
-    if is_log:
-        return "log_softmax" if function == "softmax" else "other"
-    if function:
-        return function
-    return "" if kind.startswith("CompiledFunction") else "other"
+    return node, is_log
+
+
+def _beyond_reach(loss: LossDescription, predictions: Any) -> float:
+    """Return the share of the targets that the last function of the predictions cannot reach."""
+    function, is_log = _source(predictions, is_scored=loss.name == "CrossEntropyLoss")
+    return 0.0 if is_log or function is None else share_beyond_reach(loss.name, loss.node, function)
 
 
 def _is_weighted(node: Any) -> bool:
@@ -171,44 +194,6 @@ def _is_weighted(node: Any) -> bool:
             return any(getattr(node, name, None) is not None for name in names)
         node = _next(node)[0]
     return False
-
-
-def _targets_of_each(node: Any) -> int:
-    """Return the number of targets that each prediction met by broadcasting; 0 if each met its own alone.
-
-    n if n predictions met n targets as n times n (a column less a row), k if a score for each of k classes met the
-    number of the class.
-    """
-    for _ in range(_LONGEST_WALK):
-        if classes := _met_class_numbers(node):
-            return classes
-        following = [pair for pair in getattr(node, "next_functions", ()) if pair[0] is not None]
-        if len(following) != 1 or _FUNCTION_OF_NODE.get(type(node).__name__) == "linear":
-            return 0
-        wide, narrow = _shape(node, 0), _shape(*following[0])
-        if len(wide) == 2 and wide[0] == wide[1] > 1 and narrow in {wide[:1], (wide[0], 1)}:
-            return wide[0]
-        node = following[0][0]
-    return 0
-
-
-def _met_class_numbers(node: Any) -> int:
-    """Return k if each row of k predictions met the same target, else 0.
-
-    The targets are whole numbers from 0 to below k.
-    """
-    try:
-        targets = getattr(node, "_saved_target", None)
-    except RuntimeError:  # the script has written over what the graph keeps
-        return 0
-    if not isinstance(targets, torch.Tensor) or targets.layout is not torch.strided or targets.dim() != 2:
-        return 0
-    if not targets.is_floating_point() or targets.shape[1] <= 2 or not targets.any():
-        return 0
-    numbers = targets.detach()[:, :1]
-    is_one = (targets == numbers).all(1, keepdim=True)
-    are_classes = (is_one & (numbers >= 0) & (numbers < targets.shape[1]) & (numbers == numbers.round())).all()
-    return int(targets.shape[1]) if are_classes else 0
 
 
 def _read(question: Callable[[Any], _T], end: Any) -> _T | None:

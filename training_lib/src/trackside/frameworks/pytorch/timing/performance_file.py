@@ -15,10 +15,12 @@ from trackside.capture.guard import Guard
 from trackside.contracts.run_layout import performance_key
 from trackside.frameworks.pytorch.ground.source_lines import Place, SourceLines, is_user_file, script_path, shown
 from trackside.frameworks.pytorch.timing.loaders import Loaders, MetLoader
+from trackside.profiling.hang_watch import Hang, HangWatch
 from trackside.profiling.phase_clock import Phase, PhaseClock
 from trackside.profiling.stack_sampler import SampledLine, StackSampler
 from trackside.records.performance_facts import (
     MOST_LINES,
+    HangFacts,
     LineSamples,
     LoaderFacts,
     PerformanceFacts,
@@ -61,8 +63,10 @@ class PerformanceFile:
         self._source = SourceLines()
         self._stored = PerformanceFacts()
         self._due_at: float | None = None  # from the writer's first look on: a run in S3 may take seconds to begin
+        self._watch = HangWatch(clock, is_user_file=is_user_file)
         self._sampler = StackSampler(
             clock,
+            watch=self._watch,
             is_user_file=is_user_file,
             model_file=_MODEL_FILE,
             failed=lambda error: guard.warn_once(
@@ -112,6 +116,7 @@ class PerformanceFile:
             threads=torch.get_num_threads(),
             loaders=tuple(self._loader(loader, script) for loader in list(self._loaders.met)),
             lines=tuple(_line(line, count, script) for line, count in lines.most_common(MOST_LINES)),
+            hang=_hang(hang, script) if (hang := self._watch.hang) is not None else None,
         )
 
     def _loader(self, met: MetLoader, script: str) -> LoaderFacts:
@@ -141,6 +146,21 @@ def _line(line: SampledLine, count: int, script: str) -> LineSamples:
         library=line.library,
         is_in_model=line.is_in_model,
         samples=count,
+    )
+
+
+def _hang(hang: Hang, script: str) -> HangFacts:
+    return HangFacts(
+        phase=Phase(hang.phase).name.lower(),
+        steps=hang.step,
+        began_at=hang.began_at,
+        seconds=hang.seconds,
+        limit_seconds=hang.limit_seconds,
+        place=shown(Place(hang.file, hang.line), script),
+        function=hang.function,
+        code=linecache.getline(hang.file, hang.line).strip()[:MOST_CODE],
+        stacks=hang.stacks,
+        is_over=hang.is_over,
     )
 
 

@@ -1,0 +1,43 @@
+"""Runs for a dashboard."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from tests.training_lib.local.verdicts import finding, issue
+from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.run_layout import RULE_REQUEST_KEY, VERDICTS_KEY, RunLocation
+from trackside.contracts.verdict import Verdict
+from trackside.storage.local import LocalStore
+from trackside.testing.fake_trial import end_run, write_collections, write_statistics, write_tensors
+
+LOSS = "CrossEntropyLoss_output_0"
+HOSTILE = "gradient/Net_</script><img src=x onerror=alert(1)>.\"'weight"
+ISSUE = issue(findings=(finding(HOSTILE),))
+
+
+def write_run(
+    folder: Path,
+    *,
+    verdicts: tuple[Verdict, ...] = (),
+    tensors: tuple[str, ...] = ("gradient/Net_fc.bias",),
+    steps: int = 400,
+    slope: float = 1.0,
+    broken_at: int | None = 123,
+    ended: bool = True,
+) -> None:
+    """Write a run with a loss at every step, which is not a number at one, and the norms of these tensors."""
+    run = RunLocation(str(folder))
+    saved = LocalStore(run.tensors)
+    write_collections(saved)
+    write_tensors(saved, 0, {LOSS: 2.0})
+    losses = {step: math.nan if step == broken_at else 2.0 - slope * step / steps for step in range(steps)}
+    numbers = {LOSS: {"mean": losses}}
+    for place, name in enumerate(tensors):
+        numbers[name] = {"l2": {step: 10.0 ** -(place + step / steps) for step in range(0, steps, 4)}}
+    write_statistics(LocalStore(run.statistics), numbers)
+    (folder / RULE_REQUEST_KEY).write_text(RuleRequest((RuleConfiguration("vanishing-gradient"),)).to_json())
+    LocalStore(run.rule_output).put(VERDICTS_KEY, "".join(f"{one.to_json()}\n" for one in verdicts).encode())
+    if ended:
+        end_run(saved)

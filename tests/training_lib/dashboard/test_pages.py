@@ -1,0 +1,116 @@
+"""What the pages say, asked of a server that runs."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+
+from tests.training_lib.dashboard.runs import HOSTILE, LOSS
+from tests.training_lib.dashboard.served import Served
+from tests.training_lib.report.test_markup import seen
+
+PAGES = (
+    "/",
+    "/runs/faulty",
+    "/runs/right",
+    "/runs/faulty/tensors",
+    f"/runs/faulty/tensor?name={quote(HOSTILE)}",
+    "/compare?run=faulty&run=right",
+)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_no_name_becomes_markup_and_nothing_comes_from_elsewhere(server: Served, path: str) -> None:
+    found = seen(server.page(path))
+    assert [a for name, a in found.elements if name == "script"] == [{"src": "/script.js", "defer": None}]
+    assert not [name for name, attributes in found.elements if any(key.startswith("on") for key in attributes)]
+    assert not [name for name, attributes in found.elements if "style" in attributes or name == "style"]
+    addresses = [a for _, each in found.elements for key in ("src", "href", "action") if (a := each.get(key))]
+    assert all(a.startswith(("/", "#", "data:")) and not a.startswith("//") for a in addresses)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_link_leads_to_a_page(server: Served, path: str) -> None:
+    links = {a["href"] for name, a in seen(server.page(path)).elements if name == "a"}
+    local = {str(link) for link in links if str(link).startswith("/")}
+    assert local or path == "/"
+    assert {link: server.ask(link).status for link in local} == dict.fromkeys(local, 200)
+
+
+def test_the_list_names_each_run_with_its_worst_issue(server: Served) -> None:
+    text = seen(server.page("/")).text
+    assert text.index("torn") < text.index("right") < text.index("faulty")
+    assert "critical, 1 issue" in text
+    assert "3 runs in" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        pytest.param("q=FAUL", {"faulty"}, id="any-case"),
+        pytest.param("q=r&page=9", {"right", "torn"}, id="a-page-too-far"),
+        pytest.param("page=-1", {"faulty", "right", "torn"}, id="no-page"),
+        pytest.param("q=%3Cb%3E", set(), id="no-run"),
+    ],
+)
+def test_runs_are_searched_by_name(server: Served, query: str, shown: set[str]) -> None:
+    found = seen(server.page(f"/?{query}"))
+    runs = {str(a["value"]) for name, a in found.elements if name == "input" and a.get("name") == "run"}
+    assert runs == shown
+
+
+def test_a_finding_leads_to_the_tensor_at_its_step(server: Served) -> None:
+    found = seen(server.page("/runs/faulty"))
+    (evidence,) = {str(a["href"]) for name, a in found.elements if name == "a" and "steps=" in str(a.get("href"))}
+    page = seen(server.page(evidence))
+    assert HOSTILE in page.text
+    assert any(attributes.get("class") == "span" for _, attributes in page.elements) or "Shaded" in page.text
+
+
+@pytest.mark.parametrize(
+    ("query", "axis"),
+    [
+        pytest.param("", "0,399", id="all"),
+        pytest.param("?steps=100:199", "100,199", id="some"),
+        pytest.param("?steps=350:", "350,399", id="to-the-end"),
+        pytest.param("?steps=:10", "0,10", id="from-the-start"),
+        pytest.param("?from=20&to=30", "20,30", id="as-the-form-sends-them"),
+        pytest.param("?from=&to=", "0,399", id="an-empty-form"),
+        pytest.param("?steps=5000:6000", "0,399", id="beyond-the-run"),
+        pytest.param("?steps=300:200", "0,399", id="backwards"),
+        pytest.param("?steps=-5:1e9", "0,399", id="no-numbers"),
+        pytest.param("?steps=99999999999999999999:", "0,399", id="a-number-without-end"),
+    ],
+)
+def test_the_address_chooses_the_steps(server: Served, query: str, axis: str) -> None:
+    for path in ("/runs/right", "/runs/right/tensor"):
+        named = f"{query}{'&' if query else '?'}name={LOSS}" if path.endswith("tensor") else query
+        charts = [a for _, a in seen(server.page(f"{path}{named}")).elements if a.get("class") == "chart"]
+        assert charts
+        assert {chart["data-steps"] for chart in charts} == {axis}
+
+
+def test_one_broken_number_among_many_is_seen_at_every_size(server: Served) -> None:
+    for query in ("", "?steps=100:300", "?steps=123:123"):
+        marks = [a for _, a in seen(server.page(f"/runs/right{query}")).elements if a.get("class") == "broken"]
+        assert len(marks) == 1
+    assert not [a for _, a in seen(server.page("/runs/right?steps=130:300")).elements if a.get("class") == "broken"]
+
+
+def test_two_runs_are_compared(server: Served) -> None:
+    text = seen(server.page("/compare?run=faulty&run=right")).text
+    assert "only A has an issue: vanishing-gradient" in text
+    assert "400 common steps" in text
+    assert server.ask("/compare?run=faulty&run=faulty").status == 200
+
+
+@pytest.mark.parametrize("query", ["", "?run=faulty", "?run=faulty&run=right&run=torn"])
+def test_one_run_or_three_are_refused_with_what_to_do(server: Served, query: str) -> None:
+    answer = server.ask(f"/compare{query}")
+    assert answer.status == 400
+    assert "Mark two in the list of runs" in seen(answer.text).text
+
+
+def test_a_damaged_run_is_shown_as_far_as_it_can_be_read(server: Served) -> None:
+    assert "torn" in seen(server.page("/runs/torn")).text

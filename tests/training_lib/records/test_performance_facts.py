@@ -1,0 +1,66 @@
+"""The facts about a worker's speed: a round trip, files of before, and files that are none."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trackside.contracts.errors import RecordError
+from trackside.records.performance_facts import (
+    HangFacts,
+    LineSamples,
+    LoaderFacts,
+    PerformanceFacts,
+    decode_performance,
+    encode_performance,
+)
+
+texts, counts, truths = st.text(max_size=20), st.integers(0, 2**53), st.booleans()
+seconds = st.floats(0, 1e9)
+loaders = st.builds(
+    LoaderFacts, texts, texts, texts, texts, texts, texts, counts, counts, counts, is_pinned=truths, is_iterable=truths
+)
+lines = st.builds(LineSamples, texts, texts, texts, texts, texts, truths, counts)
+hangs = st.builds(HangFacts, texts, counts, seconds, seconds, seconds, texts, texts, texts, texts, truths)
+facts = st.builds(
+    PerformanceFacts,
+    texts,
+    counts,
+    counts,
+    counts,
+    st.lists(loaders, max_size=3).map(tuple),
+    st.lists(lines, max_size=3).map(tuple),
+    st.none() | hangs,
+)
+
+
+@given(facts)
+def test_facts_survive(found: PerformanceFacts) -> None:
+    assert decode_performance(encode_performance(found), key="k") == found
+
+
+def test_a_file_from_before_hangs_were_looked_for_is_read() -> None:
+    document = json.loads(encode_performance(PerformanceFacts(processors=4)))
+    del document["hangs"]
+    assert decode_performance(json.dumps(document).encode(), key="k") == PerformanceFacts(processors=4)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"[]", id="a-list"),
+        pytest.param(b"{}", id="no-version"),
+        pytest.param(b'{"version": 2}', id="a-newer-version"),
+        pytest.param(b"\xff", id="no-text"),
+        pytest.param(
+            encode_performance(PerformanceFacts()).replace(b'"hangs": []', b'"hangs": [{"phase": 1}]'), id="no-hang"
+        ),
+    ],
+)
+def test_anything_else_is_refused(data: bytes) -> None:
+    with pytest.raises(RecordError):
+        decode_performance(data, key="k")

@@ -1,0 +1,46 @@
+"""data-starvation: the training waits for its batches."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.training_lib.rules.system.machines import loader, steps
+from trackside.rules.system.data_starvation import DataStarvation
+from trackside.testing.rule_case import RuleCase, assert_case
+
+RULE = DataStarvation()
+STEP, SHORT, LONG = [0.02] * 80, [0.001] * 80, [0.015] * 80
+ONE = ("steps",)
+CASES = [
+    RuleCase("waits", recorded=steps(STEP, data=LONG), speed=loader(0), fires=ONE),
+    RuleCase("waits, nothing known of the loader", recorded=steps(STEP, data=LONG), fires=ONE),
+    RuleCase("of late", recorded=steps(STEP * 2, data=SHORT + LONG), fires=ONE),
+    RuleCase(
+        "the evaluations are not the training's",
+        recorded=steps([0.02] * 79 + [9.0], data=LONG, evaluation={80: 8.98}),
+        fires=ONE,
+    ),
+    RuleCase("a short wait", recorded=steps(STEP, data=SHORT), speed=loader(0)),
+    RuleCase("waits at first", recorded=steps(STEP * 2, data=LONG + SHORT)),
+    RuleCase("a step that is all wait, and short", recorded=steps([0.0009] * 80, data=[0.0008] * 80)),
+    RuleCase("no DataLoader", recorded=steps(STEP)),
+    RuleCase("too few steps", recorded=steps(STEP[:50], data=LONG[:50])),
+    RuleCase("every tenth step waits", recorded=steps(STEP, data=([0.001] * 9 + [0.02]) * 8)),
+]
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [pytest.param("train.py:12", "train.py:12", id="sampled"), pytest.param("", "train.py:20", id="the-loader")],
+)
+def test_names_the_line_and_the_loader(line: str, place: str) -> None:
+    window = RuleCase("", recorded=steps(STEP, data=LONG), speed=loader(0, line=line)).window
+    (finding,) = RULE.check(window)
+    assert finding.place == place
+    (suspicion,) = RULE.suspicions([finding], window)
+    assert suspicion.because == "the DataLoader of Images has num_workers=0, collate_fn=slow_collate"
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(RULE, case)

@@ -1,0 +1,35 @@
+"""dataloader: a DataLoader has too few or too many workers for the machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.training_lib.rules.system.machines import loader, steps
+from trackside.rules.system.dataloader import Dataloader
+from trackside.testing.rule_case import RuleCase, assert_case
+
+RULE = Dataloader()
+WAITS = steps([0.02] * 80, data=[0.015] * 80)
+KEEPS_UP = steps([0.02] * 80, data=[0.0001] * 80)
+ONE = ("DataLoader of Images",)
+CASES = [
+    RuleCase("none, and the training waits", recorded=WAITS, speed=loader(0), fires=ONE),
+    RuleCase("few, and the training waits", recorded=WAITS, speed=loader(2), fires=ONE),
+    RuleCase("many", recorded=KEEPS_UP, speed=loader(17), fires=ONE),
+    RuleCase("enough", recorded=WAITS, speed=loader(8)),
+    RuleCase("none, and the training does not wait", recorded=KEEPS_UP, speed=loader(0)),
+    RuleCase("none, and short waits", recorded=steps([0.001] * 80, data=[0.0009] * 80), speed=loader(0)),
+    RuleCase("twice as many as processors", recorded=WAITS, speed=loader(16)),
+    RuleCase("no DataLoader", recorded=WAITS),
+    RuleCase("processors unknown", recorded=WAITS, speed=loader(0, processors=0)),
+]
+
+
+def test_in_amazons_sense_few_are_too_few() -> None:
+    rule = Dataloader.from_parameters({}, preset="aws-sdk")
+    assert_case(rule, RuleCase("few", recorded=KEEPS_UP, speed=loader(0), fires=ONE))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(RULE, case)

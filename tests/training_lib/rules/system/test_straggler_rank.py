@@ -1,0 +1,34 @@
+"""straggler-rank: one rank makes the others wait."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.training_lib.rules.system.machines import ranks, steps
+from trackside.rules.system.straggler_rank import StragglerRank
+from trackside.testing.rule_case import RuleCase, assert_case
+
+RULE = StragglerRank()
+ONE = ("steps",)
+CASES = [
+    RuleCase("one of two", recorded=ranks({"worker_0": 0.01, "worker_1": 0.03}, step=0.04), fires=ONE),
+    RuleCase(
+        "one of three", recorded=ranks({"worker_0": 0.03, "worker_1": 0.01, "worker_2": 0.01}, step=0.04), fires=ONE
+    ),
+    RuleCase("all alike", recorded=ranks({"worker_0": 0.02, "worker_1": 0.02}, step=0.04)),
+    RuleCase("a small difference", recorded=ranks({"worker_0": 0.02, "worker_1": 0.026}, step=0.04)),
+    RuleCase("all slow", recorded=ranks({"worker_0": 0.03, "worker_1": 0.031, "worker_2": 0.03}, step=0.04)),
+    RuleCase("too few steps", recorded=ranks({"worker_0": 0.01, "worker_1": 0.03}, step=0.04, count=40)),
+    RuleCase("one rank", recorded=steps([0.04] * 80)),
+]
+
+
+def test_names_the_rank() -> None:
+    window = RuleCase("", recorded=ranks({"worker_0": 0.01, "worker_1": 0.03}, step=0.04)).window
+    (finding,) = RULE.check(window)
+    assert finding.worker == "worker_1"
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(RULE, case)

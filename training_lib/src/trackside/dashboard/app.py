@@ -1,0 +1,217 @@
+"""The addresses of the dashboard. Each answer is made in a thread, so that a slow store holds up nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from http import HTTPStatus
+from importlib import resources
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from trackside.contracts.errors import RunNotFoundError, StorageError, TracksideError
+from trackside.dashboard import pages
+from trackside.dashboard.run_list import RunList
+from trackside.dashboard.tensors import tensor_curves
+from trackside.dashboard.watched import WatchedRun, WatchedRuns, Window
+from trackside.local.comparison import ComparedRun, compare
+from trackside.local.live_run import training_losses
+from trackside.local.recorded_run import read_run
+from trackside.local.run_folder import read_record
+from trackside.report.buckets import bucketed, edges_of
+from trackside.report.line_chart import MOST_BUCKETS, Span
+from trackside.report.page import part
+
+RUNS_ON_A_PAGE = 50
+MOST_TENSORS = 1000
+HEARTBEAT_SECONDS = 15.0  # load balancers cut a connection that is silent for a minute
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_STEP_DIGITS = 15
+
+
+class Dashboard:
+    """The answers of each address.
+
+    Args:
+        runs: The runs to show.
+        is_stopping: Returns True once the server ends: open streams end, too.
+    """
+
+    def __init__(self, runs: RunList, *, is_stopping: Callable[[], bool]) -> None:
+        self._runs, self._is_stopping = runs, is_stopping
+        self._watched = WatchedRuns(runs)
+
+    def application(self) -> Starlette:
+        """Return the ASGI application, which asks nobody for a token."""
+        routes = [
+            Route("/", self.list),
+            Route("/compare", self.compare),
+            Route("/runs/{run}", self.run),
+            Route("/runs/{run}/tensors", self.tensors),
+            Route("/runs/{run}/tensor", self.tensor),
+            Route("/runs/{run}/events", self.events),
+            Route("/style.css", lambda _: Response(_style(), media_type="text/css")),
+            Route("/script.js", lambda _: Response(_script(), media_type="text/javascript")),
+        ]
+        handlers = {TracksideError: _as_page, HTTPException: _as_page_of_http}
+        return Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]
+
+    def list(self, request: Request) -> Response:
+        """Answer with the list of runs."""
+        wanted = request.query_params.get("q", "")
+        chosen = [name for name in self._runs.names() if wanted.lower() in name.lower()]
+        last_page = max(1, -(-len(chosen) // RUNS_ON_A_PAGE))
+        page = min(last_page, max(1, _number(request.query_params.get("page", "")) or 1))
+        some = chosen[(page - 1) * RUNS_ON_A_PAGE : page * RUNS_ON_A_PAGE]
+        where = self._runs.where or str(Path(".trackside/runs").absolute())
+        listed = pages.ListedRuns(where, self._runs.summaries(some), wanted, len(chosen), page, last_page)
+        return HTMLResponse(pages.list_page(listed))
+
+    def run(self, request: Request) -> Response:
+        """Answer with the page of a run."""
+        window = _window(request)
+        revision, data = self._watched.get(request.path_params["run"]).data(window)
+        return HTMLResponse(pages.run_page(data, revision=revision, window=window))
+
+    def tensors(self, request: Request) -> Response:
+        """Answer with the list of a run's tensors."""
+        watched = self._watched.get(request.path_params["run"])
+        watched.revision()
+        wanted = request.query_params.get("q", "")
+        with watched.lock:
+            names = [name for name in watched.trial.names if wanted.lower() in name.lower()]
+        return HTMLResponse(pages.tensors_page(watched.name, names[:MOST_TENSORS], wanted=wanted, found=len(names)))
+
+    def tensor(self, request: Request) -> Response:
+        """Answer with the page of one tensor."""
+        watched = self._watched.get(request.path_params["run"])
+        name, window = request.query_params.get("name", ""), _window(request)
+        _, data = watched.data(pages.ALL)
+        with watched.lock:
+            if name not in watched.trial.names:
+                raise RunNotFoundError(f"{watched.name} has no tensor {name!r}.")
+            curves = tensor_curves(watched.trial, name, window)
+        return HTMLResponse(pages.tensor_page(watched.name, name, curves, window=window, spans=data.spans_of(name)))
+
+    def compare(self, request: Request) -> Response:
+        """Answer with two runs side by side."""
+        chosen = request.query_params.getlist("run")
+        if len(chosen) != 2:
+            lines = (f"{len(chosen)} runs are marked.", "Mark two in the list of runs, and compare them.")
+            return HTMLResponse(pages.error_page("Two runs can be compared", lines), HTTPStatus.BAD_REQUEST)
+        watched = [self._watched.get(name) for name in chosen]
+        a, b = (self._compared(one) for one in watched)
+        for one in watched:
+            one.revision()
+        locks = sorted({id(one): one.lock for one in watched}.items())
+        with contextlib.ExitStack() as held:
+            for _, lock in locks:
+                held.enter_context(lock)
+            now = time.time()
+            found = compare(a, b, now=now)
+            losses = [{curve.name: curve for curve in training_losses(one.trial, now=now)} for one in watched]
+        curves = []
+        for loss in found.losses:
+            both = [each[loss.name] for each in losses]
+            axis = (min(int(c.steps[0]) for c in both), max(int(c.steps[-1]) for c in both))
+            parted = loss.parts_from
+            spans = () if parted is None else (Span(parted, axis[1], "warning", "parts beyond noise"),)
+            for letter, curve in zip("AB", both, strict=True):
+                numbers = bucketed(curve.steps, curve.values, edges_of(*axis, MOST_BUCKETS))
+                curves.append((f"{letter}: {loss.name}", numbers, axis, spans))
+        return HTMLResponse(pages.compare_page(found, curves))
+
+    def _compared(self, watched: WatchedRun) -> ComparedRun:
+        record = None if self._runs.is_remote else read_record(Path(watched.uri))
+        return ComparedRun(read_run(watched.uri, stores=self._runs.stores), watched.trial, record)
+
+    async def events(self, request: Request) -> Response:
+        """Answer with a stream of the run's changes, from the last one that the browser knows."""
+        watched = await run_in_threadpool(self._watched.get, request.path_params["run"])
+        known = request.headers.get("last-event-id") or request.query_params.get("since", "")
+        return StreamingResponse(
+            self._changes(watched, known),
+            media_type="text/event-stream",
+            headers={"X-Accel-Buffering": "no"},
+        )
+
+    async def _changes(self, watched: WatchedRun, known: str) -> AsyncIterator[str]:
+        yield "retry: 2000\n\n"
+        sent_at, looked_at = time.monotonic(), -1e9
+        while not self._is_stopping():
+            if time.monotonic() - looked_at >= watched.pause:
+                try:
+                    revision = await run_in_threadpool(watched.revision)
+                except TracksideError as error:
+                    yield f"event: trouble\ndata: {_one_line(error)}\n\n"
+                    return  # the browser asks again, after `retry`
+                looked_at = time.monotonic()
+                if revision != known:
+                    known, sent_at = revision, looked_at
+                    yield f"id: {revision}\nevent: changed\ndata: {revision}\n\n"
+            if time.monotonic() - sent_at >= HEARTBEAT_SECONDS:
+                sent_at = time.monotonic()
+                yield ": alive\n\n"
+            await asyncio.sleep(0.2)
+
+
+def _window(request: Request) -> Window:
+    """Return the steps that are asked for: `steps=100:200`, or `from` and `to`, as a form sends them."""
+    query = request.query_params
+    first, _, last = query.get("steps", "").partition(":")
+    return _number(query.get("from", first)), _number(query.get("to", last))
+
+
+def _number(text: str) -> int | None:
+    text = text.strip().replace(",", "").replace("_", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _STEP_DIGITS else None
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _as_page(_: Request, error: TracksideError) -> Response:
+    status = HTTPStatus.NOT_FOUND if isinstance(error, RunNotFoundError) else HTTPStatus.INTERNAL_SERVER_ERROR
+    title = "Not found" if status == HTTPStatus.NOT_FOUND else "This cannot be read"
+    if isinstance(error, StorageError):
+        status, title = HTTPStatus.BAD_GATEWAY, "The store does not answer"
+    return HTMLResponse(pages.error_page(title, str(error).splitlines()), status)
+
+
+def _as_page_of_http(_: Request, error: HTTPException) -> Response:
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return HTMLResponse(pages.error_page("Not found", ("Nothing is at this address.",)), error.status_code)
+    return PlainTextResponse(f"{error.detail}\n", error.status_code, error.headers)
+
+
+def _style() -> str:
+    return part("report.css") + _own("dashboard.css")
+
+
+def _script() -> str:
+    return part("report.js") + _own("dashboard.js")
+
+
+def _own(name: str) -> str:
+    return resources.files("trackside.dashboard").joinpath(name).read_text("utf-8")

@@ -1,0 +1,316 @@
+"""The pages of the dashboard as HTML. A run's page is its report; all text from outside enters through `element`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+
+from trackside import __version__
+from trackside.contracts.errors import TracksideError
+from trackside.contracts.verdict import Severity
+from trackside.dashboard.tensors import TensorCurves
+from trackside.dashboard.watched import Window
+from trackside.local.comparison import Comparison
+from trackside.local.comparison_text import facts_in_order, issue_lines, loss_lines, pace_line
+from trackside.local.recorded_run import RunSummary
+from trackside.report.buckets import Buckets
+from trackside.report.gathered import ReportData
+from trackside.report.line_chart import Span, line_chart
+from trackside.report.markup import Markup, element, joined
+from trackside.report.page import Links, content_of, document_of
+
+MOST_FACTS = 200  # of a comparison
+AROUND = 50  # steps before the one from which a finding holds, that its evidence shows
+ALL: Window = (None, None)
+
+_SIGNS = {Severity.CRITICAL: "✖", Severity.WARNING: "▲", Severity.INFO: "●"}
+_HEAD = (
+    element("link", rel="icon", href="data:,"),
+    element("link", rel="stylesheet", href="/style.css"),
+    element("script", Markup(""), src="/script.js", defer=True),
+)
+
+
+@dataclass(frozen=True)
+class ListedRuns:
+    """A page of the list of runs.
+
+    where   the folder or prefix
+    shown   name and summary of each run on this page, or the error that stands for it
+    wanted  the text that names must hold
+    found   number of runs with such a name
+    page    number of this page, from 1; `pages` of them
+    """
+
+    where: str
+    shown: Sequence[tuple[str, RunSummary | TracksideError]]
+    wanted: str
+    found: int
+    page: int
+    pages: int
+
+
+def address_of(run: str, part: str = "", **query: object) -> str:
+    """Return the address of a run's page, or of a part of it; None and "" are left out of the query."""
+    path = f"/runs/{quote(run, safe='')}{f'/{part}' if part else ''}"
+    return _with_query(path, query)
+
+
+def _with_query(path: str, query: Mapping[str, object]) -> str:
+    given = {key: value for key, value in query.items() if value not in {None, ""}}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def text_of(window: Window) -> str:
+    """Return a window of steps as addresses have it: `100:200`, `100:`, `:200`; "" for all."""
+    return "" if window == ALL else ":".join("" if step is None else str(step) for step in window)
+
+
+def list_page(listed: ListedRuns) -> str:
+    """Return the page with the runs."""
+    search = element(
+        "form",
+        element("label", "Name holds ", element("input", type="search", name="q", value=listed.wanted)),
+        " ",
+        element("button", "Show"),
+        role="search",
+    )
+    if listed.shown:
+        content: Markup = element(
+            "form",
+            element("button", "Compare the two that are marked"),
+            _runs_table(listed),
+            action="/compare",
+            id="runs",
+        )
+    else:
+        content = element("p", _why_no_run(listed), id="runs")
+    return _page(
+        f"Runs in {listed.where}",
+        element("header", element("p", "Trackside", class_="kicker"), element("h1", "Runs"), _where(listed), search),
+        element("main", content, _other_pages(listed)),
+    )
+
+
+def _where(listed: ListedRuns) -> Markup:
+    count = f"{listed.found:,} run{'s' * (listed.found != 1)}"
+    return element("p", f"{count} in ", element("code", listed.where))
+
+
+def _why_no_run(listed: ListedRuns) -> str:
+    if listed.wanted:
+        return f"No run here has a name that holds {listed.wanted!r}."
+    return "No run yet. Start one: trackside run -- python train.py"
+
+
+def _runs_table(listed: ListedRuns) -> Markup:
+    words = ("Compare", "Run", "State", "Started", "Steps saved", "Worst", "Command")
+    head = element("tr", *(element("th", word, scope="col") for word in words))
+    rows = [_run_row(name, summary) for name, summary in listed.shown]
+    return element("table", element("thead", head), element("tbody", rows), class_="rules runs")
+
+
+def _run_row(name: str, summary: RunSummary | TracksideError) -> Markup:
+    pick = element("input", type="checkbox", name="run", value=name, aria_label=f"Compare {name}")
+    link = element("a", name, href=address_of(name))
+    if isinstance(summary, TracksideError):
+        why = str(summary).partition("\n")[0]
+        return element("tr", element("td"), element("td", link), element("td", f"⚠ cannot be read: {why}", colspan=5))
+    return element(
+        "tr",
+        element("td", pick),
+        element("td", link),
+        element("td", summary.state.value, class_="whole"),
+        element("td", _started(summary), class_="whole"),
+        element("td", f"{summary.steps_saved:,}", class_="count"),
+        element("td", _worst(summary)),
+        element("td", element("code", " ".join(summary.command))),
+    )
+
+
+def _started(run: RunSummary) -> str:
+    if run.started_at is None:
+        return "unknown"
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(run.started_at))
+
+
+def _worst(run: RunSummary) -> Markup:
+    worst = run.worst_severity
+    if worst is None:
+        word, looks = ("✔ none", "ok") if run.was_judged else ("◌ not judged", "unknown")
+    else:
+        word, looks = f"{_SIGNS[worst]} {worst.value}, {run.issues} issue{'s' * (run.issues != 1)}", worst.value
+    return element("span", word, class_=f"state {looks}")
+
+
+def _other_pages(listed: ListedRuns) -> Markup | None:
+    if listed.pages < 2:
+        return None
+    near = {1, listed.pages, *range(listed.page - 2, listed.page + 3)}
+    links = [
+        element(
+            "a",
+            str(page),
+            href=_with_query("/", {"q": listed.wanted, "page": page}),
+            aria_current="page" if page == listed.page else None,
+        )
+        for page in sorted(near)
+        if 1 <= page <= listed.pages
+    ]
+    return element("nav", "Page", links, aria_label="Pages of runs")
+
+
+def run_page(data: ReportData, *, revision: str, window: Window) -> str:
+    """Return the page of a run: its report, with links to tensors and a choice of steps."""
+    name = data.recorded.location.name
+    links = Links(
+        tensor=lambda tensor, step: tensor_address(name, tensor, step),
+        above=_way_back(),
+        below=joined(
+            _choice_of_steps(address_of(name), {}, window, data.steps),
+            element("p", element("a", "All tensors", href=address_of(name, "tensors"))),
+        ),
+    )
+    return _page(
+        f"{name}: Trackside",
+        *content_of(data, links),
+        events=address_of(name, "events", since=revision),
+    )
+
+
+def tensor_address(run: str, tensor: str, step: int | None = None) -> str:
+    """Return the address of a tensor's page: around a step, if one is given."""
+    steps = "" if step is None else text_of((max(0, step - AROUND), step + AROUND))
+    return address_of(run, "tensor", name=tensor, steps=steps)
+
+
+def tensors_page(run: str, names: Sequence[str], *, wanted: str, found: int) -> str:
+    """Return the page that lists the tensors of a run: the first of `found` with the wanted text in their names."""
+    search = element(
+        "form",
+        element("label", "Name holds ", element("input", type="search", name="q", value=wanted)),
+        " ",
+        element("button", "Show"),
+        role="search",
+    )
+    rows = [element("li", element("a", name, href=tensor_address(run, name))) for name in names]
+    more = f"{found - len(names):,} more: search for a part of the name." if found > len(names) else None
+    return _page(
+        f"{run}: tensors",
+        element("header", _way_back(run), element("h1", "Tensors"), search),
+        element(
+            "main",
+            element("ul", rows, class_="tensors") if rows else element("p", "No tensor was recorded with such a name."),
+            element("p", more, class_="note") if more else None,
+        ),
+    )
+
+
+def tensor_page(run: str, tensor: str, found: TensorCurves | None, *, window: Window, spans: Sequence[Span]) -> str:
+    """Return the page of one tensor: each of its statistics over the steps, for each process."""
+    axis = found.steps if found else None
+    charts = (
+        [line_chart(title, numbers, steps=found.steps, spans=spans) for title, numbers in found.curves] if found else []
+    )
+    note = "Shaded: the steps of a problem that names this tensor." if spans else None
+    return _page(
+        f"{run}: {tensor}",
+        element(
+            "header",
+            _way_back(run),
+            element("h1", tensor),
+            _choice_of_steps(address_of(run, "tensor"), {"name": tensor}, window, axis),
+        ),
+        element(
+            "main",
+            element("p", note, class_="note") if note else None,
+            charts or element("p", "No number of this tensor was recorded at these steps."),
+        ),
+    )
+
+
+def compare_page(found: Comparison, curves: Sequence[tuple[str, Buckets, tuple[int, int], Sequence[Span]]]) -> str:
+    """Return the page of two runs. `curves`: title, numbers, axis and shaded steps of each loss."""
+    a, b = (place.rstrip("/").rpartition("/")[2] for place in (found.a, found.b))
+    heading = joined(
+        "A ", element("a", a, href=address_of(a)), element("br"), "B ", element("a", b, href=address_of(b))
+    )
+    facts = list(facts_in_order(found.facts))
+    rows = [
+        element("tr", element("th", fact.fact, scope="row"), element("td", fact.a or "–"), element("td", fact.b or "–"))
+        for fact in facts[:MOST_FACTS]
+    ]
+    head = element("tr", *(element("th", word, scope="col") for word in ("Setting", "A", "B")))
+    table = element("table", element("thead", head), element("tbody", rows), class_="rules")
+    more = f"{len(facts) - MOST_FACTS:,} more settings differ." if len(facts) > MOST_FACTS else None
+    charts = [line_chart(title, numbers, steps=axis, spans=spans) for title, numbers, axis, spans in curves]
+    lines = [element("li", line.strip()) for line in (*issue_lines(found), *loss_lines(found), pace_line(found))]
+    return _page(
+        f"{a} and {b}: compared",
+        element("header", _way_back(), element("h1", "Two runs"), element("p", heading)),
+        element(
+            "main",
+            element("section", element("h2", "What differs"), element("ul", lines)),
+            element(
+                "section",
+                element("h2", "Losses"),
+                element("p", "Shaded: from the step at which they part beyond their noise.", class_="note"),
+                charts or element("p", "The runs have no loss in common."),
+            ),
+            element(
+                "section",
+                element("h2", "Settings"),
+                table if rows else element("p", "No recorded setting differs."),
+                element("p", more, class_="note") if more else None,
+            ),
+        ),
+    )
+
+
+def error_page(title: str, lines: Sequence[str]) -> str:
+    """Return a page about an error, with its cure."""
+    return _page(
+        title,
+        element("header", _way_back(), element("h1", title)),
+        element("main", *(element("p", line.strip()) for line in lines if line.strip())),
+    )
+
+
+def _way_back(run: str = "") -> Markup:
+    links = [element("a", "All runs", href="/")]
+    if run:
+        links.append(element("a", run, href=address_of(run)))
+    return element("nav", links, aria_label="Way back")
+
+
+def _choice_of_steps(
+    action: str, hidden: Mapping[str, str], window: Window, shown: tuple[int, int] | None
+) -> Markup | None:
+    """Return a form for the steps to show; the script lets one draw over a curve instead."""
+    if shown is None:
+        return None
+    first, last = ("" if step is None else str(step) for step in window)
+    everything = element("a", "All steps", href=_with_query(action, hidden)) if window != ALL else None
+    return element(
+        "form",
+        *(element("input", type="hidden", name=name, value=value) for name, value in hidden.items()),
+        element("label", "Steps ", element("input", name="from", value=first, placeholder=str(shown[0]), size=8)),
+        element("label", " to ", element("input", name="to", value=last, placeholder=str(shown[1]), size=8)),
+        " ",
+        element("button", "Show"),
+        " ",
+        everything,
+        action=action,
+        class_="steps",
+    )
+
+
+def _page(title: str, *body: Markup, events: str | None = None) -> str:
+    state = element("p", role="status", class_="live", data_events=events) if events else None
+    return document_of(title, *(part for part in (*body, _footer(), state) if part is not None), head=_HEAD)
+
+
+def _footer() -> Markup:
+    return element("footer", f"Trackside {__version__}. This server changes nothing; it reads the runs.")

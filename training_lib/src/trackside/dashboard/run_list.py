@@ -1,0 +1,76 @@
+"""The runs that a dashboard shows: what lies right below one folder or prefix, and nothing else."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from trackside.contracts.errors import RunNotFoundError, TracksideError
+from trackside.local.recorded_run import RunSummary, summarize
+from trackside.local.run_listing import runs_in, stores_in
+from trackside.trial.parallel import in_parallel
+
+LISTED_SECONDS = 2.0  # a listing is as old as this at most; in S3 as `REMOTE_SECONDS`
+REMOTE_SECONDS = 15.0
+
+
+class RunList:
+    """Lists runs, and finds one by its name. Safe for several threads.
+
+    Args:
+        where: A folder that holds runs, or `s3://bucket/prefix`; None: the runs of `trackside run`.
+        clock: Returns seconds that only grow.
+    """
+
+    def __init__(self, where: str | None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.where = where
+        self.is_remote = where is not None and "://" in where
+        self.stores = stores_in(where)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._places: dict[str, str] = {}
+        self._read_at: float | None = None
+        self._summaries: dict[str, tuple[float, RunSummary | TracksideError]] = {}
+
+    @property
+    def age_seconds(self) -> float:
+        """The age from which on something is read again."""
+        return REMOTE_SECONDS if self.is_remote else LISTED_SECONDS
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the runs, the newest first (by name). Errors: those of `runs_in`."""
+        with self._lock:
+            now = self._clock()
+            if self._read_at is None or now - self._read_at >= self.age_seconds:
+                self._places = {uri.rstrip("/").rpartition("/")[2]: uri for uri in reversed(runs_in(self.where))}
+                self._read_at = now
+            return tuple(self._places)
+
+    def place(self, name: str) -> str:
+        """Return the location of a run.
+
+        A name is looked up among those that were listed, so that no text from a browser becomes a path.
+
+        Errors: `RunNotFoundError`, and those of `names`.
+        """
+        if name not in self.names():
+            raise RunNotFoundError(f"There is no run {name!r} here.")
+        return self._places[name]
+
+    def summaries(self, names: Sequence[str]) -> list[tuple[str, RunSummary | TracksideError]]:
+        """Return each of these runs with its summary, or why it has none; a prefix in S3 without a run is left out."""
+        places = {name: self.place(name) for name in names}
+        now = self._clock()
+        old = [name for name in names if now - self._summaries.get(name, (-1e9, None))[0] >= self.age_seconds]
+        if old:
+            found = in_parallel(self.stores(places[old[0]]), lambda name: self._summary(places[name]), old)
+            self._summaries.update({name: (now, one) for name, one in zip(old, found, strict=True)})
+        shown = ((name, self._summaries[name][1]) for name in names)
+        return [(name, one) for name, one in shown if not isinstance(one, RunNotFoundError)]
+
+    def _summary(self, uri: str) -> RunSummary | TracksideError:
+        try:
+            return summarize(uri, stores=self.stores)
+        except TracksideError as error:
+            return error

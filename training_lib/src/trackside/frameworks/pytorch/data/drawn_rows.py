@@ -1,0 +1,68 @@
+"""The rows that the sampler of a DataLoader draws: the share that came before in the same pass, while most never came.
+
+Reads the numbers of the first rows of each batch, and nothing of the data.
+"""
+
+from __future__ import annotations
+
+import operator
+import weakref
+from itertools import islice
+from typing import Any
+
+MOST_OF_A_BATCH = 64
+MOST_REMEMBERED = 1 << 16  # rows of a pass: more of them are no repetition
+FEWEST = 256  # rows of a pass that is not at its end
+_TIMES = 5  # that each of its rows must have been drawn by then
+
+
+class DrawnRows:
+    """The rows of one data set, over the newest pass and that before.
+
+    Attributes:
+        repeated_share: Share of the rows of a pass that had been drawn in it before: of the newest whole pass, or of
+            the present one once each of its rows came five times. 0 if half of the data set came.
+    """
+
+    def __init__(self) -> None:
+        self.repeated_share = 0.0
+        self._iterator: weakref.ref[Any] | None = None
+        self._fetched = 0
+        self._rows: set[int] = set()
+        self._count = 0
+
+    def draw(self, iterator: Any, rows: Any) -> None:
+        """Take the rows of the next batch.
+
+        Args:
+            iterator: The iterator that has drawn them.
+            rows: Their numbers, as the sampler gave them; anything but whole numbers is ignored.
+        """
+        fetched = iterator._num_yielded
+        if self._iterator is None or self._iterator() is not iterator or fetched < self._fetched:
+            self._begin()  # and what was not drawn to its end does not count
+            self._iterator = weakref.ref(iterator)
+        self._fetched = fetched
+        if len(self._rows) > MOST_REMEMBERED:
+            return
+        try:
+            some = [*map(operator.index, islice(rows, MOST_OF_A_BATCH) if isinstance(rows, (list, tuple)) else [rows])]
+        except TypeError:  # a sampler may give names, or pairs
+            return
+        self._rows.update(some)
+        self._count += len(some)
+        if self._count >= FEWEST and self._count >= _TIMES * len(self._rows):
+            self._measure(iterator)
+
+    def end(self, iterator: Any) -> None:
+        """Measure the pass, which is at its end."""
+        if self._count and self._iterator is not None and self._iterator() is iterator:
+            self._measure(iterator)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._rows, self._count = set(), 0
+
+    def _measure(self, iterator: Any) -> None:
+        is_covered = 2 * len(self._rows) >= len(iterator._dataset)
+        self.repeated_share = 0.0 if is_covered else 1 - len(self._rows) / self._count

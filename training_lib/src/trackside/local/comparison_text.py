@@ -1,0 +1,78 @@
+"""The differences between two runs in sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from trackside.local.comparison import Comparison, Difference, LossDifference
+from trackside.local.run_folder import typed_name
+
+
+def facts_in_order(facts: tuple[Difference, ...]) -> Iterator[Difference]:
+    """Yield settings that both runs have before those that one has: new modules come in hundreds."""
+    yield from (fact for fact in facts if fact.a and fact.b)
+    yield from (fact for fact in facts if not (fact.a and fact.b))
+
+
+def loss_lines(found: Comparison) -> Iterator[str]:
+    """Yield the lines about the losses."""
+    for loss in found.losses:
+        yield from _of_loss(loss)
+    for name, names in (("A", found.only_a), ("B", found.only_b)):
+        if names:
+            yield f"only {name} has the loss {', '.join(names)}"
+    if not found.losses:
+        yield "The runs have no loss in common."
+
+
+def _of_loss(loss: LossDifference) -> Iterator[str]:
+    if not loss.steps:
+        yield f"{loss.name}: the runs have no step in common"
+        return
+    yield f"{loss.name}, {loss.steps:,} common steps"
+    yield f"  step {loss.first}: A {loss.first_a:.6g}, B {loss.first_b:.6g}"
+    yield f"  step {loss.last}: A {loss.last_a:.6g}, B {loss.last_b:.6g}"
+    if loss.differs_from is None:
+        yield "  equal in every bit"
+        return
+    yield f"  differs in a bit from step {loss.differs_from} on"
+    if loss.parts_from is not None:
+        noise = "" if loss.noise is None else f"; noise {loss.noise:.3g} a step"
+        yield f"  parts beyond noise from step {loss.parts_from} on: {_average(loss)}{noise}"
+    elif loss.noise is None:
+        yield "  too few finite steps to weigh the difference against noise"
+    else:
+        yield f"  the difference stays within the noise of the steps ({loss.noise:.3g})"
+
+
+def _average(loss: LossDifference) -> str:
+    mean = loss.mean_difference
+    if mean is not None and math.isfinite(mean):
+        return f"B is {abs(mean):.3g} {'higher' if mean > 0 else 'lower'} on average"
+    ends = (("A", loss.last_a), ("B", loss.last_b))
+    broken = [name for name, value in ends if value is not None and not math.isfinite(value)]
+    return f"{' and '.join(broken)} {'are' if len(broken) > 1 else 'is'} not finite" if broken else "B is different"
+
+
+def pace_line(found: Comparison) -> str:
+    """Return the line about steps and pace."""
+    steps = f"steps with a loss: A {found.steps_a:,}, B {found.steps_b:,}"
+    if found.pace_a is None or found.pace_b is None:
+        return steps
+    change = found.pace_b / found.pace_a - 1
+    return f"{steps}; steps/s: A {found.pace_a:.3g}, B {found.pace_b:.3g} ({change:+.0%})"
+
+
+def issue_lines(found: Comparison) -> Iterator[str]:
+    """Yield the lines about the issues."""
+    for name, is_judged, run in (("A", found.is_judged_a, found.a), ("B", found.is_judged_b, found.b)):
+        if not is_judged:
+            yield f"{name} is not judged: trackside rules run {typed_name(run)}"
+    for name, issues in (("A", found.issues_a), ("B", found.issues_b)):
+        for rule, step in issues.items():
+            yield f"only {name} has an issue: {rule}, since step {step}"
+    for rule, (in_a, in_b) in found.issues_both.items():
+        yield f"both have an issue: {rule}, since step {in_a} in A and {in_b} in B"
+    if found.is_judged_a and found.is_judged_b and not (found.issues_a or found.issues_b or found.issues_both):
+        yield "No issue in either run."

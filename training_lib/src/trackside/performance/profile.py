@@ -1,0 +1,154 @@
+"""The profile of a run for users: metrics of its machines and seconds of its steps as arrays, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.run_layout import RunLocation
+from trackside.extras import pip_install
+from trackside.performance.reading import measured_workers, phase_columns
+from trackside.performance.verdict import PerformanceVerdict, judged_workers
+from trackside.storage.open_store import open_store
+from trackside.trial.run_profile import MachineMetric, RunProfile
+from trackside.trial.trial import Trial, open_trial
+
+_MICROSECONDS = 1e6
+
+
+@dataclass(frozen=True)
+class StepDurations:
+    """The training steps of one worker, oldest first.
+
+    Attributes:
+        worker: The worker.
+        steps: Numbers of the steps, int64 of shape (n,).
+        seconds: Seconds of each, from the end of the step before, with evaluations and the cost of capture.
+        phases: Seconds by phase: `data`, `backward`, `optimizer`, `capture`, `evaluation`; NaN at a step without it. A
+            phase that never occurred is absent.
+    """
+
+    worker: str
+    steps: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+    phases: Mapping[str, NDArray[np.float64]]
+
+
+def open_profile(run: str) -> Profile:
+    """Return the profile of a run, growing or finished.
+
+    Args:
+        run: The run's folder or `s3://` prefix.
+
+    Raises:
+        RunNotFoundError: Nothing at the location looks like a run.
+        StorageError: The store cannot be read.
+    """
+    return Profile(run, open_trial(run))
+
+
+class Profile:
+    """The profile of a run, as it is when it is asked for. Nothing is read before.
+
+    Args:
+        uri: The location of the run.
+        trial: The same run.
+    """
+
+    def __init__(self, uri: str, trial: Trial) -> None:
+        self.uri, self._trial = uri, trial
+        self._machines = RunProfile(lambda: open_store(RunLocation(uri).profiles), dict, has_cores=True)
+
+    def metrics(self, dimension: str = "", *, name: str = "", node: str = "") -> tuple[MachineMetric, ...]:
+        """Return metrics of the machines over time: one for each dimension, device and machine.
+
+        Args:
+            dimension: Only of this dimension: `GPUUtilization`; "" for all.
+            name: Only of devices of this name: `gpu0`; "" for all.
+            node: Only of this machine: `algo-1`; "" for all.
+
+        Raises:
+            StorageError: The store cannot be read.
+        """
+        wanted = {"dimension": dimension, "name": name, "node": node}
+        return tuple(
+            metric
+            for metric in self._machines.all_metrics()
+            if all(value in {"", getattr(metric, field)} for field, value in wanted.items())
+        )
+
+    def steps(self) -> tuple[StepDurations, ...]:
+        """Return the durations of the training steps of each worker, by its name.
+
+        Raises:
+            StorageError: The store cannot be read.
+        """
+        self._trial.refresh()
+        whole, phases = phase_columns(self._trial)
+        found = []
+        for worker, (steps, seconds) in sorted(whole.items()):
+            of_worker = {phase: _at(steps, *columns[worker]) for phase, columns in phases.items() if worker in columns}
+            found.append(StepDurations(worker, steps, seconds, of_worker))
+        return tuple(found)
+
+    def verdicts(self) -> Mapping[str, PerformanceVerdict]:
+        """Return the verdict on the speed of each worker, the slowest first: what `trackside profile` shows.
+
+        Raises:
+            StorageError: The store cannot be read.
+        """
+        self._trial.refresh()
+        return dict(judged_workers(measured_workers(self.uri, self._trial)))
+
+    def to_columns(self) -> dict[str, NDArray[Any]]:
+        """Return all metrics of the machines, oldest first, in the columns of the original's `PandasFrame`.
+
+        `timestamp` is in UTC, `timestamp_us` counts microseconds from the first sample on.
+
+        Raises:
+            StorageError: The store cannot be read.
+        """
+        metrics = self.metrics()
+        times = np.concatenate([np.empty(0), *(metric.times for metric in metrics)])
+        order = np.argsort(times, kind="stable")
+        lengths = [len(metric.times) for metric in metrics]
+
+        def repeated(texts: list[str]) -> NDArray[Any]:
+            return np.repeat(np.array(texts, np.str_), lengths)[order]
+
+        microseconds = np.round(times[order] * _MICROSECONDS).astype(np.int64)
+        return {
+            "timestamp": microseconds.astype("datetime64[us]"),
+            "timestamp_us": microseconds - (microseconds[0] if len(microseconds) else 0),
+            "value": np.concatenate([np.empty(0), *(metric.values for metric in metrics)])[order],
+            "system_metric": repeated([metric.name for metric in metrics]),
+            "dimension": repeated([metric.dimension for metric in metrics]),
+            "nodeID": repeated([metric.node for metric in metrics]),
+            "type": repeated([metric.kind for metric in metrics]),
+        }
+
+    def to_pandas(self) -> Any:
+        """Return `to_columns` as a pandas.DataFrame.
+
+        Raises:
+            ConfigurationError: pandas is not installed.
+        """
+        try:
+            pandas = import_module("pandas")
+        except ImportError as missing:
+            problem = Problem("pandas", "is not installed.", f"{pip_install()} pandas")
+            raise ConfigurationError([problem], subject="to_pandas") from missing
+        return pandas.DataFrame(self.to_columns())
+
+
+def _at(steps: NDArray[np.int64], known: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the values at these steps, NaN at a step without one."""
+    places = np.minimum(np.searchsorted(known, steps), len(known) - 1)
+    found: NDArray[np.float64] = np.where(known[places] == steps, values[places], np.nan)
+    return found

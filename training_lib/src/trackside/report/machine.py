@@ -1,0 +1,82 @@
+"""The machines under a training: what they did at each step, from the samples that lie beside the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.report.buckets import Buckets, bucketed, edges_of
+from trackside.report.line_chart import MOST_BUCKETS
+from trackside.trial.trial import Trial
+from trackside.trial.window import MachineSeries
+
+MOST_DEVICES = 8  # curves of one metric
+LEAST_SHOWN = 0.01  # a metric that never comes to this is left out
+# Title, dimension and device of a sample ("" for each), factor. In the order of the questions: is the accelerator busy,
+# are the processors, does the memory grow, does the training wait for a disk?
+_METRICS = (
+    ("GPU in use, %", "GPUUtilization", "", 1.0),
+    ("GPU memory in use, %", "GPUMemoryUtilization", "", 1.0),
+    ("Processors in use, %", "CPUUtilizationTotal", "", 1.0),
+    ("Processors used by the training, % of one core", "ProcessCPUUtilization", "", 1.0),
+    ("Memory of the training, MB", "ProcessMemoryBytes", "", 1e-6),
+    ("Memory of the machine in use, %", "Platform", "MemoryUsedPercent", 1.0),
+    ("Processors waiting for disks, %", "I/OWaitPercentageTotal", "", 1.0),
+    ("Read from disks, MB a second", "Disk", "DiskReadBytesPerSecond", 1e-6),
+    ("Received from the network, MB a second", "Algorithm", "ReceiveBytesPerSecond", 1e-6),
+)
+
+
+def machine_curves(trial: Trial, steps: tuple[int, int], *, now: float) -> Iterator[tuple[str, Buckets]]:
+    """Yield (title, numbers) of each metric of each machine over these training steps.
+
+    A sample belongs to the step that was being made: several may share one step, or one step in ten may have one.
+
+    Args:
+        trial: The run.
+        steps: First and last step to show.
+        now: The time, in seconds since the epoch.
+    """
+    workers = trial.workers
+    if not workers or trial.recorded_through < 0:
+        return
+    numbers, ends = trial.parts.steps.times(workers[0])
+    if not len(numbers):
+        return
+    window = trial.window(trial.recorded_through, now=now)
+    edges = edges_of(*steps, MOST_BUCKETS)
+    for title, dimension, name, factor in _METRICS:
+        series = window.machine(dimension, name=name)
+        for label, one in _labelled(title, series).items():
+            at = _steps_of(one.times, numbers, ends)
+            first, end = np.searchsorted(at, (steps[0], steps[1] + 1))
+            values = one.values[first:end] * factor
+            if np.any(values >= LEAST_SHOWN):
+                yield label, bucketed(at[first:end], values, edges)
+
+
+def _labelled(title: str, series: Sequence[MachineSeries]) -> Mapping[str, MachineSeries]:
+    """Return each series by its title, with the machine or the device where several have one."""
+    several_nodes, several_devices = (len({part(one) for one in series}) > 1 for part in (_node, _device))
+    found = {}
+    for one in series[:MOST_DEVICES]:
+        words = [word for word, is_needed in ((one.node, several_nodes), (one.name, several_devices)) if is_needed]
+        found[f"{title}: {' '.join(words)}" if words else title] = one
+    return found
+
+
+def _node(series: MachineSeries) -> str:
+    return series.node
+
+
+def _device(series: MachineSeries) -> str:
+    return series.name
+
+
+def _steps_of(times: NDArray[np.float64], steps: NDArray[np.int64], ends: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the step that was being made at each moment: -1 before the first one ended, one more after the last."""
+    places = np.searchsorted(ends, times, side="left")
+    being_made = np.append(steps, steps[-1] + 1)[places]
+    return np.where(places == 0, -1, being_made).astype(np.int64)

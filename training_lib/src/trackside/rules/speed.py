@@ -1,0 +1,234 @@
+"""The base class of rules about the speed of a run, and their measurements. Pure functions of a window."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.recorded_names import (
+    BACKWARD_SECONDS,
+    CAPTURE_SECONDS,
+    DATA_SECONDS,
+    EVALUATION_SECONDS,
+    OPTIMIZER_SECONDS,
+    STEP_SECONDS,
+)
+from trackside.contracts.rule_catalogue import LifeCycle
+from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.rule import Rule, parameter
+from trackside.rules.selection import EVERY_COLLECTION
+from trackside.trial.window import MachineSeries, Window
+
+Values = NDArray[np.float64]
+
+CPU, IO_WAIT = "CPUUtilization", "I/OWaitPercentage"
+GPU, GPU_MEMORY = "GPUUtilization", "GPUMemoryUtilization"
+NO_GPU = "samples of a GPU; none was sampled, and NVIDIA's need the package nvidia-ml-py beside `trackside run`"
+NO_SAMPLES = "samples of the machine; `trackside run` takes them"
+FIRST_STEPS = 3  # left out: memory is allocated, kernels are chosen
+STEPS = "steps"  # the subject of findings about them
+
+DATA, BACKWARD, OPTIMIZER = "data", "backward", "optimizer"
+_PHASES = {DATA: DATA_SECONDS, BACKWARD: BACKWARD_SECONDS, OPTIMIZER: OPTIMIZER_SECONDS}
+_NO_TRAINING = (EVALUATION_SECONDS, CAPTURE_SECONDS)
+_TOTALS = {CPU: "CPUUtilizationTotal", IO_WAIT: "I/OWaitPercentageTotal"}
+
+
+@dataclass(frozen=True)
+class SpeedRule(Rule):
+    """A rule that reads the machine's metrics and the seconds of steps.
+
+    They judge only if chosen. Their issues are warnings unless the user, or a request for SageMaker Debugger, makes
+    them critical.
+    """
+
+    watches: ClassVar[tuple[str, ...]] = EVERY_COLLECTION
+    needs = ()
+    paced: ClassVar[bool] = True
+    judges_speed: ClassVar[bool] = True
+    severity: ClassVar[Severity] = Severity.WARNING
+    since: ClassVar[str] = "0.1"
+    life_cycle: ClassVar[LifeCycle] = LifeCycle.PREVIEW
+
+    is_critical: bool = parameter(False, "make its issues critical: only such issues may stop a run")
+
+    @abstractmethod
+    def check(self, window: Window) -> Iterable[Finding]:
+        """Implement `Rule.check`."""
+
+    def severity_of(self, findings: Sequence[Finding]) -> Severity:
+        """Return a warning, or critical if the user asked for that.
+
+        Args:
+            findings: The findings, worst first.
+        """
+        return Severity.CRITICAL if self.is_critical else self.severity
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Seconds of the training steps of one worker, without evaluations and without our own cost.
+
+    worker   name of the worker
+    steps    int64 of shape (n,), n >= 1, ascending
+    seconds  float64 of shape (n,)
+    phases   seconds of each phase that ever occurred, shape (n,), 0 at a step without it
+    """
+
+    worker: str
+    steps: NDArray[np.int64]
+    seconds: Values
+    phases: Mapping[str, Values]
+
+    def newest(self, count: int) -> StepTimes:
+        """Return the newest steps, all of them if they are fewer.
+
+        Args:
+            count: The most steps.
+        """
+        phases = {name: values[-count:] for name, values in self.phases.items()}
+        return StepTimes(self.worker, self.steps[-count:], self.seconds[-count:], phases)
+
+    def share_of(self, phase: str) -> float:
+        """Return the share of a phase in all these seconds; 0 for a phase that never occurred.
+
+        Args:
+            phase: `data`, `backward` or `optimizer`.
+        """
+        total = float(self.seconds.sum())
+        return float(self.phases[phase].sum()) / total if phase in self.phases and total > 0 else 0.0
+
+
+def amazons(**of_sdk: Any) -> Mapping[str, Mapping[str, Any]]:
+    """Return the presets of a rule of SageMaker Debugger: its own defaults, and issues that may stop a run.
+
+    Args:
+        of_sdk: Defaults that the SDK's classes send, as pairs with those of the documentation: `patience=(1000, 100)`.
+    """
+    sdk, docs = ({name: pair[k] for name, pair in of_sdk.items()} for k in (0, 1))
+    return {AWS_SDK: {"is_critical": True, **sdk}, AWS_DOCS: {"is_critical": True, **docs}}
+
+
+AMAZONS_TOO = (CALIBRATED, AWS_DOCS, AWS_SDK)  # the presets of such a rule
+
+
+def step_times(window: Window) -> tuple[StepTimes, ...]:
+    """Return the seconds of the steps of each worker, without the first steps of a run.
+
+    Args:
+        window: The window to read.
+    """
+    seconds = {column.worker: column for column in window.statistic(STEP_SECONDS, "mean", mode=None)}
+    others = {
+        name: {column.worker: column for column in window.statistic(name, "mean", mode=None)}
+        for name in (*_PHASES.values(), *_NO_TRAINING)
+    }
+    found = []
+    for worker, column in sorted(seconds.items()):
+        steps, values = column.steps[FIRST_STEPS:], column.values[FIRST_STEPS:].copy()
+        if not len(steps):
+            continue
+        parts = {
+            name: _at(steps, columns[worker].steps, columns[worker].values)
+            for name, columns in others.items()
+            if worker in columns
+        }
+        for name in _NO_TRAINING:
+            values -= parts.get(name, 0.0)
+        phases = {phase: parts[name] for phase, name in _PHASES.items() if name in parts}
+        found.append(StepTimes(worker, steps, np.maximum(values, 0.0), phases))
+    return tuple(found)
+
+
+def of_processors(window: Window, dimension: str) -> Mapping[str, MachineSeries]:
+    """Return a metric of all processors of each machine, by its name: our own total, else the mean of its cores.
+
+    Args:
+        window: The window to read.
+        dimension: `CPUUtilization` or `I/OWaitPercentage`.
+    """
+    found = {series.node: series for series in window.machine(_TOTALS[dimension])}
+    cores: dict[str, list[MachineSeries]] = {}
+    for series in window.machine(dimension):
+        cores.setdefault(series.node, []).append(series)
+    for node, some in cores.items():
+        if node not in found:
+            count = min(len(series.values) for series in some)
+            mean = np.mean([series.values[-count:] for series in some], axis=0)
+            found[node] = MachineSeries(node, "total", some[0].times[-count:], mean)
+    return found
+
+
+def at_times(series: MachineSeries, times: Values) -> Values:
+    """Return the newest value of a series at each moment, its first value before it has any.
+
+    Args:
+        series: The series.
+        times: Moments, ascending.
+    """
+    places = np.searchsorted(series.times, times, side="right") - 1
+    found: Values = series.values[np.maximum(places, 0)]
+    return found
+
+
+def device_of(series: MachineSeries) -> str:
+    """Return the name of a device for users: `gpu0 of algo-1`.
+
+    Args:
+        series: One of its series.
+    """
+    return f"{series.name} of {series.node}"
+
+
+def found_in(
+    window: Window,
+    subject: str,
+    *,
+    measure: str,
+    observed: float,
+    threshold: float,
+    relation: str = ">",
+    since: int = 0,
+    worker: str = "worker_0",
+    place: str = "",
+    statistics: Mapping[str, float] | None = None,
+) -> Finding:
+    """Return a finding at the step of the window.
+
+    Args:
+        window: The window that was judged.
+        subject: The device, or `steps`.
+        measure: The measured quantity, and its unit.
+        observed: The measured value.
+        threshold: Its limit.
+        relation: `<` or `>`.
+        since: The first step at which it held.
+        worker: The worker, if it is about one.
+        place: The line of the user's code.
+        statistics: Further numbers.
+    """
+    return Finding(
+        subject=subject,
+        step=window.step,
+        since_step=min(max(0, since), window.step),
+        measure=measure,
+        observed=float(observed),
+        relation=relation,
+        threshold=float(threshold),
+        worker=worker,
+        place=place,
+        statistics=statistics or {},
+    )
+
+
+def _at(steps: NDArray[np.int64], known: NDArray[np.int64], values: Values) -> Values:
+    """Return the values at these steps, 0 at a step without one."""
+    places = np.minimum(np.searchsorted(known, steps), len(known) - 1)
+    found: Values = np.where(known[places] == steps, values[places], 0.0)
+    return found

@@ -1,0 +1,111 @@
+"""data-starvation: the training waits for its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.verdict import Finding
+from trackside.rules.rule import parameter
+from trackside.rules.speed import DATA, STEPS, SpeedRule, found_in, step_times
+from trackside.trial.window import Window
+
+
+@dataclass(frozen=True)
+class DataStarvation(SpeedRule):
+    """The training waits for its batches for a large part of each step.
+
+    Why it matters:
+        The model computes nothing while a batch is fetched. A DataLoader without workers does all its work in between
+        two steps, and one with too few of them is the pace of the whole training.
+
+    How it decides:
+        For each worker, over its newest `steps` training steps, without evaluations and without our own cost:
+
+        1. The wait is the time in which the training thread asked a DataLoader for a batch.
+        2. It fires where the wait is more than `share` of the time of these steps, and more than `milliseconds` a step.
+
+        The finding names the line that the wait was mostly spent in, where stacks were sampled, else the one that made
+        the DataLoader. Loops that get their data elsewhere are silent. Its issues are warnings; with `is_critical` they
+        may stop the run. Amazon's Debugger has no such rule.
+
+    What to do:
+        Raise `num_workers`, as `trackside profile` computes it, or make the named function cheaper.
+
+    Example:
+        ```python
+        from trackside.rules.system.data_starvation import is_starving
+
+        assert is_starving(share=0.8, seconds_a_step=0.02, limit=0.3, milliseconds=1)
+        assert not is_starving(share=0.8, seconds_a_step=0.0002, limit=0.3, milliseconds=1)
+        ```
+
+    References:
+        - PyTorch, Performance Tuning Guide, "Enable asynchronous data loading and augmentation".
+    """
+
+    rule_id = "data-starvation"
+    code = "TS409"
+    likely_causes = (Cause.SLOW_INPUT,)
+    what_to_do = (
+        "Raise num_workers of the DataLoader; `trackside profile` computes how far.",
+        "Make the named function cheaper, or do its work once, before the training.",
+    )
+
+    steps: int = parameter(50, "newest steps that are looked at", minimum=2)
+    share: float = parameter(0.3, "share of these steps that is spent in waits", minimum=0, maximum=1)
+    milliseconds: float = parameter(1.0, "milliseconds a step below which a wait does not count", minimum=0)
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """Return one finding for each worker."""
+        for times in step_times(window):
+            newest = times.newest(self.steps)
+            if len(newest.steps) < self.steps or DATA not in newest.phases:
+                continue
+            share, wait = newest.share_of(DATA), float(newest.phases[DATA].mean())
+            if is_starving(share=share, seconds_a_step=wait, limit=self.share, milliseconds=self.milliseconds):
+                yield found_in(
+                    window,
+                    STEPS,
+                    measure="share of the step in waits for a batch",
+                    observed=share,
+                    threshold=self.share,
+                    since=int(newest.steps[0]),
+                    worker=times.worker,
+                    place=place_of_wait(window, times.worker),
+                    statistics={"wait_ms": 1000 * wait},
+                )
+
+    def lacks(self, window: Window) -> str:
+        """Name the missing input: timed steps, or a DataLoader."""
+        counts = [len(times.steps) for times in step_times(window)]
+        if not counts or max(counts) < self.steps:
+            return f"{self.steps} timed steps; the run has {max(counts, default=0)}"
+        return ""
+
+    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
+        """Return the one cause, with the settings of the DataLoader as its evidence."""
+        facts = window.speed_facts.get(findings[0].worker) if findings else None
+        loader = facts.loaders[0] if facts is not None and facts.loaders else None
+        because = ""
+        if loader is not None:
+            because = f"the DataLoader of {loader.dataset} has num_workers={loader.workers}"
+            because += f", collate_fn={loader.collate}" if loader.collate else ""
+        return tuple([replace(each, because=because) for each in super().suspicions(findings, window)])
+
+
+def is_starving(*, share: float, seconds_a_step: float, limit: float, milliseconds: float) -> bool:
+    """Return True if a wait is both a large share and long enough to count."""
+    return share > limit and 1000 * seconds_a_step > milliseconds
+
+
+def place_of_wait(window: Window, worker: str) -> str:
+    """Return the line that waits are mostly spent in, else the one that made the DataLoader; "" if neither is known."""
+    facts = window.speed_facts.get(worker)
+    if facts is None:
+        return ""
+    in_wait = [line for line in facts.lines if line.phase == DATA and line.place]
+    if in_wait:
+        return max(in_wait, key=lambda line: line.samples).place
+    return facts.loaders[0].created_at or facts.loaders[0].looped_at if facts.loaders else ""

@@ -1,0 +1,120 @@
+"""io-bottleneck: processors wait for a disk, while a GPU is idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from trackside.contracts.cause import Cause
+from trackside.contracts.verdict import Finding
+from trackside.rules.rule import parameter
+from trackside.rules.speed import (
+    AMAZONS_TOO,
+    GPU,
+    IO_WAIT,
+    NO_SAMPLES,
+    SpeedRule,
+    Values,
+    amazons,
+    at_times,
+    device_of,
+    found_in,
+    of_processors,
+)
+from trackside.trial.window import MachineSeries, Window
+
+
+@dataclass(frozen=True)
+class IoBottleneck(SpeedRule):
+    """The processors wait for a disk, and the GPU is idle meanwhile.
+
+    Why it matters:
+        A network file system or a full disk gives every batch later than the training could use it, and no number of
+        workers helps once the disk is at its limit.
+
+    How it decides:
+        For each GPU, or for each machine without one, once it has `patience` samples:
+
+        1. A sample is a bottleneck if the processors wait for a disk for more than `io_threshold` percent of their time
+           while the GPU is used below `gpu_threshold` percent. Without a GPU the wait alone counts.
+        2. It fires where bottlenecks are more than `threshold` percent of all samples.
+
+        Its issues are warnings; with `is_critical` they may stop the run. SageMaker Debugger's rule of this name
+        decides alike, on machines with a GPU.
+
+    What to do:
+        Copy the data to a local disk before the training, read few large files instead of many small ones, or keep
+        decoded data in memory. Look at the training's own checkpoints too.
+
+    Example:
+        ```python
+        import numpy as np
+        from trackside.rules.system.io_bottleneck import share_of_waits
+
+        waits, gpu = np.array([60.0, 60.0, 60.0, 0.0]), np.array([5.0, 5.0, 90.0, 5.0])
+        assert share_of_waits(waits, gpu, waiting=50, idle=10) == 0.5
+        assert share_of_waits(waits, None, waiting=50, idle=10) == 0.75
+        ```
+
+    References:
+        - Amazon SageMaker Debugger, built-in profiler rule IOBottleneck.
+    """
+
+    rule_id = "io-bottleneck"
+    code = "TS403"
+    likely_causes = (Cause.BUSY_DISK, Cause.SLOW_INPUT)
+    presets = AMAZONS_TOO
+    preset_defaults = amazons(patience=(1000, 1000), gpu_threshold=(10.0, 70.0))
+    what_to_do = (
+        "Copy the data to a local disk before the training.",
+        "Read few large files instead of many small ones, or keep decoded data in memory.",
+        "Write checkpoints less often, or in another thread.",
+    )
+
+    threshold: float = parameter(50.0, "percent of samples that are bottlenecks", minimum=0, maximum=100)
+    gpu_threshold: float = parameter(10.0, "percent below which a GPU is idle", minimum=0, maximum=100)
+    io_threshold: float = parameter(50.0, "percent of the processors' time in waits", minimum=0, maximum=100)
+    patience: int = parameter(240, "samples before it judges", minimum=1)  # type: ignore[misc]  # Amazon's name
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """Return one finding for each GPU, or for each machine without one."""
+        for subject, waits, gpu in self._devices(window):
+            if len(waits.values) < self.patience:
+                continue
+            busy = None if gpu is None else gpu.values
+            share = share_of_waits(waits.values, busy, waiting=self.io_threshold, idle=self.gpu_threshold)
+            if 100 * share > self.threshold:
+                yield found_in(
+                    window,
+                    subject,
+                    measure="share of samples in which processors wait for a disk",
+                    observed=share,
+                    threshold=self.threshold / 100,
+                    since=window.profile.step_at(float(waits.times[0])),
+                )
+
+    def lacks(self, window: Window) -> str:
+        """Name the missing input: enough samples of the machine."""
+        counts = [len(waits.values) for _, waits, _ in self._devices(window)]
+        if not counts:
+            return NO_SAMPLES
+        return "" if max(counts) >= self.patience else f"{self.patience} samples; the run has {max(counts)}"
+
+    def _devices(self, window: Window) -> Iterator[tuple[str, MachineSeries, MachineSeries | None]]:
+        """Yield the name of each device, the waits of its machine at its samples, and the use of the GPU."""
+        gpus = window.machine(GPU)
+        for node, waits in of_processors(window, IO_WAIT).items():
+            own = [gpu for gpu in gpus if gpu.node == node]
+            for gpu in own:
+                at_gpu = MachineSeries(node, waits.name, gpu.times, at_times(waits, gpu.times))
+                yield device_of(gpu), at_gpu, gpu
+            if not own:
+                yield node, waits, None
+
+
+def share_of_waits(waits: Values, gpu: Values | None, *, waiting: float, idle: float) -> float:
+    """Return the share of samples with waits above `waiting`, and with the GPU, if any, below `idle`."""
+    is_waiting = waits > waiting
+    return float(np.mean(is_waiting if gpu is None else is_waiting & (gpu < idle)))

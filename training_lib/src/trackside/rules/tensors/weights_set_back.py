@@ -1,0 +1,163 @@
+"""weights-set-back: again and again, the weights return in one step to where they began."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.cause import Cause
+from trackside.contracts.recorded_names import UPDATE_SIZE
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.medians import median
+from trackside.rules.phases import newest_phase, since
+from trackside.rules.rule import Rule, parameter
+from trackside.trial.window import Column, Window
+
+_AROUND = 10  # updates on each side of a jump
+_FEWEST_AFTER = 3
+_NEARER = 0.5  # of the distance of the norms from the first ones
+_LEAST_WAY = 1e-3  # of the norm: a shorter way is no distance
+_MEASURE = "times that the weights were set back"
+
+
+@dataclass(frozen=True)
+class WeightsSetBack(Rule):
+    """Again and again, the weights return in one step to where they began.
+
+    Why it matters:
+        A checkpoint that is loaded inside of the loop, a copy of the best or first weights that is written back, a
+        process that is restarted from a file that nobody replaces: all that was learned since is thrown away, and the
+        loss curve has teeth. Each part of the curve looks like a training.
+
+    How it decides:
+        With the relative change of the weights at each step, u (`trackside/update_size`), and the norms of the trained
+        weights of two dimensions or more, since the newest optimizer was made:
+
+        1. A jump is an u that is more than `jump_times` times each of the ten before it and of those after it (three
+           at least, ten at most): a single step that changes the weights by far more than all others around it.
+        2. It sets the weights back if it brings their norms nearer to the first ones: the median over the weights of
+           |n - n0| falls to half or less, from the measurement before the jump to that after it. Weights that had not
+           moved by a thousandth do not count.
+        3. It fires from `fewest` such jumps on.
+
+        A learning rate that rises moves the updates after it as well. A layer that begins anew moves one norm of many,
+        averaging and look-ahead move weights by little, and weights that are put back once, as by a search for a
+        learning rate, are silent. Amazon's Debugger has no such rule.
+
+    What to do:
+        Look for code that loads a checkpoint or copies weights inside of the loop. Load once, before the first step.
+
+    Example:
+        ```python
+        import numpy as np
+        from trackside.rules.tensors.weights_set_back import jumps_of
+
+        updates = np.full(80, 0.01)
+        assert jumps_of(updates, times=8).tolist() == []
+        updates[[30, 60]] = 0.5
+        assert jumps_of(updates, times=8).tolist() == [30, 60]
+        ```
+
+    References:
+        - PyTorch, "Saving and loading models": a state dict refers to the weights, and copies none of them.
+    """
+
+    rule_id = "weights-set-back"
+    code = "TS120"
+    watches = ("weights",)
+    save_interval = 500
+    needs = ()
+    paced = True
+    severity = Severity.WARNING
+    since = "0.1"
+    likely_causes = (Cause.WEIGHTS_SET_BACK,)
+    shows_its_cause = True
+    what_to_do = (
+        "Look for code that loads a checkpoint or copies weights inside of the loop: load once, before the first step.",
+        "Copy the best weights (copy.deepcopy of the state dict): without a copy they are the present ones.",
+    )
+
+    jump_times: float = parameter(8.0, "size of an update over those around it, above which it is a jump", minimum=1)
+    fewest: int = parameter(2, "jumps back from which on it fires", minimum=1)
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """Return one finding per worker with weights that were set back often enough."""
+        began, found = newest_phase(window), []
+        for updates in since(window.statistic(UPDATE_SIZE, "mean", mode=None), began):
+            jumps = updates.steps[jumps_of(updates.values, times=self.jump_times)]
+            if len(jumps) < self.fewest:
+                continue
+            norms = [c for c in since(_norms(window), began) if c.worker == updates.worker]
+            back = [int(step) for step in jumps if _goes_back(norms, int(step))]
+            if len(back) >= self.fewest:
+                found.append(self._finding(window, updates, back))
+        return found
+
+    def lacks(self, window: Window) -> str:
+        """Name the missing input: enough updates."""
+        columns = window.statistic(UPDATE_SIZE, "mean", mode=None)
+        enough = any(len(column.values) > _AROUND + _FEWEST_AFTER for column in columns)
+        return "" if enough else f"the sizes of {_AROUND + _FEWEST_AFTER + 1} updates"
+
+    def _finding(self, window: Window, updates: Column, back: list[int]) -> Finding:
+        return Finding(
+            subject=updates.tensor,
+            worker=updates.worker,
+            step=window.step,
+            since_step=back[0],
+            measure=_MEASURE,
+            observed=float(len(back)),
+            relation=">",
+            threshold=float(self.fewest - 1),
+            statistics={"last_at": float(back[-1])},
+            series=updates.series,
+        )
+
+
+def jumps_of(sizes: NDArray[np.float64], *, times: float) -> NDArray[np.int64]:
+    """Return the places of single updates that are many times as large as those around them.
+
+    Args:
+        sizes: Relative updates, oldest first, shape (n,).
+        times: How many times each of its neighbours a jump must be.
+    """
+    if len(sizes) <= _AROUND + _FEWEST_AFTER or not np.isfinite(sizes).all():
+        return np.zeros(0, np.int64)
+    large = np.flatnonzero(sizes > times * median(sizes)).tolist()  # most runs have none
+    return np.array(
+        [k for k in large if _AROUND <= k < len(sizes) - _FEWEST_AFTER and sizes[k] > times * _around(sizes, k)],
+        np.int64,
+    )
+
+
+def _around(sizes: NDArray[np.float64], place: int) -> float:
+    before, after = sizes[place - _AROUND : place], sizes[place + 1 : place + 1 + _AROUND]
+    return float(max(before.max(), after.max()))
+
+
+def _goes_back(norms: list[Column], step: int) -> bool:
+    """Return True if most weights are much nearer to their first norm after a step than before it."""
+    shares = [share for column in norms if (share := _distance_left(column, step)) is not None]
+    return bool(shares) and median(shares) <= _NEARER
+
+
+def _distance_left(column: Column, step: int) -> float | None:
+    """Return the distance from the first norm after a step over that before it; None without a distance before."""
+    place = int(np.searchsorted(column.steps, step))
+    if not 0 < place < len(column.values) or not column.values[0] > 0:
+        return None
+    before, after = (abs(float(column.values[at]) - float(column.values[0])) for at in (place - 1, place))
+    return after / before if before > _LEAST_WAY * float(column.values[0]) else None
+
+
+def _norms(window: Window) -> list[Column]:
+    """Return the norms of trained matrices."""
+    facts, found = window.facts, list[Column]()
+    for name in window.tensors("weights"):
+        held = facts.parameter(name) if facts else None
+        if held is None or (len(held.shape) > 1 and held.requires_grad):
+            found += window.statistic(name, "l2", mode=None)
+    return found
