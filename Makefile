@@ -11,7 +11,7 @@ help:  ## show this list
 
 setup: .venv/ready  ## install everything into .venv (the other targets do this by themselves)
 
-.venv/ready: pyproject.toml training_lib/compat/pyproject.toml training_lib/localaccount/pyproject.toml training_lib/trackside.pth stacks/lambda_packages.py .ci/set_up
+.venv/ready: pyproject.toml training_lib/compat/pyproject.toml training_lib/localaccount/pyproject.toml training_lib/native/pyproject.toml training_lib/native/trackside_native/one_pass.c training_lib/trackside.pth stacks/lambda_packages.py .ci/set_up
 	@.ci/set_up $(PYTHON)
 
 demo: setup  ## the whole story on the local account: fault -> finding -> event -> stop, and the healthy twin
@@ -53,8 +53,8 @@ image: setup  ## build the evaluator's image and push it to the deployment's rep
 audit: setup  ## ask PyPI about known vulnerabilities of what is installed (needs the network)
 	@.ci/audit
 
-wheels:  ## build the four wheels into dist
-	@rm -rf dist && $(PYTHON) -m venv build/wheels && build/wheels/bin/pip install -q build && for each in . training_lib/compat training_lib/localaccount stacks; do build/wheels/bin/python -m build --wheel --outdir dist $$each || exit 1; done
+wheels:  ## build the five wheels into dist
+	@rm -rf dist && $(PYTHON) -m venv build/wheels && build/wheels/bin/pip install -q build && for each in . training_lib/compat training_lib/localaccount training_lib/native stacks; do build/wheels/bin/python -m build --wheel --outdir dist $$each || exit 1; done
 
 bench: setup  ## capture, reading and starts in their short form; benchmarks/README.md has all
 	@$(BIN)/python benchmarks/capture_overhead.py mlp --rounds 1 --by ours && $(BIN)/python benchmarks/reading.py --rounds 1 --quick && $(BIN)/python benchmarks/startup_cost.py --pairs 5 client evaluator capture

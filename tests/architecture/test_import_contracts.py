@@ -127,6 +127,7 @@ OUTSIDE = {
     "starlette": {"dashboard"},
     "tomli": {"local"},
     "torch": {"frameworks/pytorch"},
+    "trackside_native": {"capture"},
     "trackside_localaccount": {"cloud", "testing"},
     "uvicorn": {"dashboard"},
     "yaml": {"local"},

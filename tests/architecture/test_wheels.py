@@ -1,8 +1,10 @@
-"""The four wheels, built from this checkout: one version, all that must ship, and nothing that would collide."""
+"""The five wheels, built from this checkout: one version, all that must ship, and nothing that would collide."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -19,16 +21,19 @@ PROJECTS = {
     "trackside": ROOT,
     "trackside_smdebug": ROOT / "training_lib" / "compat",
     "trackside_localaccount": ROOT / "training_lib" / "localaccount",
+    "trackside_native": ROOT / "training_lib" / "native",
     "trackside_cdk": ROOT / "stacks",
 }
+HAS_COMPILER = shutil.which(os.environ.get("CC") or "cc") is not None  # noqa: TID251 - as the build has it
+BUILT = [name for name in PROJECTS if name != "trackside_native" or HAS_COMPILER]
 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, zipfile.ZipFile]:
     folder = tmp_path_factory.mktemp("wheels")
-    for project in PROJECTS.values():
+    for name in BUILT:
         command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-        subprocess.run(command, cwd=project, check=True, capture_output=True, text=True)
+        subprocess.run(command, cwd=PROJECTS[name], check=True, capture_output=True, text=True)
     return {path.name.split("-")[0]: zipfile.ZipFile(path) for path in folder.glob("*.whl")}
 
 
@@ -39,9 +44,9 @@ def metadata(wheel: zipfile.ZipFile) -> dict[str, list[str]]:
 
 
 def test_the_wheels_have_the_one_version(wheels: dict[str, zipfile.ZipFile]) -> None:
-    assert set(wheels) == set(PROJECTS)
+    assert set(wheels) == set(BUILT)
     assert {name: metadata(wheel)["Version"] for name, wheel in wheels.items()} == {
-        name: [trackside.__version__] for name in PROJECTS
+        name: [trackside.__version__] for name in BUILT
     }
 
 
@@ -72,7 +77,7 @@ def test_without_the_command_lines_libraries_one_sentence_says_what_to_install(t
     assert result.stderr == f"The trackside command needs click and rich: {install_command('cli')}\n"
 
 
-@pytest.mark.parametrize("name", PROJECTS)
+@pytest.mark.parametrize("name", BUILT)
 def test_each_wheel_carries_its_licence(wheels: dict[str, zipfile.ZipFile], name: str) -> None:
     assert metadata(wheels[name])["License-Expression"] == ["Apache-2.0"]
     assert any(entry.endswith("licenses/LICENSE") for entry in wheels[name].namelist())
@@ -110,7 +115,7 @@ def test_installing_trackside_never_overwrites_an_smdebug(wheels: dict[str, zipf
     assert {top for top in tops if not top.endswith(".dist-info")} == {"trackside", "trackside.pth"}
 
 
-@pytest.mark.parametrize("name", PROJECTS)
+@pytest.mark.parametrize("name", BUILT)
 def test_each_wheel_is_typed(wheels: dict[str, zipfile.ZipFile], name: str) -> None:
     packages = {entry.split("/")[0] for entry in wheels[name].namelist() if entry.endswith("/__init__.py")}
     assert packages
@@ -135,3 +140,17 @@ def test_the_start_up_file_is_one_guarded_line(wheels: dict[str, zipfile.ZipFile
     text = wheels["trackside"].read("trackside.pth").decode().strip()
     assert len(text.splitlines()) == 1
     assert text.startswith('import os; os.environ.get("TRACKSIDE_RUN") and ')
+
+
+@pytest.mark.skipif(not HAS_COMPILER, reason="no C compiler here")
+def test_the_compiled_wheel_fits_every_python_of_its_platform(wheels: dict[str, zipfile.ZipFile]) -> None:
+    wheel = wheels["trackside_native"]
+    (tag,) = re.findall(r"py3-none-\w+", str(wheel.filename))
+    assert tag != "py3-none-any"
+    shipped = {name for name in wheel.namelist() if not name.split("/")[0].endswith(".dist-info")}
+    assert shipped == {"trackside_native/__init__.py", "trackside_native/py.typed", "trackside_native/one_pass.so"}
+
+
+def test_the_library_itself_is_installed_without_a_compiler(wheels: dict[str, zipfile.ZipFile]) -> None:
+    assert str(wheels["trackside"].filename).endswith("-py3-none-any.whl")
+    assert not [name for name in wheels["trackside"].namelist() if name.endswith((".so", ".c"))]

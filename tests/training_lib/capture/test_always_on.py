@@ -55,7 +55,13 @@ class Run:
         self.log = StatisticsLog(self.store, worker="worker_0", started_ms=1_763_700_000_000)
         self.request = StatisticsRequest(**request)
         self.clock = Clock()
-        budget = OverheadBudget(1.0, densest=Intervals(1, self.request.dear_interval), clock=self.clock)
+        budget = OverheadBudget(
+            1.0,
+            densest=Intervals(1, self.request.dear_interval),
+            wall_clock=self.clock,
+            thread_clock=self.clock,
+            process_clock=None,
+        )
         self.statistics = AlwaysOn(self.request, budget=budget, clock=Clock())
         self.statistics.connect(self.log)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -14,15 +15,18 @@ from trackside.capture.budget import (
     LONGEST_UPDATES_INTERVAL,
     NORMS,
     ROWS,
+    SAVED,
     UPDATES,
     Costs,
     Intervals,
     OverheadBudget,
+    ThreadMeter,
     affordable,
     next_intervals,
 )
 
 STEP = 100.0
+DENSEST = Intervals()
 
 
 @pytest.mark.parametrize(
@@ -67,7 +71,7 @@ def test_the_size_of_updates_is_thinned_last(updates: float, norms: float, expec
 
 def test_the_interval_of_updates_follows_their_measured_cost() -> None:
     now = [0.0]
-    budget = OverheadBudget(0.02, clock=lambda: now[0])
+    budget = OverheadBudget(0.02, wall_clock=lambda: now[0], thread_clock=lambda: now[0], process_clock=None)
     for step in range(200):
         now[0] += STEP
         started = budget.clock()
@@ -119,6 +123,10 @@ class Clock:
         return self.now
 
 
+def budget_by(clock: Callable[[], float], *, densest: Intervals = DENSEST) -> OverheadBudget:
+    return OverheadBudget(0.02, densest=densest, wall_clock=clock, thread_clock=clock, process_clock=None)
+
+
 def run(
     budget: OverheadBudget, clock: Clock, steps: int, *, every: float, norms: float, dear: float, step: float
 ) -> list[float | None]:
@@ -138,8 +146,8 @@ def run(
 
 def test_stays_within_the_budget_over_a_run() -> None:
     clock = Clock()
-    budget = OverheadBudget(0.02, clock=clock)
-    run(budget, clock, 32, every=0.2, norms=1.0, dear=20.0, step=STEP)
+    budget = budget_by(clock)
+    run(budget, clock, 96, every=0.2, norms=1.0, dear=20.0, step=STEP)
     shares = run(budget, clock, 640, every=0.2, norms=1.0, dear=20.0, step=STEP)
     assert budget.intervals == Intervals(1, 32)
     assert 0.015 < sum(share or 0 for share in shares) / 640 <= 0.02
@@ -147,21 +155,21 @@ def test_stays_within_the_budget_over_a_run() -> None:
 
 def test_reports_the_share_of_each_step_and_not_of_the_first() -> None:
     clock = Clock()
-    budget = OverheadBudget(0.02, clock=clock)
+    budget = budget_by(clock)
     shares = run(budget, clock, 3, every=1.0, norms=0.0, dear=0.0, step=STEP)
     assert shares == [None, pytest.approx(0.01), pytest.approx(0.01)]
 
 
 def test_a_clock_that_stands_still_changes_nothing() -> None:
-    budget = OverheadBudget(0.02, clock=Clock())
+    budget = budget_by(Clock())
     assert [budget.end_step() for _ in range(100)] == [None] * 100
     assert budget.intervals == Intervals()
 
 
 def test_a_pause_between_two_steps_is_no_reason_to_spend_more() -> None:
     clock = Clock()
-    budget = OverheadBudget(0.02, clock=clock)
-    run(budget, clock, 33, every=0.2, norms=1.0, dear=20.0, step=STEP)
+    budget = budget_by(clock)
+    run(budget, clock, 97, every=0.2, norms=1.0, dear=20.0, step=STEP)
     clock.now += 1e6  # an evaluation
     run(budget, clock, 33, every=0.2, norms=1.0, dear=20.0, step=STEP)
     assert budget.intervals == Intervals(1, 32)
@@ -169,7 +177,7 @@ def test_a_pause_between_two_steps_is_no_reason_to_spend_more() -> None:
 
 def test_one_slow_moment_is_no_reason_to_thin() -> None:
     clock = Clock()
-    budget = OverheadBudget(0.02, clock=clock)
+    budget = budget_by(clock)
     run(budget, clock, 20, every=0.1, norms=0.2, dear=0.2, step=STEP)
     started = budget.clock()
     clock.now += 50 * STEP  # another process had the core
@@ -180,7 +188,7 @@ def test_one_slow_moment_is_no_reason_to_thin() -> None:
 
 def test_grows_again_when_steps_become_longer() -> None:
     clock = Clock()
-    budget = OverheadBudget(0.02, clock=clock)
+    budget = budget_by(clock)
     run(budget, clock, 64, every=0.2, norms=3.0, dear=20.0, step=STEP)
     assert budget.intervals.norms == 2
     run(budget, clock, 200, every=0.2, norms=3.0, dear=20.0, step=100 * STEP)
@@ -194,7 +202,7 @@ def test_grows_again_when_steps_become_longer() -> None:
 def test_one_interrupted_sample_does_not_switch_weights_off(interruption: float, kind: int) -> None:
     """A sample of 20 ms once put the interval of weights to 5,120 steps: for the rest of the run."""
     clock, interrupted = Clock(), False
-    budget = OverheadBudget(0.02, densest=Intervals(1, 10), clock=clock)
+    budget = budget_by(clock, densest=Intervals(1, 10))
     taken = []
     for number in range(3000):
         clock.now += 2e-3
@@ -226,7 +234,105 @@ def test_one_interrupted_sample_does_not_switch_weights_off(interruption: float,
 def test_a_tier_that_is_too_dear_from_the_start_is_measured_seldom_at_once() -> None:
     """Doubling with each sample: some dozen samples until the interval is long enough."""
     clock = Clock()
-    budget = OverheadBudget(0.02, densest=Intervals(1, 10), clock=clock)
+    budget = budget_by(clock, densest=Intervals(1, 10))
     shares = run(budget, clock, 2000, every=0.0, norms=0.1, dear=500.0, step=STEP)
     assert budget.intervals.dear == 320
     assert sum((share or 0) > 1 for share in shares) <= 12
+
+
+class Training:
+    """A training by clocks of its own: each step takes `step` without us, and `ours` in our code."""
+
+    def __init__(self, *, process_share: float = 1.0) -> None:
+        self.wall = self.thread = self.process = self.background = 0.0
+        self._process_share = process_share
+        self.budget = OverheadBudget(
+            0.02,
+            wall_clock=lambda: self.wall,
+            thread_clock=lambda: self.thread,
+            process_clock=lambda: self.process,
+        )
+        self.budget.background = lambda: self.background
+
+    def spend(self, seconds: float) -> None:
+        self.wall += seconds
+        self.thread += seconds
+        self.process += seconds
+
+    def run(
+        self, steps: int, *, ours: float, saved: float = 0.0, norms: float = 0.0, step: float = STEP
+    ) -> list[float]:
+        budget, meter = self.budget, self.budget.meter
+        shares = []
+        for number in range(steps):
+            self.wall += step
+            self.process += step * self._process_share
+            if meter.is_on:
+                meter.enter()
+            self.spend(ours)  # nobody has put a timer around it
+            for kind, cost, interval in ((SAVED, saved, 1), (NORMS, norms, budget.intervals.norms)):
+                if cost and number % interval == 0:
+                    started = budget.clock()
+                    self.spend(cost)
+                    budget.spend(kind, started)
+            if meter.is_on:
+                meter.leave()
+                meter.enter()
+            shares.append(budget.end_step() or 0.0)
+            budget.begin_step(is_sampled=(number + 1) % 8 == 0)
+            meter.leave()
+        return shares
+
+
+def test_all_of_our_code_counts_and_not_only_what_has_a_timer() -> None:
+    training = Training()
+    shares = training.run(200, ours=1.5, norms=0.9)
+    assert training.budget.intervals.norms == 2
+    assert shares[-1] == pytest.approx(0.015 + 0.009 / 2, rel=0.01)
+
+
+def test_what_the_user_has_saved_thins_nothing() -> None:
+    training = Training()
+    shares = training.run(200, ours=0.5, norms=1.0, saved=30.0)
+    assert training.budget.intervals == Intervals()
+    assert shares[-1] == pytest.approx(1.5 / 130, rel=0.01)
+
+
+def test_the_writers_time_counts() -> None:
+    training = Training()
+    for _ in range(20):
+        training.run(16, ours=0.5, norms=0.9)
+        training.background += 16 * 1.0
+    assert training.budget.intervals.norms == 2
+    assert training.run(16, ours=0.5, norms=0.9)[-1] == pytest.approx(0.5e-2 + 0.9e-2 / 2 + 1.0e-2, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("process_share", "norms"),
+    [
+        pytest.param(1.0, 1, id="the-machine-is-ours"),
+        pytest.param(0.25, 4, id="other-processes-have-three-quarters"),
+        pytest.param(8.0, 1, id="eight-threads-compute"),
+    ],
+)
+def test_a_busy_machine_is_no_reason_to_spend_more(process_share: float, norms: int) -> None:
+    """A step of 100 by the clock, of which the process has computed only a part: what the budget goes by."""
+    training = Training(process_share=process_share)
+    training.run(300, ours=0.1, norms=1.2)
+    assert training.budget.intervals.norms == norms
+
+
+def test_a_meter_counts_from_entry_to_end_only() -> None:
+    clock = Clock()
+    meter = ThreadMeter(clock)
+    meter.start()
+    clock.now += 1
+    meter.leave()
+    clock.now += 100
+    meter.enter()
+    clock.now += 2
+    assert meter.take() == 3
+    assert not meter.is_on
+    meter.start()
+    clock.now += 50
+    assert meter.take() is None, "an adapter that notes no end"

@@ -68,6 +68,13 @@ EXTRAS: Mapping[str, Extra] = {
         ("trackside_localaccount", "moto", "awslambdaric", "flask", "werkzeug"),
         folder="training_lib/localaccount",
     ),
+    "native": Extra(
+        "trackside-native",
+        "the measuring of tensors in one pass",
+        (),
+        ("trackside_native",),
+        folder="training_lib/native",
+    ),
 }
 
 

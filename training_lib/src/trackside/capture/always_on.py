@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from trackside.capture.budget import EVERY_STEP, ROWS, Intervals, OverheadBudget
+from trackside.capture.budget import SAMPLE_INTERVAL, Intervals, OverheadBudget, ThreadMeter
 from trackside.capture.open_step import MOST_LOSSES_A_STEP
 from trackside.capture.statistic_rows import Marks, PlainShape, PlainStep, Reading, StatisticRows, Values
 from trackside.capture.statistics_log import StatisticsLog
@@ -38,6 +38,7 @@ RECORD_SECONDS = 0.25  # so often rows are made, of all steps since: code that r
 MOST_AT_ONCE = 64
 RECORDER_SECONDS = 0.05  # how long the writer thread waits for the training thread to have made its rows
 
+_PLAIN_NUMBERS = {float}
 _JUST_AFTER = 1e-4  # seconds by which a row is younger than the one it corrects
 
 
@@ -53,12 +54,15 @@ class _Step(NamedTuple):
     is_judged: bool = False  # whether it was unusual
 
     def is_here(self) -> bool:
-        for _, loss in self.losses:
-            if not isinstance(loss, float) and not loss.is_here():
-                return False
-        if any(not isinstance(number, float) and not number.is_here() for number in self.numbers.values()):
-            return False
+        if not self._has_plain_numbers():
+            for number in (*[loss for _, loss in self.losses], *self.numbers.values()):
+                if not isinstance(number, float) and not number.is_here():
+                    return False
         return all(map(Reading.is_here, self.readings))
+
+    def _has_plain_numbers(self) -> bool:
+        """Return True if no loss and no number can be on its way, by one look at all of them."""
+        return {*map(type, self.numbers.values()), *[type(loss) for _, loss in self.losses]} <= _PLAIN_NUMBERS
 
     @property
     def needs_no_judging(self) -> bool:
@@ -69,10 +73,11 @@ class _Step(NamedTuple):
         """Return the shape of a usual training step, without norms and with all numbers known; None for any other."""
         if self.overhead is None or self.changes or not self.is_judged or self.marks["mode"] != TRAIN:
             return None
-        if any(type(number) is not float for number in (*[loss for _, loss in self.losses], *self.numbers.values())):
+        if not self._has_plain_numbers():
             return None
-        if any(r.norms is not None or r.dear is not None or type(r.rates) is not list for r in self.readings):
-            return None
+        for reading in self.readings:
+            if reading.norms is not None or reading.dear is not None or type(reading.rates) is not list:
+                return None
         names = tuple([name for name, _ in self.losses])
         return PlainShape(names, tuple([reading.watched for reading in self.readings]), tuple(self.numbers))
 
@@ -94,11 +99,13 @@ class AlwaysOn:
         request: StatisticsRequest,
         *,
         budget: OverheadBudget | None = None,
+        meter: ThreadMeter | None = None,
         clock: Callable[[], float] = time.time,
         record_seconds: float = RECORD_SECONDS,
         samplers: Sequence[NumberSampler] = (),
     ) -> None:
-        self.budget = budget or OverheadBudget(request.budget, densest=Intervals(1, request.dear_interval))
+        densest = Intervals(1, request.dear_interval)
+        self.budget = budget or OverheadBudget(request.budget, densest=densest, meter=meter)
         self._clock = clock
         self._rows: StatisticRows | None = None
         self._losses: dict[str, list[tuple[str, float | Values]]] = {}
@@ -148,12 +155,11 @@ class AlwaysOn:
         marks = Marks(step=step, mode=mode, mode_step=mode_step, wall_time=self._clock())
         if mode != TRAIN:
             if losses:
-                self._keep(_Step(marks, losses, [], None, {}, {}), now=self.budget.clock())
+                self._keep(_Step(marks, losses, [], None, {}, {}), now=marks["wall_time"])
             return
         self._newest = marks
         budget = self.budget
         overhead = budget.end_step()
-        started = budget.ended_at
         readings, self._readings = self._readings, []
         numbers = self.numbers.sample()
         changes = self._changed_intervals() if budget.intervals is not self._recorded else {}
@@ -171,8 +177,8 @@ class AlwaysOn:
         elif is_known and self._loss_jumps.sees(losses[0][1]):  # type: ignore[arg-type] # it is known
             self._tiers.densify(self._steps, dear_interval=budget.intervals.dear)
         self._decide()
-        started = budget.spend(EVERY_STEP, started)
-        self._keep(ended, now=started)
+        budget.begin_step(is_sampled=self.takes_dear or self._steps % SAMPLE_INTERVAL == 0)
+        self._keep(ended, now=marks["wall_time"])
 
     def note(self, values: Mapping[tuple[str, str], float]) -> None:
         """Record numbers beside those of the newest training step, which has ended. Nothing waits for a step to come.
@@ -254,10 +260,11 @@ class AlwaysOn:
             with suppress(IndexError):  # the writer thread has just taken it
                 self._waiting.popleft()
         self._waiting.append(step)
-        if now - self._recorded_at >= self._record_seconds or len(self._waiting) >= MOST_AT_ONCE:
+        if not 0 <= now - self._recorded_at < self._record_seconds or len(self._waiting) >= MOST_AT_ONCE:
             self._recorded_at = now
+            started = self.budget.thread_seconds()
             self.drain()
-            self.budget.spend(ROWS, now)
+            self.budget.spend_on_rows(started)
 
     def _record(self, rows: StatisticRows, step: _Step) -> None:
         losses = [(name, loss if isinstance(loss, float) else float(loss.get()[0])) for name, loss in step.losses]

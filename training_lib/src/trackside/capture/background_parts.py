@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 from trackside.capture.guard import Guard, describe
@@ -9,11 +10,16 @@ from trackside.capture.writer_parts import BackgroundPart
 
 
 class BackgroundParts:
-    """The background parts of one writer. One that is broken is dropped without the others and the steps."""
+    """The background parts of one writer. One that is broken is dropped without the others and the steps.
+
+    Attributes:
+        processor_seconds: Processor time that they have taken so far.
+    """
 
     def __init__(self, parts: Sequence[BackgroundPart], *, guard: Guard) -> None:
         self._parts = tuple(parts)
         self._guard = guard
+        self.processor_seconds = 0.0
 
     def __bool__(self) -> bool:
         """False if no part is left."""
@@ -40,6 +46,7 @@ class BackgroundParts:
 
         One that cannot store tries again; one that fails otherwise is dropped without the steps.
         """
+        started = time.thread_time()
         for part in self._parts:
             try:
                 tend(part)
@@ -54,3 +61,4 @@ class BackgroundParts:
             except Exception as error:  # noqa: BLE001 - what is broken is switched off, and nothing else
                 self._parts = tuple(other for other in self._parts if other is not part)
                 self._guard.warn_once("background", "%s is switched off: %s.", type(part).__name__, describe(error))
+        self.processor_seconds += time.thread_time() - started

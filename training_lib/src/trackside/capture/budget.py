@@ -1,13 +1,14 @@
-"""Intervals of the always-on statistics: their time on the training thread against the time of the step.
+"""Intervals of the always-on statistics: the processor time of all that we do against the time of the step.
 
     started = budget.clock()
     ...                                       # take the norms
     budget.spend(NORMS, started)
     share = budget.end_step()                 # of this step; every so often the intervals are computed again
+    budget.begin_step(is_sampled=...)
 
-Nothing is estimated from the model's size: the cost of a tier is its measured cost on this machine, lately. Medians are
-taken, of a tier that is rarely measured over its last samples, and one new sample can at most double its interval. So a
-validation between two steps, or a moment in which the scheduler ran another process, changes next to nothing.
+Nothing is estimated from the model's size: the cost of a tier is its measured cost on this machine, lately. Processor
+time is read by a system call, so it is read at some steps only: a validation between two steps, or a moment in which
+the scheduler ran another process, costs none of it. One look can at most double an interval.
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ from dataclasses import dataclass
 from statistics import fmean, median, median_low
 
 # What time is spent on. What every step has: the loss and the learning rate; rows are made of several steps at once.
-EVERY_STEP, NORMS, DEAR, ROWS, UPDATES = range(5)
+# What is spent on tensors that the user has asked for is no reason to thin statistics.
+EVERY_STEP, NORMS, DEAR, ROWS, UPDATES, SAVED = range(6)
+KINDS = 6
+
+SAMPLE_INTERVAL = 8  # steps; processor time is read at these, at the first ones, and with the dear tier
 
 LONGEST_NORMS_INTERVAL = 64
 LONGEST_UPDATES_INTERVAL = 64
 LONGEST_DEAR_INTERVAL = 4096
 _STEPS_AT_ONCE = 16  # between two looks
-_SAMPLES = 5  # the last ones of a tier, whose median counts: an interruption is one of them
-_ENOUGH_SAMPLES = 3  # of a tier since the last look, to thin it as far as its cost asks
+_SAMPLES = 5  # the last ones of a tier, whose median counts
+_EVERY_SAMPLES = 10  # of the part that every step has
 # Of the budget, for each tier, whatever else is spent: where what every step has is too much already, as in steps of a
 # millisecond, thinning saves next to nothing more, and rules would be blind for thousands of steps.
 _LEAST_SHARE = 1 / 8
@@ -108,11 +113,61 @@ def next_intervals(
     return at_ease if is_denser else current
 
 
-class OverheadBudget:
-    """The budget of our time on the training thread: measures it, and sets the intervals of the tiers.
+class ThreadMeter:
+    """A meter of the processor time of our code on the training thread, from `start` to `take`.
 
-    - `share`: the part of a step's own time that may be spent
-    - `densest`: the shortest intervals; they also hold until the first measurement, after 16 steps
+    `enter` and `leave` are called where our code begins and ends, while `is_on`.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
+        self.is_on = False
+        self._clock = clock
+        self._is_inside = self._has_left = False
+        self._since = self._seconds = 0.0
+
+    def start(self) -> None:
+        """Begin to measure. Our code runs at this moment."""
+        self.is_on = self._is_inside = True
+        self._has_left = False
+        self._since, self._seconds = self._clock(), 0.0
+
+    def enter(self) -> None:
+        """Note that our code begins."""
+        self._is_inside, self._since = True, self._clock()
+
+    def leave(self) -> None:
+        """Note that our code has ended."""
+        if self._is_inside:
+            self._is_inside, self._has_left = False, True
+            self._seconds += self._clock() - self._since
+
+    def take(self) -> float | None:
+        """Stop to measure. Return the seconds; None if nobody has noted where our code ended."""
+        self.is_on = False
+        if self._is_inside and self._has_left:
+            self._seconds += self._clock() - self._since
+        return self._seconds if self._has_left else None
+
+
+class OverheadBudget:
+    """The budget of our processor time: measures it, and sets the intervals of the tiers.
+
+    Attributes:
+        share: The part of a step's own time that may be spent.
+        intervals: The intervals now.
+        meter: Measures all of our code on the training thread; without it the parts that `spend` is called for count.
+        clock: Returns the processor time of this thread at a step that is sampled, else 0.
+        ended_at: The end of the newest step, by `wall_clock`.
+        background: Returns the processor time that our other threads have spent so far.
+
+    Args:
+        share: See above.
+        densest: The shortest intervals; they also hold until the first measurement, after 16 steps.
+        wall_clock: Returns seconds.
+        thread_clock: Returns the processor time of the calling thread.
+        process_clock: Returns the processor time of all threads of this process. None: the step's time is by
+            `wall_clock` alone.
+        meter: See above.
     """
 
     def __init__(
@@ -120,21 +175,35 @@ class OverheadBudget:
         share: float,
         *,
         densest: Intervals = Intervals(),
-        clock: Callable[[], float] = time.perf_counter,
+        wall_clock: Callable[[], float] = time.perf_counter,
+        thread_clock: Callable[[], float] = time.thread_time,
+        process_clock: Callable[[], float] | None = time.process_time,
+        meter: ThreadMeter | None = None,
     ) -> None:
-        self.share, self.clock = share, clock
+        self.share, self.meter = share, meter or ThreadMeter(thread_clock)
+        self.clock: Callable[[], float] = thread_clock
+        self.background: Callable[[], float] = float
         self.intervals = self._densest = densest
+        self._wall_clock, self._thread_clock, self._process_clock = wall_clock, thread_clock, process_clock
         self._costs: Costs | None = None
-        self._spent = [0.0, 0.0, 0.0, 0.0, 0.0]
-        self._window: list[tuple[float, ...]] = []
+        self._is_sampled = True
+        self._spent = [0.0] * KINDS
+        self._walls: list[float] = []  # of the steps since the last look, without our part
+        self._rows_here = 0.0  # spent on rows since then
+        self._expected = 0.0
+        self._ours_here = 0.0  # since the last look
+        self._every: deque[float] = deque(maxlen=_EVERY_SAMPLES)
         self._samples = {kind: deque[float](maxlen=_SAMPLES) for kind in (NORMS, DEAR, UPDATES)}
-        self._rows: deque[float] = deque(maxlen=_SAMPLES)  # the mean of each window
-        self.ended_at = 0.0  # the last step
+        self._new = dict.fromkeys((NORMS, DEAR, UPDATES), 0)  # samples since the last look
+        self._others: deque[float] = deque(maxlen=_SAMPLES)  # rows and other threads, a step, by look
+        self._background_before = self._background_a_step = 0.0
+        self._process_before: float | None = None
+        self.ended_at = 0.0
         self._is_first = True
 
     @property
     def costs(self) -> Costs | None:
-        """The costs at the last measurement; None before the first."""
+        """The costs at the last look; None before the first."""
         return self._costs
 
     def spend(self, kind: int, started: float) -> float:
@@ -143,36 +212,79 @@ class OverheadBudget:
         self._spent[kind] += now - started
         return now
 
+    def spend_on_rows(self, started: float) -> None:
+        """Add the time since `started`, a time by `thread_clock`: rows are made at few steps, and always measured."""
+        self._spent[ROWS] += self._thread_clock() - started
+
+    def thread_seconds(self) -> float:
+        """Return the processor time of this thread, whether the step is sampled or not."""
+        return self._thread_clock()
+
+    def begin_step(self, *, is_sampled: bool) -> None:
+        """Begin a step. Steps that take the dear tier must be sampled, others now and then, and each at first."""
+        is_sampled = is_sampled or self._costs is None
+        if is_sampled is not self._is_sampled:
+            self._is_sampled = is_sampled
+            self.clock = self._thread_clock if is_sampled else _no_time
+        if is_sampled:
+            self.meter.start()
+
     def end_step(self) -> float | None:
-        """End the step. Return our time as a share of the step's own.
+        """End the step. Return our time as a share of the step's own: measured if it was sampled, else as expected.
 
         None if that is not known: at the first step, or with a clock that stands still.
         """
-        now = self.clock()
-        spent, self._spent = self._spent, [0.0, 0.0, 0.0, 0.0, 0.0]
+        now = self._wall_clock()
+        spent, self._spent = self._spent, [0.0] * KINDS
+        metered = self.meter.take() if self._is_sampled else None
         began, self.ended_at = self.ended_at, now
         if self._is_first:  # it begins before we are there, and is never like the others
             self._is_first = False
             return None
-        ours = sum(spent)
-        theirs = now - began - ours
-        self._window.append((*spent, theirs))
-        if len(self._window) == _STEPS_AT_ONCE:
+        ours = self._noted(spent, metered) if self._is_sampled else self._expected + spent[ROWS]
+        wall = now - began - ours
+        ours += self._background_a_step
+        self._ours_here += ours
+        self._walls.append(wall)
+        self._rows_here += spent[ROWS]
+        if len(self._walls) == _STEPS_AT_ONCE:
             self._think()
-        return ours / theirs if theirs > 0 else None
+        step = wall if self._costs is None else self._costs.step
+        return ours / step if step > 0 else None
+
+    def _noted(self, spent: Sequence[float], metered: float | None) -> float:
+        """Keep the samples of a step. Return our time on the training thread, without that for saved tensors."""
+        parts = spent[NORMS] + spent[DEAR] + spent[UPDATES] + spent[ROWS]
+        every = spent[EVERY_STEP] if metered is None else max(0.0, metered - parts - spent[SAVED])
+        self._every.append(every)
+        for kind, samples in self._samples.items():
+            if spent[kind] > 0:
+                samples.append(spent[kind])
+                self._new[kind] += 1
+        return every + parts
+
+    def _expectation(self, costs: Costs) -> float:
+        """Return the expected cost of a step that is not sampled. It has no dear tier."""
+        tiers = (costs.norms, self.intervals.norms), (costs.updates, self.intervals.updates)
+        every = fmean(self._every) if self._every else 0.0  # rare parts of it, too
+        return every + sum(cost / interval for cost, interval in tiers if interval < SAMPLE_INTERVAL)
 
     def _think(self) -> None:
-        every_step, norms, dear, rows, updates, steps = zip(*self._window, strict=True)
-        self._window = []
-        self._rows.append(fmean(rows))
-        new = {kind: self._note(kind, seconds) for kind, seconds in ((NORMS, norms), (DEAR, dear), (UPDATES, updates))}
+        steps, self._walls = len(self._walls), sorted(self._walls)
+        background = self.background()
+        self._background_a_step = (background - self._background_before) / steps
+        self._others.append(self._rows_here / steps + self._background_a_step)
+        self._rows_here, self._background_before = 0.0, background
+        every = median(self._every) if self._every else 0.0
         self._costs = Costs(
-            every_step=median(every_step) + median_low(self._rows),
+            every_step=every + median_low(self._others),
             norms=self._cost(NORMS),
             dear=self._cost(DEAR),
-            step=median(steps),
+            step=self._step_seconds(steps),
             updates=self._cost(UPDATES),
         )
+        self._walls = []
+        new, self._new = self._new, dict.fromkeys(self._new, 0)
         if self._costs.step <= 0:
             return
         now = self.intervals
@@ -180,25 +292,32 @@ class OverheadBudget:
             _longest(now.norms, new[NORMS]), _longest(now.dear, new[DEAR]), _longest(now.updates, new[UPDATES])
         )
         self.intervals = next_intervals(now, self._costs, self.share, densest=self._densest, sparsest=sparsest)
+        self._expected = self._expectation(self._costs)
 
-    def _note(self, kind: int, seconds: Sequence[float]) -> int:
-        """Keep the samples of a tier. Return their number."""
-        taken = [spent for spent in seconds if spent > 0]
-        self._samples[kind].extend([median(taken)] * _SAMPLES if len(taken) >= _SAMPLES else taken)
-        return len(taken)
+    def _step_seconds(self, steps: int) -> float:
+        """Return the time of a step without us.
+
+        Other processes on the machine make it longer by the clock, but leave it the same processor time.
+        """
+        wall = median(self._walls)
+        if self._process_clock is None:
+            return wall
+        before, self._process_before = self._process_before, self._process_clock()
+        ours, self._ours_here = self._ours_here, 0.0
+        if before is None:
+            return wall
+        return min(wall, (self._process_before - before - ours) / steps)
 
     def _cost(self, kind: int) -> float:
         """Return the cost of taking a tier once, in seconds; 0 if it was never taken."""
         return median_low(self._samples[kind]) if self._samples[kind] else 0.0
 
 
-def _longest(interval: int, new_samples: int) -> int:
-    """Return the longest interval that a tier's samples since the last look justify.
+_no_time: Callable[[], float] = float  # returns 0.0, and is no function of Python
 
-    One sample alone may be an interruption: the next one, soon, has to confirm it.
-    """
-    if new_samples >= _ENOUGH_SAMPLES:
-        return LONGEST_DEAR_INTERVAL
+
+def _longest(interval: int, new_samples: int) -> int:
+    """Return the longest interval that samples since the last look justify: the next one is to come soon."""
     return 2 * interval if new_samples else interval
 
 

@@ -214,7 +214,7 @@ class RunSession:
         )
         self.has_begun = True
         writer.start()
-        self.statistics.connect(log)
+        self.statistics.connect(log, background=lambda: writer.background.processor_seconds)
         if saves_tensors and not self._options.saves_nothing:
             if self.last is not None:
                 self.last.destination = writer

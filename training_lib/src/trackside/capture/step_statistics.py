@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from trackside.capture.always_on import AlwaysOn
-from trackside.capture.budget import EVERY_STEP, OverheadBudget
+from trackside.capture.budget import OverheadBudget, ThreadMeter
 from trackside.capture.guard import Guard, describe
 from trackside.capture.statistic_rows import Values
 from trackside.capture.statistics_log import StatisticsLog
@@ -27,6 +27,7 @@ class StepStatistics:
         is_on: True while statistics are recorded.
         recorder: Takes readings, losses and numbers of the open step; its methods may raise.
         budget: The share of a step's time that statistics may take.
+        meter: Measures all of our code on the training thread; an adapter notes where it begins and ends.
         wait: Waits for numbers on their way, at most the given seconds. An adapter of a device sets it.
         when_off: Called once statistics are switched off.
         samplers: Functions that add numbers at the end of each training step.
@@ -37,27 +38,28 @@ class StepStatistics:
         self.wait: Callable[[float], object] = lambda seconds: None
         self.when_off: Callable[[], object] = lambda: None
         self.samplers: list[NumberSampler] = []
+        self.meter = ThreadMeter()
         self.use_request(request)
 
     def use_request(self, request: StatisticsRequest) -> None:
         """Replace the request. Drop the numbers of ended steps."""
         self.is_on = request.enabled
-        self.recorder = AlwaysOn(request, samplers=self.samplers)
+        self.recorder = AlwaysOn(request, meter=self.meter, samplers=self.samplers)
         self.budget: OverheadBudget = self.recorder.budget
 
-    def connect(self, log: StatisticsLog) -> None:
-        """Set the log of the rows. Steps that ended before wait for it."""
-        self.recorder.connect(log)
+    def connect(self, log: StatisticsLog, *, background: Callable[[], float] = float) -> None:
+        """Set the log of the rows. Steps that ended before wait for it.
 
-    def add_loss(self, name: str, value: float | Values, *, mode: str, started: float) -> None:
-        """Add a loss to the open step of a mode.
-
-        `started` is the time at which its reading began, by the budget's clock.
+        `background` returns the processor time that our other threads have spent so far.
         """
+        self.recorder.connect(log)
+        self.budget.background = background
+
+    def add_loss(self, name: str, value: float | Values, *, mode: str) -> None:
+        """Add a loss to the open step of a mode."""
         if self.is_on:
             try:
                 self.recorder.add_loss(name, value, mode=mode)
-                self.budget.spend(EVERY_STEP, started)
             except Exception as error:  # noqa: BLE001 - see `switch_off`
                 self.switch_off(error)
 

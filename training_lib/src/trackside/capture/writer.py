@@ -36,7 +36,11 @@ class WriterLimits:
 
 
 class Writer:
-    """A thread that stores the steps taken on the training thread."""
+    """A thread that stores the steps taken on the training thread.
+
+    Attributes:
+        background: Its other tasks.
+    """
 
     def __init__(
         self,
@@ -55,7 +59,7 @@ class Writer:
             monotonic=monotonic,
         )
         self._guard = guard
-        self._background = BackgroundParts(background, guard=guard)
+        self.background = BackgroundParts(background, guard=guard)
         self._limits = limits
         # Re-entrant, for a signal handler may flush while the interrupted main thread is in `submit`.
         self._lock = threading.RLock()
@@ -143,7 +147,7 @@ class Writer:
         """
         with self._lock:
             if is_removed:
-                self._background = BackgroundParts((), guard=self._guard)
+                self.background = BackgroundParts((), guard=self._guard)
             self._is_interrupted = is_interrupted
             self._is_closing = True
             self._work.notify()
@@ -182,7 +186,7 @@ class Writer:
         return self._has_ended or self._pending_steps == 0 or step.size_bytes <= free
 
     def _is_flushed(self, wanted: int) -> bool:
-        is_empty = self._pending_steps == 0 and (self._background_done >= wanted or not self._background)
+        is_empty = self._pending_steps == 0 and (self._background_done >= wanted or not self.background)
         return is_empty or self._has_ended
 
     def _must_hurry(self) -> bool:
@@ -192,7 +196,7 @@ class Writer:
         try:
             while self._save_next():
                 pass
-            self._background.close(is_outage_known=self._target.is_failing)
+            self.background.close(is_outage_known=self._target.is_failing)
             self._target.finish(is_interrupted=self._is_interrupted)
         except Exception as error:  # noqa: BLE001 - a fault of ours must not print a traceback into training
             self._guard.switch_off("writing", error)
@@ -208,7 +212,7 @@ class Writer:
             if is_here:
                 self._target.save(step)
             self._done(step)
-            self._background.flush_if_due(is_outage_known=self._target.is_failing)
+            self.background.flush_if_due(is_outage_known=self._target.is_failing)
         return bool(steps)
 
     def _next(self) -> list[StepTensors]:
@@ -216,7 +220,7 @@ class Writer:
         while True:
             with self._lock:
                 if not self._queue:
-                    self._work.wait_for(self._has_work, self._background.due_in_seconds())
+                    self._work.wait_for(self._has_work, self.background.due_in_seconds())
                     if self._queue:
                         self._hurry.wait_for(self._must_hurry, self._limits.gather_seconds)
                 if self._queue:
@@ -224,7 +228,7 @@ class Writer:
                 if self._is_closing:
                     return []
                 wanted, is_requested = self._background_wanted, self._is_background_requested()
-            tend = self._background.flush if is_requested else self._background.flush_if_due
+            tend = self.background.flush if is_requested else self.background.flush_if_due
             tend(is_outage_known=self._target.is_failing)
             with self._lock:
                 self._background_done = wanted

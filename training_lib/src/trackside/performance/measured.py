@@ -59,6 +59,8 @@ class Measured:
         facts: DataLoaders and stack samples; None if none were stored.
         machine: The machine.
         captured_steps: Number of steps that the run has recorded in any way.
+        overhead: Processor time of all that Trackside did for the always-on statistics, over the steps' own; None where
+            it was not measured.
     """
 
     steps: int = 0
@@ -67,6 +69,7 @@ class Measured:
     facts: PerformanceFacts | None = None
     machine: Machine = Machine()
     captured_steps: int = 0
+    overhead: float | None = None
 
     @property
     def training_seconds(self) -> float:

@@ -15,6 +15,7 @@ from trackside.contracts.recorded_names import (
     DATA_SECONDS,
     EVALUATION_SECONDS,
     OPTIMIZER_SECONDS,
+    OVERHEAD,
     STEP_SECONDS,
 )
 from trackside.contracts.run_layout import RunLocation
@@ -51,6 +52,7 @@ def measured_workers(uri: str, trial: Trial | None = None) -> Mapping[str, Measu
     profiles = open_store(RunLocation(uri).profiles)
     steps, of_phases = phase_columns(trial)
     workers = sorted({*steps, *performance_workers(profiles)}) or ["worker_0"]
+    overhead = _columns(trial, OVERHEAD)
     captured = trial.recorded_through + 1
     machine = _machine(trial.profile)
     return {
@@ -60,6 +62,7 @@ def measured_workers(uri: str, trial: Trial | None = None) -> Mapping[str, Measu
             facts=_facts(profiles, worker),
             machine=machine,
             captured_steps=captured,
+            overhead=overhead.get(worker),
         )
         for worker in workers
     }
@@ -84,6 +87,7 @@ def _measured(
     facts: PerformanceFacts | None,
     machine: Machine,
     captured_steps: int,
+    overhead: Columns | None,
 ) -> Measured:
     if step_seconds is None:
         return Measured(facts=facts, machine=machine, captured_steps=captured_steps)
@@ -103,6 +107,7 @@ def _measured(
             facts=facts,
             machine=machine,
             captured_steps=captured_steps,
+            overhead=None if overhead is None else _mean(overhead[1][overhead[0] >= first].tolist()),
         )
     )
 

@@ -235,6 +235,8 @@ def _notes(measured: Measured) -> Iterator[str]:
         own = machine.training_cpu_percent / facts.processors
         if machine.cpu_percent - own >= 30:
             yield f"the machine was busy to {machine.cpu_percent:.0f} %, and this training used {own:.0f} % of it"
+    if measured.overhead is not None:
+        yield f"watching took {100 * measured.overhead:.1f} % of the training's time, its writer included"
     if machine.io_wait_percent is not None and machine.io_wait_percent >= 20:
         yield f"the processors waited for a disk for {machine.io_wait_percent:.0f} % of the time"
     if machine.memory_percent is not None and machine.memory_percent >= 95:

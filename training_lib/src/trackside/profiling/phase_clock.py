@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, MutableMapping
 from enum import IntEnum
 from threading import get_ident
-from typing import Any
+from typing import Any, Protocol
 
 from trackside.contracts.recorded_names import (
     BACKWARD_SECONDS,
@@ -55,6 +55,19 @@ _KEYS = {
 _STEP_KEY = (STEP_SECONDS, "mean")
 
 
+class Meter(Protocol):
+    """A meter of our own code on the training thread."""
+
+    @property
+    def is_on(self) -> bool: ...
+
+    def enter(self) -> None:
+        """Note that our code begins."""
+
+    def leave(self) -> None:
+        """Note that our code has ended."""
+
+
 class PhaseClock:
     """The clock of one training. It counts from the end of the first step on.
 
@@ -67,9 +80,11 @@ class PhaseClock:
 
     Args:
         clock: Returns seconds.
+        meter: Notified where `CAPTURE` begins and ends, while it is on.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter, meter: Meter | None = None) -> None:
+        self._meter = meter
         self.current = OTHER
         self.thread = self.steps = 0
         self.longest = 0.0
@@ -92,6 +107,12 @@ class PhaseClock:
         self._seconds[before] += now - self._since
         self._since = now
         self.current = phase
+        meter = self._meter
+        if meter is not None and meter.is_on:
+            if phase == CAPTURE:
+                meter.enter()
+            elif before == CAPTURE:
+                meter.leave()
         return before
 
     def leave(self, before: int) -> None:

@@ -204,7 +204,7 @@ def test_an_error_of_it_ends_nothing_else(
     def broken(*_: object) -> None:
         raise RuntimeError("no sample today")
 
-    monkeypatch.setattr(module._Sample, "measured", broken)
+    monkeypatch.setattr(module, "_chosen", broken)
     with capturing(tmp_path, statistics=AT_EACH):
         _, losses = train(6)
     trial = opened(tmp_path)

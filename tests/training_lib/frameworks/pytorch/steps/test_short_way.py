@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from trackside.capture import step_numbers
+from trackside.capture.budget import Intervals
 from trackside.capture.step_numbers import StepNumber
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.contracts.recorded_names import DEAR_INTERVAL, NORMS_INTERVAL, OVERHEAD
@@ -26,9 +27,7 @@ from trackside.storage.local import LocalStore
 from trackside.trial.recorded_statistics import RecordedStatistics
 
 STEPS = 60
-THINNED = StatisticsRequest(
-    budget=1e-6, dense_start_steps=0, dense_after_steps=0
-)  # from the 17th step on at every 64th
+THINNED = StatisticsRequest(budget=1e-6, dense_start_steps=0, dense_after_steps=0)
 MEASURES_TIME = {"trackside/overhead_share"}
 LAST = 10**9
 
@@ -139,6 +138,7 @@ def left_out() -> Loop:
 def capturing(run: Path, request: CaptureRequest) -> Iterator[PyTorchAdapter]:
     capture = PyTorchAdapter(CaptureEnvironment(str(run), request.to_json(), 0, 1))
     capture.install()
+    capture.session.statistics.budget.intervals = Intervals(64, 4096, 64)  # as it would be after a hundred steps
     try:
         yield capture
     finally:

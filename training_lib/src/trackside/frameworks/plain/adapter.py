@@ -5,8 +5,9 @@ It is the shortest example of an adapter; docs/write-an-adapter.md walks through
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -16,6 +17,26 @@ from trackside.environment import CaptureEnvironment
 from trackside.frameworks.plain.parameters import Parameters
 
 RATE = "hyperparameters/optimizer/group_0/lr"
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _metered(method: Callable[Concatenate[PlainAdapter, P], R]) -> Callable[Concatenate[PlainAdapter, P], R]:
+    """Return the method with its processor time measured at the steps that are sampled."""
+
+    @functools.wraps(method)
+    def run(self: PlainAdapter, *args: P.args, **kwargs: P.kwargs) -> R:
+        meter = self.session.statistics.meter
+        if not meter.is_on:
+            return method(self, *args, **kwargs)
+        meter.enter()
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            meter.leave()
+
+    return cast("Callable[Concatenate[PlainAdapter, P], R]", run)
 
 
 class PlainAdapter:
@@ -49,11 +70,12 @@ class PlainAdapter:
         """End the run. A step that the program has not ended is left out. Never raises."""
         self.session.close(timeout_seconds, is_interrupted=is_interrupted)
 
+    @_metered
     def add_loss(self, name: str, value: float) -> None:
         """Add a loss to the open step."""
         if self._engine.due.losses:
             self._engine.open_step.add_loss(name, np.array(value, np.float64))
-        self._statistics.add_loss(name, value, mode=self._engine.mode, started=self._statistics.budget.clock())
+        self._statistics.add_loss(name, value, mode=self._engine.mode)
 
     def add_tensor(self, name: str, value: Any, collection: str) -> None:
         """Add a tensor of the program to the open step. It is saved regardless of the schedules."""
@@ -65,6 +87,7 @@ class PlainAdapter:
         """Add `scalar/<name>` to the open step. It is saved regardless of the schedules."""
         self._engine.open_step.add(f"scalar/{name}", np.array([value]), collections=frozenset({SCALARS}))
 
+    @_metered
     def add_parameters(
         self,
         weights: Mapping[str, Any],
@@ -90,6 +113,7 @@ class PlainAdapter:
         """Set the mode of the next steps."""
         self._engine.set_mode(mode)
 
+    @_metered
     def end_step(self) -> None:
         """End the open step."""
         self._statistics.end_step(self._engine)

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch.utils.data import dataloader
 
-from trackside.capture.budget import EVERY_STEP
 from trackside.capture.step_statistics import StepStatistics
 from trackside.contracts.recorded_names import (
     BATCH,
@@ -178,8 +177,6 @@ class BatchSource:
         if seen.count > LOOKS_AT_FIRST and seen.count % LOOK_INTERVAL >= LOOKS_IN_A_ROW:
             return
         added[ROWS_REPEATED, "mean"] = seen.drawn.repeated_share
-        budget = self._statistics.budget
-        started = budget.clock()
         found = fingerprint(batch)
         if found is not None:
             added[BATCH, "mean"] = float(found.number)
@@ -188,7 +185,6 @@ class BatchSource:
                 repeated = seen.has(found.number, within=_distance(iterator))
                 if repeated is not None:
                     added[BATCH_REPEATED, "mean"] = float(repeated)
-        budget.spend(EVERY_STEP, started)
 
     def _look_at_rows(self, iterator: Any, rows: Any) -> None:
         """Take the rows of the next batch; None: the pass is at its end."""
@@ -196,14 +192,17 @@ class BatchSource:
             return
         if torch.utils.data.get_worker_info() is not None or self._is_evaluating():
             return
-        budget = self._statistics.budget
-        started = budget.clock()
+        meter = self._statistics.meter
+        is_metered = meter.is_on
+        if is_metered:
+            meter.enter()
         drawn = self._of(iterator._dataset).drawn
         if rows is None:
             drawn.end(iterator)
         else:
             drawn.draw(iterator, rows)
-        budget.spend(EVERY_STEP, started)
+        if is_metered:
+            meter.leave()
 
     def _look_at_workers(self, iterator: Any) -> None:
         if iterator._num_workers > 1 and not self.shared_randomness:

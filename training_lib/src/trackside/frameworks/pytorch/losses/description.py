@@ -131,8 +131,8 @@ def describe_loss(node: Any) -> LossDescription:
     last multiplication by a power of two. The same holds behind a loss function that sums: its divisor makes the mean.
     """
     kind = type(node).__name__
-    if kind in _LOSS_OF_NODE:  # nearly every step of nearly every training
-        return LossDescription(_loss_name(kind, node), 1.0, node)
+    if name := name_of_bare_loss(node):  # nearly every step of nearly every training
+        return LossDescription(name, 1.0, node)
     factors: list[_Factor] = []
     outermost = _NO_FACTOR
     for depth in range(_LONGEST_WALK):
@@ -152,6 +152,15 @@ def describe_loss(node: Any) -> LossDescription:
             outermost = factor if depth == 0 and kind == "MulBackward0" else outermost
         node = inputs[0]
     return LossDescription(UNNAMED, _scale_by_amp(outermost))
+
+
+def name_of_bare_loss(node: Any) -> str:
+    """Return the name of a loss function of PyTorch that ends in this node, without any factor; else ""."""
+    kind = type(node).__name__
+    name = _LOSS_OF_NODE.get(kind, "")
+    if name == "NLLLoss" and type(node.next_functions[0][0]).__name__ == "LogSoftmaxBackward0":
+        return "CrossEntropyLoss"
+    return name
 
 
 def _scale(factors: Sequence[_Factor]) -> float | LateScale:
@@ -189,8 +198,8 @@ def _inputs(node: Any) -> list[Any]:
 
 def _recognised(kind: str, node: Any) -> LossDescription | None:
     """Return the loss function that ends in this node, if one does."""
-    if kind in _LOSS_OF_NODE:
-        return LossDescription(_loss_name(kind, node), 1.0, node)
+    if name := name_of_bare_loss(node):
+        return LossDescription(name, 1.0, node)
     if kind in {"MeanBackward0", "SumBackward0"}:
         return _reduced_afterwards(_inputs(node))
     if kind == "AddBackward0":
@@ -213,8 +222,8 @@ def _reduced_afterwards(inputs: list[Any]) -> LossDescription | None:
         return LossDescription("L1Loss", 1.0)
     if kind == "DivBackward0" and [type(n).__name__ for n in _inputs(inputs[0])] == ["CtcLossBackward0"]:
         return LossDescription("CTCLoss", 1.0)
-    if kind in _LOSS_OF_NODE:
-        return LossDescription(_loss_name(kind, inputs[0]), 1.0, inputs[0])
+    if name := name_of_bare_loss(inputs[0]):
+        return LossDescription(name, 1.0, inputs[0])
     return None
 
 
@@ -241,13 +250,6 @@ def _end_of_line(node: Any) -> Any:
 
 def _is_log_softmax(node: Any) -> bool:
     return type(node).__name__ == "LogSoftmaxBackward0"
-
-
-def _loss_name(kind: str, node: Any) -> str:
-    name = _LOSS_OF_NODE[kind]
-    if name == "NLLLoss" and type(node.next_functions[0][0]).__name__ == "LogSoftmaxBackward0":
-        return "CrossEntropyLoss"
-    return name
 
 
 def _constant_factor(kind: str, node: Any) -> _Factor | None:

@@ -61,9 +61,12 @@ class ClearedGradients:
 
         Return False, with nothing done, if one is not.
         """
-        for remembered in self._remembered.values():
-            if not remembered.are_gone():
-                return False
+        for remembered in self._remembered.values():  # at every step: so without a call for each gradient
+            for gradient in remembered.gradients:
+                parameter = gradient.parameter()
+                if parameter is None or parameter.grad is not None:
+                    return False
+            remembered.is_open = False
         self.is_waiting = False
         return True
 
@@ -73,8 +76,11 @@ class ClearedGradients:
         Return False, with nothing done, if a gradient is gone.
         """
         for remembered in self._remembered.values():
-            if not remembered.are_present():
-                return False
+            for gradient in remembered.gradients:
+                parameter = gradient.parameter()
+                if parameter is None or parameter.grad is None:
+                    return False
+            remembered.is_open = True
         self.is_waiting = True
         return True
 
@@ -110,68 +116,51 @@ class ClearedGradients:
 
 
 class _OfOptimizer:
-    """The remembered gradients of one optimizer."""
+    """The remembered `gradients` of one optimizer. `is_open`: not all of them were seen to be cleared."""
 
     def __init__(self, optimizer: weakref.ref[Optimizer]) -> None:
         self.optimizer = optimizer
-        self._gradients: list[_Gradient] = []
-        self._is_open = False
+        self.gradients: list[_Gradient] = []
+        self.is_open = False
 
     def remember(self, optimizer: Optimizer) -> None:
-        for gradient in self._gradients:
+        for gradient in self.gradients:
             if not gradient.remember():
-                self._gradients = []
-        if not self._gradients:
+                self.gradients = []
+        if not self.gradients:
             chosen = [_Gradient(parameter) for parameter in _chosen(optimizer)]
-            self._gradients = [gradient for gradient in chosen if gradient.remember()]
-        self._is_open = bool(self._gradients)
+            self.gradients = [gradient for gradient in chosen if gradient.remember()]
+        self.is_open = bool(self.gradients)
 
     @property
     def are_expected_gone(self) -> bool:
-        return bool(self._gradients) and all(gradient.was_gone for gradient in self._gradients)
-
-    def are_gone(self) -> bool:
-        for gradient in self._gradients:
-            parameter = gradient.parameter()
-            if parameter is None or parameter.grad is not None:
-                return False
-        self._is_open = False
-        return True
-
-    def are_present(self) -> bool:
-        """Do the work of `remember` for gradients that are expected to be gone before the next backward pass."""
-        for gradient in self._gradients:
-            parameter = gradient.parameter()
-            if parameter is None or parameter.grad is None:
-                return False
-        self._is_open = True
-        return True
+        return bool(self.gradients) and all(gradient.was_gone for gradient in self.gradients)
 
     def before_backward(self, is_late: Callable[[torch.Tensor], bool]) -> bool:
-        if not self._is_open:
+        if not self.is_open:
             return False
         is_open = False
-        for gradient in self._gradients:
+        for gradient in self.gradients:
             is_open = gradient.before_backward(is_late) or is_open
-        self._is_open = is_open
+        self.is_open = is_open
         return is_open
 
     def after_backward(self) -> None:
-        if self._is_open:
-            for gradient in self._gradients:
+        if self.is_open:
+            for gradient in self.gradients:
                 gradient.after_backward()
 
     def answer(self) -> bool | torch.Tensor | None:
         """Return True if gradients were kept; a tensor of one truth value on a device; None if unknown."""
-        if not self._is_open:  # each is known to have been cleared, as it should be
-            return False if self._gradients else None
-        kept = [g.is_kept for g in self._gradients if not g.is_cleared and g.is_kept is not None]
+        if not self.is_open:  # each is known to have been cleared, as it should be
+            return False if self.gradients else None
+        kept = [g.is_kept for g in self.gradients if not g.is_cleared and g.is_kept is not None]
         if _is_known(kept):
             return True
         late = [k for k in kept if isinstance(k, torch.Tensor)]
         if late:
             return late[0] if len(late) == 1 else torch.stack(late).any()
-        return False if any(g.is_cleared for g in self._gradients) else None
+        return False if any(g.is_cleared for g in self.gradients) else None
 
 
 def _chosen(optimizer: Optimizer) -> list[torch.Tensor]:

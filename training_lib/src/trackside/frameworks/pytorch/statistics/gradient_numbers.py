@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.budget import EVERY_STEP
 from trackside.capture.statistic_rows import Values
 from trackside.capture.step_numbers import MOST_CLIPPINGS, clipping_name
 from trackside.contracts.recorded_names import BACKWARD_PASSES, GRADIENTS_KEPT, PASSES_WITHOUT_STEP, WITHOUT_GRADIENTS
@@ -67,10 +66,8 @@ class GradientNumbers:
 
     def _after_step(self, optimizer: Optimizer) -> None:
         if self._record.is_on:
-            started = self._record.budget.clock()
             self.cleared.after_step(optimizer)
             self.order.after_step(optimizer)
-            self._record.budget.spend(EVERY_STEP, started)
 
     def end_cleared_step(self, optimizer: Optimizer) -> None:
         """Do the work of `after_step` and `end_step` if all gradients are known to have been cleared. May raise."""

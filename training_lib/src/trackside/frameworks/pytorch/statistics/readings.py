@@ -1,6 +1,7 @@
 """Readings of PyTorch for the always-on statistics: losses, learning rates, norms of gradients, weights and updates.
 
-The arithmetic is one call per kind over all tensors, on their own device, with one conversion at the end. On a GPU
+The arithmetic is one call per kind over all tensors, on their own device, with one conversion at the end; on a CPU with
+the compiled loops, where `trackside-native` is installed. On a GPU
 nothing waits: numbers travel while training goes on, and are recorded when they have arrived, a step or two later.
 """
 
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.budget import DEAR, EVERY_STEP, NORMS
+from trackside.capture.budget import DEAR, NORMS
 from trackside.capture.statistic_rows import DearReading, Flags, Here, Numbers, Reading, Values, Watched
 from trackside.capture.step_engine import StepEngine
 from trackside.capture.step_statistics import StepStatistics
@@ -27,6 +28,7 @@ from trackside.frameworks.pytorch.optimizers.source import fused_scale
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.statistics.device_numbers import DeviceNumbers, is_on_device
 from trackside.frameworks.pytorch.statistics.lost_updates import HALF, lost_share, rounds_to_nearest
+from trackside.frameworks.pytorch.statistics.tensor_loops import TensorLoops
 
 PART_BYTES = 64 << 20  # of weights with an update measured in one step: they are copied for it
 MOST_PARTS = 100
@@ -64,23 +66,20 @@ class PyTorchStatistics:
         self.record = record
         self._names, self._optimizer_name = names, optimizer_name
         self._device = DeviceNumbers(is_late)
+        self._loops = TensorLoops()
         self._plans: dict[int, _Plan] = {}
         self._watched: dict[Any, Watched] = {}  # the same names have the same tables
         self._open: dict[int, Reading | _OpenReading] = {}
         self._was_broken = False
         record.wait, record.when_off = self._device.wait, self._open.clear
 
-    def add_loss(self, name: str, value: torch.Tensor, scale: float | LateScale, *, mode: str, started: float) -> None:
-        """Add a scalar loss to the open step of a mode; its true value is `value` / `scale`.
-
-        `started`, of the budget's clock, is when its reading began.
-        """
+    def add_loss(self, name: str, value: torch.Tensor, scale: float | LateScale, *, mode: str) -> None:
+        """Add a scalar loss to the open step of a mode; its true value is `value` / `scale`."""
         record = self.record
         if not record.is_on:
             return
         try:
             record.recorder.add_loss(name, self._device.take_loss(value, scale), mode=mode)
-            record.budget.spend(EVERY_STEP, started)
         except Exception as error:  # noqa: BLE001 - see `switch_off`
             record.switch_off(error)
 
@@ -94,14 +93,12 @@ class PyTorchStatistics:
         if not self.record.is_on:
             return
         try:
-            started = self.record.budget.clock()
             plan = self._plan(optimizer)
             if plan.parameters and is_in_cuda_graph(plan.parameters[0]):
                 return
             reading = self._open[id(optimizer)] = self._plain_reading(plan, optimizer)
-            started = self.record.budget.spend(EVERY_STEP, started)
             if self.record.recorder.takes_norms and plan.parameters:
-                self._open[id(optimizer)] = self._measured(plan, reading.rates, optimizer, started)
+                self._open[id(optimizer)] = self._measured(plan, reading.rates, optimizer)
         except Exception as error:  # noqa: BLE001 - see `switch_off`
             self.record.switch_off(error)
 
@@ -110,13 +107,11 @@ class PyTorchStatistics:
         if not self.record.is_on:
             return
         try:
-            started = self.record.budget.clock()
             reading = self._open.pop(id(optimizer), None)
             if isinstance(reading, _OpenReading):
-                reading, started = self._closed(reading, started)
+                reading = self._closed(reading)
             if reading is not None:
                 self.record.recorder.add(reading)
-                self.record.budget.spend(EVERY_STEP, started)
         except Exception as error:  # noqa: BLE001 - see `switch_off`
             self.record.switch_off(error)
 
@@ -146,17 +141,16 @@ class PyTorchStatistics:
             return
         try:
             if self._device.is_used:
-                started = record.budget.clock()
                 self._device.send()
-                record.budget.spend(EVERY_STEP, started)
             record.recorder.end_step(
                 step=engine.step, mode=engine.mode, mode_step=engine.mode_step(), keep_unsettled=keep_unsettled
             )
         except Exception as error:  # noqa: BLE001 - see `switch_off`
             record.switch_off(error)
 
-    def _measured(self, plan: _Plan, rates: list[float] | Values, optimizer: Optimizer, started: float) -> _OpenReading:
+    def _measured(self, plan: _Plan, rates: list[float] | Values, optimizer: Optimizer) -> _OpenReading:
         reading = _OpenReading(plan, rates)
+        started = self.record.budget.clock()
         with torch.no_grad():
             reading.gradients = _present([parameter.grad for parameter in plan.parameters], reading)
             scale = fused_scale_of(optimizer)
@@ -167,16 +161,17 @@ class PyTorchStatistics:
                 self.record.budget.spend(DEAR, started)
         return reading
 
-    def _closed(self, open_reading: _OpenReading, started: float) -> tuple[Reading, float]:
-        """Return the reading of a step, and the time up to which its cost is counted."""
+    def _closed(self, open_reading: _OpenReading) -> Reading:
+        """Return the reading of a step."""
         dear: DearReading | None = None
         if open_reading.part is not None:
+            started = self.record.budget.clock()
             with torch.no_grad():
                 dear = self._dear_reading(open_reading, open_reading.part)
-            started = self.record.budget.spend(DEAR, started)
+            self.record.budget.spend(DEAR, started)
         plan, rates, norms = open_reading.plan, open_reading.rates, open_reading.norms
         has_gradient, counts, total = open_reading.has_gradient, open_reading.counts, open_reading.total
-        return Reading(plan.watched, rates, norms, has_gradient, dear, counts, total), started
+        return Reading(plan.watched, rates, norms, has_gradient, dear, counts, total)
 
     def _plan(self, optimizer: Optimizer) -> _Plan:
         plan = self._plans.get(id(optimizer))
@@ -216,7 +211,7 @@ class PyTorchStatistics:
         if gradients and self._device.is_late(gradients[0]):
             reading.norms = self._spread(self._device.take(_norms(gradients) / scale), reading)
             return
-        norms = _norms(gradients).numpy().astype(np.float64)
+        norms = self._norms_here(gradients)
         if scale != 1:
             norms /= float(scale)
         reading.total = math.sqrt(norms @ norms)
@@ -228,6 +223,11 @@ class PyTorchStatistics:
             reading.total = math.sqrt(norms @ norms)
         reading.norms = self._spread(Here(norms), reading)
 
+    def _norms_here(self, tensors: Tensors) -> Numbers:
+        """Return the L2 norm of each tensor on the CPU."""
+        norms = self._loops.norms(tensors)
+        return _norms(tensors).numpy().astype(np.float64) if norms is None else norms
+
     def _spread(self, numbers: Values, reading: _OpenReading) -> Values:
         """Return numbers of all parameters, from those of the parameters with a gradient."""
         return numbers if reading.has_gradient is None else _Spread(numbers, reading.has_gradient)
@@ -236,16 +236,28 @@ class PyTorchStatistics:
         reading.part = part
         reading.weights = [_local(p) for p in reading.plan.parameters[part.first : part.first + part.count]]
         measured = [w for w, is_copied in zip(reading.weights, part.is_copied, strict=True) if is_copied]
-        reading.copies = part.copied(measured)
+        reading.copies = part.room(measured)
         has_gradient = reading.has_gradient_in(part)
         gradients = reading.gradients_in(part)
         flags = has_gradient if has_gradient is not None else [True] * part.count
         elements = [weight.numel() for weight, is_present in zip(reading.weights, flags, strict=True) if is_present]
+        reading.part_has_gradient = has_gradient
         if self._device.is_late(reading.weights[0]):
-            numbers = _size_on_device(gradients, elements, scale)
+            _copy(reading.copies, measured)
+            reading.sizes = _size_on_device(gradients, elements, scale)
+            reading.weight_norms = _norms(reading.weights)
+            return
+        norms = self._loops.copied(measured, reading.copies)
+        if norms is None:
+            _copy(reading.copies, measured)
+        reading.weight_norms = self._norms_here(reading.weights) if norms is None or len(norms) < part.count else norms
+        sums = self._loops.sizes(gradients)
+        if sums is None:
+            reading.sizes = _size(gradients, elements, float(scale))
         else:
-            numbers = _size(gradients, elements, float(scale))
-        reading.weight_norms, reading.sizes, reading.part_has_gradient = _norms(reading.weights), numbers, has_gradient
+            totals, zeros, largest = sums
+            filled = np.array([gradient.numel() for gradient in gradients]) - zeros
+            reading.sizes = [totals / elements / float(scale), 1 - filled / elements, largest / float(scale)]
 
     def _add_lost_updates(self, reading: _OpenReading, part: _Part, measured: Tensors) -> None:
         """Add the share of half-precision elements that the step left as they were, to the numbers of the step."""
@@ -266,18 +278,21 @@ class PyTorchStatistics:
 
     def _dear_reading(self, reading: _OpenReading, part: _Part) -> DearReading:
         measured = [w for w, is_copied in zip(reading.weights, part.is_copied, strict=True) if is_copied]
-        torch._foreach_sub_(reading.copies, measured)
-        updates = _norms(reading.copies)
+        is_late = self._device.is_late(reading.weights[0])
+        updates: Any = None if is_late else self._loops.changed(measured, reading.copies)
+        if updates is None:
+            torch._foreach_sub_(reading.copies, measured)
+            updates = _norms(reading.copies) if is_late else self._norms_here(reading.copies)
         self._add_lost_updates(reading, part, measured)
         copied = None if all(part.is_copied) else np.array(part.is_copied)
         has_gradient = reading.part_has_gradient
-        if self._device.is_late(reading.weights[0]):
+        if is_late:
             sizes = torch.stack(reading.sizes)
             kinds = [self._device.take(reading.weight_norms), _spread(self._device.take(updates), copied)]
             kinds += [_spread(self._device.take(row), has_gradient) for row in sizes]
             return DearReading(part.first, part.count, _Joined(kinds), has_gradient)
-        norms = reading.weight_norms.numpy()
-        rows = [norms, _filled(updates.numpy(), copied), *(_filled(row, has_gradient) for row in reading.sizes)]
+        norms = reading.weight_norms
+        rows = [norms, _filled(updates, copied), *(_filled(row, has_gradient) for row in reading.sizes)]
         if not np.isfinite(norms).all():
             _count_weights(reading, part, norms)
         return DearReading(part.first, part.count, Here(np.concatenate(rows)), has_gradient)
@@ -329,15 +344,13 @@ class _Part:
         self.is_copied = [size <= MOST_COPIED_BYTES for size in sizes_bytes]
         self._copies: Tensors = []
 
-    def copied(self, tensors: Tensors) -> Tensors:
-        """Return copies, in memory that is kept: fresh pages cost more than the copying."""
+    def room(self, tensors: Tensors) -> Tensors:
+        """Return memory for copies, which is kept: fresh pages cost more than the copying."""
         if not self._copies or any(
             a.device != b.device or a.dtype != b.dtype or a.shape != b.shape
             for a, b in zip(self._copies, tensors, strict=True)
         ):
             self._copies = [torch.empty_like(tensor) for tensor in tensors]
-        if self._copies:
-            torch._foreach_copy_(self._copies, tensors)
         return self._copies
 
     def forget(self) -> None:
@@ -359,7 +372,7 @@ class _OpenReading:
         self.part_has_gradient: Flags | None = None
         self.weights: Tensors = []
         self.copies: Tensors = []
-        self.weight_norms = torch.empty(0)
+        self.weight_norms: Any = np.empty(0)  # a tensor, if it lies on a device
         self.sizes: list[Any] = []
 
     def count(self, name: str, tensor: torch.Tensor) -> int:
@@ -451,6 +464,11 @@ def _is_sharded(tensor: torch.Tensor) -> bool:
 
 def _is_number(rate: Any) -> bool:
     return isinstance(rate, (int, float)) or (isinstance(rate, torch.Tensor) and rate.numel() == 1)
+
+
+def _copy(copies: Tensors, tensors: Tensors) -> None:
+    if copies:
+        torch._foreach_copy_(copies, tensors)
 
 
 def _norms(tensors: Tensors) -> torch.Tensor:

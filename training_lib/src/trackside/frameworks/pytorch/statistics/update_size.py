@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch.optim.optimizer import Optimizer
 
 from trackside.capture.budget import UPDATES
+from trackside.capture.one_pass import LOOPS, Loops, Sample
 from trackside.capture.statistic_rows import Numbers, Values
 from trackside.contracts.recorded_names import UPDATE_SIZE
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
@@ -74,7 +75,9 @@ class UpdateSize:
         if sample is None or sample.optimizer() is not optimizer or not sample.is_current():
             samples = self._samples
             reference = weakref.ref(optimizer, lambda _: samples.pop(number, None))
-            sample = samples[number] = _Sample(reference, _chosen(optimizer))
+            sample = samples[number] = _Sample(reference, _chosen(optimizer), self._numbers.is_late)
+        if sample.loops is not None:
+            return sample.measured_by_loops(sample.loops)
         with torch.no_grad():
             found = sample.measured(self._numbers.is_late)
         return self._numbers.take(found) if isinstance(found, torch.Tensor) else found
@@ -99,10 +102,20 @@ class _Relative:
 
 
 class _Sample:
-    """The sampled elements of one optimizer's weights, after its last measured step."""
+    """The sampled elements of one optimizer's weights, after its last measured step.
 
-    def __init__(self, optimizer: weakref.ref[Optimizer], tensors: Sequence[torch.Tensor]) -> None:
+    `loops`: the compiled loops, if they can read these weights.
+    """
+
+    def __init__(
+        self,
+        optimizer: weakref.ref[Optimizer],
+        tensors: Sequence[torch.Tensor],
+        is_late: Callable[[torch.Tensor], bool],
+    ) -> None:
         self.optimizer = optimizer
+        can_read = all(tensor.dtype is torch.float32 and not is_late(tensor) for tensor in tensors)
+        self.loops = LOOPS if tensors and can_read else None
         self._parameters = [weakref.ref(tensor) for tensor in tensors]
         self._addresses = [tensor.data_ptr() for tensor in tensors]
         self._views = [_some(tensor) for tensor in tensors]
@@ -110,6 +123,7 @@ class _Sample:
         self._arrays: list[NDArray[np.float32]] = []  # the same memory; none on a device
         self._has_before = False
         self._calls = 0
+        self._for_loops: Sample | None = None
 
     def is_current(self) -> bool:
         """Return False if a tensor's values lie elsewhere by now, as after `model.to`. Looked at now and then."""
@@ -121,6 +135,19 @@ class _Sample:
             if parameter is None or parameter.data_ptr() != address:
                 return False
         return True
+
+    def measured_by_loops(self, loops: Loops) -> Size | None:
+        """Return what `measured` does, for single precision on the CPU."""
+        sample = self._for_loops
+        if sample is None:
+            views = self._views
+            addresses, strides = [view.data_ptr() for view in views], [view.stride(0) for view in views]
+            sample = self._for_loops = Sample(addresses, strides, [len(view) for view in views])
+        change, size = loops.sampled_change(sample)
+        if not self._has_before:
+            self._has_before = True
+            return None
+        return math.sqrt(change), math.sqrt(size)
 
     def measured(self, is_late: Callable[[torch.Tensor], bool]) -> Size | torch.Tensor | None:
         """Return the norm of the change since the last call, and of the sample; on a device both in a tensor.

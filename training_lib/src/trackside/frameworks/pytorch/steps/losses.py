@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from trackside.capture.budget import SAVED
 from trackside.capture.guard import describe
 from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
@@ -60,14 +61,15 @@ class LossSource:
         engine = self._engine
         for tensor in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
             if isinstance(tensor, torch.Tensor) and tensor.numel() == 1 and not is_in_cuda_graph(tensor):
-                started = self._record.budget.clock()
                 loss = describe_loss(tensor.grad_fn)
                 if self._facts.wants_loss(loss.name):
                     self._facts.loss_seen(tensor, loss)
                 self._validation.trained_on(loss.name)
-                self._statistics.add_loss(loss.name, tensor, loss.scale, mode=engine.mode, started=started)
+                self._statistics.add_loss(loss.name, tensor, loss.scale, mode=engine.mode)
                 if is_saved and engine.due is not NOTHING_DUE:
+                    started = self._record.budget.clock()
                     self._add(tensor, loss)
+                    self._record.budget.spend(SAVED, started)
 
     def module_returned(self, module: torch.nn.Module, output: Any) -> bool:
         """Add the output of a loss module. Return True if it held any loss."""

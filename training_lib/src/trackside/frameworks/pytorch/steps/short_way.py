@@ -15,13 +15,12 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.budget import EVERY_STEP
 from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
 from trackside.capture.statistic_rows import Reading, Watched
 from trackside.capture.step_engine import TRAIN
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
-from trackside.frameworks.pytorch.losses.description import describe_loss
+from trackside.frameworks.pytorch.losses.description import describe_loss, name_of_bare_loss
 from trackside.frameworks.pytorch.modes.validation import Validation
 from trackside.frameworks.pytorch.optimizers.source import SkippedSteps
 from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNumbers
@@ -62,6 +61,7 @@ class ShortWay:
         self._look_ahead = look_ahead
         self._optimizer: Callable[[], Optimizer | None] = lambda: None
         self._reading = NOT_READ
+        self._known_loss = ""  # the newest loss, of no interest to the facts any more
 
     def open_after(self, optimizer: Optimizer) -> None:
         """Open the short way, if possible, after the only optimizer has ended a step on the long way."""
@@ -82,19 +82,21 @@ class ShortWay:
             self.is_open = False
             return False
         try:
-            started = self._record.budget.clock()
             loss, grad_tensors = args[0], args[1] if len(args) > 1 else kwargs.get("grad_tensors")
             if type(loss) is not torch.Tensor or grad_tensors is not None or not loss.is_cpu or loss.numel() != 1:
                 return False
-            name, scale, _ = describe_loss(loss.grad_fn)
-            if type(scale) is not float or self._facts.wants_loss(name):
+            node, scale = loss.grad_fn, 1.0
+            name = name_of_bare_loss(node)
+            if not name:
+                name, scale, _ = describe_loss(node)  # type: ignore[assignment] # looked at next
+            if type(scale) is not float or (name is not self._known_loss and self._facts.wants_loss(name)):
                 return False
+            self._known_loss = name
             self.is_open = self._has_seen_loss or self._cleared.are_gone()
             if not self.is_open:
                 return False
             self._has_seen_loss = True
             self._record.recorder.add_loss(name, loss.item() / scale)
-            self._record.budget.spend(EVERY_STEP, started)
         except Exception as error:  # noqa: BLE001 - see `switch_off`
             return self._switch_off(error)
         return True
@@ -109,12 +111,10 @@ class ShortWay:
         try:
             if self._optimizer() is not optimizer:
                 return False
-            started = self._record.budget.clock()
             self._skipped_steps.has_stepped = True
             if self._facts.is_looking:
                 self._facts.before_step(optimizer)
             self._reading = self._statistics.reading_without_norms(optimizer)
-            self._record.budget.spend(EVERY_STEP, started)
             self.is_stepping = True
         except Exception as error:  # noqa: BLE001 - see `switch_off`
             return self._switch_off(error)
@@ -130,11 +130,9 @@ class ShortWay:
             if not is_as_before or self._optimizer() is not optimizer or not self._cleared.are_present():
                 statistics.hold(optimizer, self._reading)
                 return False
-            started = record.budget.clock()
             recorder = record.recorder
             recorder.add(self._reading)
             self._numbers.end_cleared_step(optimizer)
-            record.budget.spend(EVERY_STEP, started)
             if recorder.takes_update:
                 self._update_size.after_step(optimizer)
             recorder.end_step(step=engine.step, mode_step=engine.mode_step())

@@ -36,11 +36,14 @@ def install_torch_calls(session: RunSession, steps: TrainingSteps) -> list[Calla
 def _before_optimizer(
     session: RunSession, steps: TrainingSteps
 ) -> Callable[[Optimizer, Any, Any], tuple[Any, Any] | None]:
-    long_way = untraced(session.guard.protect("capturing a step", steps.before_optimizer))
+    long_way = session.guard.protect("capturing a step", steps.before_optimizer)
+    while_compiling = untraced(long_way)
     short_way, clock = steps.short_way, steps.sources.timing.phases.clock
 
     def before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if is_dynamo_compiling() or compiler_at_work() is not None:
+            return while_compiling(optimizer, args, kwargs)
+        if not clock.thread:  # nobody asks for the seconds of phases
             return long_way(optimizer, args, kwargs)
         clock.around_optimizer = clock.enter(CAPTURE)
         is_done = short_way.is_open and short_way.begin(optimizer, args, kwargs)
@@ -61,15 +64,20 @@ def _after_optimizer(session: RunSession, steps: TrainingSteps) -> Callable[[Opt
         if guard.is_off and not steps.is_down:
             guard.attempt("standing down", steps.stand_down)
 
-    long_way = untraced(unless_down)
+    while_compiling = untraced(unless_down)
 
     def after_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if is_dynamo_compiling() or compiler_at_work() is not None:
-            long_way(optimizer, args, kwargs)
+            while_compiling(optimizer, args, kwargs)
+            return
+        if not clock.thread:
+            unless_down(optimizer, args, kwargs)
+            if clock.steps:  # this was the first one
+                clock.leave_optimizer()
             return
         clock.enter(CAPTURE)
         if not (short_way.is_stepping and short_way.end(optimizer)):
-            long_way(optimizer, args, kwargs)
+            unless_down(optimizer, args, kwargs)
         clock.leave_optimizer()
 
     skip_frame(after_step)
@@ -87,7 +95,7 @@ def _wrap_backward(session: RunSession, steps: TrainingSteps) -> Callable[[], No
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> None:
         is_plain = not is_dynamo_compiling() and compiler_at_work() is None
-        before = clock.enter(CAPTURE) if is_plain else NOT_OURS
+        before = clock.enter(CAPTURE) if is_plain and clock.thread else NOT_OURS
         if not (is_plain and short_way.is_open and short_way.see_loss(args, kwargs)):
             if statistics.is_on or engine.due is not NOTHING_DUE or validation.is_watching:
                 see_loss(*args, **kwargs)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
+from trackside.capture.budget import SAVED
 from trackside.capture.request_reading import is_being_spawned
 from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
@@ -131,8 +132,10 @@ class TrainingSteps:
         self._closure_is_done = False
         is_due, ends_by_calls = self._engine.due is not NOTHING_DUE, self._strategy.ends_by_calls
         if is_due:
+            started = self._record.budget.clock()
             for see in self.sources.all.after_optimizer:
                 see(optimizer)
+            self._record.budget.spend(SAVED, started)
         if self._record.is_on:
             self._statistics.after_step(optimizer)
             if not ends_by_calls:
@@ -198,10 +201,13 @@ class TrainingSteps:
         if self._record.is_on:
             self._numbers.end_step()
             self._statistics.end_step(engine, keep_unsettled=keep_unsettled)
+        started = self._record.budget.clock()
         if due is not NOTHING_DUE:
             for end in sources.step_ended:
                 end(engine.mode, keep_unsettled=keep_unsettled)
         engine.end_step(keep_unsettled=keep_unsettled, renamed=self.sources.numbering.renamed)
+        if due is not NOTHING_DUE:
+            self._record.budget.spend(SAVED, started)
         if engine.due is not due:
             self.look_ahead()
         for begin in sources.step_began:
@@ -242,8 +248,10 @@ class TrainingSteps:
         """Copy the values right before an optimizer's step: those that this step's forward and backward passes used."""
         self._statistics.before_step(optimizer)
         if self._engine.due is not NOTHING_DUE:
+            started = self._record.budget.clock()
             for see in self.sources.all.before_optimizer:
                 see(optimizer)
+            self._record.budget.spend(SAVED, started)
 
     def _with_observed(
         self, closure: Callable[..., Any], optimizer: Optimizer, args: Any, kwargs: Any

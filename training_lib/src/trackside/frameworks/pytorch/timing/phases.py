@@ -25,7 +25,7 @@ class StepPhases:
     """
 
     def __init__(self, statistics: StepStatistics, *, fuse: Fuse) -> None:
-        self.clock = PhaseClock()
+        self.clock = PhaseClock(meter=statistics.meter)
         fuse.when_blown = self._stop
         statistics.samplers.append(fuse.protect(self.clock.take))
 

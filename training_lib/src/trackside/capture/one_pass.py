@@ -1,0 +1,114 @@
+"""Sums over lists of float32 arrays, in one pass of compiled code, where the wheel `trackside-native` is installed.
+
+    arrays = Arrays([10, 20])                              # room for two arrays of these lengths
+    if LOOPS is not None:
+        total, sizes, squares, least, largest, zeros = LOOPS.sums(arrays, [address, address])
+
+The interpreter's lock is released meanwhile. Without the wheel `LOOPS` is None, and all is computed by NumPy and
+PyTorch, in several passes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+INTERFACE = 1  # of the compiled code that this module calls
+_SUMS = 6
+
+Numbers = NDArray[np.float64]
+Addresses = list[Any]  # of numbers: `data_ptr()` of tensors, `ctypes.data` of arrays
+
+
+class Arrays:
+    """Room for the addresses of arrays of these lengths, and for their sums; for one thread."""
+
+    def __init__(self, counts: Sequence[int]) -> None:
+        self.length = len(counts)
+        self.counts = (ctypes.c_int64 * self.length)(*counts)
+        self.addresses, self.others = ((ctypes.c_void_p * self.length)() for _ in range(2))
+        self.found: Numbers = np.empty((_SUMS, self.length))
+        self.out = self.found.ctypes.data
+
+    def first_row(self) -> Numbers:
+        """Return a copy of the first row of what was found."""
+        return self.found[:1].copy().reshape(-1)
+
+
+class Loops:
+    """The compiled loops. All arrays are float32, contiguous, and stay where they are meanwhile."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        number, place = ctypes.c_int64, ctypes.c_void_p
+        self._sums = _function(library.trackside_sums, number, place, place, place)
+        self._squares = _function(library.trackside_squares, number, place, place, place)
+        self._copy = _function(library.trackside_copy_squares, number, place, place, place, place)
+        self._change = _function(library.trackside_change_squares, number, place, place, place, place)
+        self._sampled = _function(library.trackside_sampled_change, number, place, place, place, place, place)
+
+    def sums(self, arrays: Arrays, addresses: Addresses) -> Numbers:
+        """Return Σx, Σ|x|, Σx², min x, max x and the number of zeros of each, shape (6, arrays).
+
+        Minimum and maximum are NaN where any value is.
+        """
+        arrays.addresses[:] = addresses
+        self._sums(arrays.length, arrays.addresses, arrays.counts, arrays.out)
+        return arrays.found.copy()
+
+    def squares(self, arrays: Arrays, addresses: Addresses) -> Numbers:
+        """Return Σx² of each."""
+        arrays.addresses[:] = addresses
+        self._squares(arrays.length, arrays.addresses, arrays.counts, arrays.out)
+        return arrays.first_row()
+
+    def copy(self, arrays: Arrays, addresses: Addresses, copies: Addresses) -> Numbers:
+        """Copy each to the address in `copies`. Return Σx² of each."""
+        arrays.addresses[:], arrays.others[:] = addresses, copies
+        self._copy(arrays.length, arrays.addresses, arrays.others, arrays.counts, arrays.out)
+        return arrays.first_row()
+
+    def change(self, arrays: Arrays, addresses: Addresses, before: Addresses) -> Numbers:
+        """Subtract each from the values at the address in `before`. Return the sum of squares of what is left."""
+        arrays.addresses[:], arrays.others[:] = addresses, before
+        self._change(arrays.length, arrays.addresses, arrays.others, arrays.counts, arrays.out)
+        return arrays.first_row()
+
+    def sampled_change(self, sample: Sample) -> tuple[float, float]:
+        """Return the sum of squares of the sample's change since the last call, and that of the sample."""
+        self._sampled(sample.length, sample.addresses, sample.strides, sample.counts, sample.before, sample.found)
+        return sample.found[0], sample.found[1]
+
+
+class Sample:
+    """Some values of each of several float32 arrays, a stride apart, and their values before. None of them moves."""
+
+    def __init__(self, addresses: Sequence[int], strides: Sequence[int], counts: Sequence[int]) -> None:
+        self.length = len(addresses)
+        self.addresses = (ctypes.c_void_p * self.length)(*addresses)
+        self.strides = (ctypes.c_int64 * self.length)(*strides)
+        self.counts = (ctypes.c_int64 * self.length)(*counts)
+        self.before = (ctypes.c_float * sum(counts))()
+        self.found = (ctypes.c_double * 2)()
+
+
+def _function(function: Any, *types: Any) -> Any:
+    function.argtypes, function.restype = types, None
+    return function
+
+
+def _loaded() -> Loops | None:
+    """Return the loops of the installed wheel; None if it is missing, or not made for this interface or machine."""
+    try:
+        from trackside_native import LIBRARY
+
+        library = ctypes.CDLL(str(LIBRARY))
+        return Loops(library) if library.trackside_interface() == INTERFACE else None
+    except (ImportError, OSError, AttributeError):
+        return None
+
+
+LOOPS = _loaded()
