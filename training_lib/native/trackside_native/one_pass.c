@@ -1,8 +1,7 @@
 /* Sums over lists of float32 arrays, in one pass over each. Nothing here allocates, locks or knows Python.
  *
  * Values are added in single precision by 16 lanes, over blocks of 4,096; lanes and blocks are added in double. The
- * lanes are written out, so that the order of additions, and with it every bit of a result, is the same with SSE, AVX
- * and NEON. Arrays may lie anywhere: no alignment is needed.
+ * lanes are written out, so that the order of additions does not depend on the width of the processor's vectors. Arrays may lie anywhere: no alignment is needed.
  */
 #include <math.h>
 #include <stddef.h>
@@ -16,7 +15,7 @@
 /* A smaller mean square may have lost digits in single precision. */
 #define SMALLEST_SQUARE 1e-24
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__GLIBC__)
 #define CLONES __attribute__((target_clones("avx2", "default")))
 #else
 #define CLONES
