@@ -154,7 +154,7 @@ def _leave_the_environment_as_it_was() -> Iterator[None]:
     before = dict(os.environ)  # noqa: TID251 - compared only
     yield
     after = dict(os.environ)  # noqa: TID251
-    by_others = ("PYTEST_", "TORCHINDUCTOR_", "_TORCHINDUCTOR_")
+    by_others = ("PYTEST_", "TORCHINDUCTOR_", "_TORCHINDUCTOR_", "KMP_")  # the last by OpenMP, with torch
     names = {name for name in before.keys() | after.keys() if not name.startswith(by_others)}
     changed = {name: after.get(name) for name in names if before.get(name) != after.get(name)}
     assert not changed, f"The tests of this file leave environment variables changed: {changed}"

@@ -107,8 +107,9 @@ def test_an_estimator_of_either_kind_of_rules(estimators: dict[str, Any], accoun
     assert (found["debugger"], found["profiler"]) == ([], {"DisableProfiler": True})
     assert any("LowGPUUtilization" in note for note in found["notes"])
     body = account.client("s3").get_object(Bucket="runs", Key=f"{case}/rule-request.json")["Body"].read()
-    (rule,) = RuleRequest.from_json(body).rules
+    rule, of_speed = RuleRequest.from_json(body).rules
     assert (rule.rule_id, rule.parameters["threshold"]) == ("vanishing-gradient", "1e-9")
+    assert of_speed.rule_id == "low-gpu-utilization"
 
 
 @account_group

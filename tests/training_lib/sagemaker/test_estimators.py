@@ -119,8 +119,10 @@ def test_watches_with_the_estimators_rules(runs: Any, caplog: pytest.LogCaptureF
         for each in boto3.client("s3").list_objects_v2(Bucket="runs").get("Contents", ())
     }
     assert {f"s3://runs/{key}" for key in stored} == set(attachment.objects)
-    (rule,) = RuleRequest.from_json(stored["digits/rule-request.json"]).rules
+    rule, of_speed = RuleRequest.from_json(stored["digits/rule-request.json"]).rules
     assert (rule.rule_id, rule.parameters["threshold"]) == ("vanishing-gradient", "1e-09")
+    assert of_speed.rule_id == "cpu-bottleneck"
+    assert any("CPUBottleneck" in note for note in attachment.notes)
     assert attachment.notes
     assert all(any(note in said for said in caplog.messages) for note in attachment.notes)
 

@@ -258,6 +258,12 @@ def _note_what_is_not_judged(reading: RuleReading, notes: list[str]) -> None:
             f"Never an issue, as in SageMaker Debugger: {', '.join(reports)}. Each run has these numbers in "
             "rule-output/profiler-report.json, and `trackside profile` shows its speed."
         )
+    of_speed = [rule.name for rule in reading.rules if (known := known_rule(rule.rule_id)) and known.is_profiler_rule]
+    if of_speed:
+        notes.append(
+            f"Judged by samples of the machine and times of steps: {', '.join(of_speed)}. Only `trackside run` takes "
+            "such samples yet: in a job of SageMaker, a rule about GPUs, processors, memory or disks has too little data."
+        )
     if reading.not_judged and not reading.rules:
         notes.append("No rule will judge this run.")
     if reading.recipients:
@@ -280,7 +286,9 @@ def _note_profiler(document: Any, problems: list[Problem], notes: list[str]) -> 
         what = f"must be one of {', '.join(map(str, _INTERVALS))}, but is {interval!r}."
         problems.append(Problem(f"{PROFILER}.ProfilingIntervalInMilliseconds", what))
     if not document.get("DisableProfiler"):
-        notes.append("ProfilerConfig was read and has no effect: Trackside does not profile yet.")
+        notes.append(
+            "ProfilerConfig was read and has no effect: Trackside samples no machine in a job of SageMaker yet."
+        )
 
 
 def _read_tensorboard(document: Any, problems: list[Problem], notes: list[str]) -> str:
