@@ -262,7 +262,7 @@ def _note_what_is_not_judged(reading: RuleReading, notes: list[str]) -> None:
     if of_speed:
         notes.append(
             f"Judged by samples of the machine and times of steps: {', '.join(of_speed)}. Only `trackside run` takes "
-            "such samples yet: in a job of SageMaker, a rule about GPUs, processors, memory or disks has too little data."
+            "such samples yet: in a job of SageMaker, rules about GPUs, processors, memory or disks lack data."
         )
     if reading.not_judged and not reading.rules:
         notes.append("No rule will judge this run.")
