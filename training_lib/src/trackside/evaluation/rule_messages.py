@@ -23,6 +23,7 @@ from trackside.contracts.errors import (
 from trackside.contracts.rule_catalogue import RuleDescription
 from trackside.rules.rule import FoldingRule, Rule
 
+PROFILE = "\0profile"  # in place of a run's name, which is no such text: the measurements of the run's speed
 # Questions that most rules leave to the base class, which answers them without their process.
 OPTIONAL = ("advice", "lacks", "nothing_to_judge", "sentence", "severity_of", "suspicions")
 # Facts that stand in a class, and that an evaluator reads without a question.
@@ -135,7 +136,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Read:
-    """Call a method of a source of the window: the judged run (""), or one that the rule compares with."""
+    """Call a method of a source of the window: the judged run (""), one that the rule compares with, or `PROFILE`."""
 
     run: str
     method: str

@@ -21,10 +21,12 @@ from trackside.contracts.rule_request import CALIBRATED, RuleConfiguration
 from trackside.contracts.verdict import Finding, Severity
 from trackside.environment import inherited
 from trackside.evaluation.rule_limits import RuleLimits
-from trackside.evaluation.rule_messages import Answer, Load, Question, Raised, Read, RuleFacts, SeenStep
+from trackside.evaluation.rule_messages import PROFILE, Answer, Load, Question, Raised, Read, RuleFacts, SeenStep
 from trackside.rules.rule import FoldingRule, Rule
 from trackside.rules.rule_file import load_rule
-from trackside.trial.window import TensorSource, Window
+from trackside.trial.window import ProfileSource, TensorSource, Window
+
+Source = TensorSource | ProfileSource
 
 LOAD_SECONDS = 60.0  # until a file that is still being run is given up
 QUESTION_SECONDS = 5.0  # for a question that the evaluator itself waits for
@@ -104,7 +106,7 @@ class RuleProcess:
             raise
 
     def call(
-        self, method: str, *arguments: Any, sources: Mapping[str, TensorSource] | None = None, seconds: float = -1
+        self, method: str, *arguments: Any, sources: Mapping[str, Source] | None = None, seconds: float = -1
     ) -> Any:
         """Return the rule's answer. Meanwhile the rule reads `sources`.
 
@@ -121,7 +123,7 @@ class RuleProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_SECONDS)
 
-    def _exchange(self, question: Load | Question, sources: Mapping[str, TensorSource], seconds: float) -> Any:
+    def _exchange(self, question: Load | Question, sources: Mapping[str, Source], seconds: float) -> Any:
         if not self._lock.acquire(timeout=seconds):
             raise RuleProcessEndedError("the rule is busy")
         try:
@@ -157,7 +159,7 @@ class RuleProcess:
         return f"was ended by signal {-code}"
 
 
-def _read(sources: Mapping[str, TensorSource], read: Read) -> Answer | Raised:
+def _read(sources: Mapping[str, Source], read: Read) -> Answer | Raised:
     try:
         return Answer(getattr(sources[read.run], read.method)(*read.arguments, **read.named))
     except Exception as error:  # noqa: BLE001  it is raised in the rule, which may handle it
@@ -217,7 +219,9 @@ class _RemoteRule(Rule):
         seen = SeenStep(
             window.step, window.mode, window.now, window.newest_step_at, window.is_last, uri, tuple(window.others)
         )
-        return self.process.call(method, *arguments, seen, sources={"": window.source, **window.others})
+        return self.process.call(
+            method, *arguments, seen, sources={**window.others, "": window.source, PROFILE: window.profile}
+        )
 
 
 class _RemoteFoldingRule(_RemoteRule, FoldingRule):

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, cast
@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.model_facts import ModelFacts
-from trackside.evaluation.rule_messages import Answer, Load, Question, Raised, Read, SeenStep, facts_of
+from trackside.evaluation.rule_messages import PROFILE, Answer, Load, Question, Raised, Read, SeenStep, facts_of
+from trackside.records.performance_facts import PerformanceFacts
 from trackside.rules.rule import FoldingRule, Rule
 from trackside.rules.rule_file import load_rule
-from trackside.trial.window import Column, Panel, StepValues, Window
+from trackside.trial.window import Column, MachineSeries, Panel, StepValues, Window
 
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
@@ -82,7 +83,16 @@ def _fold(rule: FoldingRule, memory: str, window: Window) -> tuple[str, tuple[An
 def _window(connection: Connection, seen: SeenStep) -> Window:
     others = {name: RemoteSource(connection, name) for name in seen.others}
     source = RemoteSource(connection, "", seen.uri)
-    return Window(source, seen.step, seen.mode, seen.now, seen.newest_step_at, others, seen.is_last)
+    profile = RemoteProfile(connection)
+    return Window(source, seen.step, seen.mode, seen.now, seen.newest_step_at, others, seen.is_last, profile)
+
+
+def _read(connection: Connection, run: str, method: str, *arguments: Any, **named: Any) -> Any:
+    connection.send(Read(run, method, arguments, named))
+    answer = connection.recv()
+    if isinstance(answer, Raised):
+        raise answer.error()
+    return answer.value
 
 
 @dataclass(frozen=True)
@@ -121,11 +131,37 @@ class RemoteSource:
         return cast("ModelFacts | None", self._read("facts_at", step))
 
     def _read(self, method: str, *arguments: Any, **named: Any) -> Any:
-        self.connection.send(Read(self.run, method, arguments, named))
-        answer = self.connection.recv()
-        if isinstance(answer, Raised):
-            raise answer.error()
-        return answer.value
+        return _read(self.connection, self.run, method, *arguments, **named)
+
+
+@dataclass(frozen=True)
+class RemoteProfile:
+    """A window's measurements of the run's speed, which the evaluator reads."""
+
+    connection: Connection
+
+    def machine(self, dimension: str, *, name: str, until: float) -> tuple[MachineSeries, ...]:
+        """Implement `ProfileSource.machine`."""
+        return cast("tuple[MachineSeries, ...]", self._read("machine", dimension, name=name, until=until))
+
+    def facts(self) -> Mapping[str, PerformanceFacts]:
+        """Implement `ProfileSource.facts`."""
+        return cast("Mapping[str, PerformanceFacts]", self._read("facts"))
+
+    def ended_at(self, step: int) -> float:
+        """Implement `ProfileSource.ended_at`."""
+        return cast("float", self._read("ended_at", step))
+
+    def step_at(self, moment: float) -> int:
+        """Implement `ProfileSource.step_at`."""
+        return cast("int", self._read("step_at", moment))
+
+    def first_end(self) -> float | None:
+        """Implement `ProfileSource.first_end`."""
+        return cast("float | None", self._read("first_end"))
+
+    def _read(self, method: str, *arguments: Any, **named: Any) -> Any:
+        return _read(self.connection, PROFILE, method, *arguments, **named)
 
 
 def _end_with(parent: int) -> None:
