@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.training_lib.dashboard.runs import HOSTILE, LOSS
+from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, LOSS
 from tests.training_lib.dashboard.served import Served
 from tests.training_lib.report.test_markup import seen
 
@@ -65,7 +65,23 @@ def test_a_finding_leads_to_the_tensor_at_its_step(server: Served) -> None:
     (evidence,) = {str(a["href"]) for name, a in found.elements if name == "a" and "steps=" in str(a.get("href"))}
     page = seen(server.page(evidence))
     assert HOSTILE in page.text
-    assert any(attributes.get("class") == "span" for _, attributes in page.elements) or "Shaded" in page.text
+    assert [a for _, a in page.elements if str(a.get("class")).startswith("span")]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "steps", "is_shaded"),
+    [
+        pytest.param(HOSTILE, "", True, id="of-an-issue"),
+        pytest.param(HOSTILE, f"0:{ISSUE.since_step - 1}", False, id="before-the-issue"),
+        pytest.param("gradient/Net_fc.bias", "", False, id="another"),
+    ],
+)
+def test_the_steps_of_an_issue_about_a_tensor_are_shaded(
+    server: Served, tensor: str, steps: str, is_shaded: bool
+) -> None:
+    page = seen(server.page(f"/runs/faulty/tensor?name={quote(tensor)}&steps={steps}"))
+    assert [a for _, a in page.elements if a.get("class") == "chart"]
+    assert any(str(a.get("class")).startswith("span") for _, a in page.elements) is is_shaded
 
 
 @pytest.mark.parametrize(

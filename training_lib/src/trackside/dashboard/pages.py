@@ -211,10 +211,11 @@ def tensors_page(run: str, names: Sequence[str], *, wanted: str, found: int) -> 
 def tensor_page(run: str, tensor: str, found: TensorCurves | None, *, window: Window, spans: Sequence[Span]) -> str:
     """Return the page of one tensor: each of its statistics over the steps, for each process."""
     axis = found.steps if found else None
+    spans = [span for span in spans if axis and span.last >= axis[0] and span.first <= axis[1]]
     charts = (
         [line_chart(title, numbers, steps=found.steps, spans=spans) for title, numbers in found.curves] if found else []
     )
-    note = "Shaded: the steps of a problem that names this tensor." if spans else None
+    note = "Shaded: the steps of an issue about this tensor." if spans else None
     return _page(
         f"{run}: {tensor}",
         element(

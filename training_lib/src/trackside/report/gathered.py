@@ -78,16 +78,12 @@ class ReportData:
     @property
     def spans(self) -> tuple[Span, ...]:
         """The steps of each problem, for the charts."""
-        return self._spans_of(self.problems)
+        first, last = self.steps or (0, 0)
+        return tuple(span for span in _spans(self.problems, last) if span.last >= first and span.first <= last)
 
     def spans_of(self, tensor: str) -> tuple[Span, ...]:
-        """Return the steps of each problem of which a finding names this tensor."""
-        about = [g for g in self.problems if any(tensor == f.subject for issue in g.issues for f in issue.findings)]
-        return self._spans_of(about)
-
-    def _spans_of(self, problems: Sequence[IssueGroup]) -> tuple[Span, ...]:
-        first, last = self.steps or (0, 0)
-        return tuple(span for span in _spans(problems, last) if span.last >= first and span.first <= last)
+        """Return the steps of each issue with a finding about this tensor, in the whole run."""
+        return tuple(_spans_about(tensor, self.problems, max(self.live.step, self.steps[1] if self.steps else 0)))
 
     @property
     def named_tensors(self) -> frozenset[str]:
@@ -176,6 +172,15 @@ def _spans(problems: Sequence[IssueGroup], last: int) -> Iterator[Span]:
         lead, end = group.lead, group.recovered_at
         until = max(last, lead.since_step) if end is None else end
         yield Span(min(lead.since_step, until), until, group.severity.value, lead.configuration_name)
+
+
+def _spans_about(tensor: str, problems: Sequence[IssueGroup], last: int) -> Iterator[Span]:
+    for group in problems:
+        for issue in group.issues:
+            if any(finding.subject == tensor for finding in issue.findings):
+                recovered = group.recovered.get(issue.configuration_name)
+                until = max(last, issue.since_step) if recovered is None else recovered.step
+                yield Span(min(issue.since_step, until), until, issue.severity.value, issue.configuration_name)
 
 
 def _heatmaps(trial: Trial, steps: tuple[int, int]) -> Iterator[Heatmap]:
