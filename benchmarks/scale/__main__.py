@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from benchmarks.scale.chart import chart
-from benchmarks.scale.cost import idle_table, lines_of, read_prices, table
+from benchmarks.scale.cost import read_prices
 from benchmarks.scale.design import MODES, Design, before, deployed
 from benchmarks.scale.figures import Figures, figures_of
 from benchmarks.scale.quotas import Quotas
@@ -92,14 +92,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "before": _then_and_now(then_and_now),
         "rates": _by(by_rate, "CreateProcessingJob a second", [f"{rate:g}" for rate in rates]),
         "instances": _by(by_instances, "processing instances", [str(count or "any number") for count in counts]),
-        "idle": idle_table(read_prices(), deployed().settings.monitoring.reconcile_minutes, {}),
-        "costs": _costs(sizes[0], options.seed, quotas),
     }
     if options.no_write:
         print("\n\n".join(f"## {name}\n\n{text}" for name, text in tables.items()))
         return 0
     fill_in(PAGE, tables)
-    fill_in(ROOT / "docs" / "costs.md", tables)
     CHARTS.mkdir(exist_ok=True)
     for name, text in charts(grid).items():
         (CHARTS / name).write_text(text, encoding="utf-8")
@@ -232,15 +229,6 @@ def _by(rows: Sequence[Figures], what: str, values: Sequence[str]) -> str:
             f"{f.unjudged:,} | {f.dead_letters:,} |"
         )
     return "\n".join(lines)
-
-
-def _costs(jobs: int, seed: int, quotas: Quotas) -> str:
-    parts = []
-    for mode in MODES:
-        simulation = Simulation(load_of("steady", jobs), mode=mode, design=deployed(), quotas=quotas, seed=seed)
-        lines = lines_of(simulation.run(), read_prices())
-        parts.append(f"**{jobs} jobs of 8 hours, {mode}**\n\n{table([line for line in lines if line.total >= 0.01])}")
-    return "\n\n".join(parts)
 
 
 def _times(three: Sequence[float]) -> str:
