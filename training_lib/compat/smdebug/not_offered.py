@@ -24,7 +24,7 @@ ACTIONS = (
     "rule request, and taken outside of the evaluator."
 )
 _FRAMEWORK = "This framework is not captured yet; PyTorch is, without any import."
-_PROFILER = "Trackside does not profile yet."
+_PROFILER = "Trackside profiles by itself, under other names: `trackside profile RUN`, `trackside.open_profile`."
 INNER = (
     "It belongs to the inner works of the original, which are built differently here. Write a step with "
     "`smdebug.core.writer.FileWriter`, read one with `smdebug.core.reader.FileReader` or `create_trial`."
