@@ -38,7 +38,7 @@ class Group:
 
     fate  `hurts` or `silent` (these count), `harmless`, `unreached`, `raised` (ended in an exception), `untested`
           (fewer seeds than the test needs) or `twin failed`
-    runs  the judgement of the mutant and of its twin, of each seed
+    runs  the judgement of the mutant and of its twin, of each seed; empty where the mutant does not count
     """
 
     mutant: Mutant
@@ -57,28 +57,51 @@ class Group:
         return self.mutant.half
 
 
-def groups(chosen: Sequence[Mutant], judged: Mapping[Mutant, Judged], *, root: Path) -> Iterator[Group]:
-    """Yield a group for each program and operator of which anything is stored."""
+@dataclass(frozen=True)
+class Planted:
+    """The stored trainings of one operator in one program, one a seed, and their fate (see `Group`)."""
+
+    mutants: tuple[Mutant, ...]
+    fate: str
+
+    @property
+    def is_counted(self) -> bool:
+        """True if the mutant counts."""
+        return self.fate in COUNTED
+
+
+def planted(chosen: Sequence[Mutant], *, root: Path) -> list[Planted]:
+    """Return each program and operator of which anything is stored. No verdict has a part in a fate."""
     of: dict[tuple[str, str], list[Mutant]] = defaultdict(list)
     for each in chosen:
         if each.operator is not None and Outcome.read(each.folder(root)) is not None:
             of[each.subject.name, each.operator.name].append(each)
-    for several in of.values():
-        whole = [each for each in several if each in judged and each.twin in judged]
-        runs = tuple((judged[each], judged[each.twin]) for each in whole)
-        yield Group(several[0], _fate(several, whole, root=root), runs)
+    return [Planted(tuple(several), _fate(several, root=root)) for several in of.values()]
 
 
-def _fate(several: Sequence[Mutant], whole: Sequence[Mutant], *, root: Path) -> str:
-    outcomes = {each: Outcome.read(each.folder(root)) for each in several}
-    if any(outcome and outcome.status for outcome in outcomes.values()):
+def groups(found: Sequence[Planted], judged: Mapping[Mutant, Judged]) -> Iterator[Group]:
+    """Yield a group for each program and operator, with judgements where it counts."""
+    for each in found:
+        counted = each.mutants if each.is_counted else ()
+        yield Group(each.mutants[0], each.fate, tuple((judged[one], judged[one.twin]) for one in counted))
+
+
+def to_judge(found: Sequence[Planted]) -> list[Mutant]:
+    """Return the trainings whose verdicts count: mutants that count, and their twins."""
+    counted = [mutant for each in found if each.is_counted for mutant in each.mutants]
+    return list(dict.fromkeys(each for mutant in counted for each in (mutant.twin, mutant)))
+
+
+def _fate(whole: Sequence[Mutant], *, root: Path) -> str:
+    outcomes = {each: Outcome.read(each.folder(root)) for each in (*whole, *(one.twin for one in whole))}
+    if any(outcome and outcome.status for each in whole if (outcome := outcomes[each])):
         return "raised"
-    if len(whole) < len(several):
-        return "twin failed"
     recorded = {each.seed: Recorded.read(each.folder(root) / LOSSES) for each in whole}
     if not all(each and each.touched for each in recorded.values()):
         return "unreached"
-    operator = several[0].operator
+    if any(outcome is None or outcome.status for each in whole for outcome in [outcomes[each.twin]]):
+        return "twin failed"
+    operator = whole[0].operator
     if operator is not None and operator.is_silent:
         return "silent"
     twins = {each.seed: Recorded.read(each.twin.folder(root) / LOSSES) for each in whole}
@@ -221,7 +244,7 @@ def operators_table() -> Iterator[str]:
 
 def page(chosen: Sequence[Mutant], judged: Mapping[Mutant, Judged], *, root: Path) -> Iterator[str]:
     """Yield the written part of the page."""
-    found = list(groups(chosen, judged, root=root))
+    found = list(groups(planted(chosen, root=root), judged))
     outcomes = [outcome for each in chosen if (outcome := Outcome.read(each.folder(root)))]
     subjects: set[Subject] = {group.mutant.subject for group in found}
     seeds = max((len(group.runs) for group in found), default=0)
@@ -266,7 +289,8 @@ def main(words: Sequence[str] | None = None) -> int:
         chosen = chosen_mutants(arguments)
     except ValueError as error:
         options.error(str(error))
-    judged = dict(judge_all(chosen, root=arguments.root, processes=arguments.processes))
+    needed = to_judge(planted(chosen, root=arguments.root))
+    judged = dict(judge_all(needed, root=arguments.root, processes=arguments.processes))
     lines = [*page(chosen, judged, root=arguments.root)]
     if arguments.write:
         write(arguments.write, lines)
