@@ -2,9 +2,11 @@
 
     python -m benchmarks.mutants.report --seeds 3 --write docs/mutants.md
     python -m benchmarks.mutants.report --half tune --seeds 1            # prints them
+    python -m benchmarks.mutants.report --half report --only own --seeds 3 --sample 36 --read
 
-Of the half `report` only sums are shown, by family of operators: nobody reads its single runs. What stands above the
-marker in the file is left as it is.
+Of the half `report` sums are shown, by family of operators, and only with `--read`: that is a reading, which is counted
+and dated in `readings.jsonl` and on the page. Nobody reads its single runs. What stands above the marker in the file is
+left as it is.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +22,8 @@ from pathlib import Path
 
 from benchmarks.detection.corpus.program import Program as OwnProgram
 from benchmarks.detection.wilson import Share
-from benchmarks.mutants import harm
+from benchmarks.kept import code_digest
+from benchmarks.mutants import harm, readings
 from benchmarks.mutants.judge import Judged, first_causes, judge_all
 from benchmarks.mutants.operator import FAMILIES, REPORT, TUNE, Operator, all_operators, half_of
 from benchmarks.mutants.plain_losses import Recorded
@@ -82,13 +86,19 @@ def planted(chosen: Sequence[Mutant], *, root: Path) -> list[Planted]:
 def groups(found: Sequence[Planted], judged: Mapping[Mutant, Judged]) -> Iterator[Group]:
     """Yield a group for each program and operator, with judgements where it counts."""
     for each in found:
-        counted = each.mutants if each.is_counted else ()
+        counted = each.mutants if each.is_counted and all(one in judged for one in each.mutants) else ()
         yield Group(each.mutants[0], each.fate, tuple((judged[one], judged[one.twin]) for one in counted))
 
 
-def to_judge(found: Sequence[Planted]) -> list[Mutant]:
-    """Return the trainings whose verdicts count: mutants that count, and their twins."""
+def to_judge(found: Sequence[Planted], *, is_read: bool) -> list[Mutant]:
+    """Return the trainings whose verdicts count: mutants that count, and their twins.
+
+    Args:
+        found: What is stored.
+        is_read: True if the half `report` is read, too.
+    """
     counted = [mutant for each in found if each.is_counted for mutant in each.mutants]
+    counted = [mutant for mutant in counted if is_read or mutant.half == TUNE]
     return list(dict.fromkeys(each for mutant in counted for each in (mutant.twin, mutant)))
 
 
@@ -169,7 +179,7 @@ BARS = "---|---|---|---|---"
 
 
 def _row(name: str, several: Sequence[Group]) -> str:
-    counted = [group for group in several if group.fate in COUNTED]
+    counted = [group for group in several if group.fate in COUNTED and group.runs]
     figures = Figures.of(counted)
     return f"| {name} | {len(counted)} | {figures.runs} | {figures.cells()} |"
 
@@ -262,6 +272,10 @@ def page(chosen: Sequence[Mutant], judged: Mapping[Mutant, Judged], *, root: Pat
         yield ""
         yield f"Crashed: {', '.join(crashed)}."
     yield ""
+    yield "## Readings of the half `report`"
+    yield ""
+    yield from readings.table(readings.read_all())
+    yield ""
     yield "## The operators"
     yield ""
     yield from operators_table()
@@ -279,18 +293,56 @@ def write(path: Path, lines: Sequence[str]) -> None:
     os.replace(partial, path)
 
 
+def reading_of(found: Sequence[Group], *, choice: str) -> readings.Reading:
+    """Return the sums of the half `report`.
+
+    Args:
+        found: Groups of any half.
+        choice: The arguments by which they were chosen.
+    """
+    counted = [group for group in found if group.half == REPORT and group.fate in COUNTED and group.runs]
+    on_most = [2 * sum(bool(mutant.beyond(twin)) for mutant, twin in group.runs) > len(group.runs) for group in counted]
+    sums = Figures.of(counted)
+    return readings.Reading(
+        date=time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+        rules=code_digest(),
+        choice=choice,
+        mutants=len(counted),
+        runs=sums.runs,
+        found=sums.found,
+        nameable=sums.nameable,
+        first=sums.first,
+        in_two=sums.in_two,
+        mutants_found=sum(on_most),
+    )
+
+
+def _choice(arguments: argparse.Namespace) -> str:
+    words = [
+        f"--half {arguments.half}" if arguments.half else "",
+        f"--only {' '.join(arguments.only)}" if arguments.only else "",
+        "--all" if arguments.all else "",
+    ]
+    drawn = f"--sample {arguments.sample} --draw {arguments.draw}" if arguments.sample is not None else ""
+    return " ".join(filter(None, [*words, f"--seeds {arguments.seeds}", drawn]))
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Judge and write; 1 if a rule crashed."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_choice(options)
     options.add_argument("--write", type=Path, help="the page whose tables are replaced; else they are printed")
+    options.add_argument("--read", action="store_true", help="read the half `report`, which counts as a reading")
     arguments = options.parse_args(words)
     try:
         chosen = chosen_mutants(arguments)
     except ValueError as error:
         options.error(str(error))
-    needed = to_judge(planted(chosen, root=arguments.root))
+    stored = planted(chosen, root=arguments.root)
+    needed = to_judge(stored, is_read=arguments.read)
     judged = dict(judge_all(needed, root=arguments.root, processes=arguments.processes))
+    if arguments.read and any(mutant.half == REPORT for mutant in needed):
+        readings.add(reading_of(list(groups(stored, judged)), choice=_choice(arguments)))
     lines = [*page(chosen, judged, root=arguments.root)]
     if arguments.write:
         write(arguments.write, lines)
