@@ -4,7 +4,7 @@
     python -m benchmarks.three_figures                              # prints them
 
 It judges the clean runs that are stored (twins of `benchmarks.mutants.run`, runs of `benchmarks.wild.run`) by the rules
-of `trackside run`, and takes the mutants from the newest reading of the half `report`: it makes none of its own.
+of `trackside run`, and takes the mutants from the readings of the half `report`: it makes none of its own.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def wild_runs(half: str, *, root: Path, seeds: int, processes: int) -> CleanRuns
     chosen = list(jobs([each for each in all_programs() if each.split == half], seeds=seeds))
     found = [judged for _, judged in judge_wild(chosen, root=root, processes=processes) if judged.steps]
     answers = read_answers()
-    alarms = [[each for each in run.at_least(Severity.WARNING) if is_false_or_open(run, each, answers)] for run in found]
+    alarms = [
+        [each for each in run.at_least(Severity.WARNING) if is_false_or_open(run, each, answers)] for run in found
+    ]
     return CleanRuns(
         f"other people's trainers, clean runs, half `{half}`",
         len({judged.program for judged in found}),
@@ -99,11 +101,10 @@ def lines(clean: Sequence[CleanRuns], readings: Sequence[Reading]) -> Iterator[s
     yield "|---|---|---|---|---|---|"
     if not readings:
         yield "| half `report` | never read | - | - | - | - |"
-    else:
-        last = readings[-1]
-        shares = (Share(last.found, last.runs), Share(last.first, last.nameable), Share(last.in_two, last.nameable))
-        name = f"half `report`, reading {len(readings)} of {last.date}, rules `{last.rules}`, `{last.choice}`"
-        yield f"| {name} | {last.mutants} | {last.runs} | {' | '.join(map(str, shares))} |"
+    for number, each in enumerate(readings, 1):
+        shares = (Share(each.found, each.runs), Share(each.first, each.nameable), Share(each.in_two, each.nameable))
+        name = f"half `report`, reading {number} of {each.date}, rules `{each.rules}`, `{each.choice}`"
+        yield f"| {name} | {each.mutants} | {each.runs} | {' | '.join(map(str, shares))} |"
     yield ""
     yield LAST
 
