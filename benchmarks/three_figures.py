@@ -101,10 +101,10 @@ def lines(clean: Sequence[CleanRuns], readings: Sequence[Reading]) -> Iterator[s
     yield "|---|---|---|---|---|---|"
     if not readings:
         yield "| half `report` | never read | - | - | - | - |"
-    for number, each in enumerate(readings, 1):
-        shares = (Share(each.found, each.runs), Share(each.first, each.nameable), Share(each.in_two, each.nameable))
-        name = f"half `report`, reading {number} of {each.date}, rules `{each.rules}`, `{each.choice}`"
-        yield f"| {name} | {each.mutants} | {each.runs} | {' | '.join(map(str, shares))} |"
+    for number, read in enumerate(readings, 1):
+        found = (Share(read.found, read.runs), Share(read.first, read.nameable), Share(read.in_two, read.nameable))
+        name = f"half `report`, reading {number} of {read.date}, rules `{read.rules}`, `{read.choice}`"
+        yield f"| {name} | {read.mutants} | {read.runs} | {' | '.join(map(str, found))} |"
     yield ""
     yield LAST
 
