@@ -191,6 +191,10 @@ def test_inputs_of_training_and_evaluation_are_compared(
         if finding.measure == UNLIKE
     ]
     assert bool(found) is fires
+    if fires:
+        assert "unlike inputs: the deviation of Net_input_0 is" in UnnormalizedInputs().sentence(found)
+        (suspicion,) = UnnormalizedInputs().suspicions(found, trial.window(max(batches), now=WALL_TIME))
+        assert suspicion.cause is Cause.UNNORMALIZED_INPUTS
 
 
 @given(st.lists(st.floats(0.01, 100), min_size=2, max_size=5), st.floats(0.01, 100), st.floats(0.1, 10))

@@ -101,6 +101,7 @@ class UnnormalizedInputs(Rule):
     escalates = True
     since = "0.1"
     likely_causes = (Cause.UNNORMALIZED_INPUTS, Cause.CONSTANT_INPUTS)
+    shows_its_cause = True  # it reads the batch that the model gets: no other evidence explains what stands there
     what_to_do = (
         "Subtract the training data's mean from the inputs and divide by their deviation, feature by feature.",
         "Look at one batch as the model gets it: each row should be another, and all of it finite.",
@@ -155,6 +156,16 @@ class UnnormalizedInputs(Rule):
             return (Suspicion(Cause.UNNORMALIZED_INPUTS, f"training and evaluation differ: {lead.comparison}"),)
         causes = {BROKEN: Cause.NON_FINITE_DATA, CONSTANT: Cause.CONSTANT_INPUTS}
         return (Suspicion(causes.get(lead.measure, Cause.UNNORMALIZED_INPUTS), lead.comparison),)
+
+    def sentence(self, findings: Sequence[Finding]) -> str:
+        """Return a sentence with both deviations, for inputs that training and evaluation prepare in two ways."""
+        lead = findings[0]
+        if lead.measure != UNLIKE:
+            return ""
+        return (
+            f"Training and evaluation feed the model unlike inputs: the deviation of {lead.subject} is "
+            f"{lead.statistics['in_training']:.3g} in training and {lead.statistics['in_evaluation']:.3g} in evaluation."
+        )
 
     def _judge(self, window: Window, name: str, worker: str, batch: NDArray[np.generic]) -> Finding | None:
         wrong = wrong_with(batch, size=self.threshold_size, ratio=self.threshold_ratio)
