@@ -162,9 +162,10 @@ class UnnormalizedInputs(Rule):
         lead = findings[0]
         if lead.measure != UNLIKE:
             return ""
+        trained, evaluated = lead.statistics["in_training"], lead.statistics["in_evaluation"]
         return (
-            f"Training and evaluation feed the model unlike inputs: the deviation of {lead.subject} is "
-            f"{lead.statistics['in_training']:.3g} in training and {lead.statistics['in_evaluation']:.3g} in evaluation."
+            f"Training and evaluation feed the model unlike inputs: the deviation of {lead.subject} is {trained:.3g} in "
+            f"training and {evaluated:.3g} in evaluation."
         )
 
     def _judge(self, window: Window, name: str, worker: str, batch: NDArray[np.generic]) -> Finding | None:
