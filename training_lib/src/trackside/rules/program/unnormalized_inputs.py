@@ -164,8 +164,8 @@ class UnnormalizedInputs(Rule):
             return ""
         trained, evaluated = lead.statistics["in_training"], lead.statistics["in_evaluation"]
         return (
-            f"Training and evaluation feed the model unlike inputs: the deviation of {lead.subject} is {trained:.3g} in "
-            f"training and {evaluated:.3g} in evaluation."
+            f"Training and evaluation feed the model unlike inputs: the deviation of {lead.subject} is {trained:.3g} "
+            f"in training and {evaluated:.3g} in evaluation."
         )
 
     def _judge(self, window: Window, name: str, worker: str, batch: NDArray[np.generic]) -> Finding | None:
