@@ -257,7 +257,7 @@ def page(chosen: Sequence[Mutant], judged: Mapping[Mutant, Judged], *, root: Pat
     found = list(groups(planted(chosen, root=root), judged))
     outcomes = [outcome for each in chosen if (outcome := Outcome.read(each.folder(root)))]
     subjects: set[Subject] = {group.mutant.subject for group in found}
-    seeds = max((len(group.runs) for group in found), default=0)
+    seeds = max(Counter(each.subject.name for each in chosen if each.operator is None).values(), default=0)
     yield MARKER
     yield ""
     yield (

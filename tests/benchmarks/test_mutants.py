@@ -522,7 +522,8 @@ class TestSamples:
         assert len(self.pairs(found)) == 20
         assert all(sum(self.pairs([each]) == {pair} for each in found) == 2 for pair in self.pairs(found))
         assert {each.twin for each in found} == {each for each in found if each.operator is None}
-        assert found == [each for each in self.CHOSEN_HALF if each in set(found)]
+        kept = set(found)
+        assert found == [each for each in self.CHOSEN_HALF if each in kept]
 
     def test_grow_without_losing_any(self) -> None:
         small, large = (drawn(self.CHOSEN_HALF, count=count, draw="1") for count in (20, 50))
