@@ -37,7 +37,7 @@ _MOST_VALUES = 1 << 20
 
 @dataclass(frozen=True)
 class UnnormalizedInputs(Rule):
-    """The model is fed inputs that are too large, of very different sizes, all the same, or unlike those of evaluation.
+    """The model gets inputs that are too large, uneven, all the same, or unlike those of evaluation.
 
     Why it matters:
         A feature that is a thousand times as large as the others drives all weights; the rest is not seen for long.
