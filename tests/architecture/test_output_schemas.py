@@ -50,6 +50,7 @@ LINES = [
     ("rules-run", ["rules", "run", "bad", "sound", "--only", "exploding-tensor"]),
     ("rules-test", ["rules", "test", "bad", "sound", "--only", "exploding-tensor"]),
     ("compare", ["compare", "bad", "sound"]),
+    ("compare", ["compare", "bad", "sound", "--max-step-time", "+5%"]),
     ("doctor", ["doctor"]),
     ("config-show", ["config", "show"]),
     ("rm", ["rm", "bad", "--dry-run"]),
