@@ -88,7 +88,7 @@ def command(
     Example:
       trackside compare latest s3://bucket/digits-7
       trackside compare good-run latest --fail-on loss
-      trackside compare main-1 branch-1 --baseline main-2 --repeat branch-2 --max-step-time +5%
+      trackside compare main-1 mine-1 --max-step-time +5% --baseline main-2
     """
     from trackside.local.comparison import compare
 
