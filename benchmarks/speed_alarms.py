@@ -12,7 +12,6 @@ the table lists each one, so that a reader can judge it.
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import random
 import sys
@@ -34,11 +33,12 @@ from trackside.contracts.errors import RunNotFoundError, TensorNotSavedError
 from trackside.contracts.recorded_names import PROCESSOR_WAIT_SECONDS, STEP_SECONDS
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration
+from trackside.contracts.run_layout import PROFILES
 from trackside.contracts.verdict import Outcome as VerdictOutcome
 from trackside.environment import inherited
 from trackside.evaluation.backtest import backtest
-from trackside.local.sampler_process import SamplerProcess
 from trackside.performance.profile import open_profile
+from trackside.profiling.sampler_process import SamplerProcess
 from trackside.trial.trial import Trial, open_trial
 
 ROOT = Path("build/speed")
@@ -105,11 +105,12 @@ def training_of(program: Right) -> Train:
         run = folder / "run"
         capture = watching(run, default_plan().capture.to_json())
         sampler = SamplerProcess(
-            run,
+            str(run / PROFILES),
             process=os.getpid(),
             interval_ms=INTERVAL_MS,
             environment=inherited(),
-            monotonic=itertools.count(0.0, 2.0).__next__,  # it starts at once: these trainings are short
+            monotonic=time.monotonic,
+            start_after_seconds=0.0,  # these trainings are short
         )
         began = time.monotonic()
         sampler.tend()
