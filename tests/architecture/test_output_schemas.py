@@ -51,6 +51,7 @@ LINES = [
     ("rules-test", ["rules", "test", "bad", "sound", "--only", "exploding-tensor"]),
     ("query", ["query", "rules-that-fire"]),
     ("compare", ["compare", "bad", "sound"]),
+    ("compare", ["compare", "bad", "sound", "--max-step-time", "+5%"]),
     ("doctor", ["doctor"]),
     ("config-show", ["config", "show"]),
     ("rm", ["rm", "bad", "--dry-run"]),

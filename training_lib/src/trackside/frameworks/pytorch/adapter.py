@@ -89,7 +89,9 @@ class PyTorchAdapter:
             ModelFactsFile(session.open_folder, worker=worker_name(rank.number), start=session.start_position)
             for _ in range(session.stores_run)
         ]
-        idle_parts: list[BackgroundPart] = [sources.saver.slabs, *sources.timing.files(session, rank)]
+        timing = sources.timing
+        idle_parts: list[BackgroundPart] = [sources.saver.slabs, *timing.files(session, rank)]
+        idle_parts += timing.machine(session, rank)
         session.begin(rank, owner=self._owner, facts=facts, idle_parts=idle_parts)
         for file in facts:
             sources.facts.connect(file)
