@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from trackside.frameworks.plain.run import Run
     from trackside.frameworks.pytorch.script.hook import Hook
+    from trackside.frameworks.xgboost.hook import XGBoostHook
     from trackside.local.judgement import Judgement, judge
     from trackside.local.watched_run import WatchedRun, watch
     from trackside.performance.profile import Profile, open_profile
@@ -54,6 +55,7 @@ __all__ = [
     "TracksideError",
     "Trial",
     "WatchedRun",
+    "XGBoostHook",
     "__version__",
     "judge",
     "open_profile",
@@ -68,6 +70,7 @@ _HOME = {
     "Run": "trackside.frameworks.plain.run",
     "Trial": "trackside.trial.trial",
     "WatchedRun": "trackside.local.watched_run",
+    "XGBoostHook": "trackside.frameworks.xgboost.hook",
     "judge": "trackside.local.judgement",
     "open_profile": "trackside.performance.profile",
     "open_trial": "trackside.trial.trial",
