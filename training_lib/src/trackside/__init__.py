@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         TensorNotSavedError,
         TracksideError,
     )
+    from trackside.frameworks.keras.hook import KerasHook
     from trackside.frameworks.plain.run import Run
     from trackside.frameworks.pytorch.script.hook import Hook
     from trackside.frameworks.xgboost.hook import XGBoostHook
@@ -40,6 +41,7 @@ __all__ = [
     "ConfigurationError",
     "Hook",
     "Judgement",
+    "KerasHook",
     "KeyNotFoundError",
     "LocationNotFoundError",
     "NotAFileError",
@@ -66,6 +68,7 @@ __all__ = [
 _HOME = {
     "Hook": "trackside.frameworks.pytorch.script.hook",
     "Judgement": "trackside.local.judgement",
+    "KerasHook": "trackside.frameworks.keras.hook",
     "Profile": "trackside.performance.profile",
     "Run": "trackside.frameworks.plain.run",
     "Trial": "trackside.trial.trial",

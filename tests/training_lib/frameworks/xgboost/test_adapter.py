@@ -112,7 +112,7 @@ def test_trees_are_those_of_xgboosts_own_table(kind: str, tmp_path: Path) -> Non
             )
         for name in ("ID", "Feature", "Yes", "No", "Missing"):
             assert value(trial, f"trees/{name}", step).astype(str).tolist() == [
-                "nan" if text != text else text for text in expected[name]
+                text if isinstance(text, str) else "nan" for text in expected[name]
             ], name
 
 

@@ -20,6 +20,7 @@ KNOWN = ("torch", "tensorflow", "keras", "jax", "mxnet", "paddle", "xgboost", "l
 ADAPTERS = {  # by name: adapters are never imported before their framework
     "torch": "trackside.frameworks.pytorch",
     "xgboost": "trackside.frameworks.xgboost",
+    "keras": "trackside.frameworks.keras",
 }
 
 

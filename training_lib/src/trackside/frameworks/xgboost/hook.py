@@ -20,8 +20,8 @@ from trackside.frameworks.xgboost.adapter import SHAP_ROWS, GivenData, XGBoostAd
 class XGBoostHook(TrainingCallback):
     """A callback of XGBoost that captures the boosting that it is given to; a step is a round.
 
-    No failure in it can end the training: a failure is logged once. Only a wrong argument raises, at once. None of it is
-    needed under `trackside run`; if TRACKSIDE_RUN is set, it is the address of the run.
+    No failure in it can end the training: a failure is logged once. Only a wrong argument raises, at once. None of it
+    is needed under `trackside run`; if TRACKSIDE_RUN is set, it is the address of the run.
 
     Example:
         hook = trackside.XGBoostHook("runs/first", save={"metrics": 10, "feature_importance": 10, "trees": 10})

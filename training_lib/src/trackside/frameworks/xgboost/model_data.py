@@ -1,4 +1,4 @@
-"""The data of a boosted model: hyperparameters, importances, trees, contributions; under the names of smdebug's hook."""
+"""The data of a boosted model: settings, importances, trees, contributions; under the names of smdebug's hook."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _nodes(tree: int, node: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     is_category = isinstance(condition, list)
     yes, no, missing = (f"{tree}-{node[key]}" if key in node else "nan" for key in ("yes", "no", "missing"))
     split = float("nan") if is_category or condition is None else float(condition)
-    category = ",".join(map(str, condition)) if is_category else "nan"
+    category = ",".join(map(str, condition)) if isinstance(condition, list) else "nan"
     stats = node.get("gain", float("nan")), node.get("cover", float("nan"))
     yield tree, number, node["split"], split, yes, no, missing, *stats, category
     for child in node.get("children", ()):
