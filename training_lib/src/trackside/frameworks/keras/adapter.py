@@ -131,9 +131,10 @@ class KerasAdapter:
             return
         self._begin()
         values = logs if isinstance(logs, dict) else {}
-        if not self._losses and (mean := number_of(values.get("loss"))) is not None:
+        mean = number_of(values.get("loss"))
+        if mean is not None:
             count, before = self._mean
-            self._losses = [mean * (count + 1) - before * count]
+            self._losses = self._losses or [mean * (count + 1) - before * count]
             self._mean = count + 1, mean
         self._add_metrics(mode, values)
         self._end_step()
