@@ -17,6 +17,7 @@ import time
 
 from trackside.profiling import system_sampler
 from trackside.profiling.phase_clock import BACKWARD, CAPTURE, DATA, OPTIMIZER, PhaseClock
+from trackside.profiling.processor_wait import ProcessorWait
 
 STEP_SECONDS = 0.002
 PSUTIL = """
@@ -69,7 +70,7 @@ def share(command: list[str], seconds: float) -> float:
 
 def clock_seconds(steps: int) -> float:
     """Return the seconds that the clock takes of one step, as the adapter calls it."""
-    clock = PhaseClock()
+    clock = PhaseClock(waited=ProcessorWait().take)
     clock.take({})
     began = time.thread_time()
     for _ in range(steps):

@@ -30,6 +30,7 @@ KINDS: Mapping[str, dict[str, Any]] = {
             "incomplete",
         ]
     },
+    "gate verdict": {"enum": ["within", "slower", "undecided", "not comparable"]},
     "severity": {"enum": ["info", "warning", "critical"]},
     "rule state": {"enum": ["Issue", "Recovered", "OK", "Running", "Not enough data", "Not applicable", "Error"]},
     "run state": {"enum": ["running", "finished", "failed", "stopped", "lost", "ended", "open"]},
@@ -164,6 +165,27 @@ STATUSES = {
     ]
 }
 AS_AWS_HAS_IT = ("aws-rules",)  # the shape of DescribeTrainingJob, without a version of ours
+RUN_STEP = {
+    "run": "text",
+    "milliseconds": "number",
+    "quantile": "number",
+    "error": "number",
+    "steps": "count",
+    "of": "count",
+    "is_calm": "boolean",
+    "waiting": "number or null",
+}
+GATE = {
+    "verdict": "gate verdict",
+    "limit": "number",
+    "change": "number or null",
+    "low": "number or null",
+    "high": "number or null",
+    "before": [RUN_STEP],
+    "after": [RUN_STEP],
+    "reasons": ["text"],
+    "notes": ["text"],
+}
 OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "findings": RUN,
     "runs": {
@@ -268,9 +290,11 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
         "settings": [{"setting": "text", "value": "any", "source": "text"}],
         "rules": ["text"],
     },
+    "query": {"rows": ["object"]},
     "compare": {
         "a": "text",
         "b": "text",
+        "step_time?": GATE,
         "facts": ["any"],
         "losses": [
             {

@@ -85,6 +85,21 @@ def system_metrics(order: dict[str, Any]) -> dict[str, Any]:
     return {"events": [[e.type, e.name, e.dimension, e.value, e.node_id, e.timestamp] for e in found]}
 
 
+def timeline(order: dict[str, Any]) -> dict[str, Any]:
+    """The events that the original's reader finds below a folder of profiles: by time, or by steps."""
+    from smdebug.profiler.algorithm_metrics_reader import LocalAlgorithmMetricsReader
+
+    reader = LocalAlgorithmMetricsReader(order["folder"])
+    reader.refresh_event_file_list()
+    between = reader.get_events_by_step if order["by"] == "step" else reader.get_events
+    return {
+        "events": [
+            [e.event_name, e.event_phase, e.start_time, e.duration, e.node_id, e.event_args]
+            for e in between(order["start"], order["end"])
+        ]
+    }
+
+
 def write_all(order: dict[str, Any]) -> dict[str, Any]:
     """Several runs, and the end of each."""
     for run in order["runs"]:
@@ -212,7 +227,7 @@ def data(order: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    commands = (write, write_all, read, read_all, answers, names, ask, differences, data, system_metrics)
+    commands = (write, write_all, read, read_all, answers, names, ask, differences, data, system_metrics, timeline)
     command = {function.__name__: function for function in commands}[sys.argv[1]]
     answer = command(json.load(sys.stdin))
     with open(sys.argv[2], "w", encoding="utf-8") as file:

@@ -11,9 +11,11 @@ from click.testing import CliRunner, Result
 from tests.training_lib.local.verdicts import issue, no_issue
 from trackside.cli import main
 from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, OptimizerFacts, ProgramFacts
-from trackside.contracts.run_layout import RunLocation
+from trackside.contracts.recorded_names import PROCESSOR_WAIT_SECONDS, STEP_SECONDS
+from trackside.contracts.run_layout import RunLocation, performance_key
 from trackside.contracts.verdict import Verdict
 from trackside.local.run_folder import RunRecord, write_record
+from trackside.records.performance_facts import PerformanceFacts, encode_performance
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_facts, write_statistics, write_tensors
 
@@ -29,19 +31,34 @@ def _two_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run("c", NOISE + 2.0)
 
 
-def write_run(name: str, losses: Any, *, lr: float = 0.01, verdicts: list[Verdict] | None = None) -> None:
+def write_run(
+    name: str,
+    losses: Any,
+    *,
+    lr: float = 0.01,
+    verdicts: list[Verdict] | None = None,
+    step_seconds: float = 0.0,
+    width: int = 4,
+    speed: PerformanceFacts | None = None,
+) -> None:
     run = RunLocation(f".trackside/runs/{name}")
     tensors = LocalStore(run.tensors)
     write_collections(tensors)
     facts = ModelFacts(
-        modules=(ModuleFacts("Net_fc", "Linear", in_features=4, out_features=2),),
+        modules=(ModuleFacts("Net_fc", "Linear", in_features=width, out_features=2),),
         optimizers=(OptimizerFacts("Adam", "Adam", groups=({"lr": lr, "eps": 1e-8},), parameter_count=2),),
         losses=(LossFacts(LOSS, "CrossEntropyLoss", "mean"),),
         program=ProgramFacts(script="/home/me/train.py", framework="pytorch", framework_version="2.13.0"),
     )
     write_facts(tensors, facts)
     write_tensors(tensors, 0, {LOSS: 2.0})
-    write_statistics(LocalStore(run.statistics), {LOSS: {"mean": dict(enumerate(losses))}})
+    recorded: dict[str, Any] = {LOSS: {"mean": dict(enumerate(losses))}}
+    if step_seconds:
+        recorded[STEP_SECONDS] = {"mean": {k: step_seconds * (1 + 0.1 * NOISE[k]) for k in range(1, STEPS)}}
+        recorded[PROCESSOR_WAIT_SECONDS] = {"mean": dict.fromkeys(range(1, STEPS), 0.0)}
+    write_statistics(LocalStore(run.statistics), recorded)
+    if speed is not None:
+        LocalStore(run.profiles).put(performance_key("worker_0"), encode_performance(speed))
     end_run(tensors)
     write_record(Path(run.uri), RunRecord(("python", "train.py", "--lr", str(lr)), 0.0, 1.0, 0))
     if verdicts:
@@ -116,3 +133,56 @@ def test_runs_without_a_common_loss_are_said_to_be_so() -> None:
     result = compare("a", "d", "--fail-on", "bitwise")
     assert result.exit_code == 1
     assert "The runs have no loss in common." in result.stdout
+
+
+TWO = PerformanceFacts(processors=2, threads=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "line"),
+    [
+        pytest.param(("p", "p2"), 0, "step time: within: +0.0 %, between", id="the same"),
+        pytest.param(("p", "slow"), 1, "step time: slower: +30.0 %, between", id="slower"),
+        pytest.param(("slow", "p"), 0, "step time: within: -23.1 %, between", id="faster"),
+        pytest.param(
+            ("p", "slow", "--baseline", "p2", "--repeat", "slow"), 1, "A p2: 10 ms, the median of", id="several"
+        ),
+        pytest.param(("p", "bit"), 7, "the interval contains 0: run both again", id="too much noise to be sure"),
+        pytest.param(("p", "wide"), 6, "module Net_fc: Linear 4 2 in p, Linear 8 2 in wide", id="another model"),
+        pytest.param(("p", "four"), 6, "processors: 2 in p, 4 in four", id="another machine"),
+        pytest.param(("p", "a"), 6, "a has no record of its device", id="an older run"),
+    ],
+)
+def test_the_gate_on_the_time_of_steps(arguments: tuple[str, ...], exit_code: int, line: str) -> None:
+    losses = NOISE + 2.0
+    for name, seconds in (("p", 0.01), ("p2", 0.01), ("slow", 0.013), ("bit", 0.01055)):
+        write_run(name, losses, step_seconds=seconds, speed=TWO)
+    write_run("wide", losses, step_seconds=0.01, speed=TWO, width=8)
+    write_run("four", losses, step_seconds=0.01, speed=PerformanceFacts(processors=4, threads=1))
+    result = compare(*arguments, "--max-step-time", "+5%")
+    assert (result.exit_code, result.stderr) == (exit_code, ""), result.stdout
+    assert line in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("given", "limit"),
+    [pytest.param("+5%", 0.05, id="sign and unit"), pytest.param("2.5", 0.025, id="a number")],
+)
+def test_the_gate_in_json(given: str, limit: float) -> None:
+    for name in ("p", "p2"):
+        write_run(name, NOISE + 2.0, step_seconds=0.01, speed=TWO)
+    document = json.loads(compare("p", "p2", "--max-step-time", given, "--json").stdout)["step_time"]
+    assert (document["verdict"], document["limit"], document["change"]) == ("within", limit, 0.0)
+    assert [run["run"] for run in (*document["before"], *document["after"])] == ["p", "p2"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(("a", "b", "--max-step-time", "-5%"), id="a negative change"),
+        pytest.param(("a", "b", "--max-step-time", "much"), id="no number"),
+        pytest.param(("a", "b", "--baseline", "c"), id="a baseline of nothing"),
+    ],
+)
+def test_wrong_words_for_the_gate(arguments: tuple[str, ...]) -> None:
+    assert compare(*arguments).exit_code == 2

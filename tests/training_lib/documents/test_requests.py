@@ -71,13 +71,32 @@ def test_a_request_or_what_describes_the_job() -> None:
     )
     assert found.request.rules == (wanted,)
     assert found.capture == CaptureRequest(
-        (CollectionRequest("gradients", Schedule(50)), CollectionRequest("losses", Schedule(50))), include_workers="one"
+        (CollectionRequest("gradients", Schedule(50)), CollectionRequest("losses", Schedule(50))),
+        include_workers="one",
+        machine_interval_ms=500,
     )
     assert [rule.rule_id for rule in found.not_judged] == ["profiler-report"]
     assert found.s3_output_path == "s3://bucket/out"
-    for said in ("'Digits-1' is not used", "RuleEvaluatorImage x is not used", "ProfilerConfig", "Never an issue"):
+    for said in ("'Digits-1' is not used", "RuleEvaluatorImage x is not used", "Never an issue"):
         assert sum(said in note for note in found.notes) == 1, (said, found.notes)
-    assert len(found.notes) == 4
+    assert len(found.notes) == 3
+
+
+@pytest.mark.parametrize(
+    ("profiler", "interval"),
+    [
+        pytest.param(None, 0, id="none"),
+        pytest.param({}, 500, id="the-default-of-SageMaker"),
+        pytest.param({"S3OutputPath": "s3://bucket"}, 500, id="without-an-interval"),
+        pytest.param({"ProfilingIntervalInMilliseconds": 100}, 100, id="an-interval"),
+        pytest.param({"ProfilingIntervalInMilliseconds": 100, "DisableProfiler": True}, 0, id="disabled"),
+    ],
+)
+def test_a_profiler_configuration_has_the_machine_sampled(profiler: dict[str, Any] | None, interval: int) -> None:
+    document = {"ProfilerConfig": profiler} if profiler is not None else {}
+    capture = read_training_job({**with_rule(rule_to_invoke="DeadRelu"), **document}, catalogue=CATALOGUE).capture
+    assert capture.machine_interval_ms == interval
+    assert CaptureRequest.from_json(capture.to_json()) == capture
 
 
 def test_nothing_asked_is_losses_and_no_rule() -> None:

@@ -29,9 +29,9 @@ class Time:
 class Step:
     """A clock past its first step, and a way to let time pass."""
 
-    def __init__(self) -> None:
+    def __init__(self, waited: float | None = None) -> None:
         self.time = Time()
-        self.clock = PhaseClock(self.time)
+        self.clock = PhaseClock(self.time, waited=lambda: waited)
         self.clock.take({})
         self.clock.leave_optimizer()
 
@@ -110,6 +110,21 @@ def test_each_moment_is_in_one_phase(loop: Callable[[Step], None], found: dict[s
     assert step.end() == found
     step.passes(2)
     assert step.end() == {"step": 2} or loop is evaluation, "nothing is left for the step after"
+
+
+@pytest.mark.parametrize(
+    ("waited", "found"),
+    [
+        pytest.param(0.5, {"step": 2, "processor_wait": 0.5}, id="part-of-the-step"),
+        pytest.param(0.0, {"step": 2, "processor_wait": 0.0}, id="none-is-0"),
+        pytest.param(3.0, {"step": 2, "processor_wait": 2}, id="no-more-than-the-step"),
+        pytest.param(None, {"step": 2}, id="unknown-is-absent"),
+    ],
+)
+def test_waits_for_a_processor(waited: float | None, found: dict[str, float]) -> None:
+    step = Step(waited)
+    step.passes(2)
+    assert step.end() == found
 
 
 def test_the_first_step_has_no_numbers() -> None:

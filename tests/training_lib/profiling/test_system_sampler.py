@@ -13,8 +13,8 @@ from pathlib import Path
 from tests.patience import HANGS_SECONDS, wait_until
 from tests.training_lib.profiling.samples import samples_in
 from trackside.environment import inherited
-from trackside.local.sampler_process import SamplerProcess
 from trackside.profiling import system_sampler
+from trackside.profiling.sampler_process import SamplerProcess
 from trackside.profiling.system_files import SystemFiles
 from trackside.profiling.system_metrics import Metric
 from trackside.storage.local import LocalStore
@@ -35,7 +35,7 @@ def files_of(folder: Path) -> list[Path]:
 def sampler(folder: Path, *, interval_ms: int = 100) -> SamplerProcess:
     ticks = iter(range(0, 10**6, 10))
     return SamplerProcess(
-        folder,
+        f"{folder}/profiler-output",
         process=os.getpid(),
         interval_ms=interval_ms,
         environment=inherited(),

@@ -29,6 +29,8 @@ class CaptureEnvironment:
     TRACKSIDE_CAPTURE_REQUEST  the capture request as JSON, or the address of a file with it (default: losses every 500
                                steps, as smdebug)
     RANK, WORLD_SIZE           as torchrun sets them
+    LOCAL_RANK                 number of this process on its machine, as torchrun sets it
+    SM_CURRENT_HOST            name of this machine in a SageMaker training job: algo-1
     TRAINING_JOB_NAME          set in a SageMaker training job, which may be interrupted and started again
     TRACKSIDE_ENDED_BY         set where another process marks the end of the run: "trackside-run", its command being
                                one that may train more than once
@@ -40,6 +42,8 @@ class CaptureEnvironment:
     world_size: int
     is_sagemaker_job: bool = False
     ended_by: str = ""
+    local_rank: int | None = None
+    machine: str = ""
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> CaptureEnvironment:
@@ -52,6 +56,8 @@ class CaptureEnvironment:
             world_size=_whole(env.get("WORLD_SIZE"), 1),
             is_sagemaker_job="TRAINING_JOB_NAME" in env,
             ended_by=env.get("TRACKSIDE_ENDED_BY", ""),
+            local_rank=_whole(env["LOCAL_RANK"], 0) if "LOCAL_RANK" in env else None,
+            machine=env.get("SM_CURRENT_HOST", ""),
         )
 
 

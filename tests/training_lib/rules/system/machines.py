@@ -9,6 +9,7 @@ from trackside.contracts.recorded_names import (
     CAPTURE_SECONDS,
     DATA_SECONDS,
     EVALUATION_SECONDS,
+    PROCESSOR_WAIT_SECONDS,
     STEP_SECONDS,
 )
 from trackside.records.performance_facts import LineSamples, LoaderFacts, PerformanceFacts
@@ -46,6 +47,7 @@ def steps(
     backward: Iterable[float] = (),
     evaluation: Mapping[int, float] | None = None,
     capture: Iterable[float] = (),
+    waits: Iterable[float] = (),
 ) -> Statistics:
     """Seconds of steps and phases, from step 1 on."""
     columns = {
@@ -54,6 +56,7 @@ def steps(
         BACKWARD_SECONDS: numbered(backward),
         EVALUATION_SECONDS: dict(evaluation or {}),
         CAPTURE_SECONDS: numbered(capture),
+        PROCESSOR_WAIT_SECONDS: numbered(waits),
     }
     return {name: {"mean": values} for name, values in columns.items() if values}
 

@@ -24,6 +24,8 @@ CASES = [
     RuleCase("waits at first", recorded=steps(STEP * 2, data=LONG + SHORT)),
     RuleCase("a step that is all wait, and short", recorded=steps([0.0009] * 80, data=[0.0008] * 80)),
     RuleCase("no DataLoader", recorded=steps(STEP)),
+    RuleCase("waits on a busy machine", recorded=steps([0.2] * 80, data=[0.15] * 80, waits=[0.18] * 80), fires=ONE),
+    RuleCase("only other work makes a wait of it", recorded=steps(STEP, data=[0.008] * 80, waits=[0.018] * 80)),
     RuleCase("too few steps", recorded=steps(STEP[:50], data=LONG[:50])),
     RuleCase("every tenth step waits", recorded=steps(STEP, data=([0.001] * 9 + [0.02]) * 8)),
 ]

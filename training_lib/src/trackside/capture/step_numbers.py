@@ -26,6 +26,7 @@ from trackside.contracts.recorded_names import (
     LOST_UPDATES,
     OPTIMIZER_SECONDS,
     PASSES_WITHOUT_STEP,
+    PROCESSOR_WAIT_SECONDS,
     ROWS_REPEATED,
     STEP_SECONDS,
     UPDATE_SIZE,
@@ -102,6 +103,11 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
     StepNumber(OPTIMIZER_SECONDS, "mean", "seconds of it in steps of optimizers"),
     StepNumber(CAPTURE_SECONDS, "mean", "seconds of it that Trackside took"),
     StepNumber(EVALUATION_SECONDS, "mean", "seconds of it in an evaluation"),
+    StepNumber(
+        PROCESSOR_WAIT_SECONDS,
+        "mean",
+        "seconds of it in which the training thread was ready and had no processor (Linux), in whatever phase",
+    ),
     *(
         StepNumber(clipping_name(number), statistic, meaning)
         for number in range(MOST_CLIPPINGS)

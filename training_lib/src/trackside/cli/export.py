@@ -1,8 +1,10 @@
-"""`trackside export`: exports a run for TensorBoard, as a Parquet table, or its findings to a tracker."""
+"""`trackside export`: a run for TensorBoard, as a Parquet table or a timeline, or its findings to a tracker."""
 
 from __future__ import annotations
 
 import importlib
+import math
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -21,13 +23,18 @@ if TYPE_CHECKING:
 
 MOST_NAMES = 3
 TRACKERS = ("wandb", "mlflow")
+_SECONDS = re.compile(r"([0-9]*\.?[0-9]*):([0-9]*\.?[0-9]*)")
 
 
 @click.command("export")
 @click.argument("run")
 @click.argument("destination")
 @click.option(
-    "--to", "target", type=click.Choice(["tensorboard", "parquet", *TRACKERS]), required=True, help="For what."
+    "--to",
+    "target",
+    type=click.Choice(["tensorboard", "parquet", "timeline", *TRACKERS]),
+    required=True,
+    help="For what.",
 )
 @click.option("--histograms", is_flag=True, help="Histograms too (TensorBoard only): fetches every tensor in full.")
 @click.option(
@@ -37,6 +44,7 @@ TRACKERS = ("wandb", "mlflow")
     metavar="NAME",
     help="Which; repeat for more, `all` for all.  [default: mean, std, abs_max, l2 for TensorBoard, all for Parquet]",
 )
+@click.option("--seconds", metavar="A:B", help="Timeline only: from A to B seconds after the run's first step.")
 @filter_options
 @quiet_option("Print nothing if all is well, and no progress bar.")
 @shared_options
@@ -47,6 +55,7 @@ def command(
     target: str,
     histograms: bool,
     statistics: tuple[str, ...],
+    seconds: str | None,
     filters: Filters,
 ) -> None:
     """Write RUN to DESTINATION for other tools.
@@ -56,6 +65,10 @@ def command(
     folder for <run>.parquet: a row for each tensor, worker and step. An earlier export is replaced. Statistics
     are those of `trackside stats`, and others that the run records.
 
+    A timeline has steps, their phases, the machine's metrics and the findings on one clock. DESTINATION is a folder: it
+    gets <run>.timeline.json, which https://ui.perfetto.dev opens, and SageMaker Debugger's own files of steps below
+    framework/, for smdebug's readers. --steps and --seconds choose a part.
+
     For W&B and MLflow only findings are written. DESTINATION is PROJECT, PROJECT/RUN or ENTITY/PROJECT/RUN for W&B,
     and an experiment or the id of a run for MLflow.
 
@@ -63,6 +76,7 @@ def command(
     Example:
       trackside export latest --to tensorboard tb --collection gradients
       trackside export s3://bucket/digits-7 --to parquet digits-7.parquet
+      trackside export latest --to timeline timeline --steps 100:200
       trackside export latest --to wandb digits
     """
     if target in TRACKERS:
@@ -72,7 +86,13 @@ def command(
         fix = "Leave it out: a table holds statistics."
         problem = Problem("--histograms", "This option is for --to tensorboard only.", fix)
         raise ConfigurationError([problem], subject="The command line")
+    if seconds is not None and target != "timeline":
+        problem = Problem("--seconds", "This option is for --to timeline only.", "Use --steps.")
+        raise ConfigurationError([problem], subject="The command line")
     trial = open_run(run)
+    if target == "timeline":
+        _to_timeline(run, trial, destination, steps=filters.steps, seconds=seconds)
+        return
     tensors = filters.choose(trial)
     if target == "parquet":
         _to_parquet(trial, destination, tensors, statistics=statistics)
@@ -178,6 +198,39 @@ def _to_tensorboard(
     _show(f"  {_safe(str(done.folder))}")
     _show(f"Look at it: tensorboard --logdir {_safe(destination)}", err=True)
     print_damage(trial, color=wants_color())
+
+
+def _to_timeline(run: str, trial: Trial, destination: str, *, steps: str | None, seconds: str | None) -> None:
+    from trackside.exchange.timeline import FindingMark, Part, export_timeline
+    from trackside.local.recorded_run import read_run
+    from trackside.local.run_folder import find_run
+    from trackside.trial.selection import StepRange
+
+    uri = find_run(run)
+    marks = [
+        FindingMark(lead.configuration_name, lead.message, lead.step, group.severity.value)
+        for group in read_run(uri).groups
+        if (lead := group.lead) is not None
+    ]
+    since, until = _seconds(seconds)
+    done = export_timeline(
+        uri, trial, destination, findings=marks, part=Part(StepRange.of(steps), since=since, until=until)
+    )
+    what = f"{_count(done.steps, 'step')}, {_count(done.samples, 'sample')} and {_count(done.findings, 'finding')}"
+    _show(f"Wrote {what} to:")
+    _show(f"  {_safe(str(done.merged))}")
+    _show("Look at it: https://ui.perfetto.dev, Open trace file", err=True)
+
+
+def _seconds(text: str | None) -> tuple[float, float]:
+    """Return the two ends of a range of seconds; an end that is left out has no limit."""
+    if text is None:
+        return 0.0, math.inf
+    found = _SECONDS.fullmatch(text.strip())
+    if found is None:
+        problem = Problem("--seconds", f"{text!r} is no range of seconds.", "For example 10:60, or 10: to the end.")
+        raise ConfigurationError([problem], subject="The command line")
+    return float(found[1] or 0), float(found[2] or math.inf)
 
 
 def _chosen(requested: tuple[str, ...], *, default: tuple[str, ...]) -> tuple[str, ...]:

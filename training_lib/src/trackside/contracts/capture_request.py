@@ -51,6 +51,10 @@ BUILT_IN_COLLECTIONS = (
     "labels",
     "predictions",
     "metrics",
+    "feature_importance",
+    "trees",
+    "average_shap",
+    "full_shap",
     "raw_gradients",
     "activation_gradients",
     "scalars",
@@ -278,6 +282,7 @@ class CaptureRequest:
     compiled         the treatment of a compiled model at a step that needs inputs or outputs of modules: "eager_step"
                      runs that step without the compiler, "params_only" goes without them
     tensorboard      folder or s3:// prefix for TensorBoard files; "" for none
+    machine_interval_ms  milliseconds between two samples of the machine, which the training process has taken; 0: none
     """
 
     collections: tuple[CollectionRequest, ...] = field(
@@ -289,6 +294,7 @@ class CaptureRequest:
     include_workers: str = field(default="all", metadata=stored(word("all", "one"), optional=True))
     compiled: str = field(default="eager_step", metadata=stored(word("eager_step", "params_only"), optional=True))
     tensorboard: str = field(default="", metadata=stored(TEXT, optional=True))
+    machine_interval_ms: int = field(default=0, metadata=stored(_STEP, optional=True))
 
     def collection(self, name: str) -> CollectionRequest | None:
         """Return the request for one collection, or None.
@@ -326,6 +332,7 @@ class CaptureRequest:
             include_workers=_chosen(self.include_workers, other.include_workers, default.include_workers),
             compiled=_chosen(self.compiled, other.compiled, default.compiled),
             tensorboard=_chosen(self.tensorboard, other.tensorboard, default.tensorboard),
+            machine_interval_ms=self.machine_interval_ms or other.machine_interval_ms,
         )
 
     def to_json(self) -> str:

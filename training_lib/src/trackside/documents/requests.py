@@ -31,6 +31,7 @@ TENSORBOARD = "TensorBoardOutputConfig"
 DEBUGGER_KEYS = (RULES, HOOK, PROFILER_RULES, PROFILER, TENSORBOARD)
 SAVED_TOO = "Saved too"  # beginning of a note about collections that only the rules need
 _INTERVALS = (100, 200, 500, 1000, 5000, 60_000)
+DEFAULT_INTERVAL_MS = 500  # of SageMaker Debugger
 _PROFILER_KEYS = ("S3OutputPath", "ProfilingIntervalInMilliseconds", "ProfilingParameters", "DisableProfiler")
 
 
@@ -126,7 +127,7 @@ def translate(
         hook: A `DebugHookConfig`. None: as in the original, losses are saved every 500 steps. False: only the
             collections that the rules need are saved.
         source_preset: Preset of rules from this source, where no other is given.
-        profiler: A `ProfilerConfig`, which is only checked.
+        profiler: A `ProfilerConfig`.
         tensorboard: A `TensorBoardOutputConfig`.
         preset: Preset of rules without a parameter `preset`; "": `source_preset`.
         catalogue: The rules to choose from; None: the built-in ones.
@@ -149,7 +150,7 @@ def translate(
     for given in inputs:
         reading.read(given, hook=hooked)
         hooked.read_collections(given.collections or (), where=f"{given.where} ({given.name}).collections")
-    _note_profiler(profiler, problems, notes)
+    machine_interval_ms = _read_profiler(profiler, problems, notes)
     capture = hooked.request()
     to_tensorboard = _read_tensorboard(tensorboard, problems, notes)
     if problems:
@@ -157,6 +158,7 @@ def translate(
         raise ConfigurationError(unique, subject="The configuration for SageMaker Debugger")
     if hook in (None, False):
         capture = replace(capture, include_workers=CaptureRequest().include_workers)
+    capture = replace(capture, machine_interval_ms=machine_interval_ms)
     capture = with_needs(capture, reading.rules, catalogue, notes)
     _note_what_is_not_judged(reading, notes)
     return Translation(
@@ -274,21 +276,27 @@ def _note_what_is_not_judged(reading: RuleReading, notes: list[str]) -> None:
         )
 
 
-def _note_profiler(document: Any, problems: list[Problem], notes: list[str]) -> None:
+def _read_profiler(document: Any, problems: list[Problem], notes: list[str]) -> int:
+    """Return the milliseconds between two samples of the machine; 0 for none."""
     if document is None:
-        return
+        return 0
     if not isinstance(document, Mapping):
         problems.append(Problem(PROFILER, f"must be an object, but is {document!r}."))
-        return
+        return 0
     note_unknown(document, _PROFILER_KEYS, where=PROFILER, problems=problems)
     interval = document.get("ProfilingIntervalInMilliseconds")
     if interval is not None and interval not in _INTERVALS:
         what = f"must be one of {', '.join(map(str, _INTERVALS))}, but is {interval!r}."
         problems.append(Problem(f"{PROFILER}.ProfilingIntervalInMilliseconds", what))
-    if not document.get("DisableProfiler"):
+        return 0
+    if document.get("DisableProfiler"):
+        return 0
+    if document.get("ProfilingParameters"):
         notes.append(
-            "ProfilerConfig was read and has no effect: Trackside samples no machine in a job of SageMaker yet."
+            "ProfilerConfig.ProfilingParameters has no effect: steps and phases are always timed, operators and Python "
+            "are not profiled."
         )
+    return int(interval or DEFAULT_INTERVAL_MS)
 
 
 def _read_tensorboard(document: Any, problems: list[Problem], notes: list[str]) -> str:

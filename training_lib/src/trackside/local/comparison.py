@@ -251,7 +251,7 @@ def _facts(run: ComparedRun) -> dict[str, str]:
         found |= _of_optimizer(optimizer)
     found |= _of_losses(facts)
     found |= _of_program(facts)
-    found |= _of_model(facts)
+    found |= described_model(facts)
     return found
 
 
@@ -287,7 +287,8 @@ def _of_program(facts: ModelFacts) -> dict[str, str]:
     }
 
 
-def _of_model(facts: ModelFacts) -> dict[str, str]:
+def described_model(facts: ModelFacts) -> dict[str, str]:
+    """Return the model of a run as texts, by name: its parameters and modules."""
     own = [parameter for parameter in facts.parameters if not parameter.tied_to]
     found = {
         "parameters": f"{sum(parameter.size for parameter in own):,}",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from trackside.local.comparison import Comparison, Difference, LossDifference
 from trackside.local.run_folder import typed_name
+from trackside.performance.step_time_gate import MEDIAN, Gate, RunStep
 
 
 def facts_in_order(facts: tuple[Difference, ...]) -> Iterator[Difference]:
@@ -80,3 +81,26 @@ def issue_lines(found: Comparison) -> Iterator[str]:
     for name, recovered in (("A", found.recovered_a), ("B", found.recovered_b)):
         for rule, step in recovered.items():
             yield f"{name}: {rule} recovered by step {step}"
+
+
+def gate_lines(found: Gate) -> Iterator[str]:
+    """Yield the lines about the time of steps: the verdict, each run, notes."""
+    limit = f"limit +{100 * found.limit:.3g} %"
+    if found.change is None or found.low is None or found.high is None:
+        yield f"step time: {found.verdict.value} ({limit})"
+    else:
+        yield (
+            f"step time: {found.verdict.value}: {100 * found.change:+.1f} %, between {100 * found.low:+.1f} and "
+            f"{100 * found.high:+.1f} % ({limit})"
+        )
+    for name, runs in (("A", found.before), ("B", found.after)):
+        for run in runs:
+            yield f"  {name}  {run.run}: {_of_run(run)}"
+    for line in (*found.reasons, *found.notes):
+        yield f"  {line}"
+
+
+def _of_run(run: RunStep) -> str:
+    looked_at = f"{run.steps:,} of {run.of:,} steps, which had the processor" if run.is_calm else f"{run.of:,} steps"
+    kind = "the median" if run.quantile == MEDIAN else f"the {100 * run.quantile:.0f}th percentile"
+    return f"{run.milliseconds:.4g} ms, {kind} of {looked_at}"

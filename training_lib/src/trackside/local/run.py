@@ -16,7 +16,14 @@ from trackside.contracts.capture_request import CaptureRequest, capture_environm
 from trackside.contracts.errors import StorageError
 from trackside.contracts.issue_group import IssueGroup, group_of_one, issue_groups
 from trackside.contracts.rule_request import RuleRequest
-from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS, VERDICTS_KEY
+from trackside.contracts.run_layout import (
+    END_MARKER_KEY,
+    PROFILES,
+    RULE_OUTPUT,
+    RULE_REQUEST_KEY,
+    TENSORS,
+    VERDICTS_KEY,
+)
 from trackside.contracts.verdict import Outcome, Severity, State, Verdict
 from trackside.local.capture_check import (
     lacks_trackside,
@@ -31,11 +38,11 @@ from trackside.local.local_twins import check_terms, local_twins
 from trackside.local.rule_state import RuleStatus, rule_statuses, worst_severity
 from trackside.local.run_folder import RunRecord, held, storage_problem, write_record
 from trackside.local.run_now import RunNow, RunNowReader, steps_of, watermarks_of
-from trackside.local.sampler_process import SamplerProcess
 from trackside.local.signal_inbox import SignalInbox
 from trackside.local.training_process import TrainingProcess
 from trackside.local.verdict_feed import VerdictFeed
 from trackside.performance.speed_line import speed_line
+from trackside.profiling.sampler_process import SamplerProcess
 from trackside.storage.open_store import open_store
 
 LOOK_SECONDS = 0.2  # how often to look for verdicts; the end of the training wakes us at once
@@ -198,7 +205,7 @@ class _Watch:
             run.folder, environment=run.environment, note=observer.note, monotonic=monotonic, command=evaluator
         )
         self._sampler = SamplerProcess(
-            run.folder,
+            f"{run.folder}/{PROFILES}",
             process=training.pid,
             interval_ms=run.sample_interval_ms,
             environment=run.environment,

@@ -61,6 +61,8 @@ class Measured:
         captured_steps: Number of steps that the run has recorded in any way.
         overhead: Processor time of all that Trackside did for the always-on statistics, over the steps' own; None where
             it was not measured.
+        processor_wait: Share of the steps' seconds in which the training thread was ready and other work had the
+            processor; None where it was not measured.
     """
 
     steps: int = 0
@@ -70,6 +72,7 @@ class Measured:
     machine: Machine = Machine()
     captured_steps: int = 0
     overhead: float | None = None
+    processor_wait: float | None = None
 
     @property
     def training_seconds(self) -> float:

@@ -11,15 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.recorded_names import PROCESSOR_WAIT_SECONDS
 from trackside.contracts.run_layout import RunLocation
 from trackside.extras import pip_install
-from trackside.performance.reading import measured_workers, phase_columns
+from trackside.performance.reading import measured_workers, number_columns, phase_columns
 from trackside.performance.verdict import PerformanceVerdict, judged_workers
 from trackside.storage.open_store import open_store
 from trackside.trial.run_profile import MachineMetric, RunProfile
 from trackside.trial.trial import Trial, open_trial
 
 _MICROSECONDS = 1e6
+_NONE = (np.empty(0, np.int64), np.empty(0))
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,15 @@ class StepDurations:
         seconds: Seconds of each, from the end of the step before, with evaluations and the cost of capture.
         phases: Seconds by phase: `data`, `backward`, `optimizer`, `capture`, `evaluation`; NaN at a step without it. A
             phase that never occurred is absent.
+        waits: Seconds of each step in which the training thread was ready and other work had the processor; NaN where
+            they are unknown.
     """
 
     worker: str
     steps: NDArray[np.int64]
     seconds: NDArray[np.float64]
     phases: Mapping[str, NDArray[np.float64]]
+    waits: NDArray[np.float64]
 
 
 def open_profile(run: str) -> Profile:
@@ -91,10 +96,11 @@ class Profile:
         """
         self._trial.refresh()
         whole, phases = phase_columns(self._trial)
+        waits = number_columns(self._trial, PROCESSOR_WAIT_SECONDS)
         found = []
         for worker, (steps, seconds) in sorted(whole.items()):
             of_worker = {phase: _at(steps, *columns[worker]) for phase, columns in phases.items() if worker in columns}
-            found.append(StepDurations(worker, steps, seconds, of_worker))
+            found.append(StepDurations(worker, steps, seconds, of_worker, _at(steps, *waits.get(worker, _NONE))))
         return tuple(found)
 
     def verdicts(self) -> Mapping[str, PerformanceVerdict]:
@@ -149,6 +155,8 @@ class Profile:
 
 def _at(steps: NDArray[np.int64], known: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the values at these steps, NaN at a step without one."""
+    if not len(known):
+        return np.full(len(steps), np.nan)
     places = np.minimum(np.searchsorted(known, steps), len(known) - 1)
     found: NDArray[np.float64] = np.where(known[places] == steps, values[places], np.nan)
     return found

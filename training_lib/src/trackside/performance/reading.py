@@ -16,6 +16,7 @@ from trackside.contracts.recorded_names import (
     EVALUATION_SECONDS,
     OPTIMIZER_SECONDS,
     OVERHEAD,
+    PROCESSOR_WAIT_SECONDS,
     STEP_SECONDS,
 )
 from trackside.contracts.run_layout import RunLocation
@@ -52,7 +53,7 @@ def measured_workers(uri: str, trial: Trial | None = None) -> Mapping[str, Measu
     profiles = open_store(RunLocation(uri).profiles)
     steps, of_phases = phase_columns(trial)
     workers = sorted({*steps, *performance_workers(profiles)}) or ["worker_0"]
-    overhead = _columns(trial, OVERHEAD)
+    overhead, waits = number_columns(trial, OVERHEAD), number_columns(trial, PROCESSOR_WAIT_SECONDS)
     captured = trial.recorded_through + 1
     machine = _machine(trial.profile)
     return {
@@ -63,6 +64,7 @@ def measured_workers(uri: str, trial: Trial | None = None) -> Mapping[str, Measu
             machine=machine,
             captured_steps=captured,
             overhead=overhead.get(worker),
+            waits=waits.get(worker),
         )
         for worker in workers
     }
@@ -77,7 +79,7 @@ def phase_columns(trial: Trial) -> tuple[dict[str, Columns], dict[str, dict[str,
     Raises:
         StorageError: A store failed.
     """
-    return _columns(trial, STEP_SECONDS), {phase: _columns(trial, name) for phase, name in _NUMBERS.items()}
+    return number_columns(trial, STEP_SECONDS), {phase: number_columns(trial, name) for phase, name in _NUMBERS.items()}
 
 
 def _measured(
@@ -88,6 +90,7 @@ def _measured(
     machine: Machine,
     captured_steps: int,
     overhead: Columns | None,
+    waits: Columns | None,
 ) -> Measured:
     if step_seconds is None:
         return Measured(facts=facts, machine=machine, captured_steps=captured_steps)
@@ -108,11 +111,21 @@ def _measured(
             machine=machine,
             captured_steps=captured_steps,
             overhead=None if overhead is None else _mean(overhead[1][overhead[0] >= first].tolist()),
+            processor_wait=None if waits is None else float(waits[1][waits[0] >= first].sum() / seconds[kept].sum()),
         )
     )
 
 
-def _columns(trial: Trial, name: str) -> dict[str, Columns]:
+def number_columns(trial: Trial, name: str) -> dict[str, Columns]:
+    """Return steps and values of a recorded number by worker; none if no step has it.
+
+    Args:
+        trial: The run, refreshed.
+        name: Name of the number.
+
+    Raises:
+        StorageError: A store failed.
+    """
     try:
         columns = trial.tensor(name).columns("mean")
     except (TensorNotSavedError, ConfigurationError):  # no step had that number

@@ -235,6 +235,11 @@ def _notes(measured: Measured) -> Iterator[str]:
         own = machine.training_cpu_percent / facts.processors
         if machine.cpu_percent - own >= 30:
             yield f"the machine was busy to {machine.cpu_percent:.0f} %, and this training used {own:.0f} % of it"
+    if measured.processor_wait is not None and measured.processor_wait >= NOTED_SHARE:
+        yield (
+            f"for {100 * measured.processor_wait:.0f} % of its time the training was ready, and other work on the "
+            "machine had the processor"
+        )
     if measured.overhead is not None:
         yield f"watching took {100 * measured.overhead:.1f} % of the training's time, its writer included"
     if machine.io_wait_percent is not None and machine.io_wait_percent >= 20:

@@ -8,8 +8,8 @@
     ...
     clock.take(numbers)        # at the end of a step: the seconds of each phase that the step had
 
-A phase that never occurred is absent, not 0. Time in no other phase is `OTHER`, and recorded as the step's rest: it is
-the difference between the step and its phases.
+A phase that never occurred is absent, not 0, and so is an unknown wait for a processor. Time in no other phase is
+`OTHER`, and recorded as the step's rest: it is the difference between the step and its phases.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from trackside.contracts.recorded_names import (
     DATA_SECONDS,
     EVALUATION_SECONDS,
     OPTIMIZER_SECONDS,
+    PROCESSOR_WAIT_SECONDS,
     STEP_SECONDS,
 )
 
@@ -53,6 +54,7 @@ _KEYS = {
     EVALUATION: (EVALUATION_SECONDS, "mean"),
 }
 _STEP_KEY = (STEP_SECONDS, "mean")
+_WAIT_KEY = (PROCESSOR_WAIT_SECONDS, "mean")
 
 
 class Meter(Protocol):
@@ -81,10 +83,17 @@ class PhaseClock:
     Args:
         clock: Returns seconds.
         meter: Notified where `CAPTURE` begins and ends, while it is on.
+        waited: Returns the seconds since its last call in which this thread had no processor; None if unknown.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter, meter: Meter | None = None) -> None:
-        self._meter = meter
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.perf_counter,
+        meter: Meter | None = None,
+        *,
+        waited: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        self._meter, self._waited = meter, waited
         self.current = OTHER
         self.thread = self.steps = 0
         self.longest = 0.0
@@ -134,7 +143,7 @@ class PhaseClock:
         Args:
             numbers: The numbers of the step, by name and statistic.
         """
-        now = self._clock()
+        now, waited = self._clock(), self._waited()
         thread = get_ident()
         if thread != self.thread:  # the first step, or the training has moved to another thread
             self.thread, self.current = thread, CAPTURE
@@ -144,6 +153,8 @@ class PhaseClock:
             numbers[_STEP_KEY] = took = now - self._began
             if took > self.longest and self.steps > FIRST_STEPS:
                 self.longest = took
+            if waited is not None:
+                numbers[_WAIT_KEY] = min(waited, took)
             for phase, key in _KEYS.items():
                 if seconds[phase]:
                     numbers[key] = seconds[phase]

@@ -16,6 +16,7 @@ from trackside.contracts.recorded_names import (
     DATA_SECONDS,
     EVALUATION_SECONDS,
     OPTIMIZER_SECONDS,
+    PROCESSOR_WAIT_SECONDS,
     STEP_SECONDS,
 )
 from trackside.contracts.rule_catalogue import LifeCycle
@@ -73,7 +74,10 @@ class SpeedRule(Rule):
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Seconds of the training steps of one worker, without evaluations and without our own cost.
+    """Seconds of the training steps of one worker, without evaluations, our own cost, and waits for a processor.
+
+    The share of a step in which other work on the machine had the processor is left out of the step and of each of its
+    phases alike: in which of them the thread waited is not measured.
 
     worker   name of the worker
     steps    int64 of shape (n,), n >= 1, ascending
@@ -127,11 +131,11 @@ def step_times(window: Window) -> tuple[StepTimes, ...]:
     seconds = {column.worker: column for column in window.statistic(STEP_SECONDS, "mean", mode=None)}
     others = {
         name: {column.worker: column for column in window.statistic(name, "mean", mode=None)}
-        for name in (*_PHASES.values(), *_NO_TRAINING)
+        for name in (*_PHASES.values(), *_NO_TRAINING, PROCESSOR_WAIT_SECONDS)
     }
     found = []
     for worker, column in sorted(seconds.items()):
-        steps, values = column.steps[FIRST_STEPS:], column.values[FIRST_STEPS:].copy()
+        steps, whole = column.steps[FIRST_STEPS:], column.values[FIRST_STEPS:]
         if not len(steps):
             continue
         parts = {
@@ -139,11 +143,24 @@ def step_times(window: Window) -> tuple[StepTimes, ...]:
             for name, columns in others.items()
             if worker in columns
         }
-        for name in _NO_TRAINING:
-            values -= parts.get(name, 0.0)
-        phases = {phase: parts[name] for phase, name in _PHASES.items() if name in parts}
-        found.append(StepTimes(worker, steps, np.maximum(values, 0.0), phases))
+        own = own_share(whole, parts.get(PROCESSOR_WAIT_SECONDS))
+        seconds_of_training = np.maximum(whole - sum(parts.get(name, 0.0) for name in _NO_TRAINING), 0.0)
+        phases = {phase: parts[name] * own for phase, name in _PHASES.items() if name in parts}
+        found.append(StepTimes(worker, steps, seconds_of_training * own, phases))
     return tuple(found)
+
+
+def own_share(seconds: Values, waits: Values | None) -> Values | float:
+    """Return the share of each step in which its thread was not kept waiting for a processor: 1 where it is unknown.
+
+    Args:
+        seconds: Seconds of the steps.
+        waits: Seconds of each in which other work had the processor; None if they were not measured.
+    """
+    if waits is None:
+        return 1.0
+    found: Values = np.clip(1.0 - waits / np.where(seconds > 0, seconds, 1.0), 0.0, 1.0)
+    return found
 
 
 def of_processors(window: Window, dimension: str) -> Mapping[str, MachineSeries]:

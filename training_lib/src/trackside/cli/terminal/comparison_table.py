@@ -8,7 +8,8 @@ from trackside.cli.terminal.console import data_console, safe
 from trackside.cli.terminal.layout import columns, wrapped
 from trackside.contracts.run_layout import RunLocation
 from trackside.local.comparison import Comparison
-from trackside.local.comparison_text import facts_in_order, issue_lines, loss_lines, pace_line
+from trackside.local.comparison_text import facts_in_order, gate_lines, issue_lines, loss_lines, pace_line
+from trackside.performance.step_time_gate import Gate
 
 MOST_FACTS = 20
 MOST_CELL = 24  # characters of a fact, in a column of 80
@@ -44,6 +45,15 @@ def print_comparison(found: Comparison, *, color: bool) -> None:
     show("")
     for line in issue_lines(found):
         show(line)
+
+
+def print_gate(found: Gate, *, color: bool) -> None:
+    """Print the verdict on the time of steps, and the runs that it is about."""
+    console = data_console(color=color)
+    console.print()
+    for number, line in enumerate(gate_lines(found)):
+        for part in wrapped(console, Text(safe(console, line), style="" if number else "bold"), console.width):
+            console.print(part)
 
 
 def _cut(text: str) -> str:

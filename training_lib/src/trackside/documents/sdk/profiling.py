@@ -1,4 +1,4 @@
-"""The SDK's classes for profiling. Everything is read and checked; nothing is profiled yet."""
+"""The SDK's classes for profiling. Everything is read and checked; only the machine is sampled as they ask."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from trackside.capture.writer_parts import BackgroundPart
 from trackside.contracts.run_layout import worker_name
 from trackside.contracts.uncaptured import UncapturedProcess
 from trackside.environment import CaptureEnvironment
+from trackside.frameworks import in_charge
 from trackside.frameworks.adapter import Undo
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsFile
 from trackside.frameworks.pytorch.optimizers.source import optimizers_beside
@@ -81,7 +82,7 @@ class PyTorchAdapter:
     def begin(self) -> bool:
         """Begin the run, with the first step of this process. Return False if this process captures none."""
         session, sources = self.session, self.steps.sources
-        if torch.utils.data.get_worker_info() is not None:
+        if torch.utils.data.get_worker_info() is not None or in_charge.is_others(self):
             return False
         self.steps.read_request()
         rank = rank_of_this_process(session.environment)
@@ -89,7 +90,9 @@ class PyTorchAdapter:
             ModelFactsFile(session.open_folder, worker=worker_name(rank.number), start=session.start_position)
             for _ in range(session.stores_run)
         ]
-        idle_parts: list[BackgroundPart] = [sources.saver.slabs, *sources.timing.files(session, rank)]
+        timing = sources.timing
+        idle_parts: list[BackgroundPart] = [sources.saver.slabs, *timing.files(session, rank)]
+        idle_parts += timing.machine(session, rank)
         session.begin(rank, owner=self._owner, facts=facts, idle_parts=idle_parts)
         for file in facts:
             sources.facts.connect(file)

@@ -94,6 +94,7 @@ class UnnormalizedInputs(Rule):
 
     rule_id = "unnormalized-inputs"
     code = "TS213"
+    is_of_networks = True
     watches = ("model_inputs",)
     save_interval = 100
     needs = (CollectionRequest("model_inputs", Schedule(50, end_step=101)),)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from trackside.capture.step_statistics import StepStatistics
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.profiling.phase_clock import PhaseClock
+from trackside.profiling.processor_wait import ProcessorWait
 
 
 class StepPhases:
@@ -25,7 +26,8 @@ class StepPhases:
     """
 
     def __init__(self, statistics: StepStatistics, *, fuse: Fuse) -> None:
-        self.clock = PhaseClock(meter=statistics.meter)
+        self._processor_wait = ProcessorWait()
+        self.clock = PhaseClock(meter=statistics.meter, waited=self._processor_wait.take)
         fuse.when_blown = self._stop
         statistics.samplers.append(fuse.protect(self.clock.take))
 
@@ -35,3 +37,4 @@ class StepPhases:
 
     def _stop(self) -> None:
         self.clock.thread = 0  # nothing is counted from here on
+        self._processor_wait.close()

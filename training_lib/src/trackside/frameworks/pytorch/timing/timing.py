@@ -7,11 +7,16 @@ from collections.abc import Callable, Iterator
 
 from trackside.capture.session import Rank, RunSession
 from trackside.contracts.run_layout import PROFILES, worker_name
+from trackside.environment import inherited
 from trackside.frameworks.pytorch.data.batches import BatchSource
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.timing.loaders import Loaders
 from trackside.frameworks.pytorch.timing.performance_file import PerformanceFile
 from trackside.frameworks.pytorch.timing.phases import StepPhases
+from trackside.profiling.machine_part import MachinePart
+from trackside.profiling.system_sampler import FIRST_NODE
+
+LEAST_INTERVAL_MS = 100
 
 
 class Timing:
@@ -37,6 +42,18 @@ class Timing:
             clock=self.phases.clock,
             loader_met=Fuse(guard, "looking at DataLoaders").protect(self._loaders.fetched),
         )
+
+    def machine(self, session: RunSession, rank: Rank) -> Iterator[MachinePart]:
+        """Yield the sampler of this machine, if the request asks for it and this process is the machine's first."""
+        environment, interval = session.environment, session.request.machine_interval_ms
+        number = rank.number if environment.local_rank is None else environment.local_rank
+        if interval and number == 0 and session.has_place_for_profiles and not environment.ended_by:
+            yield MachinePart(
+                functools.partial(session.open_folder, PROFILES),
+                interval_ms=max(interval, LEAST_INTERVAL_MS),
+                node=environment.machine or FIRST_NODE,
+                environment=inherited(),
+            )
 
     def files(self, session: RunSession, rank: Rank) -> Iterator[PerformanceFile]:
         """Yield the file about this worker's speed, and start to fill it. Yield none if the run has no place for it."""

@@ -8,9 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
-from trackside.contracts.run_layout import RunLocation
 from trackside.profiling import system_sampler
 
 _logger = logging.getLogger(__name__)
@@ -23,29 +21,33 @@ class SamplerProcess:
     """Samples the machine beside a training.
 
     Args:
-        folder: The run's folder.
+        profiles: The folder of a run's profiles.
         process: Id of the training's first process.
         interval_ms: Milliseconds between two samples; 0 for no sampling.
         environment: Variables for the process.
+        node: Name of this machine.
+        start_after_seconds: Time before it is started.
         monotonic: Returns seconds.
     """
 
     def __init__(
         self,
-        folder: Path,
+        profiles: str,
         *,
         process: int,
         interval_ms: int,
         environment: Mapping[str, str],
         monotonic: Callable[[], float],
+        node: str = system_sampler.FIRST_NODE,
+        start_after_seconds: float = START_SECONDS,
     ) -> None:
         self._command = (
-            *(sys.executable, "-I", "-S", os.path.abspath(system_sampler.__file__), RunLocation(str(folder)).profiles),
-            *("--process", str(process), "--interval-ms", str(interval_ms)),
+            *(sys.executable, "-I", "-S", os.path.abspath(system_sampler.__file__), profiles),
+            *("--process", str(process), "--interval-ms", str(interval_ms), "--node", node),
         )
         self._environment = {name: text for name, text in environment.items() if not name.startswith("TRACKSIDE_")}
         self._monotonic = monotonic
-        self._start_at: float | None = monotonic() + START_SECONDS if interval_ms else None
+        self._start_at: float | None = monotonic() + start_after_seconds if interval_ms else None
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -77,6 +79,8 @@ class SamplerProcess:
         if process is None:
             return
         if process.stdin is not None:
+            with contextlib.suppress(OSError):
+                os.write(process.stdin.fileno(), b"\n")  # forked workers may hold the pipe too, so that it stays open
             with contextlib.suppress(OSError):
                 process.stdin.close()
         try:

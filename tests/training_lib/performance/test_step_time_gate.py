@@ -1,0 +1,130 @@
+"""The gate on the time of steps: recorded runs of a busy machine, and made-up ones.
+
+`recorded_steps.npz` has 400 steps each of ten runs of one program, and of ten with 8 % more work, in microseconds: the
+step, the training's own part, and the wait for a processor, of shape (runs, 3, steps). `benchmarks/speed_gate.py`
+recorded them on 23 November 2026, two cores shared with about ten other programs, which had the processor for most of
+the time: the median step by the clock differs from run to run by tens of percent.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from trackside.performance.step_time_gate import Gate, GateVerdict, TimedRun, judge_step_time
+
+RECORDED = np.load(Path(__file__).with_name("recorded_steps.npz"))
+LIMIT = 0.05
+WITHIN, SLOWER, UNDECIDED = GateVerdict.WITHIN, GateVerdict.SLOWER, GateVerdict.UNDECIDED
+
+
+def recorded(kind: str, numbers: list[int]) -> list[TimedRun]:
+    found = []
+    for number in numbers:
+        seconds, own, waits = RECORDED[kind][number] * 1e-6
+        found.append(TimedRun(f"{kind}-{number}", seconds, own, waits))
+    return found
+
+
+HALVES = [([0, 1, 2, 3, 4], [5, 6, 7, 8, 9]), ([0, 2, 4, 6, 8], [1, 3, 5, 7, 9]), ([0, 3, 4, 7, 8], [1, 2, 5, 6, 9])]
+
+
+@pytest.mark.parametrize(("one", "other"), [*HALVES, *((b, a) for a, b in HALVES)])
+def test_five_runs_a_side_of_a_busy_machine(one: list[int], other: list[int]) -> None:
+    assert judge_step_time(recorded("plain", one), recorded("plain", other), limit=LIMIT).verdict is WITHIN
+    assert judge_step_time(recorded("slower", one), recorded("slower", other), limit=LIMIT).verdict is WITHIN
+    found = judge_step_time(recorded("plain", one), recorded("slower", other), limit=LIMIT)
+    assert found.verdict is SLOWER
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < 0.08 < found.high
+
+
+@pytest.mark.parametrize("kind", ["plain", "slower"])
+def test_hardly_any_pair_of_a_busy_machine_is_called_slower_wrongly(kind: str) -> None:
+    runs = recorded(kind, list(range(10)))
+    pairs = [(a, b) for a in runs for b in runs if a is not b]
+    verdicts = [judge_step_time([a], [b], limit=LIMIT).verdict for a, b in pairs]
+    assert verdicts.count(SLOWER) <= len(pairs) // 40, "1 in 200 is meant; pairs share their runs"
+
+
+def test_the_clock_alone_would_be_wrong() -> None:
+    medians = [float(np.median(run.seconds)) for run in recorded("plain", list(range(10)))]
+    assert max(medians) > 1.5 * min(medians), "else these runs prove nothing"
+
+
+def steady(name: str, milliseconds: float, *, seed: int, steps: int = 300, wait: float | None = 0.0) -> TimedRun:
+    """A run on a machine of its own, or beside work that has the processor for a part of each step."""
+    noise = np.random.default_rng(seed).gamma(4.0, 0.01, steps)
+    own = milliseconds / 1000 * (1 + noise)
+    waits = np.full(steps, np.nan) if wait is None else own * wait / (1 - wait)
+    return TimedRun(name, own + np.nan_to_num(waits), own + np.nan_to_num(waits), waits)
+
+
+def judged(before: list[float], after: list[float], **options: float | None) -> Gate:
+    runs = [
+        [steady(f"{side}{k}", each, seed=100 * side + k, **options) for k, each in enumerate(group)]  # type: ignore[arg-type]
+        for side, group in enumerate((before, after))
+    ]
+    return judge_step_time(runs[0], runs[1], limit=LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [
+        pytest.param([10], [10], WITHIN, id="the-same"),
+        pytest.param([10], [9], WITHIN, id="faster"),
+        pytest.param([10], [10.4], WITHIN, id="below-the-limit"),
+        pytest.param([10], [10.5], UNDECIDED, id="above-it-by-less-than-one-pair-shows"),
+        pytest.param([10], [11.5], SLOWER, id="far-above-it"),
+        pytest.param([10] * 3, [10.8] * 3, SLOWER, id="three-pairs-show-more"),
+        pytest.param([10, 10, 10, 10], [10.8], SLOWER, id="several-baselines"),
+        pytest.param([9, 10, 11, 10], [10.2, 9.3, 11.4, 10.1], WITHIN, id="runs-that-differ-anyway"),
+        pytest.param([9, 10, 11, 10], [10.6, 9.9, 12.2, 10.4], UNDECIDED, id="runs-that-differ-by-more"),
+        pytest.param([0.3], [0.36], SLOWER, id="short-steps"),
+        pytest.param([2000], [2400], SLOWER, id="long-steps"),
+    ],
+)
+def test_verdicts(before: list[float], after: list[float], verdict: GateVerdict) -> None:
+    assert judged(before, after).verdict is verdict
+
+
+def test_more_runs_narrow_the_interval() -> None:
+    few, many = judged([10], [10]), judged([10] * 6, [10] * 6)
+    assert few.low is not None
+    assert few.high is not None
+    assert many.low is not None
+    assert many.high is not None
+    assert many.high - many.low < 0.5 * (few.high - few.low)
+
+
+def test_other_work_is_left_out_where_no_step_is_calm() -> None:
+    quiet, busy = steady("quiet", 10, seed=1), steady("busy", 10, seed=2, wait=0.5)
+    found = judge_step_time([quiet], [busy], limit=LIMIT)
+    assert found.verdict is WITHIN
+    assert [run.is_calm for run in (*found.before, *found.after)] == [False, False]
+    assert found.after[0].waiting == pytest.approx(0.5)
+
+
+def test_unknown_waits_are_none() -> None:
+    found = judge_step_time([steady("a", 10, seed=1, wait=None)], [steady("b", 12, seed=2, wait=None)], limit=LIMIT)
+    assert found.verdict is SLOWER
+    assert found.before[0].waiting is None
+    assert not found.before[0].is_calm
+
+
+@pytest.mark.parametrize("steps", [0, 1, 39])
+def test_too_few_steps_are_not_comparable(steps: int) -> None:
+    found = judge_step_time([steady("a", 10, seed=1)], [steady("b", 10, seed=2, steps=steps)], limit=LIMIT)
+    assert found.verdict is GateVerdict.NOT_COMPARABLE
+    assert found.reasons == (f"b has {steps} timed steps; 40 are needed",)
+    assert found.change is None
+
+
+def test_steps_of_no_time_do_not_raise() -> None:
+    zeros: NDArray[np.float64] = np.zeros(100)
+    run = TimedRun("zero", zeros, zeros, zeros)
+    assert judge_step_time([run], [run], limit=LIMIT).verdict is WITHIN
