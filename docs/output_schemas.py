@@ -198,6 +198,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
                 "command": ["text"],
                 "steps_saved": "count",
                 "issues": "count",
+                "recovered": "count",
                 "worst_severity": "severity or null",
                 "judged": "boolean",
             }
@@ -289,6 +290,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
         "settings": [{"setting": "text", "value": "any", "source": "text"}],
         "rules": ["text"],
     },
+    "query": {"rows": ["object"]},
     "compare": {
         "a": "text",
         "b": "text",
@@ -310,6 +312,8 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
         "steps_b": "count",
         "is_judged_a": "boolean",
         "is_judged_b": "boolean",
+        "recovered_a": "object",
+        "recovered_b": "object",
         "issues_a": "object",
         "issues_b": "object",
         "issues_both": "object",

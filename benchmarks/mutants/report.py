@@ -2,9 +2,11 @@
 
     python -m benchmarks.mutants.report --seeds 3 --write docs/mutants.md
     python -m benchmarks.mutants.report --half tune --seeds 1            # prints them
+    python -m benchmarks.mutants.report --half report --only own --seeds 3 --sample 36 --read
 
-Of the half `report` only sums are shown, by family of operators: nobody reads its single runs. What stands above the
-marker in the file is left as it is.
+Of the half `report` sums are shown, by family of operators, and only with `--read`: that is a reading, which is counted
+and dated in `readings.jsonl` and on the page. Nobody reads its single runs. What stands above the marker in the file is
+left as it is.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +22,8 @@ from pathlib import Path
 
 from benchmarks.detection.corpus.program import Program as OwnProgram
 from benchmarks.detection.wilson import Share
-from benchmarks.mutants import harm
+from benchmarks.kept import code_digest
+from benchmarks.mutants import harm, readings
 from benchmarks.mutants.judge import Judged, first_causes, judge_all
 from benchmarks.mutants.operator import FAMILIES, REPORT, TUNE, Operator, all_operators, half_of
 from benchmarks.mutants.plain_losses import Recorded
@@ -38,7 +42,7 @@ class Group:
 
     fate  `hurts` or `silent` (these count), `harmless`, `unreached`, `raised` (ended in an exception), `untested`
           (fewer seeds than the test needs) or `twin failed`
-    runs  the judgement of the mutant and of its twin, of each seed
+    runs  the judgement of the mutant and of its twin, of each seed; empty where the mutant does not count
     """
 
     mutant: Mutant
@@ -57,28 +61,57 @@ class Group:
         return self.mutant.half
 
 
-def groups(chosen: Sequence[Mutant], judged: Mapping[Mutant, Judged], *, root: Path) -> Iterator[Group]:
-    """Yield a group for each program and operator of which anything is stored."""
+@dataclass(frozen=True)
+class Planted:
+    """The stored trainings of one operator in one program, one a seed, and their fate (see `Group`)."""
+
+    mutants: tuple[Mutant, ...]
+    fate: str
+
+    @property
+    def is_counted(self) -> bool:
+        """True if the mutant counts."""
+        return self.fate in COUNTED
+
+
+def planted(chosen: Sequence[Mutant], *, root: Path) -> list[Planted]:
+    """Return each program and operator of which anything is stored. No verdict has a part in a fate."""
     of: dict[tuple[str, str], list[Mutant]] = defaultdict(list)
     for each in chosen:
         if each.operator is not None and Outcome.read(each.folder(root)) is not None:
             of[each.subject.name, each.operator.name].append(each)
-    for several in of.values():
-        whole = [each for each in several if each in judged and each.twin in judged]
-        runs = tuple((judged[each], judged[each.twin]) for each in whole)
-        yield Group(several[0], _fate(several, whole, root=root), runs)
+    return [Planted(tuple(several), _fate(several, root=root)) for several in of.values()]
 
 
-def _fate(several: Sequence[Mutant], whole: Sequence[Mutant], *, root: Path) -> str:
-    outcomes = {each: Outcome.read(each.folder(root)) for each in several}
-    if any(outcome and outcome.status for outcome in outcomes.values()):
+def groups(found: Sequence[Planted], judged: Mapping[Mutant, Judged]) -> Iterator[Group]:
+    """Yield a group for each program and operator, with judgements where it counts."""
+    for each in found:
+        counted = each.mutants if each.is_counted and all(one in judged for one in each.mutants) else ()
+        yield Group(each.mutants[0], each.fate, tuple((judged[one], judged[one.twin]) for one in counted))
+
+
+def to_judge(found: Sequence[Planted], *, is_read: bool) -> list[Mutant]:
+    """Return the trainings whose verdicts count: mutants that count, and their twins.
+
+    Args:
+        found: What is stored.
+        is_read: True if the half `report` is read, too.
+    """
+    counted = [mutant for each in found if each.is_counted for mutant in each.mutants]
+    counted = [mutant for mutant in counted if is_read or mutant.half == TUNE]
+    return list(dict.fromkeys(each for mutant in counted for each in (mutant.twin, mutant)))
+
+
+def _fate(whole: Sequence[Mutant], *, root: Path) -> str:
+    outcomes = {each: Outcome.read(each.folder(root)) for each in (*whole, *(one.twin for one in whole))}
+    if any(outcome and outcome.status for each in whole if (outcome := outcomes[each])):
         return "raised"
-    if len(whole) < len(several):
-        return "twin failed"
     recorded = {each.seed: Recorded.read(each.folder(root) / LOSSES) for each in whole}
     if not all(each and each.touched for each in recorded.values()):
         return "unreached"
-    operator = several[0].operator
+    if any(outcome is None or outcome.status for each in whole for outcome in [outcomes[each.twin]]):
+        return "twin failed"
+    operator = whole[0].operator
     if operator is not None and operator.is_silent:
         return "silent"
     twins = {each.seed: Recorded.read(each.twin.folder(root) / LOSSES) for each in whole}
@@ -146,7 +179,7 @@ BARS = "---|---|---|---|---"
 
 
 def _row(name: str, several: Sequence[Group]) -> str:
-    counted = [group for group in several if group.fate in COUNTED]
+    counted = [group for group in several if group.fate in COUNTED and group.runs]
     figures = Figures.of(counted)
     return f"| {name} | {len(counted)} | {figures.runs} | {figures.cells()} |"
 
@@ -221,10 +254,10 @@ def operators_table() -> Iterator[str]:
 
 def page(chosen: Sequence[Mutant], judged: Mapping[Mutant, Judged], *, root: Path) -> Iterator[str]:
     """Yield the written part of the page."""
-    found = list(groups(chosen, judged, root=root))
+    found = list(groups(planted(chosen, root=root), judged))
     outcomes = [outcome for each in chosen if (outcome := Outcome.read(each.folder(root)))]
     subjects: set[Subject] = {group.mutant.subject for group in found}
-    seeds = max((len(group.runs) for group in found), default=0)
+    seeds = max(Counter(each.subject.name for each in chosen if each.operator is None).values(), default=0)
     yield MARKER
     yield ""
     yield (
@@ -238,6 +271,10 @@ def page(chosen: Sequence[Mutant], judged: Mapping[Mutant, Judged], *, root: Pat
     if crashed := sorted({rule for each in judged.values() for rule in each.crashed}):
         yield ""
         yield f"Crashed: {', '.join(crashed)}."
+    yield ""
+    yield "## Readings of the half `report`"
+    yield ""
+    yield from readings.table(readings.read_all())
     yield ""
     yield "## The operators"
     yield ""
@@ -256,17 +293,56 @@ def write(path: Path, lines: Sequence[str]) -> None:
     os.replace(partial, path)
 
 
+def reading_of(found: Sequence[Group], *, choice: str) -> readings.Reading:
+    """Return the sums of the half `report`.
+
+    Args:
+        found: Groups of any half.
+        choice: The arguments by which they were chosen.
+    """
+    counted = [group for group in found if group.half == REPORT and group.fate in COUNTED and group.runs]
+    on_most = [2 * sum(bool(mutant.beyond(twin)) for mutant, twin in group.runs) > len(group.runs) for group in counted]
+    sums = Figures.of(counted)
+    return readings.Reading(
+        date=time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+        rules=code_digest(),
+        choice=choice,
+        mutants=len(counted),
+        runs=sums.runs,
+        found=sums.found,
+        nameable=sums.nameable,
+        first=sums.first,
+        in_two=sums.in_two,
+        mutants_found=sum(on_most),
+    )
+
+
+def _choice(arguments: argparse.Namespace) -> str:
+    words = [
+        f"--half {arguments.half}" if arguments.half else "",
+        f"--only {' '.join(arguments.only)}" if arguments.only else "",
+        "--all" if arguments.all else "",
+    ]
+    drawn = f"--sample {arguments.sample} --draw {arguments.draw}" if arguments.sample is not None else ""
+    return " ".join(filter(None, [*words, f"--seeds {arguments.seeds}", drawn]))
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Judge and write; 1 if a rule crashed."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_choice(options)
     options.add_argument("--write", type=Path, help="the page whose tables are replaced; else they are printed")
+    options.add_argument("--read", action="store_true", help="read the half `report`, which counts as a reading")
     arguments = options.parse_args(words)
     try:
         chosen = chosen_mutants(arguments)
     except ValueError as error:
         options.error(str(error))
-    judged = dict(judge_all(chosen, root=arguments.root, processes=arguments.processes))
+    stored = planted(chosen, root=arguments.root)
+    needed = to_judge(stored, is_read=arguments.read)
+    judged = dict(judge_all(needed, root=arguments.root, processes=arguments.processes))
+    if arguments.read and any(mutant.half == REPORT for mutant in needed):
+        readings.add(reading_of(list(groups(stored, judged)), choice=_choice(arguments)))
     lines = [*page(chosen, judged, root=arguments.root)]
     if arguments.write:
         write(arguments.write, lines)

@@ -3,6 +3,7 @@
     python -m benchmarks.mutants.run --half tune                       # one seed of each chosen program
     python -m benchmarks.mutants.run --half tune --seeds 3 --minutes 60
     python -m benchmarks.mutants.run --half report --only own wine-mlp labels
+    python -m benchmarks.mutants.run --half report --only own --seeds 3 --sample 60   # mutants drawn by lot
 
 It may be ended and started again at any time: a run that is stored is not trained again. `--minutes` begins none after
 that time. Programs of other libraries need their environments: `python -m benchmarks.wild.environments build`.
@@ -23,7 +24,7 @@ from benchmarks.detection.corpus.program import Program as OwnProgram
 from benchmarks.detection.train import Train, train_each, watching
 from benchmarks.mutants.launch import TWIN, plant
 from benchmarks.mutants.operator import REPORT, TUNE, all_operators
-from benchmarks.mutants.stored_runs import LOSSES, ROOT, Mutant, Outcome, capture, mutants
+from benchmarks.mutants.stored_runs import LOSSES, ROOT, Mutant, Outcome, capture, drawn, has_no_effect, mutants
 from benchmarks.mutants.subjects import CHOSEN, all_subjects
 from benchmarks.wild.catalogue import all_families
 from benchmarks.wild.environments import is_built
@@ -81,10 +82,15 @@ def _train_elsewhere(chosen: Sequence[Mutant], *, family: str, root: Path, until
 
 
 def train_missing(chosen: Sequence[Mutant], *, root: Path, processes: int, until: float = math.inf) -> None:
-    """Train what is not stored: by seed, the own programs first, then the others family by family."""
-    todo = [each for each in chosen if Outcome.read(each.folder(root)) is None]
-    for place, group in groupby(todo, key=_place):
-        several = list(group)
+    """Train what is not stored: by seed, the own programs first, then the others family by family.
+
+    A mutant that has no effect, or raises, with one seed does not count: it is not trained with another.
+    """
+    stored = [each for each in chosen if Outcome.read(each.folder(root)) is not None]
+    todo = [each for each in chosen if each not in set(stored)]
+    idle = {(each.subject, each.operator) for each in stored if has_no_effect(each, root)}
+    for (place, _), group in groupby(todo, key=lambda each: (_place(each), each.seed)):
+        several = [each for each in group if (each.subject, each.operator) not in idle]
         if place == OWN_ALONE:
             train_each([(each, train_here(each)) for each in several], root=root, processes=processes, until=until)
         elif time.monotonic() >= until:
@@ -94,6 +100,7 @@ def train_missing(chosen: Sequence[Mutant], *, root: Path, processes: int, until
         else:
             for name in _train_elsewhere(several, family=place, root=root, until=until):
                 print(name, flush=True)
+        idle |= {(each.subject, each.operator) for each in several if has_no_effect(each, root)}
 
 
 def _place(mutant: Mutant) -> str:
@@ -109,6 +116,8 @@ def add_choice(options: argparse.ArgumentParser) -> None:
         "--only", nargs="*", default=[], help="programs, libraries, operators or their families; `own`"
     )
     options.add_argument("--all", action="store_true", help="every program of both corpora, not the chosen ones alone")
+    options.add_argument("--sample", type=int, help="as many mutants of each half, drawn by lot, with all seeds")
+    options.add_argument("--draw", default="1", help="the lot: any text; another one draws other mutants (default 1)")
     options.add_argument("--root", type=Path, default=ROOT)
     options.add_argument("--processes", type=int, default=1)
 
@@ -134,7 +143,8 @@ def chosen_mutants(arguments: argparse.Namespace) -> list[Mutant]:
         ]
     if words := only & of_operator:
         operators = [each for each in operators if words & {each.name, each.family}]
-    return list(mutants(subjects, half=arguments.half, seeds=arguments.seeds, operators=operators))
+    found = list(mutants(subjects, half=arguments.half, seeds=arguments.seeds, operators=operators))
+    return found if arguments.sample is None else drawn(found, count=arguments.sample, draw=arguments.draw)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -149,9 +159,17 @@ def main(words: Sequence[str] | None = None) -> int:
         options.error(str(error))
     until = time.monotonic() + 60 * arguments.minutes
     train_missing(chosen, root=arguments.root, processes=arguments.processes, until=until)
-    stored = sum(Outcome.read(each.folder(arguments.root)) is not None for each in chosen)
-    print(f"{stored} of {len(chosen)} trainings stored")
-    return 0 if stored == len(chosen) else 1
+    missing = unstored(chosen, arguments.root)
+    print(f"{len(chosen) - len(missing)} of {len(chosen)} trainings stored, or known to have no effect")
+    return 1 if missing else 0
+
+
+def unstored(chosen: Sequence[Mutant], root: Path) -> list[Mutant]:
+    """Return the trainings that are still to be made."""
+    idle = {(each.subject, each.operator) for each in chosen if has_no_effect(each, root)}
+    return [
+        each for each in chosen if (each.subject, each.operator) not in idle and Outcome.read(each.folder(root)) is None
+    ]
 
 
 if __name__ == "__main__":

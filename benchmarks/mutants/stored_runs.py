@@ -21,6 +21,7 @@ from benchmarks.kept import read_outcome, write_outcome
 from benchmarks.mutants import plain_losses, seams
 from benchmarks.mutants.launch import TWIN
 from benchmarks.mutants.operator import REPORT, TUNE, Operator, all_operators, half_of
+from benchmarks.mutants.plain_losses import Recorded
 from benchmarks.mutants.subjects import Subject
 from benchmarks.wild.run import default_plan
 from benchmarks.wild.stored_runs import Job as WildJob
@@ -112,6 +113,41 @@ def mutants(
             if planted:
                 yield Mutant(subject, None, seed)
                 yield from planted
+
+
+def drawn(chosen: Sequence[Mutant], *, count: int, draw: str) -> list[Mutant]:
+    """Return the trainings of a random sample of mutants: all seeds of each, and their twins, in the order given.
+
+    Pairs of program and operator are ordered by the SHA-256 of the draw and their names. A larger sample of the same
+    draw holds the smaller one, so that a sample may grow while nothing of it has been read.
+
+    Args:
+        chosen: Trainings to draw from.
+        count: Number of pairs of each half; fewer if there are not as many.
+        draw: Any text. Another text is another sample.
+    """
+    pairs = {(each.half, *_pair(each)) for each in chosen if each.operator is not None}
+    ordered = sorted(pairs, key=lambda pair: hashlib.sha256(f"{draw} {pair[1]} {pair[2]}".encode()).digest())
+    sample = {pair[1:] for half in (TUNE, REPORT) for pair in [one for one in ordered if one[0] == half][:count]}
+    subjects = {subject for subject, _ in sample}
+    return [
+        each
+        for each in chosen
+        if (_pair(each) in sample if each.operator is not None else each.subject.name in subjects)
+    ]
+
+
+def _pair(mutant: Mutant) -> tuple[str, str]:
+    return mutant.subject.name, mutant.operator.name if mutant.operator else TWIN
+
+
+def has_no_effect(mutant: Mutant, root: Path) -> bool:
+    """Return True if a stored training shows that this seed of a mutant cannot count: it raised, or was unreached."""
+    outcome = Outcome.read(mutant.folder(root))
+    if mutant.operator is None or outcome is None:
+        return False
+    recorded = Recorded.read(mutant.folder(root) / LOSSES)
+    return bool(outcome.status) or not (recorded and recorded.touched)
 
 
 @cache

@@ -20,14 +20,14 @@ from torch.nn import functional
 from torch.nn.functional import cross_entropy as taken_out_of_its_module
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.mutants import harm, judge, launch, report, run
+from benchmarks.mutants import harm, judge, launch, readings, report, run
 from benchmarks.mutants.judge import Judged, Shown, first_causes
 from benchmarks.mutants.operator import FAMILIES, REPORT, TUNE, Operator, all_operators, half_of
 from benchmarks.mutants.plain_losses import BACKWARD, Recorded, Series
 from benchmarks.mutants.published import DEEPCRIME, ENTRIES, TRAINCHECK
 from benchmarks.mutants.report import Figures, Group
 from benchmarks.mutants.seams import Seams
-from benchmarks.mutants.stored_runs import Mutant, Outcome, mutants
+from benchmarks.mutants.stored_runs import LOSSES, Mutant, Outcome, drawn, has_no_effect, mutants
 from benchmarks.mutants.subjects import CHOSEN, OWN, all_subjects
 from trackside.contracts.cause import Cause
 from trackside.contracts.run_layout import RunLocation
@@ -470,6 +470,88 @@ class TestReport:
         page.write_text(f"# Words\n\n{report.MARKER}\nold\n")
         report.write(page, [report.MARKER, "new"])
         assert page.read_text() == f"# Words\n\n{report.MARKER}\nnew\n"
+
+    def test_judges_nothing_of_the_report_half_without_a_reading(self) -> None:
+        found = [
+            report.Planted((mutant("cancer-mlp", "loss-negated"),), "hurts"),
+            report.Planted((mutant("wine-mlp", "loss-negated"),), "hurts"),
+            report.Planted((mutant("wine-mlp", "inputs-unscaled"),), "harmless"),
+        ]
+        assert [each.name for each in report.to_judge(found, is_read=False)] == [
+            "wine-mlp/twin/0", "wine-mlp/loss-negated/0",
+        ]  # fmt: skip
+        read = report.to_judge(found, is_read=True)
+        assert [each.subject.name for each in read] == ["cancer-mlp", "cancer-mlp", "wine-mlp", "wine-mlp"]
+        unread = list(report.groups(found, dict.fromkeys(report.to_judge(found, is_read=False), QUIET)))
+        assert [len(each.runs) for each in unread] == [0, 1, 0]
+        assert report.reading_of(unread, choice="").runs == 0
+
+
+class TestReadings:
+    def test_each_reading_is_kept_once(self, tmp_path: Path) -> None:
+        found = [
+            Group(mutant("cancer-mlp", "loss-negated"), "hurts", ((LOUD, QUIET), (LOUD, QUIET), (QUIET, QUIET))),
+            Group(mutant("cancer-mlp", "loss-shrunk"), "hurts", ((QUIET, QUIET),)),
+            Group(mutant("wine-mlp", "inputs-unscaled"), "hurts", ((LOUD, QUIET),)),
+        ]
+        first = report.reading_of(found, choice="--half report --seeds 3 --sample 2 --draw 1")
+        assert (first.mutants, first.runs, first.found, first.mutants_found) == (2, 4, 2, 1)
+        path = tmp_path / "readings.jsonl"
+        assert readings.read_all(path) == ()
+        assert readings.add(first, path)
+        assert not readings.add(report.reading_of(found, choice=first.choice), path)
+        assert readings.add(report.reading_of(found[:1], choice=first.choice), path)
+        assert [each.mutants for each in readings.read_all(path)] == [2, 1]
+        lines = list(readings.table(readings.read_all(path)))
+        assert len({line.count("|") for line in lines}) == 1
+        assert "2/4 = 50.0%" in lines[2]
+
+    def test_all_that_were_made_are_on_the_page(self) -> None:
+        page = (Path(__file__).parents[2] / "docs" / "mutants.md").read_text(encoding="utf-8")
+        assert all(line in page for line in readings.table(readings.read_all()))
+
+
+class TestSamples:
+    CHOSEN_HALF = tuple(mutants([each for each in all_subjects() if each.name in CHOSEN], half=REPORT, seeds=2))
+
+    def pairs(self, chosen: Any) -> set[tuple[str, str]]:
+        return {(each.subject.name, each.operator.name) for each in chosen if each.operator}
+
+    def test_hold_all_seeds_and_twins_of_what_is_drawn(self) -> None:
+        found = drawn(self.CHOSEN_HALF, count=20, draw="1")
+        assert len(self.pairs(found)) == 20
+        assert all(sum(self.pairs([each]) == {pair} for each in found) == 2 for pair in self.pairs(found))
+        assert {each.twin for each in found} == {each for each in found if each.operator is None}
+        kept = set(found)
+        assert found == [each for each in self.CHOSEN_HALF if each in kept]
+
+    def test_grow_without_losing_any(self) -> None:
+        small, large = (drawn(self.CHOSEN_HALF, count=count, draw="1") for count in (20, 50))
+        assert self.pairs(small) < self.pairs(large)
+        assert self.pairs(drawn(self.CHOSEN_HALF, count=20, draw="2")) != self.pairs(small)
+        assert drawn(self.CHOSEN_HALF, count=10**6, draw="1") == list(self.CHOSEN_HALF)
+
+    @pytest.mark.parametrize(
+        ("status", "touched", "is_idle"),
+        [
+            pytest.param(0, 3, False, id="counts"),
+            pytest.param(0, 0, True, id="unreached"),
+            pytest.param(1, 3, True, id="raised"),
+            pytest.param(None, 3, False, id="not-trained"),
+        ],
+    )
+    def test_a_mutant_without_effect_is_trained_once(
+        self, status: int | None, touched: int, is_idle: bool, tmp_path: Path
+    ) -> None:
+        planted = mutant("wine-mlp", "loss-negated")
+        folder = planted.folder(tmp_path)
+        folder.mkdir(parents=True)
+        (folder / LOSSES).write_text(json.dumps({"touched": touched, "series": {}}))
+        if status is not None:
+            Outcome(status, 0.5, 1.0).write(folder)
+        assert has_no_effect(planted, tmp_path) is is_idle
+        other = Mutant(planted.subject, planted.operator, 1)
+        assert (other in run.unstored([planted, other], tmp_path)) is not is_idle
 
 
 class TestPublishedLists:

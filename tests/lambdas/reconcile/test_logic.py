@@ -53,9 +53,9 @@ def found(
     [
         pytest.param([], [], {}, id="nothing runs"),
         pytest.param([held("a")], [listed("a")], {}, id="runs and is judged"),
-        pytest.param([], [listed("a", age=299)], {}, id="so young that its event may be on the way"),
+        pytest.param([], [listed("a", age=59)], {}, id="so young that its event may be on the way"),
         pytest.param(
-            [held("a", evaluator="", age=299)], [listed("a", age=299)], {}, id="its evaluator may be on the way"
+            [held("a", evaluator="", age=59)], [listed("a", age=59)], {}, id="its evaluator may be on the way"
         ),
         pytest.param([], [listed("a")], {"unwatched": {listed("a").job.identity}}, id="did not ask for Trackside"),
         pytest.param(

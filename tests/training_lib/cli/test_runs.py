@@ -57,6 +57,7 @@ def test_json_is_one_document_with_a_version() -> None:
                 "command": ["python", "a.py"],
                 "steps_saved": 0,
                 "issues": 1,
+                "recovered": 0,
                 "worst_severity": "critical",
                 "judged": True,
             }
@@ -108,6 +109,7 @@ def test_csv_has_a_row_for_each_run() -> None:
         "issues": "1",
         "worst_severity": "critical",
         "judged": "true",
+        "recovered": "0",
     }
 
 

@@ -39,7 +39,7 @@ def with_members(name: str) -> CaptureRequest:
         pytest.param(own(), ("a", "b"), capture("losses"), "nothing saves a or b.", id="none-of-two"),
         pytest.param(own(), ("mine",), capture("mine"), "nothing saves mine.", id="nothing-tells-its-members"),
         pytest.param(rule("overfit"), (), capture(statistics=False), "always-on statistics", id="no-statistics"),
-        pytest.param(rule("tree-depth"), (), capture("losses"), "nothing saves trees in PyTorch.", id="xgboost"),
+        pytest.param(rule("tree-depth"), (), capture("losses"), "nothing saves trees.", id="xgboost"),
         pytest.param(rule("similar-across-runs"), (), capture("losses", "weights"), "set other_trials", id="no-run"),
         pytest.param(
             rule("similar-across-runs", other_trials=" "), (), capture("losses"), "set other_trials", id="empty-run"

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
         TensorNotSavedError,
         TracksideError,
     )
+    from trackside.frameworks.keras.hook import KerasHook
     from trackside.frameworks.plain.run import Run
     from trackside.frameworks.pytorch.script.hook import Hook
+    from trackside.frameworks.xgboost.hook import XGBoostHook
     from trackside.local.judgement import Judgement, judge
     from trackside.local.watched_run import WatchedRun, watch
     from trackside.performance.profile import Profile, open_profile
@@ -39,6 +41,7 @@ __all__ = [
     "ConfigurationError",
     "Hook",
     "Judgement",
+    "KerasHook",
     "KeyNotFoundError",
     "LocationNotFoundError",
     "NotAFileError",
@@ -54,6 +57,7 @@ __all__ = [
     "TracksideError",
     "Trial",
     "WatchedRun",
+    "XGBoostHook",
     "__version__",
     "judge",
     "open_profile",
@@ -64,10 +68,12 @@ __all__ = [
 _HOME = {
     "Hook": "trackside.frameworks.pytorch.script.hook",
     "Judgement": "trackside.local.judgement",
+    "KerasHook": "trackside.frameworks.keras.hook",
     "Profile": "trackside.performance.profile",
     "Run": "trackside.frameworks.plain.run",
     "Trial": "trackside.trial.trial",
     "WatchedRun": "trackside.local.watched_run",
+    "XGBoostHook": "trackside.frameworks.xgboost.hook",
     "judge": "trackside.local.judgement",
     "open_profile": "trackside.performance.profile",
     "open_trial": "trackside.trial.trial",

@@ -46,8 +46,13 @@ _TOML = ("tomli>=2",) if sys.version_info < (3, 11) else ()
 EXTRAS: Mapping[str, Extra] = {
     "cli": Extra("click", "the trackside command", ("click>=8.1", "rich>=13", *_TOML), ("click", "rich", "tomli")),
     "torch": Extra("torch", "the capture of a PyTorch training", ("torch>=2.1",), ("torch",)),
+    "xgboost": Extra("xgboost", "the capture of an XGBoost training", ("xgboost-cpu>=2",), ("xgboost",)),
+    "keras": Extra("keras", "the capture of a Keras training", ("keras>=3",), ("keras",)),
     "aws": Extra("boto3", "all work in AWS", ("boto3>=1.34",), ("boto3", "botocore", "s3transfer", "jmespath")),
     "parquet": Extra("pyarrow", "the export to Parquet", ("pyarrow>=14",), ("pyarrow",)),
+    "query": Extra(
+        "duckdb and pyarrow", "the asking of questions in SQL", ("duckdb>=1.1", "pyarrow>=14"), ("duckdb", "_duckdb")
+    ),
     "dashboard": Extra(
         "starlette and uvicorn",
         "the dashboard",

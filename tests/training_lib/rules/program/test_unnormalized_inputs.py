@@ -15,7 +15,8 @@ from tests.training_lib.rules.columns import falling, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts
 from trackside.contracts.verdict import Severity
-from trackside.rules.program.unnormalized_inputs import UnnormalizedInputs, wrong_with
+from trackside.rules.program.unnormalized_inputs import UNLIKE, UnnormalizedInputs, unlikeness, wrong_with
+from trackside.testing.fake_trial import WALL_TIME, fake_trial
 from trackside.testing.rule_case import RuleCase, assert_case
 
 X, Y, LOSS = "Net_input_0", "Net_input_1", "CrossEntropyLoss_output_0"
@@ -151,3 +152,55 @@ def test_the_same_rows_are_named_at_every_scale(seed: int, scale: float) -> None
     found = wrong_with(np.repeat(row, 16, axis=0), size=1e40, ratio=1e40)
     assert found is not None
     assert found.observed < found.threshold
+
+
+NOISE = 3 * np.random.default_rng(1).normal(size=(2, 32, 8)).astype(np.float32)
+TOKENS = RANDOM.integers(0, 9, size=(32, 8))
+
+
+@pytest.mark.parametrize(
+    ("trained", "evaluated", "fires"),
+    [
+        pytest.param([GOOD + NOISE[0], GOOD + NOISE[1]], GOOD, True, id="noise-in-training"),
+        pytest.param([GOOD, -GOOD], GOOD * 10, True, id="evaluation-not-scaled"),
+        pytest.param([IMAGES, IMAGES], IMAGES / 255, True, id="evaluation-scaled-twice"),
+        pytest.param([GOOD, -GOOD], GOOD, False, id="alike"),
+        pytest.param([GOOD * 0.7, GOOD * 1.2], GOOD, False, id="augmented"),
+        pytest.param([GOOD + NOISE[0] / 3, GOOD + NOISE[1] / 3], GOOD, False, id="noise-as-large-as-the-data"),
+        pytest.param([GOOD, GOOD * 4], GOOD * 6, False, id="training-spreads-as-much"),
+        pytest.param([GOOD + NOISE[0]], GOOD, False, id="one-batch-of-training"),
+        pytest.param([GOOD + NOISE[0], GOOD + NOISE[1]], GOOD[:4], False, id="too-few-samples-to-evaluate"),
+        pytest.param([TOKENS, TOKENS], TOKENS * 9, False, id="tokens"),
+        pytest.param([GOOD + NOISE[0], GOOD + NOISE[1]], GOOD * 0, False, id="nothing-to-evaluate"),
+    ],
+)
+@pytest.mark.parametrize("evaluated_at", [pytest.param(25, id="early"), pytest.param(500, id="after-the-last-batch")])
+def test_inputs_of_training_and_evaluation_are_compared(
+    trained: list[Any], evaluated: Any, fires: bool, evaluated_at: int
+) -> None:
+    batches = {50 * number: batch for number, batch in enumerate(trained)}
+    trial = fake_trial(
+        {X: {**batches, evaluated_at: evaluated}},
+        modes={evaluated_at: "EVAL"},
+        collections={"model_inputs": (f"^{X}$",)},
+    )
+    found = [
+        finding
+        for step in sorted({*batches, evaluated_at})
+        for finding in UnnormalizedInputs().check(trial.window(step, now=WALL_TIME))
+        if finding.measure == UNLIKE
+    ]
+    assert bool(found) is fires
+    if fires:
+        assert "unlike inputs: the deviation of Net_input_0 is" in UnnormalizedInputs().sentence(found)
+        (suspicion,) = UnnormalizedInputs().suspicions(found, trial.window(max(batches), now=WALL_TIME))
+        assert suspicion.cause is Cause.UNNORMALIZED_INPUTS
+
+
+@given(st.lists(st.floats(0.01, 100), min_size=2, max_size=5), st.floats(0.01, 100), st.floats(0.1, 10))
+def test_likeness_knows_no_unit(trained: list[float], evaluated: float, unit: float) -> None:
+    columns = np.array(trained)
+    ratio = unlikeness(columns, evaluated)
+    assert unlikeness(columns * unit, evaluated * unit) == pytest.approx(ratio)
+    assert ratio == 0 or ratio >= 1
+    assert (ratio == 0) == (columns.min() <= evaluated <= columns.max())

@@ -31,8 +31,14 @@ PREFIXES = {
     "hyperparameters": "hyperparameters/",
     "metrics": "metrics/",
     "scalars": "scalar/",
+    "feature_importance": "feature_importance/",
+    "trees": "trees/",
+    "average_shap": "average_shap/",
+    "full_shap": "full_shap/",
 }
-ANYTHING = frozenset(BUILT_IN_COLLECTIONS) - {"raw_gradients", "activation_gradients"}
+# Kinds that cost so much that only a request by their name gathers them.
+ONLY_BY_NAME = frozenset({"raw_gradients", "activation_gradients", "average_shap", "full_shap"})
+ANYTHING = frozenset(BUILT_IN_COLLECTIONS) - ONLY_BY_NAME
 # The kinds of tensors that a hook of smdebug for PyTorch has.
 OF_SMDEBUG = frozenset({*KNOWN_COLLECTIONS, "inputs", "outputs", "labels", "predictions"})
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from trackside.storage.store import Store
 
 RUNS_AT_ONCE = 16
+_LAST_COLUMNS = ("worst_severity", "judged", "recovered")  # of the CSV; a new one goes to the end
 
 
 @click.command("runs")
@@ -54,7 +55,7 @@ def command(*, where: str | None, output: str, regex: str | None) -> None:
     elif output == "jsonl":
         print_json_lines(rows)
     elif output == "csv":
-        header = ("name", "uri", "state", "started_at", "command", "steps_saved", "issues", "worst_severity", "judged")
+        header = ("name", "uri", "state", "started_at", "command", "steps_saved", "issues", *_LAST_COLUMNS)
         print_csv(header, ([_csv_cell(row[name]) for name in header] for row in rows))
     elif summaries:
         _print_table(summaries)
@@ -128,6 +129,7 @@ def _plain(run: RunSummary) -> dict[str, Any]:
         "command": list(run.command),
         "steps_saved": run.steps_saved,
         "issues": run.issues,
+        "recovered": run.recovered,
         "worst_severity": run.worst_severity.value if run.worst_severity else None,
         "judged": run.was_judged,
     }
@@ -171,6 +173,7 @@ def _shown_time(seconds: float | None) -> str:
 
 
 def _issues(run: RunSummary) -> str:
-    if run.worst_severity:
-        return f"{run.issues} ({run.worst_severity.value})"
-    return "none" if run.was_judged else "not judged"
+    if not (run.was_judged or run.worst_severity):
+        return "not judged"
+    standing = f"{run.issues} ({run.worst_severity.value})" if run.worst_severity else "none"
+    return f"{standing}, {run.recovered} recovered" if run.recovered else standing

@@ -44,6 +44,11 @@ class IssueGroup:
         return None if self.standing else max(verdict.shown_step for verdict in self.recovered.values())
 
     @property
+    def recovery(self) -> str:
+        """The clause about the recovery: `recovered by step 80`; "" while any issue stands."""
+        return "" if self.standing else f"recovered by step {self.shown_recovery}"
+
+    @property
     def severity(self) -> Severity:
         """The gravest severity of the standing issues; of all, where none stands."""
         return max((issue.severity for issue in self.standing or self.issues), key=lambda severity: severity.rank)
@@ -115,6 +120,15 @@ def issue_groups(verdicts: Iterable[Verdict]) -> tuple[IssueGroup, ...]:
 
 def _stands(name: str, issues: Mapping[str, Verdict], recovered: Mapping[str, Verdict]) -> bool:
     return name in issues and name not in recovered
+
+
+def recovered_groups(groups: Iterable[IssueGroup]) -> tuple[IssueGroup, ...]:
+    """Return the groups of which no issue stands.
+
+    Args:
+        groups: Groups of one run.
+    """
+    return tuple([group for group in groups if not group.standing])
 
 
 def standing_issues(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:

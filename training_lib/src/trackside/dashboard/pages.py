@@ -142,7 +142,8 @@ def _worst(run: RunSummary) -> Markup:
         word, looks = ("✔ none", "ok") if run.was_judged else ("◌ not judged", "unknown")
     else:
         word, looks = f"{_SIGNS[worst]} {worst.value}, {run.issues} issue{'s' * (run.issues != 1)}", worst.value
-    return element("span", word, class_=f"state {looks}")
+    recovered = f", {run.recovered} recovered" if run.recovered else ""
+    return element("span", f"{word}{recovered}", class_=f"state {looks}")
 
 
 def _other_pages(listed: ListedRuns) -> Markup | None:

@@ -47,16 +47,8 @@ HOOK_KEYS = (
     *_SCHEDULE_KEYS,
 )
 
-# Collections of the original with tensors of TensorFlow or XGBoost.
-ELSEWHERE = (
-    "layers",
-    "sm_metrics",
-    "tensorflow_summaries",
-    "feature_importance",
-    "average_shap",
-    "full_shap",
-    "trees",
-)
+# Collections of the original with tensors of TensorFlow 1.
+ELSEWHERE = ("layers", "sm_metrics", "tensorflow_summaries")
 _NEVER_REDUCED = frozenset({"losses", "metrics", "scalars"})
 
 
@@ -178,11 +170,11 @@ class HookReading:
             )
         elif name in ELSEWHERE:
             self.notes.append(
-                f"The collection {name!r} is left out: its tensors come from TensorFlow or XGBoost, "
-                "which Trackside does not capture yet."
+                f"The collection {name!r} is left out: its tensors come from TensorFlow 1, "
+                "which Trackside does not capture."
             )
         else:
-            hint = did_you_mean(name, (*BUILT_IN_COLLECTIONS, "trees")).removesuffix(".")
+            hint = did_you_mean(name, BUILT_IN_COLLECTIONS).removesuffix(".")
             near = f" {hint}" if hint.startswith("Did") else ""
             self.notes.append(
                 f"The collection {name!r} is left out: it has no include_regex, so that no tensor belongs to it.{near}"

@@ -20,6 +20,7 @@ from trackside.trial.trial import Trial
 
 MOST_NAMED = 3
 LOSSES = "losses"
+BOOSTING = frozenset({"xgboost"})  # frameworks of models that are boosted
 COLLECTIONS, REGEX = "collection_names", "tensor_regex"  # the parameters, wherever a rule has them
 
 _logger = logging.getLogger(__name__)
@@ -50,6 +51,8 @@ def nothing_to_judge(rule: Rule, facts: ModelFacts | None, *, answered: bool = F
     """Return why this program has nothing for the rule to judge, as a clause; "" if it may have."""
     if facts is None:
         return ""
+    if rule.is_of_networks and facts.program.framework in BOOSTING:
+        return "a boosted model has no layers, weights, gradients or optimizer steps"
     try:
         reason = rule.nothing_to_judge(facts)
     except Exception as error:  # a rule may be anybody's code, and must not end the others

@@ -35,6 +35,7 @@ class Issue:
     step         step of the verdict
     file, line   line of the user's code, relative to the working folder; "" and 0 if unknown
     advice       steps to try
+    recovery     clause about its recovery; "" while it stands. A recovered issue fails nothing
     """
 
     rule: str
@@ -47,6 +48,12 @@ class Issue:
     file: str = ""
     line: int = 0
     advice: tuple[str, ...] = ()
+    recovery: str = ""
+
+    @property
+    def text(self) -> str:
+        """The sentence, behind the recovery."""
+        return f"{self.recovery.capitalize()}: {self.message}" if self.recovery else self.message
 
 
 def github_commands(issues: Sequence[Issue], *, run: str) -> str:
@@ -112,8 +119,9 @@ def sarif_log(issues: Sequence[Issue], *, run: str) -> str:
 def _github_line(issue: Issue, run: str) -> str:
     place = f"file={_property(issue.file)},line={issue.line}," if issue.file else ""
     title = _property(f"{_coded(issue)} ({run})")
-    lines = [issue.message, *issue.advice]
-    return f"::{_COMMANDS[issue.severity]} {place}title={title}::{_data(chr(10).join(lines))}"
+    lines = [issue.text, *(() if issue.recovery else issue.advice)]
+    command = "notice" if issue.recovery else _COMMANDS[issue.severity]
+    return f"::{command} {place}title={title}::{_data(chr(10).join(lines))}"
 
 
 def _coded(issue: Issue) -> str:
@@ -135,7 +143,7 @@ def _case(name: str, issues: Sequence[Issue], why: str, run: str) -> str:
     inner = "".join(_failure(issue) for issue in failures)
     if not issues and why:
         inner = f"<skipped message={attribute(why)}/>"
-    notes = [issue.message for issue in issues if not _fails(issue)]
+    notes = [issue.text for issue in issues if not _fails(issue)]
     if notes:
         inner += f"<system-out>{escape(legal(chr(10).join(notes)))}</system-out>"
     head = f'  <testcase classname={attribute(f"trackside.{run}")} name={attribute(name)} time="0"'
@@ -144,7 +152,7 @@ def _case(name: str, issues: Sequence[Issue], why: str, run: str) -> str:
 
 
 def _fails(issue: Issue) -> bool:
-    return issue.severity is not Severity.INFO
+    return issue.severity is not Severity.INFO and not issue.recovery
 
 
 def _failure(issue: Issue) -> str:
@@ -172,8 +180,9 @@ def _sarif_result(issue: Issue, index: int, run: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "ruleId": issue.code or issue.rule,
         "ruleIndex": index,
-        "level": _LEVELS[issue.severity],
-        "message": {"text": issue.message},
+        # A result of another kind than `fail` has the level `none` (SARIF 2.1.0, 3.27.10).
+        **({"kind": "informational", "level": "none"} if issue.recovery else {"level": _LEVELS[issue.severity]}),
+        "message": {"text": issue.text},
         "partialFingerprints": {"trackside/v1": f"{issue.name}:{issue.file}:{issue.line}"},
         "properties": {"run": run, "step": issue.step, "group": issue.group, "configuration": issue.name},
     }

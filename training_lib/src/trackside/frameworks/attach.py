@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 # Frameworks that tell why a run is empty.
 KNOWN = ("torch", "tensorflow", "keras", "jax", "mxnet", "paddle", "xgboost", "lightgbm", "sklearn")
-ADAPTERS = {"torch": "trackside.frameworks.pytorch"}  # by name: adapters are never imported before their framework
+ADAPTERS = {  # by name: adapters are never imported before their framework
+    "torch": "trackside.frameworks.pytorch",
+    "xgboost": "trackside.frameworks.xgboost",
+    "keras": "trackside.frameworks.keras",
+}
 
 
 class FrameworkFinder:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.issue_group import IssueGroup
-from trackside.integrations.issue_text import issue_card
+from trackside.integrations.issue_text import found_clause, issue_card
 from trackside.local.stderr_message import write_message
 
 LIVE_SINKS = ("wandb", "mlflow")
@@ -44,6 +44,5 @@ class StderrSink:
 
     def finish(self, groups: tuple[IssueGroup, ...], location: str) -> None:
         """Print one line with the result."""
-        found = f"{len(groups)} problem{'s' if len(groups) > 1 else ''} found" if groups else "no issue found"
         place = location if "://" in location else os.path.relpath(location)
-        write_message(f"trackside: {found}: trackside findings {place}")
+        write_message(f"trackside: {found_clause(groups)}: trackside findings {place}")

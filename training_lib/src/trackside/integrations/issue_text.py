@@ -3,16 +3,56 @@
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 
-from trackside.contracts.issue_group import IssueGroup
+from trackside.contracts.issue_group import IssueGroup, recovered_groups
 
 CARD_COLUMNS = 80
 
 
+@dataclass(frozen=True)
+class TrackedOutcome:
+    """The result of a run for a tracker.
+
+    issues     number of problems, with those that recovered
+    recovered  number of problems that recovered
+    worst      gravest severity of what stands; "none" for nothing
+    titles     a line for each problem
+    """
+
+    issues: int
+    recovered: int
+    worst: str
+    titles: tuple[str, ...]
+
+
+def outcome_of(groups: tuple[IssueGroup, ...]) -> TrackedOutcome:
+    """Return the result of a run for a tracker.
+
+    Args:
+        groups: The problems at the end of the run.
+    """
+    titles = tuple([issue_title(group) for group in groups])
+    return TrackedOutcome(len(groups), len(recovered_groups(groups)), worst_of(groups), titles)
+
+
+def found_clause(groups: tuple[IssueGroup, ...]) -> str:
+    """Return `2 problems found, 1 recovered`, or `no issue found`.
+
+    Args:
+        groups: The problems so far.
+    """
+    if not groups:
+        return "no issue found"
+    recovered = len(recovered_groups(groups))
+    return f"{len(groups)} problem{'s' * (len(groups) > 1)} found{f', {recovered} recovered' if recovered else ''}"
+
+
 def issue_title(group: IssueGroup) -> str:
-    """Return the heading of a message: `critical: exploding-tensor at step 12`."""
+    """Return the heading of a message: `critical: exploding-tensor at step 12`; a recovery is part of it."""
     lead = group.lead
-    return f"{group.severity.value}: {lead.configuration_name} at step {lead.shown_step}"
+    recovery = f", {group.recovery}" if group.recovery else ""
+    return f"{group.severity.value}: {lead.configuration_name} at step {lead.shown_step}{recovery}"
 
 
 def worst_of(groups: tuple[IssueGroup, ...]) -> str:
@@ -28,7 +68,7 @@ def issue_card(group: IssueGroup) -> str:
 
         from trackside.cli.terminal.card import VerdictCard
     except ModuleNotFoundError:  # a training needs no command line
-        return _short_card(group)
+        return short_card(group)
     text = io.StringIO()
     console = Console(
         file=text, width=CARD_COLUMNS, color_system=None, force_terminal=False, markup=False, highlight=False
@@ -37,7 +77,8 @@ def issue_card(group: IssueGroup) -> str:
     return text.getvalue().rstrip("\n")
 
 
-def _short_card(group: IssueGroup) -> str:
+def short_card(group: IssueGroup) -> str:
+    """Return the most important lines of a card: title, sentence, line of the user's code, and first advice."""
     lead = group.lead
     steps = [one.explanation.fix for one in group.suspicions[:1]] or list(lead.what_to_do[:1])
     lines = [issue_title(group), lead.message, *(f"line: {f.place}" for f in lead.findings[:1] if f.place), *steps]

@@ -6,9 +6,9 @@ import re
 
 import mlflow
 
-from trackside.contracts.issue_group import IssueGroup
+from trackside.contracts.issue_group import IssueGroup, recovered_groups
 from trackside.contracts.run_layout import RunLocation
-from trackside.integrations.issue_text import issue_card, issue_title, worst_of
+from trackside.integrations.issue_text import issue_card, issue_title, outcome_of
 
 RUN_ID = re.compile(r"[0-9a-f]{32}")
 FOLDER = "trackside"  # of the artifacts
@@ -38,7 +38,7 @@ class MlflowSink:
         client.set_tag(run_id, f"trackside.{group.lead.configuration_name}", issue_title(group))
 
     def finish(self, groups: tuple[IssueGroup, ...], location: str) -> None:
-        """Write the number and the severity of the problems as tags.
+        """Write the numbers and the severity of the problems as tags, and which of them recovered.
 
         Args:
             groups: All problems.
@@ -48,7 +48,10 @@ class MlflowSink:
         if not run_id:
             return
         client = mlflow.MlflowClient()
-        for name, value in (("issues", len(groups)), ("worst", worst_of(groups)), ("run", location)):
+        found = outcome_of(groups)
+        tags = {"issues": found.issues, "recovered": found.recovered, "worst": found.worst, "run": location}
+        tags |= {group.lead.configuration_name: issue_title(group) for group in recovered_groups(groups)}
+        for name, value in tags.items():
             client.set_tag(run_id, f"trackside.{name}", str(value))
 
     def _active(self) -> str:

@@ -9,7 +9,7 @@ import wandb
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Severity
-from trackside.integrations.issue_text import issue_card, issue_title, worst_of
+from trackside.integrations.issue_text import issue_card, issue_title, outcome_of
 
 LEVELS = {
     Severity.INFO: wandb.AlertLevel.INFO,
@@ -42,7 +42,7 @@ class WandbSink:
             run.alert(title, f"```\n{issue_card(group)}\n```", level=LEVELS[group.severity])
 
     def finish(self, groups: tuple[IssueGroup, ...], location: str) -> None:
-        """Write the number and the severity of the problems into summary, config and tags.
+        """Write the numbers and the severity of the problems into summary, config and tags.
 
         Args:
             groups: All problems.
@@ -51,13 +51,14 @@ class WandbSink:
         run = self._live()
         if run is None:
             return
-        worst = worst_of(groups)
-        run.summary["trackside/issues"] = len(groups)
-        run.summary["trackside/worst"] = worst
-        run.summary["trackside/findings"] = [issue_title(group) for group in groups]
-        run.config.update({"trackside": {"run": location, "worst": worst}}, allow_val_change=True)
+        found = outcome_of(groups)
+        run.summary["trackside/issues"] = found.issues
+        run.summary["trackside/recovered"] = found.recovered
+        run.summary["trackside/worst"] = found.worst
+        run.summary["trackside/findings"] = list(found.titles)
+        run.config.update({"trackside": {"run": location, "worst": found.worst}}, allow_val_change=True)
         others = [tag for tag in run.tags or () if not tag.startswith(TAG)]
-        run.tags = (*others, f"{TAG}{worst}")
+        run.tags = (*others, f"{TAG}{found.worst}")
 
     def _live(self) -> Any:
         self._run = self._run or wandb.run

@@ -86,6 +86,7 @@ class Comparison:
     losses     losses of both runs
     only_a, only_b   names of losses that one run has
     pace_a, pace_b   steps a second, after a warm-up; None if unknown
+    recovered_a, recovered_b   rules with an issue that recovered, with the step of the recovery
     issues_a, issues_b, issues_both   rules with a standing issue in one run or in both, with its first step
     """
 
@@ -101,6 +102,8 @@ class Comparison:
     pace_b: float | None = None
     is_judged_a: bool = False
     is_judged_b: bool = False
+    recovered_a: Mapping[str, int] = field(default_factory=dict)
+    recovered_b: Mapping[str, int] = field(default_factory=dict)
     issues_a: Mapping[str, int] = field(default_factory=dict)
     issues_b: Mapping[str, int] = field(default_factory=dict)
     issues_both: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -134,6 +137,8 @@ def compare(a: ComparedRun, b: ComparedRun, *, now: float) -> Comparison:
         pace_b=_pace(b.trial),
         is_judged_a=_is_judged(a.recorded),
         is_judged_b=_is_judged(b.recorded),
+        recovered_a=_recovered(a.recorded),
+        recovered_b=_recovered(b.recorded),
         issues_a={name: step for name, step in issues_a.items() if name not in issues_b},
         issues_b={name: step for name, step in issues_b.items() if name not in issues_a},
         issues_both={name: (step, issues_b[name]) for name, step in issues_a.items() if name in issues_b},
@@ -153,6 +158,14 @@ def _issues(recorded: RecordedRun) -> dict[str, int]:
         rule.name: rule.verdict.shown_since
         for rule in recorded.rules
         if rule.state is RuleState.ISSUE and rule.verdict is not None
+    }
+
+
+def _recovered(recorded: RecordedRun) -> dict[str, int]:
+    return {
+        rule.name: rule.verdict.shown_step
+        for rule in recorded.rules
+        if rule.state is RuleState.RECOVERED and rule.verdict is not None
     }
 
 

@@ -76,7 +76,11 @@ def issue_lines(found: Comparison) -> Iterator[str]:
     for rule, (in_a, in_b) in found.issues_both.items():
         yield f"both have an issue: {rule}, since step {in_a} in A and {in_b} in B"
     if found.is_judged_a and found.is_judged_b and not (found.issues_a or found.issues_b or found.issues_both):
-        yield "No issue in either run."
+        stands = " stands" if found.recovered_a or found.recovered_b else ""
+        yield f"No issue{stands} in either run."
+    for name, recovered in (("A", found.recovered_a), ("B", found.recovered_b)):
+        for rule, step in recovered.items():
+            yield f"{name}: {rule} recovered by step {step}"
 
 
 def gate_lines(found: Gate) -> Iterator[str]:

@@ -9,7 +9,6 @@ from trackside.contracts.capture_request import ALL, BUILT_IN_COLLECTIONS, DEFAU
 from trackside.contracts.errors import did_you_mean
 from trackside.contracts.rule_catalogue import RuleCatalogue, RuleDescription
 from trackside.contracts.rule_request import RuleConfiguration
-from trackside.documents.hook import ELSEWHERE
 
 _COLLECTIONS, _OTHER_RUNS = "collection_names", "other_trials"  # parameters, wherever a rule has them
 
@@ -69,12 +68,6 @@ def _no_statistics(rule_input: _RuleInput) -> str:
     return "needs the always-on statistics, which are switched off."
 
 
-def _another_framework(rule_input: _RuleInput) -> str:
-    watches = rule_input.described.watches if rule_input.described else ()
-    elsewhere = [name for name in watches if name in ELSEWHERE and name not in rule_input.saved]
-    return f"cannot judge anything: nothing saves {' or '.join(elsewhere)} in PyTorch." if elsewhere else ""
-
-
 def _no_other_run(rule_input: _RuleInput) -> str:
     if not rule_input.offers(_OTHER_RUNS) or rule_input.rule.parameters.get(_OTHER_RUNS, "").strip():
         return ""
@@ -95,7 +88,7 @@ def _strange_collections(rule_input: _RuleInput) -> str:
     return f"looks at {' and '.join(strange)}, which only your script can save.{_hint(strange, rule_input.saved)}"
 
 
-_LOOKS = (_no_watched_collection, _no_statistics, _another_framework, _no_other_run, _strange_collections)
+_LOOKS = (_no_watched_collection, _no_statistics, _no_other_run, _strange_collections)
 
 
 def _savable(capture: CaptureRequest) -> frozenset[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trackside.contracts.errors import ConfigurationError, KeyNotFoundError, RunNotFoundError
-from trackside.contracts.issue_group import IssueGroup, issue_groups, standing_issues
+from trackside.contracts.issue_group import IssueGroup, issue_groups, recovered_groups, standing_issues
 from trackside.contracts.rule_request import MOST_BYTES, RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import (
     END_MARKER_KEY,
@@ -117,6 +117,8 @@ class RunSummary:
     """The summary of a run in a list.
 
     started_at   seconds since the epoch; None if not recorded, as for runs in S3
+    issues       number of issues that stand
+    recovered    number of problems that recovered
     was_judged   True once a rule has judged: only then is "no issue" good news
     """
 
@@ -127,6 +129,7 @@ class RunSummary:
     command: tuple[str, ...]
     steps_saved: int
     issues: int
+    recovered: int
     worst_severity: Severity | None
     was_judged: bool
 
@@ -145,6 +148,7 @@ def summarize(uri: str, *, stores: Callable[[str], Store] = open_store) -> RunSu
         command=record.command if record else (),
         steps_saved=len(recorded.steps),
         issues=len(standing_issues(recorded.verdicts)),
+        recovered=len(recovered_groups(recorded.groups)),
         worst_severity=worst_severity(recorded.verdicts),
         was_judged=any(verdict.outcome is not Outcome.NOT_EVALUATED for verdict in recorded.verdicts),
     )

@@ -63,6 +63,7 @@ class Rule(ABC):
                          without further findings recovers
     escalates            True: an open issue whose findings become more severe is opened once more
     is_asked_for         True: it judges only if the user chooses it, since it needs settings
+    is_of_networks       True: it judges layers, weights, gradients or optimizer steps, which a boosted model has not
     life_cycle           `preview` (new, off by default), `stable` or `deprecated`
     other_runs           name of the parameter that lists runs to compare with (paths or s3:// URIs, separated by
                          commas); `window.others` holds them
@@ -90,6 +91,7 @@ class Rule(ABC):
     shows_its_cause: ClassVar[bool] = False
     presets: ClassVar[tuple[str, ...]] = (CALIBRATED,)
     is_asked_for: ClassVar[bool] = False
+    is_of_networks: ClassVar[bool] = False
     escalates: ClassVar[bool] = False
     life_cycle: ClassVar[LifeCycle] = LifeCycle.STABLE
     other_runs: ClassVar[str] = ""

@@ -11,7 +11,7 @@ from rich.text import Text
 from trackside.cli.terminal.console import safe
 from trackside.cli.terminal.plot import plot
 from trackside.cli.terminal.sparkline import is_log_scaled
-from trackside.contracts.issue_group import IssueGroup
+from trackside.contracts.issue_group import IssueGroup, recovered_groups
 from trackside.contracts.verdict import Severity
 from trackside.local.live_run import Curve, LiveRun
 from trackside.local.run_folder import typed_name
@@ -86,13 +86,18 @@ def _problem_lines(run: LiveRun, *, ascii_only: bool) -> Iterator[Text]:
         yield Text(f"not judged yet: trackside rules run {typed_name(run.uri)}")
         return
     standing = [group for group in run.problems if group.standing]
+    recovered = recovered_groups(run.problems)
     if not standing:
-        yield Text("no issue so far" if run.is_open else "no issue", style="green")
+        none = "no issue stands" if recovered else "no issue so far" if run.is_open else "no issue"
+        yield Text(none, style="green")
     for group in standing[:MOST_PROBLEMS]:
         symbol, plain, style = _SYMBOLS.get(group.severity, _INFO)
         yield Text(f"{plain if ascii_only else symbol} {_problem(group)}", style=style)
     if len(standing) > MOST_PROBLEMS:
         yield Text(f"and {len(standing) - MOST_PROBLEMS} more: trackside findings {run.name}")
+    if recovered:
+        names = ", ".join(f"{group.lead.configuration_name} by step {group.shown_recovery}" for group in recovered)
+        yield Text(f"{'+' if ascii_only else '✔'} recovered: {names}", style="green")
 
 
 def _problem(group: IssueGroup) -> str:

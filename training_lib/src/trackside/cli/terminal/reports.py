@@ -10,6 +10,7 @@ import click
 
 from trackside.cli.terminal.rows import SCHEMA_VERSION
 from trackside.cli.terminal.run_cards import run_document
+from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Verdict
 
@@ -51,9 +52,13 @@ def report_text(recorded: RecordedRun, output: str) -> str:
 
     sources, run = SourceText(recorded.location.uri), recorded.location.name
     if output == "github":
-        leads = [group.lead for group in recorded.groups if group.standing]
-        return reports.github_commands([_issue(verdict, sources) for verdict in leads], run=run)
-    issues = [_issue(verdict, sources) for group in recorded.groups for verdict in group.standing]
+        leads = [_issue(group.lead, sources, recovery=group.recovery) for group in recorded.groups]
+        return reports.github_commands(leads, run=run)
+    issues = [
+        _issue(verdict, sources, recovery=_recovery(group, verdict))
+        for group in recorded.groups
+        for verdict in (*group.standing, *(issue for issue in group.issues if issue not in group.standing))
+    ]
     if output == "sarif":
         return reports.sarif_log(issues, run=run)
     return reports.junit_of_issues(issues, run=run, rules=_without_answer(recorded))
@@ -64,7 +69,12 @@ def write_report(recorded: RecordedRun, path: Path) -> None:
     path.write_text(report_text(recorded, OF_FILE[path.suffix]), encoding="utf-8")
 
 
-def _issue(verdict: Verdict, sources: SourceText) -> Issue:
+def _recovery(group: IssueGroup, verdict: Verdict) -> str:
+    back = group.recovered.get(verdict.configuration_name)
+    return "" if back is None else f"recovered by step {back.shown_step}"
+
+
+def _issue(verdict: Verdict, sources: SourceText, *, recovery: str) -> Issue:
     from trackside.exchange.reports import Issue
 
     place = sources.line(verdict.lead.place).place if verdict.lead and verdict.lead.place else ""
@@ -80,6 +90,7 @@ def _issue(verdict: Verdict, sources: SourceText) -> Issue:
         file=file if number.isdigit() else "",
         line=int(number) if number.isdigit() else 0,
         advice=verdict.what_to_do,
+        recovery=recovery,
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from trackside.capture.open_step import SCALARS
 from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Rank, RunSession, SessionOptions
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.plain.parameters import Parameters
+from trackside.capture.array_parameters import Parameters
 
 RATE = "hyperparameters/optimizer/group_0/lr"
 

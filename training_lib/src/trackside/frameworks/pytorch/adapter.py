@@ -16,6 +16,7 @@ from trackside.capture.writer_parts import BackgroundPart
 from trackside.contracts.run_layout import worker_name
 from trackside.contracts.uncaptured import UncapturedProcess
 from trackside.environment import CaptureEnvironment
+from trackside.frameworks import in_charge
 from trackside.frameworks.adapter import Undo
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsFile
 from trackside.frameworks.pytorch.optimizers.source import optimizers_beside
@@ -81,7 +82,7 @@ class PyTorchAdapter:
     def begin(self) -> bool:
         """Begin the run, with the first step of this process. Return False if this process captures none."""
         session, sources = self.session, self.steps.sources
-        if torch.utils.data.get_worker_info() is not None:
+        if torch.utils.data.get_worker_info() is not None or in_charge.is_others(self):
             return False
         self.steps.read_request()
         rank = rank_of_this_process(session.environment)

@@ -19,6 +19,7 @@ from trackside.trial.window import Window
 
 _MOST_CLASSES = 1000
 _CUT = 0.5
+_AT = Schedule(500, save_steps=(10, 20, 50, 100, 200))  # a boosting has some hundred rounds
 
 Matrix = NDArray[np.int64]
 
@@ -74,7 +75,7 @@ class Confusion(Rule):
     judges_until_found = True
     watches = ("labels", "predictions", "all")
     save_interval = 500
-    needs = (CollectionRequest("labels", Schedule(500)), CollectionRequest("predictions", Schedule(500)))
+    needs = (CollectionRequest("labels", _AT), CollectionRequest("predictions", _AT))
     severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.CLASS_IMBALANCE, Cause.WRONG_LABELS)

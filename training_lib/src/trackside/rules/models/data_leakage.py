@@ -111,6 +111,7 @@ class DataLeakage(FoldingRule):
 
     rule_id = "data-leakage"
     code = "TS303"
+    is_of_networks = True
     watches = ("model_inputs",)
     save_interval = 50
     needs = (

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
 from trackside.contracts.verdict import Finding, Severity
@@ -54,7 +55,7 @@ class FeatureImportanceOverweight(Rule):
     judges_until_found = True
     watches = ("feature_importance", "all")
     save_interval = 500
-    needs = ()
+    needs = (CollectionRequest("feature_importance", Schedule(10)),)
     severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.DATA_LEAKAGE,)

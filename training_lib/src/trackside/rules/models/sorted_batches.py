@@ -53,6 +53,7 @@ class SortedBatches(FoldingRule):
 
     rule_id = "sorted-batches"
     code = "TS305"
+    is_of_networks = True
     watches = ("labels",)
     save_interval = 10
     needs = (CollectionRequest("labels", Schedule(10, end_step=401)),)

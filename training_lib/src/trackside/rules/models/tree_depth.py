@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
 from trackside.contracts.verdict import Finding, Severity
@@ -59,7 +60,7 @@ class TreeDepth(Rule):
     judges_until_found = True
     watches = ("trees", "all")
     save_interval = 500
-    needs = ()
+    needs = (CollectionRequest("trees", Schedule(10)),)
     severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.OVERFITTING,)

@@ -50,6 +50,7 @@ class DoubleSoftmax(Rule):
 
     rule_id = "double-softmax"
     code = "TS201"
+    is_of_networks = True
     watches = ("losses",)
     save_interval = 500
     needs = ()

@@ -63,6 +63,7 @@ class GradientClipping(Rule):
 
     rule_id = "gradient-clipping"
     code = "TS202"
+    is_of_networks = True
     watches = ("gradients", "losses")
     save_interval = 500
     needs = ()

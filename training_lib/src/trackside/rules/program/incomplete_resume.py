@@ -78,6 +78,7 @@ class IncompleteResume(Rule):
 
     rule_id = "incomplete-resume"
     code = "TS216"
+    is_of_networks = True
     watches = ("losses", "weights")
     save_interval = 500
     needs = ()

@@ -54,6 +54,7 @@ class LearningRateCollapsed(Rule):
 
     rule_id = "learning-rate-collapsed"
     code = "TS204"
+    is_of_networks = True
     watches = ("hyperparameters", "losses")
     save_interval = 500
     needs = ()

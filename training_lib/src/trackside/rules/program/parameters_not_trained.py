@@ -97,6 +97,7 @@ class ParametersNotTrained(Rule):
 
     rule_id = "parameters-not-trained"
     code = "TS206"
+    is_of_networks = True
     watches = ("gradients", "losses")
     save_interval = 500
     needs = ()

@@ -51,6 +51,7 @@ class RandomEvaluation(Rule):
 
     rule_id = "random-evaluation"
     code = "TS208"
+    is_of_networks = True
     watches = ("losses",)
     save_interval = 500
     needs = ()

@@ -60,6 +60,7 @@ class ReplicasDiffer(Rule):
 
     rule_id = "replicas-differ"
     code = "TS210"
+    is_of_networks = True
     watches = ("weights", "biases")
     save_interval = 500
     needs = ()

@@ -58,6 +58,7 @@ class StepsWithoutGradients(Rule):
 
     rule_id = "steps-without-gradients"
     code = "TS212"
+    is_of_networks = True
     watches = ("losses", "gradients")
     save_interval = 500
     needs = ()

@@ -1,4 +1,4 @@
-"""unnormalized-inputs: inputs of the model that are too large, constant, or no numbers."""
+"""unnormalized-inputs: inputs of the model: too large, constant, no numbers, or unlike those of evaluation."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import has_several_aims, learned_share
 from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
-from trackside.trial.window import Window
+from trackside.trial.window import Column, Window
 
-CONSTANT, SPREAD, SIZE, BROKEN = (
+CONSTANT, SPREAD, SIZE, BROKEN, UNLIKE = (
     "deviation between the samples of a batch",
     "largest feature's size over the middle one's",
     "root mean square of the inputs",
     "non-finite inputs",
+    "ratio of the inputs' deviations in training and in evaluation",
 )
+_FEWEST_BATCHES = 2  # of training, so that their own spread is known
 _FEWEST_SAMPLES = 8
 _NEARLY_NOTHING = 1e-7  # of the inputs' own size
 _LEARNED = 0.5
@@ -35,12 +37,13 @@ _MOST_VALUES = 1 << 20
 
 @dataclass(frozen=True)
 class UnnormalizedInputs(Rule):
-    """The model is fed inputs that are too large, of very different sizes, or all the same.
+    """The model gets inputs that are too large, uneven, all the same, or unlike those of evaluation.
 
     Why it matters:
         A feature that is a thousand times as large as the others drives all weights; the rest is not seen for long.
         Inputs that are the same for each sample, or hold a NaN, teach nothing at all. Both are mistakes of the
-        preparation that no shape check finds.
+        preparation that no shape check finds. Where training and evaluation prepare the same data in two ways, the
+        score is that of another task.
 
     How it decides:
         On the inputs of the model (whole batches of `model_inputs`, saved now and then; batches of fewer than 8 samples
@@ -61,12 +64,17 @@ class UnnormalizedInputs(Rule):
         6. A remark, for points 3 and 4, where the same module takes more other inputs of floats that are well scaled:
            of a batch with many entries not all enter a layer, such as targets in their own units. Else a warning.
 
+        7. Unlike: the deviation of all numbers of a batch in evaluation is more than `threshold_unlike` times that of
+           each batch in training (at least two), or each of these is so many times that of the evaluation. Noise that
+           drowns the training's inputs is found so, and an evaluation without the training's scaling. Usual
+           augmentation changes the deviation by far less.
+
         Amazon's CheckInputImages requires |mean| < 0.2 of each channel, under MXNet's name of the input; it is the
         preset `aws-docs`. Images between 0 and 1 exceed that, and train well.
 
     What to do:
         Subtract the mean of the training data and divide by their deviation, feature by feature (images: channel by
-        channel). Look at one batch as the model gets it.
+        channel). Look at one batch as the model gets it, in training and in evaluation.
 
     Example:
         ```python
@@ -86,6 +94,7 @@ class UnnormalizedInputs(Rule):
 
     rule_id = "unnormalized-inputs"
     code = "TS213"
+    is_of_networks = True
     watches = ("model_inputs",)
     save_interval = 100
     needs = (CollectionRequest("model_inputs", Schedule(50, end_step=101)),)
@@ -93,14 +102,20 @@ class UnnormalizedInputs(Rule):
     escalates = True
     since = "0.1"
     likely_causes = (Cause.UNNORMALIZED_INPUTS, Cause.CONSTANT_INPUTS)
+    shows_its_cause = True  # it reads the batch that the model gets: no other evidence explains what stands there
     what_to_do = (
         "Subtract the training data's mean from the inputs and divide by their deviation, feature by feature.",
         "Look at one batch as the model gets it: each row should be another, and all of it finite.",
+        "Let training and evaluation prepare their inputs by the same code, but for mild augmentation.",
     )
 
     threshold_size: float = parameter(20.0, "root mean square of the inputs above which they are too large", minimum=0)
     threshold_ratio: float = parameter(
         1000.0, "size of the largest feature, as a multiple of the middle one's, above which they are uneven", minimum=1
+    )
+
+    threshold_unlike: float = parameter(
+        2.5, "ratio of deviations beyond which inputs of training and evaluation are unlike", minimum=1
     )
 
     def check(self, window: Window) -> Iterable[Finding]:
@@ -114,7 +129,7 @@ class UnnormalizedInputs(Rule):
                 batch = _saved(window, name, worker=column.worker)
                 if batch is None or is_mask(batch):
                     continue
-                finding = self._judge(window, name, column.worker, batch)
+                finding = self._judge(window, name, column.worker, batch) or self._unlike(window, name, column.worker)
                 varies |= finding is None or finding.measure != CONSTANT
                 well_scaled[_module_of(name)] += finding is None and batch.dtype.kind == "f"
                 if finding is None or (copes and finding.measure in {SIZE, SPREAD}):
@@ -138,8 +153,21 @@ class UnnormalizedInputs(Rule):
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """Return the one cause that the measure of the first finding shows."""
         lead = findings[0]
+        if lead.measure == UNLIKE:
+            return (Suspicion(Cause.UNNORMALIZED_INPUTS, f"training and evaluation differ: {lead.comparison}"),)
         causes = {BROKEN: Cause.NON_FINITE_DATA, CONSTANT: Cause.CONSTANT_INPUTS}
         return (Suspicion(causes.get(lead.measure, Cause.UNNORMALIZED_INPUTS), lead.comparison),)
+
+    def sentence(self, findings: Sequence[Finding]) -> str:
+        """Return a sentence with both deviations, for inputs that training and evaluation prepare in two ways."""
+        lead = findings[0]
+        if lead.measure != UNLIKE:
+            return ""
+        trained, evaluated = lead.statistics["in_training"], lead.statistics["in_evaluation"]
+        return (
+            f"Training and evaluation feed the model unlike inputs: the deviation of {lead.subject} is {trained:.3g} "
+            f"in training and {evaluated:.3g} in evaluation."
+        )
 
     def _judge(self, window: Window, name: str, worker: str, batch: NDArray[np.generic]) -> Finding | None:
         wrong = wrong_with(batch, size=self.threshold_size, ratio=self.threshold_ratio)
@@ -155,6 +183,26 @@ class UnnormalizedInputs(Rule):
             relation=wrong.relation,
             threshold=wrong.threshold,
             statistics={"samples": float(len(batch))},
+        )
+
+    def _unlike(self, window: Window, name: str, worker: str) -> Finding | None:
+        """Return a finding if the inputs of training and evaluation differ in scale."""
+        trained, evaluated = (_column(window, name, worker, mode=mode) for mode in ("TRAIN", "EVAL"))
+        if trained is None or evaluated is None:
+            return None
+        ratio = unlikeness(trained.values, float(evaluated.values[-1]))
+        if not ratio > self.threshold_unlike or not (_is_batch(window, trained) and _is_batch(window, evaluated)):
+            return None
+        return Finding(
+            subject=name,
+            worker=worker,
+            step=window.step,
+            since_step=int(evaluated.steps[-1]),
+            measure=UNLIKE,
+            observed=ratio,
+            relation=">",
+            threshold=self.threshold_unlike,
+            statistics={"in_training": median(trained.values), "in_evaluation": float(evaluated.values[-1])},
         )
 
 
@@ -177,6 +225,34 @@ def is_mask(batch: NDArray[np.generic]) -> bool:
         return False
     others = batch[batch != 0]
     return bool(0 < others.size < batch.size and others[0] <= _MASKED and (others == others[0]).all())
+
+
+def unlikeness(trained: NDArray[np.float64], evaluated: float) -> float:
+    """Return the factor between the deviation in evaluation and the nearest one in training; 0 if it is within theirs.
+
+    Args:
+        trained: The deviation of each batch of training, shape (n,).
+        evaluated: The deviation of a batch of evaluation.
+    """
+    if len(trained) < _FEWEST_BATCHES or not (np.isfinite(trained).all() and trained.min() > 0 < evaluated < math.inf):
+        return 0.0
+    least, most = float(trained.min()), float(trained.max())
+    return evaluated / most if evaluated > most else least / evaluated if evaluated < least else 0.0
+
+
+def _column(window: Window, name: str, worker: str, *, mode: str) -> Column | None:
+    columns = window.statistic(name, "std", mode=mode)
+    return next((column for column in columns if column.worker == worker and len(column.steps)), None)
+
+
+def _is_batch(window: Window, column: Column) -> bool:
+    """Return True if the newest batch has several samples of floating-point numbers."""
+    try:
+        batch = window.value(column.tensor, worker=column.worker, step=int(column.steps[-1]))
+    except TensorNotSavedError:
+        return False
+    is_batch = batch.dtype.kind == "f" and batch.ndim > 1 and len(batch) >= _FEWEST_SAMPLES
+    return is_batch and not is_mask(batch)
 
 
 def _saved(window: Window, name: str, *, worker: str) -> NDArray[np.generic] | None:

@@ -113,6 +113,7 @@ class UnsuitableLoss(Rule):
 
     rule_id = "unsuitable-loss"
     code = "TS214"
+    is_of_networks = True
     watches = ("losses",)
     save_interval = 500
     needs = ()

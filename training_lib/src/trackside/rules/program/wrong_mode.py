@@ -76,6 +76,7 @@ class WrongMode(Rule):
 
     rule_id = "wrong-mode"
     code = "TS215"
+    is_of_networks = True
     watches = ("losses",)
     save_interval = 500
     needs = ()

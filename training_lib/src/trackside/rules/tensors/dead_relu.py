@@ -86,6 +86,7 @@ class DeadRelu(Rule):
 
     rule_id = "dead-relu"
     code = "TS102"
+    is_of_networks = True
     watches = ("gradients",)
     save_interval = 500
     needs = ()

@@ -73,6 +73,7 @@ class ExplodingGradient(Rule):
 
     rule_id = "exploding-gradient"
     code = "TS103"
+    is_of_networks = True
     watches = ("gradients",)
     save_interval = 500
     needs = ()

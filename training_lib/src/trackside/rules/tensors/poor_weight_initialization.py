@@ -78,6 +78,7 @@ class PoorWeightInitialization(Rule):
 
     rule_id = "poor-weight-initialization"
     code = "TS110"
+    is_of_networks = True
     watches = ("weights", "losses")
     save_interval = 500
     needs = ()

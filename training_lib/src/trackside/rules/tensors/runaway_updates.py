@@ -67,6 +67,7 @@ class RunawayUpdates(Rule):
 
     rule_id = "runaway-updates"
     code = "TS111"
+    is_of_networks = True
     watches = ("losses",)
     save_interval = 500
     needs = ()

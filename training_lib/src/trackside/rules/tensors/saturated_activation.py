@@ -64,6 +64,7 @@ class SaturatedActivation(Rule):
 
     rule_id = "saturated-activation"
     code = "TS112"
+    is_of_networks = True
     watches = ("saturating_inputs",)
     save_interval = 50
     needs = (CollectionRequest("saturating_inputs", Schedule(50, end_step=1001)),)

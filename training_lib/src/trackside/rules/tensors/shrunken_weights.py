@@ -57,6 +57,7 @@ class ShrunkenWeights(Rule):
 
     rule_id = "shrunken-weights"
     code = "TS119"
+    is_of_networks = True
     watches = ("weights",)
     save_interval = 500
     needs = ()

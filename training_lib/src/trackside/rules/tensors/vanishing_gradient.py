@@ -106,6 +106,7 @@ class VanishingGradient(Rule):
 
     rule_id = "vanishing-gradient"
     code = "TS117"
+    is_of_networks = True
     watches = ("gradients",)
     save_interval = 100
     needs = ()

@@ -99,6 +99,7 @@ class WeightUpdateRatio(Rule):
 
     rule_id = "weight-update-ratio"
     code = "TS118"
+    is_of_networks = True
     watches = ("weights",)
     save_interval = 500
     needs = ()

@@ -67,6 +67,7 @@ class WeightsSetBack(Rule):
 
     rule_id = "weights-set-back"
     code = "TS120"
+    is_of_networks = True
     watches = ("weights",)
     save_interval = 500
     needs = ()

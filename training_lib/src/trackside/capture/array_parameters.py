@@ -1,4 +1,4 @@
-"""Weights and gradients of a program, as arrays: their norms and sizes for the always-on statistics."""
+"""Weights and gradients as arrays: their norms and sizes for the always-on statistics."""
 
 from __future__ import annotations
 

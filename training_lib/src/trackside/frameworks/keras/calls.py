@@ -1,0 +1,144 @@
+"""The calls of Keras that show a training, on every backend; replaced once, and each listener gets notice of them.
+
+`CallbackList` is the one object that `fit`, `evaluate` and `predict` of every backend call; the optimizer's `apply` gets
+the gradients; `compute_loss` gets inputs, labels and predictions, and returns the loss.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import keras
+
+from trackside.frameworks.adapter import Undo
+
+
+class Listener(Protocol):
+    """A receiver of these calls. Its methods never raise."""
+
+    def batch_begins(self, mode: str, model: Any) -> None:
+        """Handle the start of a batch of `fit`, `evaluate` or `predict`."""
+
+    def batch_ended(self, mode: str, logs: Any) -> None:
+        """Handle its end, with the metrics so far: means over the epoch."""
+
+    def loop_began(self, mode: str) -> None:
+        """Handle the start of an epoch, an evaluation or a prediction: means begin anew."""
+
+    def loss_computed(self, x: Any, y: Any, predictions: Any, loss: Any) -> None:
+        """Handle a loss."""
+
+    def gradients_applied(self, optimizer: Any, gradients: Any, variables: Any, apply: Callable[[], Any]) -> Any:
+        """Call `apply`, once, which updates the variables. Return its result. Raises what `apply` raises."""
+
+    def layer_called(self, layer: Any, inputs: Any, outputs: Any) -> None:
+        """Handle the outputs of a layer. Called only if `wants_layers`."""
+
+    @property
+    def wants_layers(self) -> bool:
+        """True while the open step saves inputs or outputs of layers."""
+
+
+_BATCHES = {"train": "TRAIN", "test": "EVAL", "predict": "PREDICT"}
+
+
+def listen(listener: Listener) -> Undo:
+    """Call the listener from now on. Return the function that undoes it."""
+    undo = [
+        *_callback_list(listener),
+        _replaced(keras.optimizers.Optimizer, "apply", functools.partial(_apply, listener)),
+        _replaced(keras.Model, "compute_loss", functools.partial(_compute_loss, listener)),
+        _replaced(keras.layers.Layer, "__call__", functools.partial(_call, listener)),
+    ]
+
+    def undo_all() -> None:
+        for one in reversed(undo):
+            one()
+
+    return undo_all
+
+
+def _callback_list(listener: Listener) -> list[Undo]:
+    def began(mode: str, original: Any) -> Any:
+        @functools.wraps(original)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            listener.batch_begins(mode, self.model)
+            return original(self, *args, **kwargs)
+
+        return call
+
+    def ended(mode: str, original: Any) -> Any:
+        @functools.wraps(original)
+        def call(self: Any, batch: Any, logs: Any = None) -> Any:
+            result = original(self, batch, logs)
+            listener.batch_ended(mode, logs)
+            return result
+
+        return call
+
+    def loop(mode: str, original: Any) -> Any:
+        @functools.wraps(original)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            listener.loop_began(mode)
+            return original(self, *args, **kwargs)
+
+        return call
+
+    found = []
+    for word, mode in _BATCHES.items():
+        found += [
+            _replaced(keras.callbacks.CallbackList, f"on_{word}_batch_begin", functools.partial(began, mode)),
+            _replaced(keras.callbacks.CallbackList, f"on_{word}_batch_end", functools.partial(ended, mode)),
+        ]
+    for name, mode in (("on_epoch_begin", "TRAIN"), ("on_test_begin", "EVAL"), ("on_predict_begin", "PREDICT")):
+        found.append(_replaced(keras.callbacks.CallbackList, name, functools.partial(loop, mode)))
+    return found
+
+
+def _apply(listener: Listener, original: Any) -> Any:
+    @functools.wraps(original)
+    def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        if hasattr(self, "inner_optimizer"):  # it scales, and calls the optimizer within
+            return original(self, grads, trainable_variables)
+        return listener.gradients_applied(
+            self, grads, trainable_variables, lambda: original(self, grads, trainable_variables)
+        )
+
+    return apply
+
+
+def _compute_loss(listener: Listener, original: Any) -> Any:
+    @functools.wraps(original)
+    def compute_loss(self: Any, x: Any = None, y: Any = None, y_pred: Any = None, *args: Any, **kwargs: Any) -> Any:
+        loss = original(self, x, y, y_pred, *args, **kwargs)
+        listener.loss_computed(x, y, y_pred, loss)
+        return loss
+
+    return compute_loss
+
+
+def _call(listener: Listener, original: Any) -> Any:
+    @functools.wraps(original)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        outputs = original(self, *args, **kwargs)
+        if listener.wants_layers:
+            listener.layer_called(self, args[0] if args else None, outputs)
+        return outputs
+
+    return call
+
+
+def _replaced(owner: type, name: str, wrap: Callable[[Any], Any]) -> Undo:
+    """Replace a method in the class that defines it. Return the function that undoes it."""
+    home = next(kind for kind in owner.__mro__ if name in vars(kind))
+    original = vars(home)[name]
+    wrapped = wrap(original)
+    setattr(home, name, wrapped)
+
+    def undo() -> None:
+        if vars(home).get(name) is wrapped:
+            setattr(home, name, original)
+
+    return undo

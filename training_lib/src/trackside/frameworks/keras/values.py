@@ -1,0 +1,68 @@
+"""Names and values of what Keras shows. A value inside a compiled function has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+from numpy.typing import NDArray
+
+_BIASES = frozenset({"bias", "beta"})
+
+
+def array_of(value: Any) -> NDArray[Any] | None:
+    """Return a copy of a tensor as an array of at least one dimension; None for one without a value."""
+    if value is None or not has_value(value):
+        return None
+    tensor = getattr(value, "value", value) if isinstance(value, keras.Variable) else value
+    if hasattr(tensor, "detach"):  # of torch: Keras's own conversion warns with NumPy 2
+        tensor = tensor.detach().cpu()
+        array = np.array((tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy())
+    else:
+        array = np.array(keras.ops.convert_to_numpy(tensor))
+    return array.reshape(1) if array.ndim == 0 else array
+
+
+def weight_name(variable: Any) -> str:
+    """Return the name of a variable as smdebug's hook had it: `dense/weights/dense/kernel:0`.
+
+    A bias is `dense/biases/dense/bias:0`: rules about weights must not judge it.
+    """
+    path = str(variable.path).split("/")
+    layer = path[-2] if len(path) > 1 else path[0]
+    kind = "biases" if path[-1] in _BIASES else "weights"
+    return f"{layer}/{kind}/{layer}/{path[-1]}:0"
+
+
+def named_parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield (name, tensor) of a tensor, or of each in a list or a mapping: `<name>_<k>`."""
+    parts = list(keras.tree.flatten(value))
+    for number, part in enumerate(parts):
+        yield (name if len(parts) == 1 else f"{name}_{number}"), part
+
+
+def number_of(value: Any) -> float | None:
+    """Return a loss or metric as a number; None for one without a value."""
+    array = array_of(value)
+    return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
+
+
+def learning_rate_of(optimizer: Any) -> float | None:
+    """Return the learning rate that the optimizer uses now; None if it has none."""
+    return number_of(getattr(optimizer, "learning_rate", None))
+
+
+def has_value(value: Any) -> bool:
+    """Return True if a tensor has a value: it has none while a function is being compiled."""
+    if isinstance(value, (int, float, np.ndarray, np.generic)):
+        return True
+    if isinstance(value, keras.KerasTensor) or getattr(value, "is_meta", False):
+        return False
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        return hasattr(value, "numpy")
+    if backend == "jax":
+        return not hasattr(value, "aval") or not type(value).__name__.endswith("Tracer")
+    return True

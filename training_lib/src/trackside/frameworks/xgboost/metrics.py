@@ -1,0 +1,74 @@
+"""The metrics of a round: their names, the one that is the loss, and the set that is trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+# Metrics of XGBoost that fall while a model learns, smooth ones first. What follows an @ is a parameter.
+_SMOOTH = (
+    "logloss", "mlogloss", "rmse", "rmsle", "mae", "mape", "mphe", "quantile", "expectile", "poisson-nloglik",
+    "gamma-nloglik", "gamma-deviance", "cox-nloglik", "tweedie-nloglik", "aft-nloglik",
+)  # fmt: skip
+_STEPPED = ("error", "merror")
+# PyTorch's name of the same loss, where there is one.
+SAME_LOSS = {"logloss": "BCELoss", "mlogloss": "NLLLoss", "mae": "L1Loss"}
+
+
+class Metric(NamedTuple):
+    """The newest value of one metric of one data set. Over the folds of `cv` it is the mean."""
+
+    of_set: str
+    name: str
+    value: float
+
+    @property
+    def tensor_name(self) -> str:
+        """The name of the original: `validation-rmse`."""
+        return f"{self.of_set}-{self.name}"
+
+
+def newest(history: Mapping[str, Mapping[str, Sequence[Any]]]) -> list[Metric]:
+    """Return the newest value of each metric in XGBoost's log of evaluations."""
+    return [
+        Metric(of_set, name, _number(values[-1]))
+        for of_set, metrics in history.items()
+        for name, values in metrics.items()
+        if values
+    ]
+
+
+def loss_among(names: Iterable[str]) -> str:
+    """Return the metric that stands for the loss: the first smooth one, else an error rate; "" without any."""
+    found = list(names)
+    for is_loss in (_is_smooth, lambda name: name in _STEPPED):
+        for name in found:
+            if is_loss(name):
+                return name
+    return ""
+
+
+def loss_name(metric: str) -> str:
+    """Return the name of a loss as the rules find it: it ends with "loss"."""
+    return metric if metric.lower().endswith("loss") else f"{metric}_loss"
+
+
+def training_set(sets: Sequence[tuple[Any, str]], training: Any, *, names: Iterable[str]) -> str:
+    """Return the name of the set that is trained on; "" if that one is not evaluated.
+
+    Args:
+        sets: The evaluated data sets with their names.
+        training: The data that is trained on.
+        names: The names in the log of evaluations, for a `cv`, which has no sets.
+    """
+    if sets:
+        return next((name for data, name in sets if data is training), "")
+    return next((name for name in names if name.lower().startswith("train")), "")
+
+
+def _is_smooth(name: str) -> bool:
+    return name.partition("@")[0] in _SMOOTH or name.lower().endswith("loss")
+
+
+def _number(value: Any) -> float:
+    return float(value[0] if isinstance(value, tuple) else value)

@@ -1,0 +1,138 @@
+"""The data of a boosted model: settings, importances, trees, contributions; under the names of smdebug's hook."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
+
+Named = Iterator[tuple[str, NDArray[Any]]]
+
+_SETTINGS = (
+    "tree_train_param",
+    "dart_train_param",
+    "gblinear_train_param",
+    "gbtree_train_param",
+    "learner_train_param",
+)
+
+
+def hyperparameters(model: Any, given: Mapping[str, Any] | None) -> Named:
+    """Yield `hyperparameters/<name>`: those that the script gave, else all settings of the model."""
+    for name, value in (given if given is not None else dict(_settings(json.loads(model.save_config())))).items():
+        array = np.array(_number_or_text(value))
+        yield f"hyperparameters/{name}", array.reshape(1) if array.ndim == 0 else array
+
+
+def importances(model: Any) -> Named:
+    """Yield `feature_importance/<kind>/<feature>`, each kind with the sum 1. A linear model has none."""
+    for kind in IMPORTANCES if _has_trees(model) else ():
+        scores = model.get_score(importance_type=kind)
+        total = sum(scores.values())
+        for feature, score in scores.items():
+            yield f"feature_importance/{kind}/{feature}", np.array([score / total if total else 0.0])
+
+
+def trees(model: Any, number: int) -> Named:
+    """Yield `trees/<column>` of the trees of one round, their nodes in order. A linear model has none.
+
+    Args:
+        model: The booster.
+        number: The round.
+    """
+    if not _has_trees(model):
+        return
+    dumps = model[number : number + 1].get_dump(dump_format="json", with_stats=True)
+    first = number * len(dumps)
+    rows = [row for k, dump in enumerate(dumps) for row in sorted(_nodes(first + k, json.loads(dump)))]
+    columns = zip(*rows, strict=True)
+    names = ("Tree", "Node", "Feature", "Split", "Yes", "No", "Missing", "Gain", "Cover", "Category")
+    found: dict[str, Any] = dict(zip(names, columns, strict=True))
+    found["ID"] = [f"{tree}-{node}" for tree, node in zip(found["Tree"], found["Node"], strict=True)]
+    for name in ("Tree", "Node", "ID", *names[2:]):
+        kind = {"Tree": np.int64, "Node": np.int64, "Split": np.float64, "Gain": np.float64, "Cover": np.float64}.get(
+            name
+        )
+        yield f"trees/{name}", np.array(found[name], kind) if kind else np.array(found[name], np.str_)
+
+
+def contributions(model: Any, data: Any) -> NDArray[Any]:
+    """Return the SHAP values, of shape (samples, features + 1), or (samples, classes, features + 1)."""
+    return np.asarray(model.predict(data, pred_contribs=True))
+
+
+def average_contributions(model: Any, values: NDArray[Any]) -> Named:
+    """Yield `average_shap/<feature>`, and `average_shap/bias`: the mean over samples and classes."""
+    means = values.mean(axis=tuple(range(values.ndim - 1)))
+    for name, mean in zip(feature_names(model), means, strict=True):
+        yield f"average_shap/{name}", np.array([mean])
+
+
+def full_contributions(model: Any, values: NDArray[Any]) -> Named:
+    """Yield `full_shap/<feature>`: as in the original, each holds the values of all features."""
+    for name in feature_names(model):
+        yield f"full_shap/{name}", values
+
+
+def feature_names(model: Any) -> Sequence[str]:
+    """Return the names of the features, and "bias"."""
+    names = model.feature_names or [f"f{k}" for k in range(model.num_features())]
+    return [*names, "bias"]
+
+
+def sample(data: Any, rows: int) -> Any:
+    """Return the data, or rows of it that lie evenly apart."""
+    count = data.num_row()
+    if count <= rows:
+        return data
+    return data.slice(np.linspace(0, count - 1, rows).astype(np.int64).tolist())
+
+
+def _has_trees(model: Any) -> bool:
+    return getattr(model, "booster", "gbtree") in {None, "gbtree", "dart"} and _booster_of(model) != "gblinear"
+
+
+def _booster_of(model: Any) -> str:
+    name = json.loads(model.save_config())["learner"]["gradient_booster"].get("name", "")
+    return str(name)
+
+
+def _settings(config: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(config, dict):
+        for key, inner in config.items():
+            if key in _SETTINGS and isinstance(inner, dict):
+                yield from ((name, value) for name, value in inner.items() if not isinstance(value, (dict, list)))
+            else:
+                yield from _settings(inner)
+
+
+def _number_or_text(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value if isinstance(value, (bool, int, float)) else str(value)
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def _nodes(tree: int, node: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield (tree, node, feature, split, yes, no, missing, gain, cover, category) of a node and all below it."""
+    number = node["nodeid"]
+    if "leaf" in node:
+        nothing = float("nan")
+        yield tree, number, "Leaf", nothing, "nan", "nan", "nan", node["leaf"], node.get("cover", nothing), "nan"
+        return
+    condition = node.get("split_condition")
+    is_category = isinstance(condition, list)
+    yes, no, missing = (f"{tree}-{node[key]}" if key in node else "nan" for key in ("yes", "no", "missing"))
+    split = float("nan") if is_category or condition is None else float(condition)
+    category = ",".join(map(str, condition)) if isinstance(condition, list) else "nan"
+    stats = node.get("gain", float("nan")), node.get("cover", float("nan"))
+    yield tree, number, node["split"], split, yes, no, missing, *stats, category
+    for child in node.get("children", ()):
+        yield from _nodes(tree, child)
