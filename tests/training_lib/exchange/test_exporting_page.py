@@ -11,8 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from trackside.cli import main
+from trackside.contracts.recorded_names import STEP_SECONDS
 from trackside.storage.local import LocalStore
-from trackside.testing.fake_trial import end_run, write_collections, write_tensors
+from trackside.testing.fake_trial import end_run, write_collections, write_statistics, write_tensors
 from trackside.trial.statistics import STATISTICS
 
 PAGE = Path(__file__).parents[3] / "docs" / "exporting.md"
@@ -30,6 +31,7 @@ def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             tensors = {"CrossEntropyLoss_output_0": 2.0, "MLP_fc1.weight": weight, "gradient/MLP_fc1.weight": weight}
             write_tensors(store, step, tensors)
         end_run(store)
+    write_statistics(LocalStore(f"{RUN}/statistics"), {STEP_SECONDS: {"mean": dict.fromkeys(range(1, 250), 0.5)}})
 
 
 def blocks(language: str) -> list[str]:

@@ -55,6 +55,7 @@ def test_steps_have_their_phases_and_nan_where_one_is_missing(run: str) -> None:
     assert found.seconds.tolist() == pytest.approx([0.02] * 40)
     assert set(found.phases) == {"data"}
     assert np.isnan(found.phases["data"]).tolist() == [False] * 20 + [True] * 20
+    assert np.isnan(found.waits).all(), "unknown is not 0"
 
 
 def test_the_verdict_is_that_of_the_command(run: str) -> None:

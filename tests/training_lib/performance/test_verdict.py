@@ -166,6 +166,19 @@ def test_names_missing_measurements(run: Measured, missing: set[str]) -> None:
     assert missing_of(run) == missing
 
 
+@pytest.mark.parametrize(
+    ("waited", "is_noted"),
+    [
+        pytest.param(0.9, True, id="other-work"),
+        pytest.param(0.02, False, id="a-little"),
+        pytest.param(None, False, id="unknown"),
+    ],
+)
+def test_names_waits_for_a_processor(waited: float | None, is_noted: bool) -> None:
+    verdict = judge_speed(replace(measured(SLEEP, data=1, **COMPUTE), processor_wait=waited))
+    assert any("other work on the machine had the processor" in note for note in verdict.notes) is is_noted
+
+
 def creeping(*, grows_bytes: float, seconds: float = 600.0, jump: float = 0.0) -> Machine:
     count = 200
     series = tuple(

@@ -26,6 +26,11 @@ CASES = [
     RuleCase("every second step is long", recorded=steps(paused(2, 0.1))),
     RuleCase("evaluations", recorded=steps(paused(25, 0.3), evaluation=dict.fromkeys(range(25, 401, 25), 0.3))),
     RuleCase("our own cost", recorded=steps(paused(25, 0.3), capture=[0.3 if k % 25 == 24 else 0 for k in range(400)])),
+    RuleCase(
+        "pauses in which other work had the processor",
+        recorded=steps(paused(25, 0.3), waits=[0.3 if k % 25 == 24 else 0.0 for k in range(400)]),
+    ),
+    RuleCase("pauses beside other work", recorded=steps(paused(25, 0.3), waits=[0.005] * 400), fires=ONE),
     RuleCase("the first step", recorded=steps([9.0, 5.0, *USUAL])),
     RuleCase("too few steps", recorded=steps(USUAL[:25])),
 ]
