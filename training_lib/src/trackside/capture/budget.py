@@ -159,6 +159,7 @@ class OverheadBudget:
         clock: Returns the processor time of this thread at a step that is sampled, else 0.
         ended_at: The end of the newest step, by `wall_clock`.
         background: Returns the processor time that our other threads have spent so far.
+        expected_share: Our time as a share of a step without any tier, as it is expected; None if that is not known.
 
     Args:
         share: See above.
@@ -192,6 +193,7 @@ class OverheadBudget:
         self._rows_here = 0.0  # spent on rows since then
         self._expected = 0.0
         self._ours_here = 0.0  # since the last look
+        self.expected_share: float | None = None
         self._every: deque[float] = deque(maxlen=_EVERY_SAMPLES)
         self._samples = {kind: deque[float](maxlen=_SAMPLES) for kind in (NORMS, DEAR, UPDATES)}
         self._new = dict.fromkeys((NORMS, DEAR, UPDATES), 0)  # samples since the last look
@@ -247,10 +249,30 @@ class OverheadBudget:
         self._ours_here += ours
         self._walls.append(wall)
         self._rows_here += spent[ROWS]
-        if len(self._walls) == _STEPS_AT_ONCE:
+        if len(self._walls) >= _STEPS_AT_ONCE:
             self._think()
         step = wall if self._costs is None else self._costs.step
         return ours / step if step > 0 else None
+
+    def end_kept_steps(self, ends: Sequence[float]) -> None:
+        """End several steps without any tier. `ends` are their moments by `wall_clock`, in order."""
+        began, expected = self.ended_at, self._expected
+        for ended in ends:
+            self._walls.append(ended - began - expected)
+            began = ended
+        self.ended_at = began
+        spent, self._spent = self._spent, [0.0] * KINDS
+        self._rows_here += spent[ROWS]
+        self._ours_here += len(ends) * (expected + self._background_a_step) + spent[ROWS]
+        if len(self._walls) >= _STEPS_AT_ONCE:
+            self._think()
+
+    def take_sample(self) -> None:
+        """End the measurement of the open step, which has no tier. It is not sampled any more."""
+        metered = self.meter.take()
+        if metered is not None:
+            self._every.append(metered)
+        self.begin_step(is_sampled=False)
 
     def _noted(self, spent: Sequence[float], metered: float | None) -> float:
         """Keep the samples of a step. Return our time on the training thread, without that for saved tensors."""
@@ -293,6 +315,7 @@ class OverheadBudget:
         )
         self.intervals = next_intervals(now, self._costs, self.share, densest=self._densest, sparsest=sparsest)
         self._expected = self._expectation(self._costs)
+        self.expected_share = (self._expected + median_low(self._others)) / self._costs.step
 
     def _step_seconds(self, steps: int) -> float:
         """Return the time of a step without us.
