@@ -223,6 +223,5 @@ def _differences(account: SimulatedAccount, lives: Sequence[Job], case: Case) ->
 def _at_once(job: Job, decisions: Sequence[Mapping[str, Any]]) -> bool:
     """True if a person stopped the job in the seconds in which a function that had recorded its request may have lived:
     nobody can know then whose stop it was."""
-    asked = [one for one in decisions if one["outcome"]["S"] == "Stopping"]
-    moments = [float(one[name]["N"]) for one in asked for name in ("at", "last_at") if name in one]
+    moments = [float(one["at"]["N"]) for one in decisions if one["outcome"]["S"] == "Stopping"]
     return not job.stops and any(0 <= (job.stop_asked_at or 0) - at <= REQUEST_SECONDS for at in moments)
