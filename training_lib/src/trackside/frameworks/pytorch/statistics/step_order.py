@@ -50,7 +50,7 @@ class StepOrder:
         self._without_step(count)
 
     def passes_of_step(self, optimizer: Optimizer) -> int | None:
-        """Return the number of passes since the last `after_step` of an optimizer; None if there was none."""
+        """Return the number of passes since the last `after_step` of an optimizer; None if it has made none."""
         before = self._at_step.get(id(optimizer))
         return None if before is None else self.passes - before
 
