@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 import threading
 import time
 from collections import deque
@@ -40,7 +39,6 @@ RECORD_SECONDS = 0.25  # so often rows are made, of all steps since: code that r
 MOST_AT_ONCE = 64
 RECORDER_SECONDS = 0.05  # how long the writer thread waits for the training thread to have made its rows
 
-_PLAIN_SHAPE: Callable[[_Step | KeptStep], PlainShape | KeptShape | None] = operator.methodcaller("plain_shape")
 _PLAIN_NUMBERS = {float}
 _JUST_AFTER = 1e-4  # seconds by which a row is younger than the one it corrects
 
@@ -274,7 +272,7 @@ class AlwaysOn:
                 self._recording.release()
 
     def _record_all(self, rows: StatisticRows, arrived: Iterable[_Step | KeptStep]) -> None:
-        for shape, steps in itertools.groupby(arrived, _PLAIN_SHAPE):
+        for shape, steps in itertools.groupby(arrived, lambda step: step.plain_shape()):
             if isinstance(shape, KeptShape):
                 record_kept(rows, shape, list(steps))  # type: ignore[arg-type] # others have another shape
                 continue
