@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from trackside.capture.budget import SAMPLE_INTERVAL, Intervals, OverheadBudget, ThreadMeter
 from trackside.capture.open_step import MOST_LOSSES_A_STEP
+from trackside.capture.plain_steps import KeptShape, KeptStep, record_kept
 from trackside.capture.statistic_rows import Marks, PlainShape, PlainStep, Reading, StatisticRows, Values
 from trackside.capture.statistics_log import StatisticsLog
 from trackside.capture.step_engine import TRAIN
@@ -92,6 +93,15 @@ class AlwaysOn:
 
     Runs on the training thread. Nothing is stored before `connect`. `clock` counts seconds since the epoch; the budget
     has a clock of its own.
+
+    Attributes:
+        budget: The share of a step's time that may be spent.
+        numbers: The numbers of the open step.
+        losses: The losses of the open step of each mode: name and value.
+        waiting: Ended steps that rows are to be made of, the oldest first.
+        newest: The newest training step that has ended.
+        usual_loss: A loss from this one on, and one that is not finite, is unusual.
+        takes_norms, takes_dear, takes_update: The tiers that the open step takes.
     """
 
     def __init__(
@@ -106,21 +116,22 @@ class AlwaysOn:
     ) -> None:
         densest = Intervals(1, request.dear_interval)
         self.budget = budget or OverheadBudget(request.budget, densest=densest, meter=meter)
-        self._clock = clock
+        self.clock = clock
         self._rows: StatisticRows | None = None
-        self._losses: dict[str, list[tuple[str, float | Values]]] = {}
+        self.losses: dict[str, list[tuple[str, float | Values]]] = {}
         self._settled: dict[str, int] = {}
         self._readings: list[Reading] = []
         self.numbers = StepNumbers(samplers)
-        self._waiting: deque[_Step] = deque()
+        self.waiting: deque[_Step | KeptStep] = deque()
         self._record_seconds, self._recorded_at = record_seconds, 0.0
         self._recording = threading.Lock()  # held by the one thread that makes rows
         self._recording_thread = 0
         self._steps = 0  # of training, by this process
         self._tiers = TierSchedule(request)
         self._loss_jumps, self._norm_jumps = Jumps(), Jumps()
+        self.usual_loss = math.inf
         self._recorded = self.budget.intervals
-        self._newest: Marks | None = None  # of the newest training step
+        self.newest: KeptStep | _Step | None = None
         self.takes_norms = self.takes_dear = self.takes_update = True  # by the open step
         self._decide()
 
@@ -130,13 +141,13 @@ class AlwaysOn:
 
     def add_loss(self, loss_name: str, value: float | Values, *, mode: str = TRAIN) -> None:
         """Add a loss to the open step of a mode. The k-th of one name is recorded as `<loss_name>_output_<k>`."""
-        losses = self._losses.setdefault(mode, [])
+        losses = self.losses.setdefault(mode, [])
         if len(losses) < MOST_LOSSES_A_STEP:
             losses.append((loss_name, value))
 
     def settle(self, mode: str = TRAIN) -> None:
         """Mark the losses added so far as the open step's own: an optimizer has stepped on them."""
-        self._settled[mode] = len(self._losses.get(mode, ()))
+        self._settled[mode] = len(self.losses.get(mode, ()))
 
     def add(self, reading: Reading) -> None:
         """Add the numbers of an optimizer's step to the open step."""
@@ -147,17 +158,16 @@ class AlwaysOn:
 
         With `keep_unsettled`, the losses since the last `settle` belong to the next step.
         """
-        losses = self._losses.get(mode) or []
+        losses = self.losses.get(mode) or []
         if keep_unsettled or self._settled:
             losses = self._take_losses(mode, keep_unsettled=keep_unsettled)
         elif losses:
-            self._losses[mode] = []
-        marks = Marks(step=step, mode=mode, mode_step=mode_step, wall_time=self._clock())
+            self.losses[mode] = []
+        marks = Marks(step=step, mode=mode, mode_step=mode_step, wall_time=self.clock())
         if mode != TRAIN:
             if losses:
                 self._keep(_Step(marks, losses, [], None, {}, {}), now=marks["wall_time"])
             return
-        self._newest = marks
         budget = self.budget
         overhead = budget.end_step()
         readings, self._readings = self._readings, []
@@ -170,7 +180,7 @@ class AlwaysOn:
                 norm = reading.total if norm is None else math.hypot(norm, reading.total)
             elif reading.norms is not None:
                 is_known = False
-        ended = _Step(marks, losses, readings, overhead, changes, numbers, is_known)
+        ended = self.newest = _Step(marks, losses, readings, overhead, changes, numbers, is_known)
         self._steps += 1
         if is_known and (norm is not None or len(losses) != 1):
             self._judge(losses, norm)
@@ -180,15 +190,48 @@ class AlwaysOn:
         budget.begin_step(is_sampled=self.takes_dear or self._steps % SAMPLE_INTERVAL == 0)
         self._keep(ended, now=marks["wall_time"])
 
+    def steps_to_keep(self) -> int:
+        """Return the number of steps, from the open one on, that an adapter may end by adding them to `waiting`.
+
+        They take no tier, and the adapter calls `end_kept_steps` after the last of them, or before it calls any other
+        method.
+        """
+        intervals, steps = self.budget.intervals, self._steps
+        if steps < self._tiers.dense_until or intervals is not self._recorded or self.budget.expected_share is None:
+            return 0
+        if self._settled or self._readings or not self.numbers.is_clock_alone:
+            return 0
+        return min(-steps % interval for interval in (intervals.norms, intervals.dear, intervals.updates))
+
+    def end_kept_steps(self, kept: Sequence[KeptStep], *, is_within_step: bool) -> None:
+        """Judge steps that were added to `waiting`.
+
+        Args:
+            kept: The steps, in order.
+            is_within_step: True if the open step has begun to do anything.
+        """
+        budget = self.budget
+        started = budget.thread_seconds()
+        budget.end_kept_steps([step.ended_at for step in kept])
+        for place in self._loss_jumps.places([step.loss[1] for step in kept]):
+            self._tiers.densify(self._steps + place + 1, dear_interval=budget.intervals.dear)
+        self._steps += len(kept)
+        self.usual_loss = self._loss_jumps.limit
+        self._decide()
+        self._record_if_due(kept[-1].wall_time)
+        budget.spend_on_rows(started)
+        if self.takes_dear or not is_within_step:
+            budget.begin_step(is_sampled=True)
+
     def note(self, values: Mapping[tuple[str, str], float]) -> None:
         """Record numbers beside those of the newest training step, which has ended. Nothing waits for a step to come.
 
         Lost if another thread records at this moment: they come again with the next note.
         """
         with self._sole_recorder(0.0) as is_sole:
-            if is_sole and self._rows is not None and self._newest is not None:
+            if is_sole and self._rows is not None and self.newest is not None:
                 self._record_all(self._rows, self._arrived())
-                self._rows.record_mixed(values, {**self._newest, "wall_time": self._clock()})
+                self._rows.record_mixed(values, {**self.newest.marks, "wall_time": self.clock()})
 
     def drain(self, *, wait_seconds: float = 0.0) -> None:
         """Record the ended steps that have all their numbers.
@@ -212,7 +255,7 @@ class AlwaysOn:
                 return None
             # What an unusual step changes is the training thread's: it takes those that are not judged yet.
             self._record_all(self._rows, self._arrived(only_judged=True))
-            return min(step, self._waiting[0].marks["step"] - 1) if self._waiting else step
+            return min(step, self.waiting[0].marks["step"] - 1) if self.waiting else step
 
     @contextmanager
     def _sole_recorder(self, wait_seconds: float) -> Iterator[bool]:
@@ -228,18 +271,22 @@ class AlwaysOn:
                 self._recording_thread = 0
                 self._recording.release()
 
-    def _record_all(self, rows: StatisticRows, arrived: Iterable[_Step]) -> None:
-        for shape, steps in itertools.groupby(arrived, _Step.plain_shape):
-            if shape is not None:
-                rows.record_alike(shape, [step.plain() for step in steps])
+    def _record_all(self, rows: StatisticRows, arrived: Iterable[_Step | KeptStep]) -> None:
+        for shape, steps in itertools.groupby(arrived, lambda step: step.plain_shape()):
+            if isinstance(shape, KeptShape):
+                record_kept(rows, shape, list(steps))  # type: ignore[arg-type] # others have another shape
                 continue
-            for step in steps:
+            others: Iterable[_Step] = steps  # type: ignore[assignment] # as above
+            if shape is not None:
+                rows.record_alike(shape, [step.plain() for step in others])
+                continue
+            for step in others:
                 self._record(rows, step)
 
-    def _arrived(self, *, only_judged: bool = False) -> Iterator[_Step]:
+    def _arrived(self, *, only_judged: bool = False) -> Iterator[_Step | KeptStep]:
         with suppress(IndexError):  # there is no more; or the training thread has just dropped the oldest
-            while self._waiting[0].is_here() and (self._waiting[0].needs_no_judging or not only_judged):
-                yield self._waiting.popleft()
+            while self.waiting[0].is_here() and (self.waiting[0].needs_no_judging or not only_judged):
+                yield self.waiting.popleft()
 
     def _decide(self) -> None:
         intervals, steps = self.budget.intervals, self._steps
@@ -248,23 +295,31 @@ class AlwaysOn:
         self.takes_update = steps % intervals.updates == 0
 
     def _take_losses(self, mode: str, *, keep_unsettled: bool) -> list[tuple[str, float | Values]]:
-        losses = self._losses.get(mode, [])
+        losses = self.losses.get(mode, [])
         settled = self._settled.pop(mode, 0)
         end = settled if keep_unsettled else len(losses)
         if losses:
-            self._losses[mode] = losses[end:]
+            self.losses[mode] = losses[end:]
         return losses[:end]
 
     def _keep(self, step: _Step, *, now: float) -> None:
-        if len(self._waiting) >= MOST_WAITING:
-            with suppress(IndexError):  # the writer thread has just taken it
-                self._waiting.popleft()
-        self._waiting.append(step)
-        if not 0 <= now - self._recorded_at < self._record_seconds or len(self._waiting) >= MOST_AT_ONCE:
-            self._recorded_at = now
+        self.waiting.append(step)
+        if self._is_record_due(now):
             started = self.budget.thread_seconds()
-            self.drain()
+            self._record_if_due(now)
             self.budget.spend_on_rows(started)
+
+    def _is_record_due(self, now: float) -> bool:
+        return not 0 <= now - self._recorded_at < self._record_seconds or len(self.waiting) >= MOST_AT_ONCE
+
+    def _record_if_due(self, now: float) -> None:
+        """Make rows if it is time to. Drop the oldest steps where their numbers do not come."""
+        if self._is_record_due(now):
+            self._recorded_at = now
+            self.drain()
+        while len(self.waiting) > MOST_WAITING:
+            with suppress(IndexError):  # the writer thread has just taken it
+                self.waiting.popleft()
 
     def _record(self, rows: StatisticRows, step: _Step) -> None:
         losses = [(name, loss if isinstance(loss, float) else float(loss.get()[0])) for name, loss in step.losses]
@@ -293,10 +348,10 @@ class AlwaysOn:
             self._tiers.densify(self._steps, dear_interval=self.budget.intervals.dear)
 
     def _changed_intervals(self) -> Mapping[tuple[str, str], float]:
-        now = self.budget.intervals
-        if now == self._recorded:
-            return {}
+        now, before = self.budget.intervals, self._recorded
         self._recorded = now
+        if now == before:
+            return {}
         return {(NORMS_INTERVAL, "mean"): float(now.norms), (DEAR_INTERVAL, "mean"): float(now.dear)}
 
 
@@ -315,11 +370,13 @@ class TierSchedule:
             self._next_burst = step + self._burst * dear_interval
 
 
+_WEIGHT = 0.05  # of the newest number in the averages
+
+
 class Jumps:
     """A detector of numbers far above the ones before, and of the first that is not finite."""
 
     _FEWEST = 20  # numbers, before any is unusual
-    _WEIGHT = 0.05  # of the newest number in the averages
     _DEVIATIONS = 8.0
 
     def __init__(self) -> None:
@@ -327,16 +384,35 @@ class Jumps:
         self._mean = self._deviation = 0.0
         self._was_finite = True
 
+    @property
+    def limit(self) -> float:
+        """The number above which the next one is unusual."""
+        if self._seen < self._FEWEST:
+            return math.inf
+        return self._mean + max(abs(self._mean), self._DEVIATIONS * self._deviation)
+
     def sees(self, value: float) -> bool:
         """Return True if `value` is unusual. Add it to the usual values, unless it is NaN or infinite."""
-        was_finite, self._was_finite = self._was_finite, math.isfinite(value)
-        if not self._was_finite:
-            return was_finite
-        seen, mean, deviation = self._seen, self._mean, self._deviation
-        above = value - mean
-        weight = self._WEIGHT if seen > self._FEWEST else max(self._WEIGHT, 1 / (seen + 1))
-        if seen:
-            self._deviation = deviation + weight * (abs(above) - deviation)
-        self._mean = mean + weight * above
-        self._seen = seen + 1
-        return seen >= self._FEWEST and above > abs(mean) and above > self._DEVIATIONS * deviation
+        return bool(self.places((value,)))
+
+    def places(self, values: Sequence[float]) -> list[int]:
+        """Return the places of the unusual ones among values that follow each other; see `sees`."""
+        found = []
+        seen, mean, deviation, was_finite = self._seen, self._mean, self._deviation, self._was_finite
+        for place, value in enumerate(values):
+            if not math.isfinite(value):
+                if was_finite:
+                    found.append(place)
+                was_finite = False
+                continue
+            was_finite = True
+            above = value - mean
+            if seen >= self._FEWEST and above > self._DEVIATIONS * deviation and above > abs(mean):
+                found.append(place)
+            weight = _WEIGHT if seen > self._FEWEST else max(_WEIGHT, 1 / (seen + 1))
+            if seen:
+                deviation += weight * (abs(above) - deviation)
+            mean += weight * above
+            seen += 1
+        self._seen, self._mean, self._deviation, self._was_finite = seen, mean, deviation, was_finite
+        return found

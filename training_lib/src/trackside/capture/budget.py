@@ -159,6 +159,7 @@ class OverheadBudget:
         clock: Returns the processor time of this thread at a step that is sampled, else 0.
         ended_at: The end of the newest step, by `wall_clock`.
         background: Returns the processor time that our other threads have spent so far.
+        expected_share: Our time as a share of a step without any tier, as it is expected; None if that is not known.
 
     Args:
         share: See above.
@@ -190,9 +191,13 @@ class OverheadBudget:
         self._spent = [0.0] * KINDS
         self._walls: list[float] = []  # of the steps since the last look, without our part
         self._rows_here = 0.0  # spent on rows since then
+        self._rows_before = 0.0  # since the last step that ended alone, when the open one began
         self._expected = 0.0
         self._ours_here = 0.0  # since the last look
+        self.expected_share: float | None = None
         self._every: deque[float] = deque(maxlen=_EVERY_SAMPLES)
+        self._kept: deque[float] = deque(maxlen=_EVERY_SAMPLES)  # the same of kept steps alone
+        self._expected_of_kept = 0.0
         self._samples = {kind: deque[float](maxlen=_SAMPLES) for kind in (NORMS, DEAR, UPDATES)}
         self._new = dict.fromkeys((NORMS, DEAR, UPDATES), 0)  # samples since the last look
         self._others: deque[float] = deque(maxlen=_SAMPLES)  # rows and other threads, a step, by look
@@ -223,6 +228,7 @@ class OverheadBudget:
     def begin_step(self, *, is_sampled: bool) -> None:
         """Begin a step. Steps that take the dear tier must be sampled, others now and then, and each at first."""
         is_sampled = is_sampled or self._costs is None
+        self._rows_before = self._spent[ROWS]
         if is_sampled is not self._is_sampled:
             self._is_sampled = is_sampled
             self.clock = self._thread_clock if is_sampled else _no_time
@@ -247,10 +253,31 @@ class OverheadBudget:
         self._ours_here += ours
         self._walls.append(wall)
         self._rows_here += spent[ROWS]
-        if len(self._walls) == _STEPS_AT_ONCE:
+        if len(self._walls) >= _STEPS_AT_ONCE:
             self._think()
         step = wall if self._costs is None else self._costs.step
         return ours / step if step > 0 else None
+
+    def end_kept_steps(self, ends: Sequence[float]) -> None:
+        """End several steps without any tier. `ends` are their moments by `wall_clock`, in order."""
+        began, expected = self.ended_at, self._expected_of_kept
+        for ended in ends:
+            self._walls.append(ended - began - expected)
+            began = ended
+        self.ended_at = began
+        spent, self._spent = self._spent, [0.0] * KINDS
+        self._rows_here += spent[ROWS]
+        self._ours_here += len(ends) * (expected + self._background_a_step) + spent[ROWS]
+        if len(self._walls) >= _STEPS_AT_ONCE:
+            self._think()
+
+    def take_sample(self) -> None:
+        """End the measurement of the open step, which has no tier. It is not sampled any more."""
+        metered = self.meter.take()
+        if metered is not None:
+            self._kept.append(max(0.0, metered - (self._spent[ROWS] - self._rows_before)))
+            self._every.append(self._kept[-1])
+        self.begin_step(is_sampled=False)
 
     def _noted(self, spent: Sequence[float], metered: float | None) -> float:
         """Keep the samples of a step. Return our time on the training thread, without that for saved tensors."""
@@ -293,6 +320,8 @@ class OverheadBudget:
         )
         self.intervals = next_intervals(now, self._costs, self.share, densest=self._densest, sparsest=sparsest)
         self._expected = self._expectation(self._costs)
+        self._expected_of_kept = fmean(self._kept) if self._kept else self._expected
+        self.expected_share = (self._expected_of_kept + fmean(self._others)) / self._costs.step
 
     def _step_seconds(self, steps: int) -> float:
         """Return the time of a step without us.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -87,6 +88,12 @@ class ModeSchedule:
         if step == self._next_step:
             return False
         return self._next_at is None or self._monotonic() < self._next_at
+
+    def idle_steps(self, step: int) -> int:
+        """Return the number of steps from `step` on with certainly nothing due; 0 where seconds count."""
+        if self._next_at is not None:
+            return 0
+        return sys.maxsize if self._next_step is None else max(0, self._next_step - step)
 
     def due_at(self, step: int) -> Due:
         """Return what `step` must save; intervals in seconds are measured now."""

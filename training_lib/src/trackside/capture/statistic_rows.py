@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.capture.statistics_log import StatisticsLog, StatisticsTable
+from trackside.capture.statistics_log import Mark, StatisticsLog, StatisticsTable
 from trackside.contracts.recorded_names import OVERHEAD
 from trackside.records.modes import MODE_NUMBERS
 from trackside.records.statistics_segment import BIT, Schema, StatisticColumn
@@ -162,10 +162,23 @@ class StatisticRows:
     def record_alike(self, shape: PlainShape, steps: Sequence[PlainStep]) -> None:
         """Record the rows of several training steps with the same shape and without norms."""
         marks = [(m["step"], MODE_NUMBERS[m["mode"]], m["mode_step"], m["wall_time"]) for m, _, _ in steps]
-        row, table = self._cheap_table(shape.losses, [(watched, False) for watched in shape.watched])
-        table.record_rows(row.filled_alike(np.array([values for _, values, _ in steps])), marks)
+        self.record_plain(shape.losses, shape.watched, np.array([values for _, values, _ in steps]), marks)
         if shape.numbers:
-            self._numbers_table(shape.numbers).record_rows(np.array([numbers for _, _, numbers in steps]), marks)
+            self.record_numbers_alike(shape.numbers, np.array([numbers for _, _, numbers in steps]), marks)
+
+    def record_plain(
+        self, losses: tuple[str, ...], watched: Sequence[Watched], values: Numbers, marks: list[Mark]
+    ) -> None:
+        """Record the cheap rows of several training steps without norms.
+
+        `values`, of shape (steps, n), are losses, rates and our share of the time.
+        """
+        row, table = self._cheap_table(losses, [(each, False) for each in watched])
+        table.record_rows(row.filled_alike(values), marks)
+
+    def record_numbers_alike(self, keys: tuple[tuple[str, str], ...], numbers: Numbers, marks: list[Mark]) -> None:
+        """Record rows of numbers that most steps have, of shape (steps, keys)."""
+        self._numbers_table(keys).record_rows(numbers, marks)
 
     def record_losses(self, losses: Sequence[tuple[str, float]], marks: Marks) -> None:
         """Record a row of losses alone, as of a validation step."""

@@ -110,6 +110,15 @@ class StepEngine:
         known = self._modes.get(mode)
         return known.mode_step if known else 0
 
+    def steps_to_count(self) -> int:
+        """Return the number of steps, from the open one on, with nothing due in them or in the next.
+
+        An adapter may end one that holds nothing by adding 1 to `step` and `open_step.mode_step`.
+        """
+        if self.due is not NOTHING_DUE or self.mode == GLOBAL:
+            return 0
+        return self.open_step.schedule.idle_steps(self.open_step.mode_step + 1)
+
     def set_mode(self, mode: str) -> None:
         """Make that mode the current one.
 

@@ -134,6 +134,11 @@ class StepNumbers:
         self.added: dict[Key, float | Values] = {}
         self._read = [(number.key, number.read) for number in STEP_NUMBERS if number.read is not None]
 
+    @property
+    def is_clock_alone(self) -> bool:
+        """True if one sampler alone adds numbers at the end of a step."""
+        return len(self._samplers) == 1 and not self._read
+
     def sample(self) -> dict[Key, float | Values]:
         """Return the numbers of the step that ends now, and begin those of the next."""
         found, self.added = self.added, {}

@@ -46,15 +46,15 @@ OTHER, DATA, BACKWARD, OPTIMIZER, CAPTURE, EVALUATION = map(int, Phase)  # plain
 FIRST_STEPS = 5  # without which the longest is known
 NOT_OURS = -1  # another thread than the training's
 
-_KEYS = {
+PHASE_KEYS = {
     DATA: (DATA_SECONDS, "mean"),
     BACKWARD: (BACKWARD_SECONDS, "mean"),
     OPTIMIZER: (OPTIMIZER_SECONDS, "mean"),
     CAPTURE: (CAPTURE_SECONDS, "mean"),
     EVALUATION: (EVALUATION_SECONDS, "mean"),
 }
-_STEP_KEY = (STEP_SECONDS, "mean")
-_WAIT_KEY = (PROCESSOR_WAIT_SECONDS, "mean")
+STEP_KEY = (STEP_SECONDS, "mean")
+WAIT_KEY = (PROCESSOR_WAIT_SECONDS, "mean")
 
 
 class Meter(Protocol):
@@ -79,6 +79,11 @@ class PhaseClock:
         steps: Number of steps that have ended.
         longest: Seconds of the longest step, without the first ones.
         around_optimizer: The phase that the newest step of an optimizer interrupted.
+        moved_at: The moment of the newest change of phase, by the clock.
+        began: The moment at which the step began, by the clock.
+        seconds: Seconds of the step in each phase so far.
+        read: The clock.
+        meter, waited: See below.
 
     Args:
         clock: Returns seconds.
@@ -93,30 +98,25 @@ class PhaseClock:
         *,
         waited: Callable[[], float | None] = lambda: None,
     ) -> None:
-        self._meter, self._waited = meter, waited
+        self.meter, self.waited = meter, waited
         self.current = OTHER
         self.thread = self.steps = 0
         self.longest = 0.0
         self.around_optimizer = OTHER
-        self._clock = clock
-        self._began = self._since = 0.0
-        self._seconds = [0.0] * len(Phase)
-
-    @property
-    def moved_at(self) -> float:
-        """The moment of the newest change of phase, by the clock."""
-        return self._since
+        self.read = clock
+        self.began = self.moved_at = 0.0
+        self.seconds = [0.0] * len(Phase)
 
     def enter(self, phase: int) -> int:
         """Begin a phase. Return the phase before, for `leave`."""
         if get_ident() != self.thread:
             return NOT_OURS
-        now = self._clock()
+        now = self.read()
         before = self.current
-        self._seconds[before] += now - self._since
-        self._since = now
+        self.seconds[before] += now - self.moved_at
+        self.moved_at = now
         self.current = phase
-        meter = self._meter
+        meter = self.meter
         if meter is not None and meter.is_on:
             if phase == CAPTURE:
                 meter.enter()
@@ -143,21 +143,21 @@ class PhaseClock:
         Args:
             numbers: The numbers of the step, by name and statistic.
         """
-        now, waited = self._clock(), self._waited()
+        now, waited = self.read(), self.waited()
         thread = get_ident()
         if thread != self.thread:  # the first step, or the training has moved to another thread
             self.thread, self.current = thread, CAPTURE
         else:
-            seconds = self._seconds
-            seconds[self.current] += now - self._since
-            numbers[_STEP_KEY] = took = now - self._began
+            seconds = self.seconds
+            seconds[self.current] += now - self.moved_at
+            numbers[STEP_KEY] = took = now - self.began
             if took > self.longest and self.steps > FIRST_STEPS:
                 self.longest = took
             if waited is not None:
-                numbers[_WAIT_KEY] = min(waited, took)
-            for phase, key in _KEYS.items():
+                numbers[WAIT_KEY] = min(waited, took)
+            for phase, key in PHASE_KEYS.items():
                 if seconds[phase]:
                     numbers[key] = seconds[phase]
-        self._seconds = [0.0] * len(Phase)
-        self._began = self._since = now
+        self.seconds = [0.0] * len(Phase)
+        self.began = self.moved_at = now
         self.steps += 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -296,3 +298,94 @@ def test_nothing_else_is_recorded_under_our_name(tmp_path: Path) -> None:
     declared |= {(name, "mean") for name in (OVERHEAD, NORMS_INTERVAL, DEAR_INTERVAL)}
     found = {(name, statistic) for name, statistic, _ in recorded(tmp_path / "run") if name.startswith("trackside/")}
     assert {("trackside/gradients_kept", "mean"), ("trackside/clipping", "mean")} <= found <= declared
+
+
+def jumping(step: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
+    plain(step, model, optimizer, loss)
+    if step == 39:
+        with torch.no_grad():
+            model[2].weight.mul_(1000)  # type: ignore[index] # a Sequential
+
+
+def broken_later(step: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
+    plain(step, model, optimizer, loss + (float("nan") if step == 40 else 0))
+
+
+@pytest.mark.parametrize(
+    ("loop", "unusual"),
+    [
+        pytest.param(jumping, [40], id="a-jump"),
+        pytest.param(broken_later, [40], id="not-finite"),
+        pytest.param(plain, [], id="silent"),
+    ],
+)
+def test_an_unusual_loss_brings_the_dear_tier_at_the_next_step(
+    loop: Loop, unusual: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps are judged several at once, but not those with a loss beyond the usual."""
+    bursts = StatisticsRequest(budget=1e-6, dense_start_steps=0, dense_after_steps=2)
+    monkeypatch.setattr("trackside.capture.budget.OverheadBudget._think", lambda budget: budget._walls.clear())
+    with capturing(tmp_path / "run", CaptureRequest((), statistics=bursts)) as capture:
+        capture.session.statistics.budget.expected_share = 0.01
+        train(loop)
+    found = recorded(tmp_path / "run")
+    (steps, _) = found["Sequential_0.weight", "l2", "TRAIN"][0]
+    assert [step for step in steps if step] == [later for step in unusual for later in (step + 1, step + 2)]
+
+
+COUNTS = """
+import sys, tempfile, torch
+from pathlib import Path
+import trackside
+from trackside.capture.budget import Intervals
+from trackside.contracts.capture_request import CaptureRequest, StatisticsRequest
+from trackside.environment import CaptureEnvironment
+from trackside.frameworks.pytorch import PyTorchAdapter
+
+request = CaptureRequest((), statistics=StatisticsRequest(budget=1e-6, dense_start_steps=0, dense_after_steps=0))
+capture = PyTorchAdapter(CaptureEnvironment(tempfile.mkdtemp() + "/run", request.to_json(), 0, 1))
+capture.install()
+statistics = capture.session.statistics
+statistics.budget.intervals = Intervals(64, 4096, 64)
+statistics.recorder._record_seconds = 1e9
+folder = str(Path(trackside.__file__).parent)
+calls = bytecodes = 0
+
+def step():
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(batch), labels).backward()
+    optimizer.step()
+
+def trace(frame, event, _):
+    global calls, bytecodes
+    if not frame.f_code.co_filename.startswith(folder):
+        return None
+    calls += event == "call"
+    bytecodes += event == "opcode"
+    frame.f_trace_opcodes, frame.f_trace_lines = True, False
+    return trace
+
+model = torch.nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batch, labels = torch.ones(2, 4), torch.tensor([0, 1])
+for _ in range(120):
+    step()
+for _ in range(64):
+    calls = bytecodes = 0
+    sys.settrace(trace)
+    step()
+    sys.settrace(None)
+    print(calls, bytecodes)
+capture.uninstall()
+"""
+
+
+def test_a_plain_step_costs_few_calls_and_bytecodes() -> None:
+    """Counted, for a clock says little on a busy machine. Of 64 steps some end a batch, and one takes norms."""
+    answer = subprocess.run([sys.executable, "-c", COUNTS], capture_output=True, text=True, check=True)
+    steps = [tuple(map(int, line.split())) for line in answer.stdout.splitlines()]
+    calls, bytecodes = (sorted(column) for column in zip(*steps, strict=True))
+    print(calls, bytecodes)
+    assert calls[len(calls) // 2] <= 12
+    assert bytecodes[len(bytecodes) // 2] <= 1000
+    assert sum(bytecodes) / len(bytecodes) <= 1700, "with all that is done for several steps at once"

@@ -151,6 +151,17 @@ class ModelFactsSource:
         self._steps += 1
         self.is_looking = self._steps < FIRST_LOOKS or self._steps % self._interval == 0
 
+    def steps_to_skip(self) -> int:
+        """Return the number of steps, from the open one on, that end without a look; see `skip_steps`."""
+        if self.is_looking or self._steps + 1 < FIRST_LOOKS:
+            return 0
+        return -self._steps % self._interval
+
+    def skip_steps(self, steps: int) -> None:
+        """Do the work of `end_step` for several steps without a look."""
+        self._steps += steps
+        self.is_looking = self.is_looking or self._steps % self._interval == 0
+
     def wants_loss(self, name: str) -> bool:
         """Return True if this loss is looked at: each loss of the first step, later only the first of a name."""
         count = self._seen_losses.get(name, 0)

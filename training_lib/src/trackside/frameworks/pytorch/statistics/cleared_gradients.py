@@ -36,7 +36,7 @@ class ClearedGradients:
     def __init__(self, numbers: DeviceNumbers) -> None:
         self.is_waiting = False
         self._numbers = numbers
-        self._remembered: dict[int, _OfOptimizer] = {}
+        self._remembered: dict[int, OfOptimizer] = {}
         self._found: list[bool | torch.Tensor] = []  # of the open step: one for each step of an optimizer
 
     def before_backward(self) -> None:
@@ -56,33 +56,10 @@ class ClearedGradients:
         """True for one optimizer with gradients that were gone before the backward passes of its last step."""
         return len(self._remembered) == 1 and all(one.are_expected_gone for one in self._remembered.values())
 
-    def are_gone(self) -> bool:
-        """Do the work of `before_backward` for the usual case that all gradients are gone.
-
-        Return False, with nothing done, if one is not.
-        """
-        for remembered in self._remembered.values():  # at every step: so without a call for each gradient
-            for gradient in remembered.gradients:
-                parameter = gradient.parameter()
-                if parameter is None or parameter.grad is not None:
-                    return False
-            remembered.is_open = False
-        self.is_waiting = False
-        return True
-
-    def are_present(self) -> bool:
-        """Do the work of `after_step` for the only optimizer, after `are_gone`.
-
-        Return False, with nothing done, if a gradient is gone.
-        """
-        for remembered in self._remembered.values():
-            for gradient in remembered.gradients:
-                parameter = gradient.parameter()
-                if parameter is None or parameter.grad is None:
-                    return False
-            remembered.is_open = True
-        self.is_waiting = True
-        return True
+    def of_one(self) -> OfOptimizer:
+        """Return the remembered gradients of the only optimizer."""
+        (one,) = self._remembered.values()
+        return one
 
     def after_step(self, optimizer: Optimizer) -> None:
         """Remember the gradients. Call it right after each step of an optimizer."""
@@ -91,7 +68,7 @@ class ClearedGradients:
         if remembered is None or remembered.optimizer() is not optimizer:
             table = self._remembered
             reference = weakref.ref(optimizer, lambda _: table.pop(number, None))
-            remembered = table[number] = _OfOptimizer(reference)
+            remembered = table[number] = OfOptimizer(reference)
         else:
             answer = remembered.answer()
             if answer is not None:
@@ -115,10 +92,10 @@ class ClearedGradients:
         return float(_is_known(found))
 
 
-class _OfOptimizer:
+class OfOptimizer:
     """The remembered `gradients` of one optimizer. `is_open`: not all of them were seen to be cleared."""
 
-    def __init__(self, optimizer: weakref.ref[Optimizer]) -> None:
+    def __init__(self, optimizer: Callable[[], Optimizer | None]) -> None:
         self.optimizer = optimizer
         self.gradients: list[_Gradient] = []
         self.is_open = False

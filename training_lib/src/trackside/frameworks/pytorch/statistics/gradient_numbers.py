@@ -79,6 +79,10 @@ class GradientNumbers:
         if passes is not None:
             added[BACKWARD_PASSES, "mean"] = passes
 
+    def end_clippings(self) -> None:
+        """Begin to count the clippings of the next step."""
+        self._clippings = 0
+
     def _without_step(self, passes: int) -> None:
         if self._record.is_on and self._is_of_training(user_place()):
             self._record.recorder.note({(PASSES_WITHOUT_STEP, "mean"): float(passes)})

@@ -130,6 +130,11 @@ class PyTorchStatistics:
                 return self._plain_reading(plan, optimizer)
         return plan.plain
 
+    def known_rates(self, optimizer: Optimizer) -> tuple[int, list[tuple[int, float]]]:
+        """Return number of groups, and (group, rate) of each rate, with which the newest reading holds again."""
+        plan = self._plans[id(optimizer)]
+        return (-1 if plan.plain is None else plan.group_count), plan.rates
+
     def hold(self, optimizer: Optimizer, reading: Reading) -> None:
         """Store the reading for `after_step`."""
         self._open[id(optimizer)] = reading

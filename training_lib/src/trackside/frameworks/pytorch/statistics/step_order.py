@@ -18,14 +18,18 @@ MANY_STEPS = 10  # and they are as many as the most passes of a step, times this
 class StepOrder:
     """The backward passes since each optimizer's step before, and the gradients that a step found.
 
+    Attributes:
+        passes: Number of backward passes so far in this process.
+        limit: Number of passes at which `report` is to be called, because no step came.
+
     `without_step(passes)` is called once many backward passes were followed by no step, and again each time that their
     number has doubled.
     """
 
     def __init__(self, without_step: Callable[[int], None]) -> None:
         self._without_step = without_step
-        self._passes = 0  # so far in this process
-        self._limit = sys.maxsize  # number of passes at which to report that no step came; not before the first step
+        self.passes = 0  # so far in this process
+        self.limit = sys.maxsize  # number of passes at which to report that no step came; not before the first step
         self._at_newest_step = 0
         self._most = 1  # passes of a step
         self._at_step: dict[int, int] = {}  # optimizer -> passes when it stepped
@@ -35,11 +39,20 @@ class StepOrder:
     def backward_ended(self) -> None:
         """Count a backward pass that has ended. One inside of another, as of a reentrant checkpoint, does not count."""
         if torch._C._current_graph_task_id() == -1:
-            self._passes += 1
-            if self._passes >= self._limit:
-                count = self._passes - self._at_newest_step
-                self._limit = self._passes + count
-                self._without_step(count)
+            self.passes += 1
+            if self.passes >= self.limit:
+                self.report()
+
+    def report(self) -> None:
+        """Report the passes without a step, as many as `limit`."""
+        count = self.passes - self._at_newest_step
+        self.limit = self.passes + count
+        self._without_step(count)
+
+    def passes_of_step(self, optimizer: Optimizer) -> int | None:
+        """Return the number of passes since the last `after_step` of an optimizer; None if it has made none."""
+        before = self._at_step.get(id(optimizer))
+        return None if before is None else self.passes - before
 
     def before_step(self, optimizer: Optimizer) -> None:
         """Look for a gradient. Call it right before an optimizer's step, unless its closure computes the gradients."""
@@ -48,13 +61,18 @@ class StepOrder:
 
     def after_step(self, optimizer: Optimizer) -> None:
         """Count the passes since the optimizer's step before. Call it right after each of its steps."""
-        number, passes = id(optimizer), self._passes
+        number, passes = id(optimizer), self.passes
         before = self._at_step.get(number)
         self._at_step[number] = self._at_newest_step = passes
         if before is not None and (self._fewest is None or passes - before < self._fewest):
             self._fewest = passes - before
             self._most = max(self._most, self._fewest)
-        self._limit = passes + max(FEWEST_WITHOUT_STEP, MANY_STEPS * self._most)
+        self.limit = passes + max(FEWEST_WITHOUT_STEP, MANY_STEPS * self._most)
+
+    def note_steps(self, optimizer: Optimizer, passes: int) -> None:
+        """Note steps of an optimizer with one pass each, the newest after so many passes of the process."""
+        self._at_step[id(optimizer)] = self._at_newest_step = passes
+        self.limit = passes + max(FEWEST_WITHOUT_STEP, MANY_STEPS * self._most)
 
     def end_step(self) -> tuple[float | None, bool]:
         """Return the fewest passes of the step's optimizers, and whether none of these had a gradient.
@@ -64,4 +82,4 @@ class StepOrder:
         """
         fewest, is_without = self._fewest, self._is_without is True
         self._fewest = self._is_without = None
-        return float(fewest) if fewest is not None and self._passes else None, is_without
+        return float(fewest) if fewest is not None and self.passes else None, is_without

@@ -1,33 +1,61 @@
 """The short way through a training step with only losses and learning rates to record.
 
-Most steps of a small model are such, and each of our function calls slows them: code that runs once in two milliseconds
-finds the caches cold, and leaves them cold to the training. So the work of many parts on the long way, most of it
-nothing, is one function here before the backward pass, one before the optimizer's step and one after it. Each returns
-True if it did all the work. If anything has changed since the step before, the long way does it.
+Most steps of a small model are such, and each bytecode of ours slows them. So the work of many parts on the long way,
+most of it nothing, is one function here before the backward pass, one after it, one before the optimizer's step and one
+after it. If anything has changed since the step before, the long way does it.
+
+A step with one loss, in which no other part of ours has anything to do, is kept as it is (`capture/plain_steps.py`).
+The changes of such steps elsewhere are made for several together: counts of steps and passes, the budget, the look for
+unusual losses. The parts return the number of steps that may be kept. The long way finds all of it up to date, because
+the short way settles it when it closes.
 """
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 import torch
 from torch.optim.optimizer import Optimizer
 
+from trackside.capture.plain_steps import KeptStep, NumberKeys
 from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
 from trackside.capture.statistic_rows import Reading, Watched
 from trackside.capture.step_engine import TRAIN
+from trackside.contracts.recorded_names import BACKWARD_PASSES, GRADIENTS_KEPT
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
 from trackside.frameworks.pytorch.losses.description import describe_loss, name_of_bare_loss
 from trackside.frameworks.pytorch.modes.validation import Validation
 from trackside.frameworks.pytorch.optimizers.source import SkippedSteps
+from trackside.frameworks.pytorch.statistics.cleared_gradients import OfOptimizer
 from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNumbers
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
 from trackside.frameworks.pytorch.statistics.update_size import UpdateSize
+from trackside.profiling.phase_clock import (
+    BACKWARD,
+    CAPTURE,
+    FIRST_STEPS,
+    OPTIMIZER,
+    OTHER,
+    PHASE_KEYS,
+    STEP_KEY,
+    WAIT_KEY,
+    Phase,
+    PhaseClock,
+)
 
 NOT_READ = Reading(Watched(()), [])
+MOST_KEPT = 16  # steps, until what they change elsewhere is done
+_KEYS = NumberKeys(
+    (*map(PHASE_KEYS.get, range(len(Phase))), STEP_KEY, (BACKWARD_PASSES, "mean"), (GRADIENTS_KEPT, "mean")), len(Phase)
+)
+_KEYS_WITH_WAIT = NumberKeys((*_KEYS.keys, WAIT_KEY), len(Phase))
+_PHASES = len(Phase)
+_kept_step = tuple.__new__  # a named tuple's own is a function of Python
 
 
 class ShortWay:
@@ -50,100 +78,314 @@ class ShortWay:
         validation: Validation,
         skipped_steps: SkippedSteps,
         look_ahead: Callable[[], None],
+        clock: PhaseClock,
     ) -> None:
         self.is_open = self.is_stepping = False
         self._has_seen_loss = False  # in this step, so its gradients were cleared
         self._engine, self._guard = session.engine, session.guard
         self._statistics, self._record = statistics, session.statistics
-        self._numbers, self._cleared = numbers, numbers.cleared
+        self._device_numbers = statistics.numbers
+        self._numbers, self._cleared, self._order = numbers, numbers.cleared, numbers.order
         self._update_size = update_size
         self._facts, self._validation, self._skipped_steps = facts, validation, skipped_steps
         self._look_ahead = look_ahead
+        self._clock, self._read = clock, clock.read
+        self._meter = session.statistics.meter
         self._optimizer: Callable[[], Optimizer | None] = lambda: None
         self._reading = NOT_READ
         self._known_loss = ""  # the newest loss, of no interest to the facts any more
+        self._known_node: tuple[Any, Any] = (ShortWay, None)  # of its graph, and of the node before
+        self._recorder = session.statistics.recorder
+        self._watched: list[weakref.ref[torch.Tensor]] = []  # parameters, whose gradients show that all were cleared
+        self._remembered = OfOptimizer(self._optimizer)  # the gradients of these
+        self._passes = 0  # of backward, at the step before
+        self._group_count, self._rates = -1, list[tuple[int, float]]()  # of `_reading`
+        self._left = 0  # steps that may be kept
+        self._kept: list[KeptStep] = []  # since the last `_settle`
+        self._unskipped = self._to_look = 0  # steps since the facts looked, and until they do
 
     def open_after(self, optimizer: Optimizer) -> None:
         """Open the short way, if possible, after the only optimizer has ended a step on the long way."""
         engine = self._engine
         self._has_seen_loss = False
-        is_expected = self._cleared.are_expected_gone and not self._statistics.numbers.is_used
+        is_expected = self._cleared.are_expected_gone and not self._device_numbers.is_used
         self.is_open = self._record.is_on and engine.mode == TRAIN and is_expected and self._is_plain()
         if self._optimizer() is not optimizer:
             self._optimizer = weakref.ref(optimizer)
+        if self.is_open:
+            self._recorder = self._record.recorder
+            self._group_count = -1
+            self._remembered = self._cleared.of_one()
+            self._watched = [gradient.parameter for gradient in self._remembered.gradients]
+            self._plan_ahead()
 
     def close(self) -> None:
         """Close the short way. From now on steps take the long way."""
         self.is_open = self.is_stepping = False
+        self.settle()
 
-    def see_loss(self, args: Any, kwargs: Any) -> bool:
-        """Handle a call of `torch.autograd.backward`, with its arguments. Return True if nothing is left to do."""
-        if self._validation.is_watching or self._guard.is_off:
-            self.is_open = False
+    def enter_backward(self, args: Any, kwargs: Any) -> bool:
+        """Handle a call of `torch.autograd.backward`, with its arguments, before it. Return True if nothing is left.
+
+        `leave_backward` follows then.
+        """
+        clock = self._clock
+        if clock.current or get_ident() != clock.thread:
             return False
+        began = self._read()
+        meter = self._meter
+        if meter.is_on:
+            meter.enter()
         try:
-            loss, grad_tensors = args[0], args[1] if len(args) > 1 else kwargs.get("grad_tensors")
-            if type(loss) is not torch.Tensor or grad_tensors is not None or not loss.is_cpu or loss.numel() != 1:
+            if not self._sees_loss(args, kwargs):
+                if not self.is_open:
+                    self.settle()
                 return False
-            node, scale = loss.grad_fn, 1.0
-            name = name_of_bare_loss(node)
-            if not name:
-                name, scale, _ = describe_loss(node)  # type: ignore[assignment] # looked at next
-            if type(scale) is not float or (name is not self._known_loss and self._facts.wants_loss(name)):
-                return False
-            self._known_loss = name
-            self.is_open = self._has_seen_loss or self._cleared.are_gone()
-            if not self.is_open:
-                return False
-            self._has_seen_loss = True
-            self._record.recorder.add_loss(name, loss.item() / scale)
         except Exception as error:  # noqa: BLE001 - see `switch_off`
             return self._switch_off(error)
+        if meter.is_on:
+            meter.leave()
+        clock.current = BACKWARD
+        now = clock.moved_at = self._read()
+        clock.seconds[CAPTURE] += now - began
         return True
+
+    def leave_backward(self, *, has_ended: bool = True) -> None:
+        """Handle the moment after it. `has_ended`: it has not raised."""
+        clock = self._clock
+        now = self._read()
+        clock.seconds[BACKWARD] += now - clock.moved_at
+        clock.moved_at, clock.current = now, OTHER
+        if has_ended:
+            order = self._order
+            order.passes += 1
+            if order.passes >= order.limit:
+                order.report()
 
     def begin(self, optimizer: Optimizer, args: Any, kwargs: Any) -> bool:
         """Handle the moment before an optimizer's step, with the arguments of its hook.
 
         Return True if nothing is left to do.
         """
-        if not self._has_seen_loss or kwargs or len(args) > 1 or self._guard.is_off or self._validation.is_watching:
+        clock = self._clock
+        if clock.current or get_ident() != clock.thread or not self._has_seen_loss or kwargs or len(args) > 1:
             return False
+        if self._validation.is_watching or self._optimizer() is not optimizer:
+            return False
+        began = self._read()
+        meter = self._meter
+        if meter.is_on:
+            meter.enter()
         try:
-            if self._optimizer() is not optimizer:
-                return False
             self._skipped_steps.has_stepped = True
             if self._facts.is_looking:
                 self._facts.before_step(optimizer)
-            self._reading = self._statistics.reading_without_norms(optimizer)
+            groups = optimizer.param_groups
+            is_known = len(groups) == self._group_count
+            if is_known:
+                for number, rate in self._rates:
+                    now = groups[number]["lr"]
+                    if type(now) is not float or now != rate:
+                        is_known = False
+            if not is_known:
+                self._read_rates(optimizer)
             self.is_stepping = True
         except Exception as error:  # noqa: BLE001 - see `switch_off`
             return self._switch_off(error)
+        if meter.is_on:
+            meter.leave()
+        clock.around_optimizer, clock.current = OTHER, OPTIMIZER
+        now = clock.moved_at = self._read()
+        clock.seconds[CAPTURE] += now - began
         return True
 
     def end(self, optimizer: Optimizer) -> bool:
         """Handle the moment after it, and end the step. Return True if nothing is left to do."""
+        clock = self._clock
+        now = clock.moved_at
+        clock.moved_at = self._read()
+        clock.seconds[OPTIMIZER] += clock.moved_at - now
+        clock.current = CAPTURE
+        meter = self._meter
+        if meter.is_on:
+            meter.enter()
         self.is_stepping = self._has_seen_loss = False
-        engine, statistics, record = self._engine, self._statistics, self._record
+        record = self._record
         try:
             is_as_before = record.is_on and not (self._guard.is_off or self._validation.is_watching)
-            is_as_before = is_as_before and not statistics.numbers.is_used
-            if not is_as_before or self._optimizer() is not optimizer or not self._cleared.are_present():
-                statistics.hold(optimizer, self._reading)
+            is_as_before = is_as_before and not self._device_numbers.is_used
+            for reference in self._watched:
+                parameter = reference()
+                is_as_before = is_as_before and parameter is not None and parameter.grad is not None
+            if not is_as_before or self._optimizer() is not optimizer:
+                self.settle()
+                self._statistics.hold(optimizer, self._reading)
                 return False
-            recorder = record.recorder
-            recorder.add(self._reading)
-            self._numbers.end_cleared_step(optimizer)
-            if recorder.takes_update:
-                self._update_size.after_step(optimizer)
-            recorder.end_step(step=engine.step, mode_step=engine.mode_step())
-            self._facts.end_step(engine.step)
-            engine.end_step()
-            self.is_open = self._is_plain()
-            if engine.due is not NOTHING_DUE:
-                self._look_ahead()
+            self._cleared.is_waiting = self._remembered.is_open = True
+            if not (self._left and self._keep()):
+                self._end_by_parts(optimizer)
         except Exception as error:  # noqa: BLE001 - see `switch_off`
             return self._switch_off(error)
+        if meter.is_on:
+            meter.leave()
+        now = self._read()
+        clock.seconds[CAPTURE] += now - clock.moved_at
+        clock.moved_at, clock.current = now, OTHER
         return True
+
+    def settle(self, *, is_within_step: bool = True) -> None:
+        """Do what the kept steps change elsewhere. Nothing raises.
+
+        Args:
+            is_within_step: False right at the end of a step.
+        """
+        self._left = 0
+        if not self._kept:
+            return
+        kept, self._kept = self._kept, []
+        try:
+            self._facts.skip_steps(self._unskipped)
+            self._unskipped = 0
+            optimizer = self._optimizer()
+            if optimizer is not None:
+                self._order.note_steps(optimizer, self._passes)
+            self._recorder.end_kept_steps(kept, is_within_step=is_within_step)
+        except Exception as error:  # noqa: BLE001 - see `switch_off`
+            self._record.switch_off(error)
+
+    def _sees_loss(self, args: Any, kwargs: Any) -> bool:
+        if self._validation.is_watching:
+            self.is_open = False
+            return False
+        loss = args[0]
+        if type(loss) is not torch.Tensor or (args[1] if len(args) > 1 else kwargs.get("grad_tensors")) is not None:
+            return False
+        if not loss.is_cpu or loss.numel() != 1:
+            return False
+        node: Any = loss.grad_fn
+        kind, before = self._known_node
+        name, scale = self._known_loss, 1.0
+        if type(node) is not kind or (before is not None and type(node.next_functions[0][0]) is not before):
+            name = name_of_bare_loss(node)
+            if name:
+                is_likelihood = name in {"NLLLoss", "CrossEntropyLoss"}
+                known = type(node), type(node.next_functions[0][0]) if is_likelihood else None
+            else:
+                known = ShortWay, None
+                name, scale, _ = describe_loss(node)  # type: ignore[assignment] # looked at next
+            if type(scale) is not float or (name is not self._known_loss and self._facts.wants_loss(name)):
+                return False
+            self._known_loss, self._known_node = name, known
+        if not self._has_seen_loss:
+            for reference in self._watched:
+                parameter = reference()
+                if parameter is None or parameter.grad is not None:
+                    self.is_open = False
+                    return False
+            self._cleared.is_waiting = self._remembered.is_open = False
+            self._has_seen_loss = True
+        self._recorder.add_loss(name, loss.item() / scale)
+        return True
+
+    def _read_rates(self, optimizer: Optimizer) -> None:
+        self._reading = self._statistics.reading_without_norms(optimizer)
+        self._group_count, self._rates = self._statistics.known_rates(optimizer)
+
+    def _keep(self) -> bool:
+        """End the step as one of those that are kept. Return False, with nothing done, if it is another."""
+        recorder, engine, clock = self._recorder, self._engine, self._clock
+        losses, open_step = recorder.losses[TRAIN], engine.open_step
+        if len(losses) != 1 or open_step.unsettled or open_step.settled or engine.due is not NOTHING_DUE:
+            return False
+        if engine.mode is not TRAIN:
+            return False
+        now, waited = self._read(), clock.waited()
+        seconds, clock.seconds = clock.seconds, [0.0] * _PHASES
+        seconds[CAPTURE] += now - clock.moved_at
+        took = now - clock.began
+        clock.moved_at = clock.began = now
+        clock.steps += 1
+        if took > clock.longest and clock.steps > FIRST_STEPS + 1:
+            clock.longest = took
+        passes = self._order.passes
+        seconds += (took, float(passes - self._passes), 0.0)
+        keys = _KEYS
+        if waited is not None:
+            seconds.append(min(waited, took))
+            keys = _KEYS_WITH_WAIT
+        self._passes = passes
+        loss: Any = losses.pop()  # a float: no number comes from a device
+        added = recorder.numbers.added
+        if added:
+            recorder.numbers.added = {}
+            self._numbers.end_clippings()
+        wall_time, share = recorder.clock(), recorder.budget.expected_share
+        values = (
+            engine.step,
+            open_step.mode_step,
+            wall_time,
+            now,
+            loss,
+            self._reading,
+            share,
+            seconds,
+            keys,
+            added or None,
+        )
+        step = _kept_step(KeptStep, values)
+        recorder.waiting.append(step)
+        recorder.newest = step
+        self._kept.append(step)
+        self._count_for_facts(engine.step)
+        engine.step += 1
+        open_step.mode_step += 1
+        if self._meter.is_on:
+            recorder.budget.take_sample()
+        self._left -= 1
+        if not self._left or not -math.inf < loss[1] <= recorder.usual_loss:
+            self.settle(is_within_step=False)
+            self.is_open = self._is_plain()
+            self._plan_ahead()
+        return True
+
+    def _count_for_facts(self, step: int) -> None:
+        facts = self._facts
+        if facts.is_looking:
+            budget = self._recorder.budget
+            started = budget.thread_seconds()
+            facts.end_step(step)
+            self._to_look = facts.steps_to_skip()
+            budget.spend_on_rows(started)  # one of ten steps: samples would miss it, or count it ten times
+            return
+        self._unskipped += 1
+        if self._unskipped >= self._to_look:
+            facts.skip_steps(self._unskipped)
+            self._unskipped = 0
+
+    def _end_by_parts(self, optimizer: Optimizer) -> None:
+        self.settle()
+        engine, recorder = self._engine, self._recorder
+        recorder.add(self._reading)
+        self._numbers.end_cleared_step(optimizer)
+        if recorder.takes_update:
+            self._update_size.after_step(optimizer)
+        recorder.end_step(step=engine.step, mode_step=engine.mode_step())
+        self._facts.end_step(engine.step)
+        engine.end_step()
+        self.is_open = self._is_plain()
+        if engine.due is not NOTHING_DUE:
+            self._look_ahead()
+        if self.is_open:
+            self._plan_ahead()
+
+    def _plan_ahead(self) -> None:
+        """Set the number of steps that may be kept."""
+        optimizer, self._passes = self._optimizer(), self._order.passes
+        if optimizer is None or self._order.passes_of_step(optimizer) != 0:
+            self._left = 0
+            return
+        self._left = min(self._recorder.steps_to_keep(), self._engine.steps_to_count(), MOST_KEPT)
+        self._to_look = self._facts.steps_to_skip()
 
     def _is_plain(self) -> bool:
         """Return True if nothing else is due in the open step."""

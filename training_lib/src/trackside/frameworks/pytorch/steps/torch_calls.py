@@ -38,16 +38,19 @@ def _before_optimizer(
 ) -> Callable[[Optimizer, Any, Any], tuple[Any, Any] | None]:
     long_way = session.guard.protect("capturing a step", steps.before_optimizer)
     while_compiling = untraced(long_way)
-    short_way, clock = steps.short_way, steps.sources.timing.phases.clock
+    short_way, idle_way, clock = steps.short_way, steps.idle_way, steps.sources.timing.phases.clock
 
     def before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if is_dynamo_compiling() or compiler_at_work() is not None:
             return while_compiling(optimizer, args, kwargs)
+        if short_way.is_open and short_way.begin(optimizer, args, kwargs):
+            return None
+        if idle_way.steps_left and idle_way.begin(optimizer, args, kwargs):
+            return None
         if not clock.thread:  # nobody asks for the seconds of phases
             return long_way(optimizer, args, kwargs)
         clock.around_optimizer = clock.enter(CAPTURE)
-        is_done = short_way.is_open and short_way.begin(optimizer, args, kwargs)
-        instead = None if is_done else long_way(optimizer, args, kwargs)
+        instead = long_way(optimizer, args, kwargs)
         clock.enter(OPTIMIZER)
         return instead
 
@@ -56,7 +59,8 @@ def _before_optimizer(
 
 
 def _after_optimizer(session: RunSession, steps: TrainingSteps) -> Callable[[Optimizer, Any, Any], None]:
-    guard, short_way, clock = session.guard, steps.short_way, steps.sources.timing.phases.clock
+    guard, clock = session.guard, steps.sources.timing.phases.clock
+    short_way, idle_way = steps.short_way, steps.idle_way
     guarded = guard.protect("ending a step", steps.after_optimizer)
 
     def unless_down(*args: Any) -> None:
@@ -70,14 +74,17 @@ def _after_optimizer(session: RunSession, steps: TrainingSteps) -> Callable[[Opt
         if is_dynamo_compiling() or compiler_at_work() is not None:
             while_compiling(optimizer, args, kwargs)
             return
+        if short_way.is_stepping and short_way.end(optimizer):
+            return
+        if idle_way.is_stepping and idle_way.end(optimizer):
+            return
         if not clock.thread:
             unless_down(optimizer, args, kwargs)
             if clock.steps:  # this was the first one
                 clock.leave_optimizer()
             return
         clock.enter(CAPTURE)
-        if not (short_way.is_stepping and short_way.end(optimizer)):
-            unless_down(optimizer, args, kwargs)
+        unless_down(optimizer, args, kwargs)
         clock.leave_optimizer()
 
     skip_frame(after_step)
@@ -95,12 +102,19 @@ def _wrap_backward(session: RunSession, steps: TrainingSteps) -> Callable[[], No
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> None:
         is_plain = not is_dynamo_compiling() and compiler_at_work() is None
+        if is_plain and short_way.is_open and short_way.enter_backward(args, kwargs):
+            has_ended = False
+            try:
+                original(*args, **kwargs)
+                has_ended = True
+            finally:
+                short_way.leave_backward(has_ended=has_ended)
+            return
         before = clock.enter(CAPTURE) if is_plain and clock.thread else NOT_OURS
-        if not (is_plain and short_way.is_open and short_way.see_loss(args, kwargs)):
-            if statistics.is_on or engine.due is not NOTHING_DUE or validation.is_watching:
-                see_loss(*args, **kwargs)
-            if cleared.is_waiting:
-                numbers.before_backward()
+        if statistics.is_on or engine.due is not NOTHING_DUE or validation.is_watching:
+            see_loss(*args, **kwargs)
+        if cleared.is_waiting:
+            numbers.before_backward()
         if before < 0:
             original(*args, **kwargs)
         else:

@@ -17,6 +17,7 @@ from trackside.capture.step_engine import TRAIN
 from trackside.frameworks.pytorch.ground.live_objects import one_look
 from trackside.frameworks.pytorch.optimizers.closures import closure_of, with_closure
 from trackside.frameworks.pytorch.steps.before_first_step import BeforeFirstStep
+from trackside.frameworks.pytorch.steps.idle_way import IdleWay
 from trackside.frameworks.pytorch.steps.short_way import ShortWay
 from trackside.frameworks.pytorch.steps.sources import ExtraSource, PyTorchSources
 from trackside.frameworks.pytorch.steps.strategy import MakeStrategy
@@ -28,6 +29,7 @@ class TrainingSteps:
     Attributes:
         sources: The sources.
         short_way: The way through a step with only losses and learning rates to record.
+        idle_way: The way through a step with nothing to record.
         before_first_step: The signs of training until the first step is made.
         is_down: True once capture is switched off and has no noticeable cost.
 
@@ -57,6 +59,9 @@ class TrainingSteps:
         self._statistics, self._numbers = sources.statistics, sources.gradient_numbers
         self._update_size = sources.update_size
         self._validation, self._facts = sources.validation, sources.facts
+        self.idle_way = IdleWay(
+            session, facts=sources.facts, validation=sources.validation, skipped_steps=sources.skipped_steps
+        )
         self.short_way = ShortWay(
             session,
             statistics=sources.statistics,
@@ -66,13 +71,14 @@ class TrainingSteps:
             validation=sources.validation,
             skipped_steps=sources.skipped_steps,
             look_ahead=self.look_ahead,
+            clock=sources.timing.phases.clock,
         )
 
     # What PyTorch shows.
 
     def optimizer_created(self, optimizer: Optimizer) -> None:
         """Handle a new optimizer."""
-        self.short_way.close()
+        self._close_ways()
         self.before_first_step.optimizer_created(optimizer)
         if not is_being_spawned():
             self.read_request()
@@ -105,8 +111,7 @@ class TrainingSteps:
             with one_look():
                 return self.before_optimizer(optimizer, args, kwargs) if self._begin() else None
         self._closure_is_done = False
-        if self.short_way.is_open:
-            self.short_way.close()
+        self._close_ways()
         self.sources.skipped_steps.has_stepped = True
         if self._validation.is_watching:
             self._validation.training_goes_on()
@@ -145,8 +150,9 @@ class TrainingSteps:
             return
         if self._strategy.ends_after(optimizer):
             self.end_step()
-            if self._record.is_on and self._strategy.takes_short_way:
-                self.short_way.open_after(optimizer)
+            if self._strategy.takes_short_way:
+                way: ShortWay | IdleWay = self.short_way if self._record.is_on else self.idle_way
+                way.open_after(optimizer)
             return
         self._record.settle(self._engine.mode)
         if is_due:
@@ -220,6 +226,7 @@ class TrainingSteps:
 
     def finish(self) -> None:
         """End the open steps with the run. Nothing raises."""
+        self._close_ways()
         if not self._guard.is_off:
             self._guard.attempt("saving the last step of the evaluation", self._end_validation)
         if self._strategy.boundary.is_open and not self._guard.is_off:
@@ -243,6 +250,12 @@ class TrainingSteps:
         if self._session.request_reading.is_unread and torch.utils.data.get_worker_info() is None:
             self._session.read_request()
             self.sources.calls.eager.is_allowed = self._session.request.compiled == "eager_step"
+
+    def _close_ways(self) -> None:
+        if self.short_way.is_open:
+            self.short_way.close()
+        if self.idle_way.steps_left:
+            self.idle_way.close()
 
     def _copy(self, optimizer: Optimizer) -> None:
         """Copy the values right before an optimizer's step: those that this step's forward and backward passes used."""
