@@ -267,6 +267,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
         "settings": [{"setting": "text", "value": "any", "source": "text"}],
         "rules": ["text"],
     },
+    "query": {"rows": ["object"]},
     "compare": {
         "a": "text",
         "b": "text",

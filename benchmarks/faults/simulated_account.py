@@ -22,6 +22,7 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace, TracebackType
 from typing import Any
 from unittest import mock
@@ -127,6 +128,7 @@ class Done:
     evaluators: dict[str, tuple[Job, float]] = field(default_factory=dict)  # name of one -> its job, its start
     end_markers: Counter[str] = field(default_factory=Counter)  # key -> times written
     repeatable: Counter[str] = field(default_factory=Counter)  # job -> times that nobody can know whether it was told
+    late: set[Any] = field(default_factory=set)  # (job, second of creation) of requests to stop one that was deleted
 
 
 class SimulatedAccount:
@@ -251,8 +253,16 @@ class SimulatedAccount:
             for function in rule.functions:
                 copies = self.switch.delivery()
                 self.reached[event["detail"]["TrainingJobName"], function] += len(copies)
+                if function == "stop_training":
+                    self.at(self.now + min(copies), partial(self._note_if_deleted, event["detail"]))
                 for pause in copies:
                     self.send(function, json.dumps(event), after_seconds=pause)
+
+    def _note_if_deleted(self, detail: Mapping[str, Any]) -> None:
+        """The first copy of a request to stop arrives now, and its job may be gone: then nobody can stop it."""
+        name, created_at = detail["TrainingJobName"], detail.get("TrainingJobCreationTime", 0) // 1000
+        if created_at and int(self.jobs[name].created_at) != created_at:
+            self.done.late.add((name, created_at))
 
     def send(self, queue: str, body: str, *, after_seconds: float = 0.0) -> None:
         """A message into a function's queue."""

@@ -21,7 +21,7 @@ class ReconcileSettings(EnvironmentSettings):
     silence_minutes     time without a sign of life after which an evaluator counts as silent
     most_looked_after   evaluators in a sweep that are checked for signs of life, at most
     every_minutes       between the begins of two sweeps
-    grace_seconds       time that events may take
+    grace_seconds       age from which a job is looked at: the time that its events may take
     most_pages          pages of 100 jobs that a sweep lists, at most
     most_described      jobs that a sweep describes one by one, at most
     list_pause_seconds  between two pages: ListTrainingJobs takes two calls a second in an account
@@ -40,7 +40,7 @@ class ReconcileSettings(EnvironmentSettings):
     every_minutes: int
     sends_untagged: bool
     most_looked_after: int = 100
-    grace_seconds: int = 300
+    grace_seconds: int = 60
     most_pages: int = 100
     most_described: int = 50
     list_pause_seconds: int = 1

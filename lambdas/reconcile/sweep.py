@@ -46,8 +46,9 @@ class Sweep:
         found = doubts(held, listed, is_whole=is_whole, unwatched=unwatched, settings=self._settings, now=now)
         failed: list[Exception] = []
         looks = (
-            *(partial(self._look_whether_ended, record, now) for record in found.may_have_ended),
+            # The few that nothing watches come first: a sweep may die, and a short job is seen by one or two.
             *(partial(self._look_who_it_is, job, now) for job in found.unknown),
+            *(partial(self._look_whether_ended, record, now) for record in found.may_have_ended),
             *(partial(self._look_whether_judged, record) for record in found.unjudged),
             *(partial(self._look_at_statuses, record) for record in found.judged_by_debugger),
         )

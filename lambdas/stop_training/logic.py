@@ -177,7 +177,7 @@ def _ended(evaluation: RuleEvaluation, known: Known, _: StopTrainingSettings, no
     if known.job is None or known.job.status not in (*TERMINAL_JOB_STATUSES, "Stopping"):
         return None
     ended = Answer(StopOutcome.ALREADY_ENDED, f"{evaluation.job.name} is {known.job.status}.")
-    return FindStopper(ended) if request_of(evaluation, known.decisions) else ended
+    return FindStopper(ended) if requests_of(evaluation, known.decisions) else ended
 
 
 def _recovered(evaluation: RuleEvaluation, known: Known, _: StopTrainingSettings, now: float) -> Answer | None:
@@ -258,21 +258,21 @@ def _unannounced(
     return Wait(left, f"{evaluation.job.name} is stopped in {left} s unless somebody vetoes it.") if left > 0 else None
 
 
-def request_of(evaluation: RuleEvaluation, decisions: tuple[DecisionRecord, ...]) -> DecisionRecord | None:
-    """Return the record that SageMaker was to be asked to stop the job for this finding; None without one."""
-    for one in decisions:
-        if one.outcome is StopOutcome.STOPPING and one.evaluation.finding_id == evaluation.finding_id:
-            return one
-    return None
+def requests_of(evaluation: RuleEvaluation, decisions: Iterable[DecisionRecord]) -> tuple[DecisionRecord, ...]:
+    """Return the records that SageMaker was to be asked to stop the job for this finding: one for each attempt."""
+    finding = evaluation.finding_id
+    return tuple(
+        one for one in decisions if one.outcome is StopOutcome.STOPPING and one.evaluation.finding_id == finding
+    )
 
 
-def may_be_ours(request: DecisionRecord, *, stopping_since: float) -> bool:
+def may_be_ours(requests: Iterable[DecisionRecord], *, stopping_since: float) -> bool:
     """Return True if a job began to stop while a request of ours may have been on its way.
 
     The record of a request is written before it is made, by a function that lives for seconds: one that died before its
     request stopped nothing, and a job that began to stop later was stopped by somebody else.
     """
-    return any(-CLOCKS_SECONDS <= stopping_since - at <= REQUEST_SECONDS for at in {request.at, request.last_at})
+    return any(-CLOCKS_SECONDS <= stopping_since - one.at <= REQUEST_SECONDS for one in requests)
 
 
 def _stands(evaluation: RuleEvaluation, known: Known) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
@@ -33,8 +32,8 @@ from lambdas.stop_training.logic import (
     may_be_ours,
     needs_others,
     read_refusal,
-    request_of,
     requested_stop,
+    requests_of,
     savings,
     veto_minutes,
     weigh,
@@ -151,8 +150,8 @@ class StopDecisions:
 
     def _stop(self, evaluation: RuleEvaluation, stop: StopRun, known: Known) -> Done | Nothing:
         """Stop the job. The request is recorded first, so that after a crash its finding is known."""
-        earlier = request_of(evaluation, known.decisions)
-        self._record_request(evaluation, earlier)
+        earlier = requests_of(evaluation, known.decisions)
+        self._record(evaluation, StopOutcome.STOPPING, f"The stop of {stop.job_name} is requested from SageMaker.")
         pace("stop", pause_milliseconds=self._settings.pause_milliseconds, context=self._context)
         try:
             self._sagemaker_of(evaluation).stop_training_job(TrainingJobName=stop.job_name)
@@ -171,8 +170,8 @@ class StopDecisions:
 
         SageMaker does not record who stopped a job, but it records when.
         """
-        request, since = request_of(evaluation, known.decisions), self._stopping_since(evaluation)
-        if request is None or since is None or not may_be_ours(request, stopping_since=since):
+        requests, since = requests_of(evaluation, known.decisions), self._stopping_since(evaluation)
+        if since is None or not may_be_ours(requests, stopping_since=since):
             reason = f"{ended.reason} Our own request for it was not answered."
             return self._answer(evaluation, Answer(ended.outcome, reason))
         if not self._stopped_it(evaluation):
@@ -224,13 +223,6 @@ class StopDecisions:
     ) -> None:
         record = DecisionRecord(evaluation, outcome, self._clock(), reason, self._event_id, spared or Savings())
         self._table.put_once(record.to_item(expires_at=self._table.expires_at))
-
-    def _record_request(self, evaluation: RuleEvaluation, earlier: DecisionRecord | None) -> None:
-        """Record that SageMaker is asked now, and when it was asked first."""
-        now, reason = self._clock(), f"The stop of {evaluation.job.name} is requested from SageMaker."
-        first = earlier or DecisionRecord(evaluation, StopOutcome.STOPPING, now, reason, self._event_id)
-        record = replace(first, last_at=now if earlier else 0.0)
-        self._table.put(record.to_item(expires_at=self._table.expires_at))
 
     @property
     def _event_id(self) -> str:

@@ -32,6 +32,7 @@ COMMANDS = {
     "report bad --output report.html": "",
     "report s3://bucket/bad --output report.html": "aws",
     "serve nowhere": "dashboard",
+    "query by-day": "query",
     "watch bad --once": "",
     "compare bad bad": "",
     "runs": "",

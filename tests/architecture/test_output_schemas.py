@@ -49,6 +49,7 @@ LINES = [
     ("rules-run", ["rules", "run", "bad"]),
     ("rules-run", ["rules", "run", "bad", "sound", "--only", "exploding-tensor"]),
     ("rules-test", ["rules", "test", "bad", "sound", "--only", "exploding-tensor"]),
+    ("query", ["query", "rules-that-fire"]),
     ("compare", ["compare", "bad", "sound"]),
     ("doctor", ["doctor"]),
     ("config-show", ["config", "show"]),

@@ -57,6 +57,13 @@ def test_a_table_that_is_down_for_an_hour_loses_nothing(wiring: Wiring) -> None:
     assert result.redriven > 0
 
 
+def test_a_request_that_comes_after_its_job_was_deleted_is_too_late_and_stops_no_other(wiring: Wiring) -> None:
+    result = play(wiring, Faults(seed=7, late=0.5), events=24, spread_hours=0.5, cases=(REUSED_CASE,))
+    assert result.lost == result.wrong == ()
+    assert 0 < result.too_late
+    assert result.stops == result.jobs - result.too_late
+
+
 def test_the_comparison_sees_a_function_that_forgets(wiring: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who tells at each delivery tells more than once."""
 

@@ -16,6 +16,7 @@ from botocore.stub import ANY, Stubber
 
 from lambdas.reconcile.handler import handle
 from lambdas.reconcile.settings import ReconcileSettings
+from lambdas.reconcile.sweep import Sweep
 from lambdas.shared.processing_jobs import evaluator_mark, evaluator_name, name_of_later_job, processing_job_name
 from tests.lambda_settings import made
 from trackside.contracts.deployment.run_table import JobRecord
@@ -182,6 +183,24 @@ def test_a_job_that_is_stopping_is_recorded_and_not_finished(
     describes(sagemaker, "digits", "Stopping")
     assert deliver(handle, TICK) == []
     assert {name: sent(url) for name, url in queues.items()} == {"start": [], "record": ["Stopping"]}
+
+
+def test_a_sweep_that_dies_has_looked_at_the_jobs_that_nothing_watches(
+    sagemaker: Stubber, queues: dict[str, str], deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three sweeps in a row two died in the looks at ended jobs, and a short job was never judged."""
+    hold("ended")
+    lists(sagemaker, "new")
+    tags(sagemaker, "new", trackside_run="s3://runs-bucket/new")
+    describes(sagemaker, "new", "InProgress")
+
+    def die(*_: Any) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(Sweep, "_look_whether_ended", die)
+    with pytest.raises(SystemExit):
+        deliver(handle, TICK)
+    assert {name: sent(url) for name, url in queues.items()} == {"start": ["InProgress"], "record": ["InProgress"]}
 
 
 def test_a_job_of_sagemaker_debugger_is_recorded_only(

@@ -247,22 +247,26 @@ def test_who_stopped_a_job_is_found_out_after_a_request_without_an_answer(status
 
 
 @pytest.mark.parametrize(
-    ("last_after", "stopping_after", "is_ours"),
+    ("requested_after", "stopping_after", "is_ours"),
     [
-        pytest.param(0, 0.4, True, id="at once"),
-        pytest.param(0, 29, True, id="while the function may have lived"),
-        pytest.param(0, -3, True, id="SageMaker's clock is behind"),
-        pytest.param(180, 1, True, id="by the first request, whose answer was lost, and not by the second"),
-        pytest.param(180, 181, True, id="by the second request"),
-        pytest.param(0, -60, False, id="a person was faster than our request"),
-        pytest.param(0, 60, False, id="the function died before it, and a person came later"),
-        pytest.param(180, 300, False, id="both died before it"),
-        pytest.param(180, 100, False, id="a person came between two requests"),
+        pytest.param([0], 0.4, True, id="at once"),
+        pytest.param([0], 29, True, id="while the function may have lived"),
+        pytest.param([0], -3, True, id="SageMaker's clock is behind"),
+        pytest.param([0, 180], 1, True, id="by the first request, whose answer was lost, and not by the second"),
+        pytest.param([0, 180], 181, True, id="by the second request"),
+        pytest.param([0, 180, 360], 181, True, id="by the second of three"),
+        pytest.param([0], -60, False, id="a person was faster than our request"),
+        pytest.param([0], 60, False, id="the function died before it, and a person came later"),
+        pytest.param([0, 180], 300, False, id="both died before it"),
+        pytest.param([0, 180, 360], 100, False, id="a person came between two requests"),
+        pytest.param([], 0, False, id="none was made"),
     ],
 )
-def test_the_time_shows_who_stopped_a_job(last_after: float, stopping_after: float, *, is_ours: bool) -> None:
-    request = replace(decided(StopOutcome.STOPPING, ago=0), last_at=NOW + last_after if last_after else 0.0)
-    assert may_be_ours(request, stopping_since=NOW + stopping_after) is is_ours
+def test_the_time_shows_who_stopped_a_job(
+    requested_after: list[float], stopping_after: float, *, is_ours: bool
+) -> None:
+    requests = [decided(StopOutcome.STOPPING, ago=-after) for after in requested_after]
+    assert may_be_ours(requests, stopping_since=NOW + stopping_after) is is_ours
 
 
 @pytest.mark.parametrize("outcome", [outcome for outcome in StopOutcome if outcome.is_final])

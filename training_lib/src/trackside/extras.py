@@ -50,6 +50,9 @@ EXTRAS: Mapping[str, Extra] = {
     "keras": Extra("keras", "the capture of a Keras training", ("keras>=3",), ("keras",)),
     "aws": Extra("boto3", "all work in AWS", ("boto3>=1.34",), ("boto3", "botocore", "s3transfer", "jmespath")),
     "parquet": Extra("pyarrow", "the export to Parquet", ("pyarrow>=14",), ("pyarrow",)),
+    "query": Extra(
+        "duckdb and pyarrow", "the asking of questions in SQL", ("duckdb>=1.1", "pyarrow>=14"), ("duckdb", "_duckdb")
+    ),
     "dashboard": Extra(
         "starlette and uvicorn",
         "the dashboard",

@@ -27,6 +27,7 @@ COMMANDS = (
     "watch",
     "findings",
     "report",
+    "query",
     "serve",
     "profile",
     "compare",

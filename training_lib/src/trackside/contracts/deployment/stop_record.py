@@ -73,7 +73,6 @@ class DecisionRecord:
     reason      a sentence for people
     event_id    the event that led to it
     savings     the most that a stop can save
-    last_at     of `Stopping`: when SageMaker was asked last, seconds since the epoch; 0: never again after `at`
     """
 
     evaluation: RuleEvaluation = field(metadata=stored(EVALUATION))
@@ -82,14 +81,15 @@ class DecisionRecord:
     reason: str = field(metadata=stored(TEXT, absent=""))
     event_id: str = field(default="", metadata=stored(TEXT))
     savings: Savings = field(default=Savings(), metadata=stored(flat_record(Savings)))
-    last_at: float = field(default=0.0, metadata=stored(FINITE, optional=True))
 
     @property
     def key(self) -> str:
-        """The sort key: the same for every delivery of one decision."""
+        """The sort key: the same for every delivery of one decision. Each request to SageMaker is a record of its own,
+        for any of them may have stopped the job."""
         created_at = self.evaluation.job.created_at
         of_job = f"{created_at}#" if created_at else ""
-        return f"{DECISION_PREFIX}{of_job}{self.evaluation.finding_id}#{self.outcome.value}"
+        of_request = f"#{1000 * self.at:.0f}" if self.outcome is StopOutcome.STOPPING else ""
+        return f"{DECISION_PREFIX}{of_job}{self.evaluation.finding_id}#{self.outcome.value}{of_request}"
 
     def to_item(self, *, expires_at: int | None) -> dict[str, dict[str, Any]]:
         """Return the item; `expires_at` in seconds since the epoch, None: never."""
