@@ -21,8 +21,8 @@ import numpy as np
 
 import trackside
 from trackside.contracts.capture_request import CaptureRequest
-from trackside.evaluation.backtest import backtest
 from trackside.contracts.rule_catalogue import built_in_catalogue
+from trackside.evaluation.backtest import backtest
 from trackside.rules.catalogue import default_request
 
 Train = Callable[[Any, bool], object]
@@ -238,7 +238,7 @@ def page(found: list[tuple[Program, Judged, Judged]]) -> str:
         "",
         "    .venv/bin/python -m benchmarks.frameworks --write docs/lab-notes/frameworks.md",
         "",
-        "trains small programs with a planted fault and without it, one seed each, and judges both by the default rules.",
+        "trains programs with a planted fault and without it, one seed each, and judges both by the default rules.",
         "A fault counts as named if one of the rules written for it found an issue. Nothing was tuned on these programs,",
         "and one seed of one program is an example, no rate.",
         "",
@@ -251,8 +251,8 @@ def page(found: list[tuple[Program, Judged, Judged]]) -> str:
         lines += [
             f"## {framework}",
             "",
-            f"**{named} of {len(own)} faults named, {some} found by some rule; {alarmed} of {len(own)} clean twins with an "
-            f"issue, {critical} at critical level.**",
+            f"**{named} of {len(own)} faults named, {some} found by some rule; "  # noqa: ISC004 - one line of the page
+            f"{alarmed} of {len(own)} clean twins with an issue, {critical} at critical level.**",
             "",
             "| fault | found by | named | clean twin |",
             "| --- | --- | --- | --- |",
