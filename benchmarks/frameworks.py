@@ -170,7 +170,7 @@ _LOSS = ("loss-not-decreasing", "stalled-training")
 _WILD = ("exploding-tensor", "exploding-gradient", "loss-spike", "loss-not-decreasing", "runaway-updates")
 
 NETWORKS = (
-    Program("keras", "a learning rate of 100", _WILD, lambda hook, faulty: _network(hook, rate=100.0 if faulty else 0.05)),
+    Program("keras", "a learning rate of 100", _WILD, lambda hook, faulty: _network(hook, rate=100.0 if faulty else 0.05)),  # noqa: E501
     Program("keras", "a learning rate of 1e-7", (*_LOSS, "weight-update-ratio"),
             lambda hook, faulty: _network(hook, rate=1e-7 if faulty else 0.05)),
     Program("keras", "ten layers of sigmoid", ("vanishing-gradient", *_LOSS, "saturated-activation"),
@@ -182,7 +182,7 @@ NETWORKS = (
     Program("keras", "ReLUs that begin dead", ("dead-relu", *_LOSS, "vanishing-gradient"),
             lambda hook, faulty: _network(hook, bias=_constant(-30.0) if faulty else "zeros")),
     Program("keras", "random labels", ("overfit",), lambda hook, faulty: _network(
-        hook, labels=_random_classes if faulty else _classes, count=500 if faulty else 1500, width=256 if faulty else 32,
+        hook, labels=_random_classes if faulty else _classes, count=500 if faulty else 1500, width=256 if faulty else 32,  # noqa: E501
         epochs=40 if faulty else 8)),
     Program("keras", "one class in a hundred", ("class-imbalance",), lambda hook, faulty: _network(
         hook, labels=(lambda score: (score > 3.2).astype(float)) if faulty else _classes)),
@@ -238,7 +238,7 @@ def page(found: list[tuple[Program, Judged, Judged]]) -> str:
         "",
         "    .venv/bin/python -m benchmarks.frameworks --write docs/lab-notes/frameworks.md",
         "",
-        "trains programs with a planted fault and without it, one seed each, and judges both by the default rules.",
+        "trains programs with a planted fault and without it, one seed each, and judges both by default rules.",
         "A fault counts as named if one of the rules written for it found an issue. Nothing was tuned on these programs,",
         "and one seed of one program is an example, no rate.",
         "",

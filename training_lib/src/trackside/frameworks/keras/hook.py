@@ -45,7 +45,11 @@ class KerasHook(keras.callbacks.Callback):
         self._is_closed = False
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Take the run of this process. Called by Keras."""
+        """Take the run of this process. Called by Keras.
+
+        Args:
+            logs: Not used.
+        """
         self.begin()
 
     def begin(self) -> None:
