@@ -239,7 +239,7 @@ def page(found: list[tuple[Program, Judged, Judged]]) -> str:
         "    .venv/bin/python -m benchmarks.frameworks --write docs/lab-notes/frameworks.md",
         "",
         "trains programs with a planted fault and without it, one seed each, and judges both by default rules.",
-        "A fault counts as named if one of the rules written for it found an issue. Nothing was tuned on these programs,",
+        "A fault counts as named if one of the rules written for it found an issue. Nothing was tuned on these programs,",  # noqa: E501
         "and one seed of one program is an example, no rate.",
         "",
     ]
