@@ -91,7 +91,7 @@ def _scores(score: Any) -> Any:
     return score
 
 
-_NUMBERS = {"objective": "reg:squarederror", "eta": 0.1}
+_NUMBERS: dict[str, Any] = {"objective": "reg:squarederror", "eta": 0.1}
 
 BOOSTED = (
     Program("xgboost", "deep trees on few rows", ("overfit",), lambda hook, faulty: _boost(
