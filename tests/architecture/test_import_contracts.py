@@ -127,6 +127,8 @@ OUTSIDE = {
     "starlette": {"dashboard"},
     "tomli": {"local"},
     "torch": {"frameworks/pytorch"},
+    "keras": {"frameworks/keras"},
+    "xgboost": {"frameworks/xgboost"},
     "trackside_native": {"capture"},
     "trackside_localaccount": {"cloud", "testing"},
     "uvicorn": {"dashboard"},
