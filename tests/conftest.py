@@ -21,6 +21,7 @@ from tests.warm_python import WarmPython
 
 # Keras reads its backend when it is imported; by default it would be TensorFlow, which is not installed here.
 os.environ.setdefault("KERAS_BACKEND", "torch")
+os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # Keras sets it; no test may leave a variable changed
 
 # A shell that starts the suite in the background hands SIGINT and SIGQUIT down as ignored, to children too; so does
 # `nohup` with SIGHUP.
