@@ -32,6 +32,9 @@ extras: setup  ## install the wheel with each combination of extras, and run eve
 pythons:  ## the tests that need no framework, under every other Python that this machine has
 	@.ci/other_pythons
 
+keras: setup  ## the tests of Keras's adapter on TensorFlow and JAX (1.9 GB, built once; needs the network)
+	@.ci/keras_backends
+
 conformance: setup  ## the original smdebug's own tests, of your copy, under it and the drop-in: make conformance SUITE=path
 	@$(BIN)/python -m tests.smdebug.conformance "$(SUITE)"
 
@@ -68,4 +71,4 @@ changelog: setup  ## assemble CHANGELOG.md from changes/
 docs: setup  ## write the generated pages again, and build the site into build/site
 	@$(BIN)/python docs/generate.py && $(BIN)/python -m docs.permissions && $(BIN)/zensical build --strict --clean
 
-.PHONY: help setup demo test quick check extras pythons conformance synth template drill sdk image audit wheels bench pictures changelog docs
+.PHONY: help setup demo test quick check extras pythons keras conformance synth template drill sdk image audit wheels bench pictures changelog docs

@@ -19,6 +19,10 @@ from xdist.scheduler import LoadGroupScheduling
 
 from tests.warm_python import WarmPython
 
+# Keras reads its backend when it is imported; by default it would be TensorFlow, which is not installed here.
+os.environ.setdefault("KERAS_BACKEND", "torch")  # noqa: TID251 - Keras has no other way in
+os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # noqa: TID251 - Keras sets it itself
+
 # A shell that starts the suite in the background hands SIGINT and SIGQUIT down as ignored, to children too; so does
 # `nohup` with SIGHUP.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -304,7 +304,7 @@ def test_the_list_holds_old_names_only() -> None:
 
 
 def test_an_attribute_says_why_too() -> None:
-    with pytest.raises(ImportError, match="This framework is not captured yet"):
+    with pytest.raises(ImportError, match="MXNet is not captured"):
         found("smdebug.mxnet", "Hook")()
     with pytest.raises(ImportError, match="profiles by itself, under other names"):
         found("smdebug.profiler", "TraceEvent")()

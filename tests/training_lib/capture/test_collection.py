@@ -59,7 +59,10 @@ def test_where_prefixed_tensors_are_saved_they_are_no_weights(request_: CaptureR
     assert [name for name in PREFIXED if "weights" in membership.of(name)] == []
     assert "weights" in membership.of("Net_fc.weight")
     assert membership.regexes["weights"] == (
-        "^(?!gradient|raw_gradient/|activation_gradient/|buffer/|optimizer/|hyperparameters/|metrics/|scalar/).*weight",
+        (
+            "^(?!gradient|raw_gradient/|activation_gradient/|buffer/|optimizer/|hyperparameters/|metrics/|scalar/"
+            "|feature_importance/|trees/|average_shap/|full_shap/).*weight"
+        ),
     )
 
 

@@ -422,7 +422,7 @@ def test_levels_of_a_schedule(parameters: dict[str, Any], collection: dict[str, 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        pytest.param("trees", "XGBoost", id="xgboost"),
+        pytest.param("layers", "TensorFlow 1", id="tensorflow"),
         pytest.param("tree", "Did you mean 'trees'?", id="the-documentations-own-mistake"),
         pytest.param("mine", "has no include_regex", id="of-ones-own"),
         pytest.param("default", "always saved", id="default"),

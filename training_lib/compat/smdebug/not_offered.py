@@ -23,7 +23,12 @@ ACTIONS = (
     "smdebug's action strings are not carried out. Actions (StopTraining, Notify, PublishMetric) are asked for in the "
     "rule request, and taken outside of the evaluator."
 )
-_FRAMEWORK = "This framework is not captured yet; PyTorch is, without any import."
+_FRAMEWORK = "MXNet is not captured. `trackside.Run` records any Python program."
+_TENSORFLOW = (
+    "Sessions and estimators of TensorFlow 1 are not captured. Keras 3 is, on TensorFlow too: by `trackside run` "
+    "without any import, or by `trackside.KerasHook`."
+)
+_XGBOOST = "XGBoost is captured by `trackside run` without any import, or by `trackside.XGBoostHook`, not by this hook."
 _PROFILER = "Trackside profiles by itself, under other names: `trackside profile RUN`, `trackside.open_profile`."
 INNER = (
     "It belongs to the inner works of the original, which are built differently here. Write a step with "
@@ -69,7 +74,9 @@ _SINGLE = {
     },
 }
 REASONS: dict[str, str] = {
-    **{f"smdebug.{module}": _FRAMEWORK for module in ("mxnet", "xgboost", "tensorflow")},
+    "smdebug.mxnet": _FRAMEWORK,
+    "smdebug.tensorflow": _TENSORFLOW,
+    "smdebug.xgboost": _XGBOOST,
     **{
         f"smdebug.{module}.{name}": why
         for module, groups in _SINGLE.items()

@@ -31,7 +31,7 @@ ROUNDS = 12
 EVERYTHING = dict.fromkeys(
     ("metrics", "losses", "hyperparameters", "feature_importance", "trees", "labels", "predictions"), 1
 )
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "binary": {"objective": "binary:logistic"},
     "classes": {"objective": "multi:softprob", "num_class": 3},
     "numbers": {"objective": "reg:squarederror"},

@@ -1,7 +1,7 @@
 """The calls of Keras that show a training, on every backend; replaced once, and each listener gets notice of them.
 
-`CallbackList` is the one object that `fit`, `evaluate` and `predict` of every backend call; the optimizer's `apply` gets
-the gradients; `compute_loss` gets inputs, labels and predictions, and returns the loss.
+`CallbackList` is the one object that `fit`, `evaluate` and `predict` of every backend call; the optimizer's `apply`
+gets the gradients; `compute_loss` gets inputs, labels and predictions, and returns the loss.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from trackside.frameworks import in_charge
 from trackside.frameworks.keras.adapter import KerasAdapter
 
 
-class KerasHook(keras.callbacks.Callback):
+class KerasHook(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
     """A callback of Keras that captures the training from `fit` on; without `fit`, from the first `with` or `begin` on.
 
     No failure in it can end the training: a failure is logged once. Only a wrong argument raises, at once. None of it
@@ -45,7 +45,11 @@ class KerasHook(keras.callbacks.Callback):
         self._is_closed = False
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Take the run of this process. Called by Keras."""
+        """Take the run of this process. Called by Keras.
+
+        Args:
+            logs: Not used.
+        """
         self.begin()
 
     def begin(self) -> None:

@@ -11,10 +11,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 
+from trackside.capture.array_parameters import Parameters
 from trackside.capture.open_step import SCALARS
 from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Rank, RunSession, SessionOptions
 from trackside.environment import CaptureEnvironment
-from trackside.capture.array_parameters import Parameters
 
 RATE = "hyperparameters/optimizer/group_0/lr"
 

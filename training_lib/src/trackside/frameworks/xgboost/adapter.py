@@ -219,7 +219,7 @@ _METRICS = frozenset({"metrics"})
 
 
 def _facts(ended: Round, loss: str, rank: Rank) -> ModelFacts:
-    losses = ()
+    losses: tuple[LossFacts, ...] = ()
     if loss:
         weights = ended.training.get_weight() if hasattr(ended.training, "get_weight") else ()
         balance = next((float(v[0]) for n, v in _settings_of(ended) if n == "hyperparameters/scale_pos_weight"), 1.0)

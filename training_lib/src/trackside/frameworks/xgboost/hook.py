@@ -60,7 +60,11 @@ class XGBoostHook(TrainingCallback):
         self._adapter: XGBoostAdapter | None = None
 
     def before_training(self, model: Any) -> Any:
-        """Take the run of this process. Called by XGBoost."""
+        """Take the run of this process. Called by XGBoost. Return the model as it is.
+
+        Args:
+            model: The model that is about to be trained.
+        """
         if self._adapter is None:
             self._guard.protect("beginning to capture", self._begin)()
         return model

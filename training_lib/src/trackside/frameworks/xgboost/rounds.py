@@ -79,7 +79,8 @@ def _install() -> None:
             listener.boosting_ended(self)
         return model
 
-    CallbackContainer.after_iteration, CallbackContainer.after_training = iterated, trained
+    for name, method in (("after_iteration", iterated), ("after_training", trained)):
+        setattr(CallbackContainer, name, method)
 
 
 def _remove() -> None:
