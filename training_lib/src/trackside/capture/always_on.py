@@ -124,9 +124,8 @@ class AlwaysOn:
         self.numbers = StepNumbers(samplers)
         self.waiting: deque[_Step | KeptStep] = deque()
         self._record_seconds, self._recorded_at = record_seconds, 0.0
-        self._recording = threading.Lock()  # held by the one thread that makes rows
-        self._recording_thread = 0
-        self._steps = 0  # of training, by this process
+        self._recording = _OneAtATime()
+        self._steps = self._ended_alone = 0  # of training, by this process; and of those, not kept
         self._tiers = TierSchedule(request)
         self._loss_jumps, self._norm_jumps = Jumps(), Jumps()
         self.usual_loss = math.inf
@@ -172,7 +171,8 @@ class AlwaysOn:
         overhead = budget.end_step()
         readings, self._readings = self._readings, []
         numbers = self.numbers.sample()
-        changes = self._changed_intervals() if budget.intervals is not self._recorded else {}
+        changes = _changes(self._recorded, budget.intervals) if budget.intervals is not self._recorded else {}
+        self._recorded = budget.intervals
         is_known = not losses or isinstance(losses[0][1], float)
         norm: float | None = None
         for reading in readings:
@@ -187,7 +187,8 @@ class AlwaysOn:
         elif is_known and self._loss_jumps.sees(losses[0][1]):  # type: ignore[arg-type] # it is known
             self._tiers.densify(self._steps, dear_interval=budget.intervals.dear)
         self._decide()
-        budget.begin_step(is_sampled=self.takes_dear or self._steps % SAMPLE_INTERVAL == 0)
+        self._ended_alone += 1  # a multiple of the steps would never meet those after a regular one of these
+        budget.begin_step(is_sampled=self.takes_dear or self._ended_alone % SAMPLE_INTERVAL == 0)
         self._keep(ended, now=marks["wall_time"])
 
     def steps_to_keep(self) -> int:
@@ -228,7 +229,7 @@ class AlwaysOn:
 
         Lost if another thread records at this moment: they come again with the next note.
         """
-        with self._sole_recorder(0.0) as is_sole:
+        with self._recording.taken(0.0) as is_sole:
             if is_sole and self._rows is not None and self.newest is not None:
                 self._record_all(self._rows, self._arrived())
                 self._rows.record_mixed(values, {**self.newest.marks, "wall_time": self.clock()})
@@ -240,7 +241,7 @@ class AlwaysOn:
 
         Does nothing in a signal handler that interrupts this method.
         """
-        with self._sole_recorder(wait_seconds) as is_sole:
+        with self._recording.taken(wait_seconds) as is_sole:
             if is_sole and self._rows is not None:
                 self._record_all(self._rows, self._arrived())
 
@@ -250,26 +251,12 @@ class AlwaysOn:
         `step` must have ended before the call. For other threads than the training's: it records the steps that the
         training has left behind, as before a pause.
         """
-        with self._sole_recorder(RECORDER_SECONDS) as is_sole:
+        with self._recording.taken(RECORDER_SECONDS) as is_sole:
             if not is_sole or self._rows is None:
                 return None
             # What an unusual step changes is the training thread's: it takes those that are not judged yet.
             self._record_all(self._rows, self._arrived(only_judged=True))
             return min(step, self.waiting[0].marks["step"] - 1) if self.waiting else step
-
-    @contextmanager
-    def _sole_recorder(self, wait_seconds: float) -> Iterator[bool]:
-        """Yield True if no other thread records meanwhile."""
-        this_thread = threading.get_ident()
-        is_sole = self._recording_thread != this_thread and self._recording.acquire(timeout=wait_seconds)
-        if is_sole:
-            self._recording_thread = this_thread
-        try:
-            yield is_sole
-        finally:
-            if is_sole:
-                self._recording_thread = 0
-                self._recording.release()
 
     def _record_all(self, rows: StatisticRows, arrived: Iterable[_Step | KeptStep]) -> None:
         for shape, steps in itertools.groupby(arrived, lambda step: step.plain_shape()):
@@ -347,12 +334,34 @@ class AlwaysOn:
         if is_unusual:
             self._tiers.densify(self._steps, dear_interval=self.budget.intervals.dear)
 
-    def _changed_intervals(self) -> Mapping[tuple[str, str], float]:
-        now, before = self.budget.intervals, self._recorded
-        self._recorded = now
-        if now == before:
-            return {}
-        return {(NORMS_INTERVAL, "mean"): float(now.norms), (DEAR_INTERVAL, "mean"): float(now.dear)}
+
+class _OneAtATime:
+    """The right to make rows, which one thread has at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread = 0
+
+    @contextmanager
+    def taken(self, wait_seconds: float) -> Iterator[bool]:
+        """Yield True if this thread has it until then. It waits that long for another, and never for itself."""
+        this_thread = threading.get_ident()
+        is_ours = self._thread != this_thread and self._lock.acquire(timeout=wait_seconds)
+        if is_ours:
+            self._thread = this_thread
+        try:
+            yield is_ours
+        finally:
+            if is_ours:
+                self._thread = 0
+                self._lock.release()
+
+
+def _changes(before: Intervals, now: Intervals) -> Mapping[tuple[str, str], float]:
+    """Return the numbers that record new intervals; none if they are the same."""
+    if now == before:
+        return {}
+    return {(NORMS_INTERVAL, "mean"): float(now.norms), (DEAR_INTERVAL, "mean"): float(now.dear)}
 
 
 class TierSchedule:

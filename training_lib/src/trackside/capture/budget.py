@@ -198,6 +198,7 @@ class OverheadBudget:
         self._every: deque[float] = deque(maxlen=_EVERY_SAMPLES)
         self._kept: deque[float] = deque(maxlen=_EVERY_SAMPLES)  # the same of kept steps alone
         self._expected_of_kept = 0.0
+        self._has_kept = False  # since the last look
         self._samples = {kind: deque[float](maxlen=_SAMPLES) for kind in (NORMS, DEAR, UPDATES)}
         self._new = dict.fromkeys((NORMS, DEAR, UPDATES), 0)  # samples since the last look
         self._others: deque[float] = deque(maxlen=_SAMPLES)  # rows and other threads, a step, by look
@@ -266,6 +267,7 @@ class OverheadBudget:
             began = ended
         self.ended_at = began
         spent, self._spent = self._spent, [0.0] * KINDS
+        self._rows_before, self._has_kept = 0.0, True
         self._rows_here += spent[ROWS]
         self._ours_here += len(ends) * (expected + self._background_a_step) + spent[ROWS]
         if len(self._walls) >= _STEPS_AT_ONCE:
@@ -282,7 +284,8 @@ class OverheadBudget:
     def _noted(self, spent: Sequence[float], metered: float | None) -> float:
         """Keep the samples of a step. Return our time on the training thread, without that for saved tensors."""
         parts = spent[NORMS] + spent[DEAR] + spent[UPDATES] + spent[ROWS]
-        every = spent[EVERY_STEP] if metered is None else max(0.0, metered - parts - spent[SAVED])
+        metered_parts = parts - self._rows_before  # rows of kept steps may have been made before this one was measured
+        every = spent[EVERY_STEP] if metered is None else max(0.0, metered - metered_parts - spent[SAVED])
         self._every.append(every)
         for kind, samples in self._samples.items():
             if spent[kind] > 0:
@@ -302,7 +305,10 @@ class OverheadBudget:
         self._background_a_step = (background - self._background_before) / steps
         self._others.append(self._rows_here / steps + self._background_a_step)
         self._rows_here, self._background_before = 0.0, background
-        every = median(self._every) if self._every else 0.0
+        if not self._has_kept:
+            self._kept.clear()
+        self._has_kept = False
+        every = median(self._kept or self._every or (0.0,))
         self._costs = Costs(
             every_step=every + median_low(self._others),
             norms=self._cost(NORMS),

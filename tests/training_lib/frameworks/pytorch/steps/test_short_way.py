@@ -386,6 +386,6 @@ def test_a_plain_step_costs_few_calls_and_bytecodes() -> None:
     steps = [tuple(map(int, line.split())) for line in answer.stdout.splitlines()]
     calls, bytecodes = (sorted(column) for column in zip(*steps, strict=True))
     print(calls, bytecodes)
-    assert calls[len(calls) // 2] <= 12
+    assert calls[len(calls) // 2] <= 14, "two of them ask the kernel for the waits for a processor"
     assert bytecodes[len(bytecodes) // 2] <= 1000
     assert sum(bytecodes) / len(bytecodes) <= 1700, "with all that is done for several steps at once"

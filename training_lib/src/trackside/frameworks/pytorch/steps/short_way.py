@@ -386,6 +386,8 @@ class ShortWay:
             return
         self._left = min(self._recorder.steps_to_keep(), self._engine.steps_to_count(), MOST_KEPT)
         self._to_look = self._facts.steps_to_skip()
+        if self._left and self._meter.is_on:
+            self._recorder.budget.begin_step(is_sampled=True)  # a kept step has no part in the end of this one
 
     def _is_plain(self) -> bool:
         """Return True if nothing else is due in the open step."""
