@@ -58,7 +58,7 @@ def test_a_table_that_is_down_for_an_hour_loses_nothing(wiring: Wiring) -> None:
 
 
 def test_a_request_that_comes_after_its_job_was_deleted_is_too_late_and_stops_no_other(wiring: Wiring) -> None:
-    result = play(wiring, Faults(seed=7, late=0.5), events=24, spread_hours=0.5, cases=(REUSED_CASE,))
+    result = play(wiring, Faults(seed=7, late=1.0), events=80, spread_hours=0.5, cases=(REUSED_CASE,))
     assert result.lost == result.wrong == ()
     assert result.too_late > 0
     assert result.stops == result.jobs - result.too_late

@@ -57,7 +57,7 @@ def test_what_a_collection_may_need(name: str, regex: tuple[str, ...], losses: b
     assert (due.losses, due.parameters) == (losses, parameters)
 
 
-EVERYTHING = set(BUILT_IN_COLLECTIONS) - {"raw_gradients", "activation_gradients"}
+EVERYTHING = set(BUILT_IN_COLLECTIONS) - {"raw_gradients", "activation_gradients", "average_shap", "full_shap"}
 TRAINING_ONLY = {"gradients", "optimizer_variables", "raw_gradients", "activation_gradients"}
 
 

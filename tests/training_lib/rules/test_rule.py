@@ -62,14 +62,15 @@ def test_how_many_steps_in_a_row(rule: Rule, steps: int) -> None:
             "tensor-variance", {"collection_names": "mine,losses"}, {"losses"}, id="the user's own is defined"
         ),
         pytest.param("all-zero", {}, set(), id="what is always recorded"),
-        pytest.param("tree-depth", {"depth": "3"}, set(), id="a rule that is told no collections"),
+        pytest.param("tree-depth", {"depth": "3"}, {"trees"}, id="a rule that is told no collections has its own"),
     ],
 )
 def test_what_is_saved_for_it(rule_id: str, parameters: dict[str, str], saved: set[str]) -> None:
     catalogue = parse_catalogue(catalogue_json())
     needed = catalogue.needs(RuleConfiguration(rule_id, parameters=parameters))
     assert {collection.name for collection in needed.collections} == saved
-    assert all(collection.schedule.save_interval == 500 for collection in needed.collections)
+    intervals = {collection.name: collection.schedule.save_interval for collection in needed.collections}
+    assert intervals == {name: 10 if name == "trees" else 500 for name in saved}, "boostings are a few hundred rounds"
 
 
 @pytest.mark.parametrize(
