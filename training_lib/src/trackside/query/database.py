@@ -74,7 +74,8 @@ class RunDatabase:
             return Answer(columns, tuple(cursor.fetchall()) if columns else ())
         except self._duckdb.Error as error:
             fix = "See the tables and their columns: trackside query"
-            problem = Problem("the question", str(error).strip(), fix)
+            reason = " ".join(re.split(r"\n\s*LINE \d", str(error))[0].split())  # without the picture of the place
+            problem = Problem("the question", reason, fix)
             raise ConfigurationError([problem], subject="SQL") from error
 
     def _read_statistics(self) -> None:
