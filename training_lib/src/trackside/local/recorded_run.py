@@ -136,13 +136,18 @@ class RunSummary:
 
 def summarize(uri: str, *, stores: Callable[[str], Store] = open_store) -> RunSummary:
     """Return the summary of a run. `uri` is its folder or s3:// prefix. Errors: those of `read_run`."""
-    recorded = read_run(uri, stores=stores)
+    return summary_of(read_run(uri, stores=stores))
+
+
+def summary_of(recorded: RecordedRun) -> RunSummary:
+    """Return the summary of a run that was read."""
+    uri = recorded.location.uri
     is_remote = "://" in uri
     record = None if is_remote else read_record(Path(uri))
     elsewhere = RunState.ENDED if recorded.has_ended else RunState.OPEN
     return RunSummary(
         name=recorded.location.name,
-        uri=recorded.location.uri,
+        uri=uri,
         state=elsewhere if is_remote else run_state(Path(uri)),
         started_at=record.started_at if record else None,
         command=record.command if record else (),

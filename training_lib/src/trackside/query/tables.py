@@ -22,7 +22,7 @@ from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Verdict
 from trackside.exchange.statistic_tables import file_name
 from trackside.extras import missing_extra
-from trackside.local.recorded_run import RecordedRun, read_run, summarize
+from trackside.local.recorded_run import RecordedRun, read_run, summary_of
 from trackside.local.run_folder import RunRecord, read_record
 from trackside.local.run_listing import runs_in, stores_in
 from trackside.storage.store import Store
@@ -202,7 +202,7 @@ def _rows(uri: str, stores: Callable[[str], Store]) -> Mapping[str, Sequence[dic
     common = {"run": name, "date": _date_of(recorded, record)}
     code_of = built_in_catalogue().code_of
     return {
-        "runs": [{**common, **_run_row(uri, record, _facts(uri, stores), stores)}],
+        "runs": [{**common, **_run_row(recorded, record, _facts(uri, stores))}],
         "rules": [
             {
                 **common,
@@ -223,13 +223,11 @@ def _rows(uri: str, stores: Callable[[str], Store]) -> Mapping[str, Sequence[dic
     }
 
 
-def _run_row(
-    uri: str, record: RunRecord | None, facts: ModelFacts | None, stores: Callable[[str], Store]
-) -> dict[str, Any]:
-    summary = summarize(uri, stores=stores)
+def _run_row(recorded: RecordedRun, record: RunRecord | None, facts: ModelFacts | None) -> dict[str, Any]:
+    summary = summary_of(recorded)
     ended_at = record.ended_at if record else None
     row: dict[str, Any] = {
-        "place": uri,
+        "place": summary.uri,
         "state": summary.state.value,
         "started_at": _moment(summary.started_at),
         "ended_at": _moment(ended_at),
