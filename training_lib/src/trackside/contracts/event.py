@@ -267,7 +267,7 @@ def evaluation_of(verdict: Verdict, *, job: TrainingJob, run_uri: str, evaluatio
         severity=verdict.severity,
         actions=verdict.actions,
         terms=verdict.terms,
-        what_to_do=verdict.what_to_do,
+        what_to_do=verdict.advice,
         evaluation_job_arn=evaluation_job_arn,
         run_uri=run_uri,
         modified_at=verdict.detected_at,

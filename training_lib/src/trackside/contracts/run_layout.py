@@ -11,6 +11,7 @@ A run is one folder or S3 prefix:
         packed-index/<worker>/<started:013>-<first:012>.tpi   our own: docs/formats/packed-index.md
         capture-report/<worker>.json   our own, only if a step was lost: records/capture_report.py
         model-facts/<worker>.json      our own: facts about the training program (docs/formats/model-facts.md)
+        checkpoints/<worker>.json      our own: where the script wrote its checkpoints (records/checkpoints_file.py)
         state/<worker>.json            our own: the point at which a restarted process goes on (records/state_file.py)
         state/<worker>.lock            our own: held by the process that writes, in a folder (capture/worker_lock.py)
         state/<worker>.end             our own: this worker, of several, has stored all it has (capture/worker_ends.py)
@@ -69,6 +70,7 @@ COLLECTIONS_SUFFIX = "_collections.json"
 PACKED_INDEX_PREFIX = "packed-index/"
 CAPTURE_REPORT_PREFIX = "capture-report/"
 MODEL_FACTS_PREFIX = "model-facts/"
+CHECKPOINTS_PREFIX = "checkpoints/"
 STATE_PREFIX = "state/"
 SYSTEM_PREFIX = "system/incremental/"
 PERFORMANCE_PREFIX = "performance/"
@@ -286,6 +288,11 @@ def capture_report_key(worker: str) -> str:
 def model_facts_key(worker: str) -> str:
     """Return the key of the facts about a worker's training program."""
     return f"{MODEL_FACTS_PREFIX}{worker}.json"
+
+
+def checkpoints_key(worker: str) -> str:
+    """Return the key of the list of checkpoints that a worker's script wrote."""
+    return f"{CHECKPOINTS_PREFIX}{worker}.json"
 
 
 def state_key(worker: str) -> str:

@@ -199,6 +199,18 @@ class Verdict:
         default=(),
         metadata=stored(records(Sign), "The evidence by which causes were ranked.", optional=True),
     )
+    checkpoint: str = field(
+        default="",
+        metadata=stored(
+            TEXT,
+            "The file or folder of the last checkpoint that the script wrote before the issue; left out without one.",
+            optional=True,
+        ),
+    )
+    checkpoint_step: int = field(
+        default=0,
+        metadata=stored(COUNT, "The last step before that checkpoint was written.", optional=True),
+    )
     version: int = field(
         default=VERSION,
         metadata=stored(
@@ -254,6 +266,17 @@ class Verdict:
     def shown_since(self) -> int:
         """The number of `since_step` among the training steps."""
         return self.training_step(self.since_step)
+
+    @property
+    def way_back(self) -> str:
+        """The checkpoint to go back to, in words: `out/model.pt, of step 449`; "" where none is known."""
+        return f"{self.checkpoint}, of step {self.training_step(self.checkpoint_step)}" if self.checkpoint else ""
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """The steps to try, best first, and at the end the way back."""
+        back = (f"Go back to the last checkpoint before it: {self.way_back}",) if self.checkpoint else ()
+        return (*self.what_to_do, *back)
 
     def to_json(self) -> str:
         """Return one line, as in `verdicts.jsonl`."""

@@ -245,6 +245,8 @@ class RuleJudge:
         with self._lock:
             event_key = self._trial.parts.steps.event_key(ordered[0].step, ordered[0].worker)
             several_workers = self._trial.parts.steps.has_several_workers(window.step)
+            is_of_weights = severity is not Severity.INFO and not configured.rule.judges_speed
+            checkpoints = self._trial.parts.checkpoints.all() if is_of_weights else ()
         verdict = verdicts.issue_found(
             configured,
             ordered,
@@ -257,6 +259,7 @@ class RuleJudge:
             signs=(*signs, *_signs(configured, suspicions, window)),
             occurrence=progress.issues,
             facts=window.facts,
+            checkpoints=checkpoints,
         )
         return Judgement(progress, verdict)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import ALL
 from trackside.contracts.cause import LOOKS_LIKE, Cause, Sign, Suspicion
+from trackside.contracts.checkpoint import Checkpoint, newest_before
 from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.observation import is_recorded_number
 from trackside.contracts.rule_request import RuleConfiguration
@@ -59,11 +60,13 @@ def issue_found(
     signs: tuple[Sign, ...] = (),
     occurrence: int = 1,
     facts: ModelFacts | None = None,
+    checkpoints: Sequence[Checkpoint] = (),
 ) -> Verdict:
     """Return IssuesFound, for findings sorted worst first. Only a critical issue stops a run, whatever was requested.
 
-    harm   the harm that makes it critical, a clause
-    facts  the facts about the program; None if they are unknown
+    harm         the harm that makes it critical, a clause
+    facts        the facts about the program; None if they are unknown
+    checkpoints  the checkpoints that the script wrote
     """
     rule, lead = configured.rule, findings[0]
     since = min(finding.since_step for finding in findings)
@@ -74,6 +77,7 @@ def issue_found(
     summary = rule.describe().summary.rstrip(".")
     at, first = moment.count([lead.step, since])
     sentence = f"{summary}{where} ({lead.comparison} at step {at}) since step {first}{more}."
+    way_back = newest_before(since, checkpoints)
     verdict = Verdict(
         run=moment.run,
         rule_id=rule.rule_id,
@@ -93,6 +97,8 @@ def issue_found(
         suspicions=suspicions,
         signs=signs,
         occurrence=occurrence,
+        checkpoint=way_back.path if way_back else "",
+        checkpoint_step=way_back.step if way_back else 0,
     )
     return counted(verdict, moment)
 
@@ -101,6 +107,7 @@ def counted(verdict: Verdict, moment: Moment) -> Verdict:
     """Return the verdict with the numbers of its steps as users count."""
     series = verdict.lead.series if verdict.lead is not None else ()
     steps = sorted({verdict.step, verdict.since_step, *(f.step for f in verdict.findings[:1]), *(s for s, _ in series)})
+    steps = sorted({*steps, verdict.checkpoint_step}) if verdict.checkpoint else steps
     pairs = zip(steps, moment.count(steps), strict=True)
     return replace(verdict, training_steps=tuple((step, number) for step, number in pairs if step != number))
 
@@ -136,6 +143,8 @@ def recovered(opened: Verdict, moment: Moment) -> Verdict:
         signs=(),
         harm="",
         probability=None,
+        checkpoint="",
+        checkpoint_step=0,
     )
     return counted(verdict, moment)
 

@@ -42,7 +42,7 @@ def _probe_case(answer: Answer) -> str:
 def _issue_case(issue: Verdict) -> str:
     inner = ""
     if issue.severity is Severity.CRITICAL:
-        inner = _failure(issue.message, [issue.message, *issue.what_to_do])
+        inner = _failure(issue.message, [issue.message, *issue.advice])
     return _case("trackside.rules", f"{issue.configuration_name} ({issue.severity.value})", 0.0, inner)
 
 

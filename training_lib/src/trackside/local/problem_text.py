@@ -80,6 +80,8 @@ def rows_of(group: IssueGroup) -> Iterator[tuple[str, str]]:
         yield "observed", lead.comparison
     if verdict.harm and group.standing:
         yield "harm", verdict.harm
+    if verdict.way_back and group.standing:
+        yield "go back to", verdict.way_back
     causes = group.suspicions[:MOST_CAUSES] if group.standing else ()
     for number, one in enumerate(causes):
         because = f": {one.because}" if one.because else ""

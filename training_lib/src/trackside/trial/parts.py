@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trackside.storage.store import Store
+from trackside.trial.checkpoints import CheckpointsReader
 from trackside.trial.complete_steps import CompleteSteps
 from trackside.trial.completeness import Completeness
 from trackside.trial.damage import Damage
@@ -45,6 +46,7 @@ class TrialParts:
     uri            location of the tensors
     damage         files that could not be read, steps that capture lost
     facts          facts about the training program
+    checkpoints    checkpoints that the script wrote
     names          tensors and collections
     completeness   reading of new data, the last complete step
     steps          complete steps, their modes and workers
@@ -56,6 +58,7 @@ class TrialParts:
     uri: str
     damage: Damage
     facts: ModelFactsReader
+    checkpoints: CheckpointsReader
     names: TensorNames
     completeness: Completeness
     steps: CompleteSteps
@@ -112,6 +115,7 @@ class TrialParts:
             uri=store.uri,
             damage=damage,
             facts=facts,
+            checkpoints=CheckpointsReader(store, report=damage.report),
             names=names,
             completeness=completeness,
             steps=CompleteSteps(index, recorded, names, completeness, damage),

@@ -87,6 +87,8 @@ class VerdictCard:
 def _state_rows(group: IssueGroup) -> Iterator[tuple[str, str]]:
     if group.lead.harm:
         yield "harm", group.lead.harm
+    if group.lead.way_back and group.standing:
+        yield "go back to", group.lead.way_back
     if group.recovered_at is not None:
         yield "recovered", f"by step {group.shown_recovery}"
 

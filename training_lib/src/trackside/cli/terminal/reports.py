@@ -89,7 +89,7 @@ def _issue(verdict: Verdict, sources: SourceText, *, recovery: str) -> Issue:
         step=verdict.step,
         file=file if number.isdigit() else "",
         line=int(number) if number.isdigit() else 0,
-        advice=verdict.what_to_do,
+        advice=verdict.advice,
         recovery=recovery,
     )
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import torch
 
-from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, RunSession, SessionOptions
+from trackside.capture.checkpoints import CheckpointsFile
+from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, Rank, RunSession, SessionOptions
 from trackside.capture.writer_parts import BackgroundPart
 from trackside.contracts.run_layout import worker_name
 from trackside.contracts.uncaptured import UncapturedProcess
@@ -19,7 +20,9 @@ from trackside.environment import CaptureEnvironment
 from trackside.frameworks import in_charge
 from trackside.frameworks.adapter import Undo
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsFile
+from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.optimizers.source import optimizers_beside
+from trackside.frameworks.pytorch.saving.checkpoints import ScriptCheckpoints
 from trackside.frameworks.pytorch.sharding.ranks import agreed, rank_of_this_process
 from trackside.frameworks.pytorch.steps.sources import ExtraSource
 from trackside.frameworks.pytorch.steps.strategy import ByOptimizer, MakeStrategy
@@ -92,6 +95,7 @@ class PyTorchAdapter:
         ]
         timing = sources.timing
         idle_parts: list[BackgroundPart] = [sources.saver.slabs, *timing.files(session, rank)]
+        idle_parts += self._checkpoints(rank)
         idle_parts += timing.machine(session, rank)
         session.begin(rank, owner=self._owner, facts=facts, idle_parts=idle_parts)
         for file in facts:
@@ -101,6 +105,21 @@ class PyTorchAdapter:
             sources.strategy.created(optimizer)
         sources.training_began(is_reduced=session.is_reduced)
         return True
+
+    def _checkpoints(self, rank: Rank) -> list[BackgroundPart]:
+        """Watch what the script writes, and return the file that lists it; nothing if the run has no place for it."""
+        session = self.session
+        if not session.has_place_for_profiles:
+            return []
+        file = CheckpointsFile(session.open_folder, worker=worker_name(rank.number), start=session.start_position)
+        written = ScriptCheckpoints(
+            self.steps.sources.names,
+            step=lambda: session.engine.step - 1,
+            written=file.add,
+            fuse=Fuse(session.guard, "noting where the script writes checkpoints"),
+        )
+        self._undo += written.install()
+        return [file]
 
     def flush(self, timeout_seconds: float = SIGTERM_SECONDS) -> None:
         """Store the steps that have ended, within some seconds."""
