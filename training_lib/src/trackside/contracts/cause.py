@@ -52,6 +52,7 @@ class Cause(str, Enum):
     LOST_UPDATES = "lost-updates"
     INCOMPLETE_RESUME = "incomplete-resume"
     PENALTY_TOO_STRONG = "penalty-too-strong"
+    COLLAPSED_ROUTING = "collapsed-routing"
     SLOW_INPUT = "slow-input"
     SMALL_BATCHES = "small-batches"
     BUSY_HOST = "busy-host"
@@ -244,6 +245,10 @@ EXPLANATIONS = {
         "a penalty on the weights outweighs the rest of the loss",
         "Print each term of the loss times its weight: divide the weight of the penalty by a hundred.",
     ),
+    Cause.COLLAPSED_ROUTING: Explanation(
+        "a router chooses few of its experts, and the others learn nothing",
+        "Add a loss that balances the load of the experts, or raise its weight.",
+    ),
     Cause.SLOW_INPUT: Explanation(
         "the training waits for its data",
         "Fetch batches in more DataLoader workers, or make the collate function cheaper.",
@@ -345,5 +350,6 @@ LOOKS_LIKE: Mapping[Cause, frozenset[Cause]] = {
     | {Cause.FROZEN_PARAMETERS, Cause.PARAMETERS_NOT_IN_OPTIMIZER, Cause.MISSING_ZERO_GRAD, Cause.STALLED},
     Cause.REPEATED_DATA: frozenset([Cause.OVERFITTING, Cause.CONSTANT_INPUTS, Cause.DATA_ORDER]),
     Cause.LOST_UPDATES: _NOTHING_IS_LEARNED | {Cause.FROZEN_PARAMETERS},
+    Cause.COLLAPSED_ROUTING: frozenset([Cause.FROZEN_PARAMETERS]),
     Cause.TRAIN_EVAL_MODE: frozenset([Cause.WRONG_LABELS, Cause.OVERFITTING, Cause.CLASS_IMBALANCE]),
 }

@@ -12,6 +12,7 @@ import numpy as np
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.model_facts import ModelFacts, ParameterFacts
 from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.experts import idle_among_others
 from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
@@ -59,7 +60,8 @@ class ParametersNotTrained(Rule):
            rounding noise, but its update was exactly zero whenever it was measured, three times at least.
            For points 3 and 4 its norm is also the same whenever it was measured since: a weight that moves without
            gradients is trained by hand, as TRPO's policies are. Until the end of the run, point 3 waits for a
-           measurement in the newer half of the steps without a gradient.
+           measurement in the newer half of the steps without a gradient. Experts that a router does not choose are
+           left to collapsed-routing.
         5. *Frozen at its random start*: it requires no gradient, others of the same model are trained, and its values
            are still as a common initializer draws them. Not in a model with trained corrections of low rank beside
            frozen matrices, which are frozen on purpose.
@@ -176,7 +178,8 @@ class ParametersNotTrained(Rule):
         """Return the parameters that are not trained, each once, with the reason."""
         first = window.source.facts_at(0)
         frozen = {*frozen_at_random(facts), *(frozen_since(first, facts) if first is not None else ())}
-        without = unreached(facts, present=present)
+        idle = idle_among_others(facts, present)  # their router is judged by collapsed-routing
+        without = [p for p in unreached(facts, present=present) if p.name not in idle]
         found: dict[int, tuple[ParameterFacts, str]] = {}
         for reason, some in (
             (NO_OPTIMIZER, left_out(facts)),
