@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trackside.report.buckets import Buckets
 from trackside.report.markup import Markup, element
+from trackside.trial.buckets import Buckets
 
 WIDTH, HEIGHT = 960, 180
 LEFT, RIGHT, TOP, BOTTOM = 72, 12, 10, 24  # the same gutters in each chart, so that steps stand below one another
