@@ -19,6 +19,7 @@ from trackside.performance.verdict import PerformanceVerdict, judged_workers
 from trackside.report.heatmap import MOST_COLUMNS, MOST_ROWS, Heatmap
 from trackside.report.line_chart import MOST_BUCKETS, Span
 from trackside.report.machine import machine_curves
+from trackside.report.model.labelled import LabelledRun, labelled_run
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.buckets import Buckets, bucketed, edges_of
@@ -49,6 +50,7 @@ class ReportData:
     heatmaps   layers over steps, each with at least one row
     machine  (title, numbers) of each metric of the machines, over the same steps
     speed      verdict on the speed of each process by its name, the slowest first
+    model      labels, predictions, metrics and importance; None for a run that saved none of them
     workers    names of the processes that trained
     generated_at   seconds since the epoch
     """
@@ -62,6 +64,7 @@ class ReportData:
     heatmaps: tuple[Heatmap, ...]
     machine: tuple[tuple[str, Buckets], ...]
     speed: Speed
+    model: LabelledRun | None
     workers: tuple[str, ...]
     generated_at: float
 
@@ -74,6 +77,12 @@ class ReportData:
     def rules(self) -> tuple[RuleStatus, ...]:
         """The state of each rule."""
         return self.recorded.rules
+
+    @property
+    def is_boosted(self) -> bool:
+        """True for a training of XGBoost that saved something about its model."""
+        framework = self.facts.program.framework if self.facts else ""
+        return self.model is not None and (framework == "xgboost" or bool(self.model.importance))
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -130,6 +139,7 @@ def gather(
         heatmaps=heatmaps,
         machine=tuple(machine_curves(trial, steps, now=clock())) if steps else (),
         speed=speed(uri) if speed else judged_workers(measured_workers(uri, trial)),
+        model=labelled_run(trial),
         workers=tuple(trial.workers),
         generated_at=clock(),
     )
