@@ -103,3 +103,42 @@ def test_a_mode_that_there_is_not_holds_nothing() -> None:
     tables = {"worker_0": [table_of(range(3))]}
     columns = StatisticColumns(1 << 20)
     assert columns.of("a", "l2", "NONE", tables=tables, version=1, last_step=EVERYTHING) == ()
+
+
+@pytest.mark.parametrize("has_disk", [pytest.param(True, id="in-a-file"), pytest.param(False, id="disk-full")])
+def test_a_long_table_gives_the_rows_of_one_in_memory(monkeypatch: pytest.MonkeyPatch, has_disk: bool) -> None:
+    monkeypatch.setattr(statistic_rows, "_SLAB_BYTES", 100)  # two rows
+    monkeypatch.setattr(statistic_rows, "MOST_SLABS", 2)
+    if not has_disk:
+
+        def full() -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("tempfile.TemporaryFile", full)
+    table = table_of(range(0))
+    for first in range(0, 40, 5):
+        add(table, range(first, first + 5))
+    for start in range(41):
+        assert [step for rows in table.rows_from(start) for step in rows["step"].tolist()] == list(range(start, 40))
+    columns = StatisticColumns(1 << 20)
+    (found,) = columns.of("b", "l2", "TRAIN", tables={"worker_0": [table]}, version=0, last_step=EVERYTHING)
+    assert found.steps.tolist() == list(range(40))
+    assert found.values.tolist() == [1.0 + 3 * (step % 5) for step in range(40)]
+    assert table.steps == (0, 39)
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        pytest.param([range(4), range(4, 9)], (0, 8), id="ascending"),
+        pytest.param([range(4), range(3, 9)], None, id="again-after-a-restart"),
+        pytest.param([range(4, 9), range(4)], None, id="backwards"),
+        pytest.param([], None, id="no-row"),
+    ],
+)
+def test_only_a_table_without_repeats_has_a_range(parts: list[range], expected: tuple[int, int] | None) -> None:
+    table = table_of(range(0))
+    for part in parts:
+        add(table, part)
+        assert table.steps is not None or expected is None
+    assert table.steps == expected

@@ -29,6 +29,8 @@ A run is one folder or S3 prefix:
     <run>/rule-output/performance.json     the verdict on the run's speed (performance/document.py)
     <run>/rule-output/profiler-report.json the numbers of SageMaker Debugger's ProfilerReport
     <run>/rule-output/ProfilerReport-<second>/profiler-output/profiler-report/<Rule>.json   the same, as the original's
+    <run>/rule-output/report.html          the report, once the run has ended
+    <run>/rule-output/CreateXgboostReport/xgboost_report.html   the same of an XGBoost run, at the original's key
     <run>/rule-output/progress.json        progress of the evaluator
     <run>/rule-output/ending.json          the end of the last evaluator in AWS (`EvaluatorEnding`)
     <run>/rule-output/training-job.txt     `TrainingJob.identity` of the one that is judged here (in AWS)
@@ -55,6 +57,7 @@ VERDICTS_KEY = "verdicts.jsonl"
 SKIP_LIST_KEY = "skip_batches.json"
 METRICS_KEY = "metrics.jsonl"
 REPORT_KEY = "report.html"
+XGBOOST_REPORT_KEY = "CreateXgboostReport/xgboost_report.html"
 PERFORMANCE_KEY = "performance.json"
 PROFILER_REPORT_KEY = "profiler-report.json"
 PROGRESS_KEY = "progress.json"

@@ -26,9 +26,9 @@ from trackside.local.comparison import ComparedRun, compare
 from trackside.local.live_run import training_losses
 from trackside.local.recorded_run import read_run
 from trackside.local.run_folder import read_record
-from trackside.report.buckets import bucketed, edges_of
 from trackside.report.line_chart import MOST_BUCKETS, Span
 from trackside.report.page import part
+from trackside.trial.buckets import bucketed, edges_of
 
 RUNS_ON_A_PAGE = 50
 MOST_TENSORS = 1000

@@ -15,11 +15,11 @@ from trackside.dashboard.watched import Window
 from trackside.local.comparison import Comparison
 from trackside.local.comparison_text import facts_in_order, issue_lines, loss_lines, pace_line
 from trackside.local.recorded_run import RunSummary
-from trackside.report.buckets import Buckets
 from trackside.report.gathered import ReportData
 from trackside.report.line_chart import Span, line_chart
 from trackside.report.markup import Markup, element, joined
 from trackside.report.page import Links, content_of, document_of
+from trackside.trial.buckets import Buckets
 
 MOST_FACTS = 200  # of a comparison
 AROUND = 50  # steps before the one from which a finding holds, that its evidence shows

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from trackside.contracts.errors import ConfigurationError
-from trackside.report.buckets import Buckets, bucketed, edges_of
 from trackside.report.gathered import within
 from trackside.report.line_chart import MOST_BUCKETS
+from trackside.trial.buckets import Buckets, bucketed, edges_of
 from trackside.trial.trial import Trial
 from trackside.trial.window import Column
 

@@ -12,7 +12,9 @@ from trackside.contracts.run_layout import RunLocation
 from trackside.dashboard.run_list import RunList
 from trackside.local.live_run import LiveRunReader
 from trackside.local.run_folder import RunState, read_record
-from trackside.report.gathered import ReportData, Speed, gather, speed_of
+from trackside.performance.reading import measured_workers
+from trackside.performance.verdict import judged_workers
+from trackside.report.gathered import ReportData, Speed, gather
 from trackside.trial.trial import Trial, open_trial
 
 MOST_OPEN = 16  # runs; one that nobody looked at for longest is closed first
@@ -63,6 +65,7 @@ class WatchedRun:
                 self._pages[key] = gather(
                     self.uri, self.trial, clock=time.time, window=window, stores=self._stores, speed=self._judged_speed
                 )
+                self.trial.parts.columns.trim()
                 while len(self._pages) > MOST_PAGES:
                     self._pages.popitem(last=False)
             return key[0], self._pages[key]
@@ -71,7 +74,7 @@ class WatchedRun:
         """Return the verdict on the speed. A long run has a million numbers to read for it, so it may be older."""
         began = time.monotonic()
         if began >= self._speed_until or self._state is not self._speed_state:
-            self._speed, self._speed_state = speed_of(uri), self._state
+            self._speed, self._speed_state = judged_workers(measured_workers(uri, self.trial)), self._state
             took = time.monotonic() - began
             self._speed_until = began + max(SPEED_SECONDS, took / SPEED_SHARE)
         return self._speed

@@ -26,6 +26,7 @@ from trackside.contracts.rule_request import (
     SOURCE_PARAMETER,
     RuleConfiguration,
 )
+from trackside.contracts.run_layout import REPORT_KEY, RULE_OUTPUT, XGBOOST_REPORT_KEY
 from trackside.documents.actions import (
     ACTION_PARAMETER,
     RequestedActions,
@@ -175,7 +176,10 @@ class RuleReading:
         if known and known.is_profiler_rule:
             self._keep_profiler_rule(configuration, preset or self.source_preset, where)
         elif known and known.is_report:
-            self.notes.append(f"{configuration.name} is left out: Trackside makes no report of XGBoost runs yet.")
+            self.notes.append(
+                f"{configuration.name} is no rule here: at the end of each XGBoost run its report is written, as "
+                f"{RULE_OUTPUT}/{REPORT_KEY} and as {RULE_OUTPUT}/{XGBOOST_REPORT_KEY}."
+            )
             self.not_judged.append(configuration)
         elif rule_id not in self.catalogue.rules:
             self._keep_missing(configuration, where)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from trackside.trial.window import Column
 PACE_STEPS = 50  # the newest steps, over which the present pace is taken
 _LOSSES, _RATES, _GRADIENTS = "losses", "hyperparameters/", "gradient/"
 _GROUPS = "group/gradient/"
+
+_Squares = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int32]]  # steps, sums of squares, their numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +97,14 @@ class LiveRunReader:
         self._store, self._rule_output = stores(self._run.uri), stores(self._run.rule_output)
         self._is_remote = "://" in self._run.uri
 
-    def look(self) -> LiveRun:
-        """Read what is new and return the run as it is now. Errors: those of the store."""
+    def look(self, *, first: int = 0) -> LiveRun:
+        """Read what is new and return the run as it is now.
+
+        Args:
+            first: First step of the gradient norm, which is read from many tensors; some steps before it may come, too.
+
+        Errors: those of the store.
+        """
         trial = self._trial
         state, lines = self.state_and_verdicts()
         step = trial.recorded_through
@@ -107,7 +116,7 @@ class LiveRunReader:
             step=trial.parts.steps.training_steps([step])[0] if step >= 0 else step,
             losses=training_losses(trial, now=self._clock()),
             learning_rate=_learning_rate(trial, step),
-            gradient_norm=_gradient_norm(trial, step),
+            gradient_norm=_gradient_norm(trial, first, step),
             pace=_pace(steps, times),
             steps_per_second=steps_per_second(steps, times),
             seconds=float(times[-1] - times[0]) if len(times) > 1 else None,
@@ -146,8 +155,7 @@ def training_losses(trial: Trial, *, now: float) -> tuple[Curve, ...]:
     if trial.recorded_through < 0:
         return ()
     losses = _of_first_worker(whole_losses(trial.window(trial.recorded_through, now=now)))
-    numbers = trial.parts.steps.training_steps
-    return tuple([replace(loss, steps=np.array(numbers(loss.steps.tolist()), np.int64)) for loss in losses])
+    return tuple([replace(loss, steps=trial.parts.steps.training_numbers(loss.steps)) for loss in losses])
 
 
 def steps_per_second(steps: NDArray[np.int64], times: NDArray[np.float64]) -> float | None:
@@ -165,6 +173,8 @@ def _pace(steps: NDArray[np.int64], times: NDArray[np.float64]) -> Curve:
         return Curve("steps/s", steps[:0], times[:0])
     seconds = times[span:] - times[:-span]
     is_known = seconds > 0
+    if is_known.all():
+        return Curve("steps/s", steps[span:], np.divide(span, seconds, out=seconds))
     return Curve("steps/s", steps[span:][is_known], span / seconds[is_known])
 
 
@@ -173,28 +183,46 @@ def _learning_rate(trial: Trial, step: int) -> Curve:
     return _first([c for name in names[:1] for c in trial.columns(name, "mean", last_step=step, mode=None)], "lr")
 
 
-def _gradient_norm(trial: Trial, step: int) -> Curve:
+def _gradient_norm(trial: Trial, first: int, step: int) -> Curve:
     """Return the norm of all gradients together, at the steps at which each of them was recorded."""
     recorded = [name for name in trial.names if name.startswith(_GROUPS)]
     names = recorded or [name for name in trial.names if name.startswith(_GRADIENTS)]
-    columns = [column for name in names for column in trial.columns(name, "l2", last_step=step, mode=None)]
-    worker = min((column.worker for column in columns), default="")
-    mine = [column for column in columns if column.worker == worker]
-    if not mine:
+    parts: dict[str, list[_Squares]] = {}
+    for worker, numbers in trial.parts.columns.pieces(names, "l2", first=first, last=step, mode=None):
+        parts.setdefault(worker, []).append(_squares(numbers.values()))
+    if not any(parts.values()):
         return _first([], "gradient norm")
-    longest = max(mine, key=lambda column: len(column.steps))
-    squares, count = np.zeros(len(longest.steps)), np.zeros(len(longest.steps), np.int64)
-    for column in mine:
-        places = np.searchsorted(longest.steps, column.steps)
-        inside = (places < len(longest.steps)) & (
-            longest.steps[np.minimum(places, len(longest.steps) - 1)] == column.steps
-        )
-        with np.errstate(over="ignore", invalid="ignore"):
-            squares[places[inside]] += column.values[inside] ** 2
-        count[places[inside]] += 1
+    steps, squares, counts = _added(parts.pop(min(parts)))
     # A parameter without a gradient at a step has no number there; a thinned one has none at most steps.
-    whole = count >= max(1, int(np.median(count)))
-    return Curve("gradient norm", longest.steps[whole], np.sqrt(squares[whole]))
+    whole = counts >= max(1, int(np.median(counts)))
+    return Curve("gradient norm", steps[whole], np.sqrt(squares[whole]))
+
+
+def _squares(numbers: Iterable[tuple[NDArray[np.int64], NDArray[np.float64]]]) -> _Squares:
+    """Return the steps, and at each the sum of the squares and their number."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _added([(steps, values**2, np.ones(len(steps), np.int32)) for steps, values in numbers])
+
+
+def _added(parts: Sequence[_Squares]) -> _Squares:
+    """Return the sums of several parts at each step."""
+    if len(parts) > 1 and all(before[0][-1] < after[0][0] for before, after in itertools.pairwise(parts)):
+        steps, squares, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return steps, squares, counts
+    known = {id(steps): steps for steps, _, _ in parts}  # tensors that were measured together share them
+    if len(known) == 1:
+        first, *others = parts
+        for _, squares, counts in others:
+            first = first[0], first[1] + squares, first[2] + counts
+        return first
+    steps = np.unique(np.concatenate(list(known.values())))
+    squares, counts = np.zeros(len(steps)), np.zeros(len(steps), np.int32)
+    for at, values, count in parts:
+        places = np.searchsorted(steps, at)
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares[places] += values
+        counts[places] += count
+    return steps, squares, counts
 
 
 def _of_first_worker(columns: Sequence[Column]) -> tuple[Curve, ...]:

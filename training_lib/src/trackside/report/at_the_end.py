@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from trackside.contracts.run_layout import REPORT_KEY, RunLocation
+from trackside.contracts.run_layout import REPORT_KEY, XGBOOST_REPORT_KEY, RunLocation
 from trackside.report.gathered import gather
 from trackside.report.page import page_of
 from trackside.storage.store import Store
@@ -23,7 +23,10 @@ def store_report(run: RunLocation, *, clock: Callable[[], float], stores: Callab
         stores: Opens the store of a location.
     """
     try:
-        page = page_of(gather(run.uri, open_trial(run.uri), clock=clock, stores=stores))
-        stores(run.rule_output).put(REPORT_KEY, page.encode())
+        data = gather(run.uri, open_trial(run.uri), clock=clock, stores=stores)
+        page = page_of(data).encode()
+        stores(run.rule_output).put(REPORT_KEY, page)
+        if data.is_boosted:
+            stores(run.rule_output).put(XGBOOST_REPORT_KEY, page)
     except Exception as error:  # noqa: BLE001 - a picture must not fail the job that judged
         _logger.warning("%s was not written: %s", REPORT_KEY, error)

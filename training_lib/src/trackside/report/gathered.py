@@ -16,12 +16,13 @@ from trackside.local.rule_state import RuleStatus
 from trackside.local.run_folder import RunRecord, read_record
 from trackside.performance.reading import measured_workers
 from trackside.performance.verdict import PerformanceVerdict, judged_workers
-from trackside.report.buckets import Buckets, bucketed, edges_of
 from trackside.report.heatmap import MOST_COLUMNS, MOST_ROWS, Heatmap
 from trackside.report.line_chart import MOST_BUCKETS, Span
 from trackside.report.machine import machine_curves
+from trackside.report.model.labelled import LabelledRun, labelled_run
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
+from trackside.trial.buckets import Buckets, bucketed, edges_of
 from trackside.trial.trial import Trial
 
 MOST_LOSSES = 4
@@ -41,7 +42,7 @@ class ReportData:
     """All that a report shows.
 
     recorded   rules and verdicts
-    live       curves, pace and state
+    live       pace and state; of each curve its last number
     record     of `trackside run`; None for other runs
     facts      about the program; None without any
     steps      first and last training step; None without any
@@ -49,6 +50,7 @@ class ReportData:
     heatmaps   layers over steps, each with at least one row
     machine  (title, numbers) of each metric of the machines, over the same steps
     speed      verdict on the speed of each process by its name, the slowest first
+    model      labels, predictions, metrics and importance; None for a run that saved none of them
     workers    names of the processes that trained
     generated_at   seconds since the epoch
     """
@@ -62,6 +64,7 @@ class ReportData:
     heatmaps: tuple[Heatmap, ...]
     machine: tuple[tuple[str, Buckets], ...]
     speed: Speed
+    model: LabelledRun | None
     workers: tuple[str, ...]
     generated_at: float
 
@@ -74,6 +77,12 @@ class ReportData:
     def rules(self) -> tuple[RuleStatus, ...]:
         """The state of each rule."""
         return self.recorded.rules
+
+    @property
+    def is_boosted(self) -> bool:
+        """True for a training of XGBoost that saved something about its model."""
+        framework = self.facts.program.framework if self.facts else ""
+        return self.model is not None and (framework == "xgboost" or bool(self.model.importance))
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -109,19 +118,16 @@ def gather(
         clock: Returns seconds since the epoch.
         window: First and last step of the curves and the layers; None: those of the run.
         stores: Opens the store of a location.
-        speed: Judges the speed of the run at a location; None: `speed_of`.
+        speed: Judges the speed of the run at a location; None: from all that was measured.
 
     Raises:
         RunNotFoundError: No run is at that location.
         StorageError: The store cannot be read.
     """
     recorded = read_run(uri, stores=stores)
-    live = LiveRunReader(trial, clock=clock, stores=stores).look()
-    curves = [*live.losses[:MOST_LOSSES], live.learning_rate, live.gradient_norm, live.pace]
-    titles = [*(curve.name for curve in live.losses[:MOST_LOSSES]), "Learning rate", "Gradient norm", "Steps a second"]
-    known = [(title, curve) for title, curve in zip(titles, curves, strict=True) if len(curve.steps)]
-    steps = within(_range([curve for _, curve in known]), window)
-    known = [(title, inside) for title, curve in known if steps and len((inside := _inside(curve, steps)).steps)]
+    live = LiveRunReader(trial, clock=clock, stores=stores).look(first=window[0] or 0)
+    steps, charts = _charts(live, window)
+    live = _without_curves(live)
     heatmaps = tuple(_heatmaps(trial, steps)) if steps else ()
     return ReportData(
         recorded=recorded,
@@ -129,12 +135,46 @@ def gather(
         record=None if "://" in uri else read_record(Path(uri)),
         facts=trial.model_facts,
         steps=steps,
-        charts=tuple((title, _in_buckets(curve, steps)) for title, curve in known) if steps else (),
+        charts=charts,
         heatmaps=heatmaps,
         machine=tuple(machine_curves(trial, steps, now=clock())) if steps else (),
-        speed=(speed or speed_of)(uri),
+        speed=speed(uri) if speed else judged_workers(measured_workers(uri, trial)),
+        model=labelled_run(trial),
         workers=tuple(trial.workers),
         generated_at=clock(),
+    )
+
+
+def _charts(
+    live: LiveRun, window: tuple[int | None, int | None]
+) -> tuple[tuple[int, int] | None, tuple[tuple[str, Buckets], ...]]:
+    """Return the first and the last step to show, and the curves over them."""
+    losses = live.losses[:MOST_LOSSES]
+    curves = [(loss.name, loss) for loss in losses]
+    curves += [
+        ("Learning rate", live.learning_rate),
+        ("Gradient norm", live.gradient_norm),
+        ("Steps a second", live.pace),
+    ]
+    steps = within(_range([curve for _, curve in curves if len(curve.steps)]), window)
+    if steps is None:
+        return None, ()
+    shown = ((title, _inside(curve, steps)) for title, curve in curves)
+    return steps, tuple((title, _in_buckets(curve, steps)) for title, curve in shown if len(curve.steps))
+
+
+def _without_curves(live: LiveRun) -> LiveRun:
+    """Return a run with the last number of each curve: a page is kept, and a million steps would be kept with it."""
+
+    def last(curve: Curve) -> Curve:
+        return replace(curve, steps=curve.steps[-1:].copy(), values=curve.values[-1:].copy())
+
+    return replace(
+        live,
+        losses=tuple(map(last, live.losses)),
+        learning_rate=last(live.learning_rate),
+        gradient_norm=last(live.gradient_norm),
+        pace=last(live.pace),
     )
 
 
@@ -142,11 +182,6 @@ def _range(curves: Sequence[Curve]) -> tuple[int, int] | None:
     if not curves:
         return None
     return int(min(curve.steps[0] for curve in curves)), int(max(curve.steps[-1] for curve in curves))
-
-
-def speed_of(uri: str) -> Speed:
-    """Return the verdict on the speed of each process of a run. Reads all that was measured; errors: `gather`'s."""
-    return judged_workers(measured_workers(uri))
 
 
 def within(steps: tuple[int, int] | None, window: tuple[int | None, int | None]) -> tuple[int, int] | None:
@@ -197,31 +232,16 @@ def _heatmaps(trial: Trial, steps: tuple[int, int]) -> Iterator[Heatmap]:
 
 def _heatmap(trial: Trial, title: str, names: Sequence[str], statistic: str, edges: np.ndarray) -> Heatmap | None:
     """Return the largest number of each tensor and column, over all processes; None if nothing was recorded."""
-    rows: list[tuple[np.ndarray, np.ndarray]] = []
-    tensors, left_out = [], 0
-    for name in names:
-        columns = trial.columns(name, statistic, last_step=int(edges[-1]), mode="TRAIN")
-        if not columns:
-            continue
-        if len(rows) == MOST_ROWS:
-            left_out += 1
-            continue
-        values, is_broken = np.full(len(edges) - 1, np.nan), np.zeros(len(edges) - 1, bool)
-        for column in columns:
-            inside = (column.steps >= edges[0]) & (column.steps < edges[-1])
-            found = bucketed(column.steps[inside], column.values[inside], edges)
-            places = np.searchsorted(edges, found.first, side="right") - 1
-            values[places] = np.fmax(values[places], found.high)
-            is_broken[places] |= found.is_broken
-        rows.append((values, is_broken))
-        tensors.append(name)
-    if not rows:
+    found = trial.parts.columns.in_buckets(names, statistic, edges, mode="TRAIN")
+    known = [name for name in names if found.get(name)]
+    if not known:
         return None
-    return Heatmap(
-        title,
-        tuple(tensors),
-        edges,
-        np.stack([values for values, _ in rows]),
-        np.stack([is_broken for _, is_broken in rows]),
-        left_out,
-    )
+    tensors = known[:MOST_ROWS]
+    values = np.full((len(tensors), len(edges) - 1), np.nan)
+    is_broken = np.zeros(values.shape, bool)
+    for row, name in enumerate(tensors):
+        for buckets in found[name].values():
+            places = np.searchsorted(edges, buckets.first, side="right") - 1
+            values[row, places] = np.fmax(values[row, places], buckets.high)
+            is_broken[row, places] |= buckets.is_broken
+    return Heatmap(title, tuple(tensors), edges, values, is_broken, len(known) - len(tensors))

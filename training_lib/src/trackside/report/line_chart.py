@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trackside.report.buckets import Buckets
 from trackside.report.markup import Markup, element
+from trackside.trial.buckets import Buckets
 
 WIDTH, HEIGHT = 960, 180
 LEFT, RIGHT, TOP, BOTTOM = 72, 12, 10, 24  # the same gutters in each chart, so that steps stand below one another
@@ -116,16 +116,21 @@ class _Axis:
             first, last = math.ceil(self.low), math.floor(self.high)
             yield from (10.0**power for power in range(first, last + 1, max(1, (last - first) // _TICKS)))
             return
-        rough = (self.high - self.low) / _TICKS
-        if not (rough > 0 and math.isfinite(rough)):
-            yield self.low
-            return
-        size = 10.0 ** math.floor(math.log10(rough))
-        step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough * 0.99)
-        number = math.ceil(self.low / step)
-        while number * step <= self.high:
-            yield number * step
-            number += 1
+        yield from round_numbers(self.low, self.high)
+
+
+def round_numbers(low: float, high: float) -> Iterator[float]:
+    """Yield about four round numbers between two, for an axis."""
+    rough = (high - low) / _TICKS
+    if not (rough > 0 and math.isfinite(rough)):
+        yield low
+        return
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough * 0.99)
+    number = math.ceil(low / step)
+    while number * step <= high:
+        yield number * step
+        number += 1
 
 
 def number(value: float) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.report.buckets import Buckets, bucketed, edges_of
 from trackside.report.line_chart import MOST_BUCKETS
+from trackside.trial.buckets import Buckets, bucketed, edges_of
 from trackside.trial.trial import Trial
 from trackside.trial.window import MachineSeries
 

@@ -20,6 +20,7 @@ from trackside.report.gathered import ReportData
 from trackside.report.heatmap import heatmap_figure
 from trackside.report.line_chart import line_chart
 from trackside.report.markup import Child, Markup, element, joined
+from trackside.report.model.section import model_section
 from trackside.report.speed import speed_section
 
 MOST_EVIDENCE = 4  # tensors of a finding that are linked
@@ -101,6 +102,8 @@ def content_of(data: ReportData, links: Links | None = None) -> tuple[Markup, ..
 def _sections(data: ReportData, links: Links | None) -> Iterator[Markup]:
     yield _section("Findings", "findings", _findings(data, links))
     yield _section("Training", "training", _training(data))
+    if data.model is not None:
+        yield _section("Model", "model", model_section(data.model))
     yield _section("Where the time went", "speed", speed_section(data.speed))
     yield _section("The machine", "machine", _machine(data))
     yield _section("Layers over steps", "layers", _layers(data, links))
@@ -124,15 +127,16 @@ def _heading(data: ReportData, links: Links | None) -> Markup:
         element("p", f"Trackside{'' if links else ' report'} · {data.live.state.value}", class_="kicker"),
         element("h1", data.recorded.location.name),
         element("p", verdict_of(data), class_=f"verdict {worst.value if worst else 'ok'}"),
-        element("nav", _links(), aria_label="Sections"),
+        element("nav", _links(data), aria_label="Sections"),
         element("dl", numbers, class_="numbers"),
         links.below if links else None,
     )
 
 
-def _links() -> list[Markup]:
-    anchors = ("findings", "training", "speed", "machine", "layers", "rules", "run", "method")
-    return [element("a", anchor.capitalize(), href=f"#{anchor}") for anchor in anchors]
+def _links(data: ReportData) -> list[Markup]:
+    anchors = ("findings", "training", "model", "speed", "machine", "layers", "rules", "run", "method")
+    known = [anchor for anchor in anchors if anchor != "model" or data.model is not None]
+    return [element("a", anchor.capitalize(), href=f"#{anchor}") for anchor in known]
 
 
 def verdict_of(data: ReportData) -> str:

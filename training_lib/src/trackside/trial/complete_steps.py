@@ -86,6 +86,11 @@ class CompleteSteps:
 
     def training_steps(self, steps: Sequence[int]) -> list[int]:
         """Return the number of each step among the training steps, without evaluations, as users count."""
+        found: list[int] = self._recorded.training_steps(steps).tolist()
+        return found
+
+    def training_numbers(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return `training_steps` of many steps."""
         return self._recorded.training_steps(steps)
 
     def is_saved(self, step: int) -> bool:

@@ -91,6 +91,10 @@ class RecordedQuestion:
         """Implement `Question.is_read`."""
         return self._saved is None or self._saved.is_read(last_step)
 
+    def is_recorded_alone(self, last_step: int) -> bool:
+        """Return True if no saved tensor adds a number up to `last_step`."""
+        return self._saved is None or self._saved.read_on(last_step) == 0
+
 
 def _upto(column: Column, last_step: int) -> Column | None:
     count = int(column.steps.searchsorted(last_step, side="right"))

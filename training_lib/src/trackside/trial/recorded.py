@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from trackside.contracts.run_layout import SegmentName
 from trackside.trial.recorded_steps import RecordedSteps
 from trackside.trial.saved_step import SavedStep
+from trackside.trial.statistic_rows import Piece
 from trackside.trial.window import Column
 
+KEPT_BYTES = 16 << 20  # of columns, where `trim` is called
 _LAST_STEP = 2**63 - 1
 
 
@@ -35,6 +37,14 @@ class StatisticsSource(Protocol):
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
         """Return one column per worker, ascending by step."""
+
+    def pieces(
+        self, wanted: Sequence[tuple[str, str]], *, first: int, last: int, mode: str | None
+    ) -> tuple[Iterator[Piece], list[tuple[str, str]]]:
+        """Return recorded numbers a piece at a time, and those to be read as whole columns."""
+
+    def trim(self, most_bytes: int) -> bool:
+        """Drop kept columns if they take more than this. Return True if they were dropped."""
 
     def times(self, worker: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the training steps of a worker, ascending, and the end of each in seconds since the epoch."""
@@ -100,27 +110,51 @@ class Recorded:
             columns = self._columns[key] = {column.worker: column for column in found}
         return columns
 
+    def pieces(
+        self, tensors: Sequence[str], statistic: str, *, first: int, last: int, mode: str | None
+    ) -> tuple[Iterator[Piece], list[str]]:
+        """Return the recorded numbers of a range of steps a piece at a time, and the tensors to be read whole.
+
+        No piece is kept.
+        """
+        if self._source is None:
+            return iter(()), []
+        wanted = [(name, statistic) for name in tensors]
+        pieces, whole = self._source.pieces(wanted, first=first, last=last, mode=mode)
+        return pieces, [tensor for tensor, _ in whole]
+
+    def trim(self) -> bool:
+        """Drop the columns that are kept if they take much memory. Return True if they were dropped."""
+        if self._source is None or not self._source.trim(KEPT_BYTES):
+            return False
+        self._columns.clear()
+        return True
+
     def times(self, worker: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the training steps of a worker, ascending, and the end of each in seconds since the epoch."""
         if self._source is None or not self.tensors:
             return np.empty(0, np.int64), np.empty(0)
         return self._source.times(worker)
 
-    def training_steps(self, steps: Sequence[int]) -> list[int]:
+    def training_steps(self, steps: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number among training steps of each step; of a step between them that of the training step before.
 
         A step without such a number keeps its own, as in a run without recorded statistics.
         """
+        steps = np.asarray(steps, np.int64)
         if self._source is None or not self.tensors:
-            return list(steps)
+            return steps
         if self._training is None or self._training[0] != self.version:
             self._training = (self.version, *self._source.training_steps())
         _, known, numbers = self._training
         if not len(known):
-            return list(steps)
+            return steps
+        if numbers is known and len(steps) == len(known) and np.array_equal(steps, known):
+            return steps
         places = np.searchsorted(known, steps, side="right") - 1
         # By earlier steps only: the answer is the same whenever one looks.
-        return [int(n) for n in np.where(places >= 0, numbers[places], steps)]
+        found: NDArray[np.int64] = np.where(places >= 0, numbers[places], steps)
+        return found
 
     def holds(self, tensor: str, statistic: str, saved: SavedStep) -> bool:
         """Return True if the statistic is recorded of this step and worker."""

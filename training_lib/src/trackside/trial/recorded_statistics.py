@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +17,11 @@ from trackside.contracts.errors import KeyNotFoundError, NotAFileError, RecordEr
 from trackside.contracts.run_layout import SegmentName
 from trackside.records.block_file import FOOTER_BYTES, HEAD_BYTES, MOST_PAYLOAD_BYTES, ReadBlocks, read_blocks
 from trackside.records.modes import MODE_NUMBERS
-from trackside.records.statistics_segment import ROWS_KIND
+from trackside.records.statistics_segment import ROW_FIELDS, ROWS_KIND
 from trackside.storage.store import Store
 from trackside.trial.parallel import REMOTE_READS_AT_ONCE, each_in_parallel
 from trackside.trial.recorded_steps import RecordedSteps
-from trackside.trial.statistic_rows import StatisticColumns
+from trackside.trial.statistic_rows import Piece, RowTable, StatisticColumns, pieces_of
 from trackside.trial.statistics_logs import StatisticsLogs
 from trackside.trial.window import Column
 
@@ -105,14 +106,24 @@ class RecordedStatistics:
             tensor, statistic, mode, tables=self._logs.tables, version=self._logs.version, last_step=last_step
         )
 
+    def pieces(
+        self, wanted: Sequence[tuple[str, str]], *, first: int, last: int, mode: str | None
+    ) -> tuple[Iterator[Piece], list[tuple[str, str]]]:
+        """Return the recorded numbers of a range of steps a piece at a time; see `pieces_of`."""
+        return pieces_of(wanted, tables=self._logs.tables, first=first, last=last, mode=mode)
+
+    def trim(self, most_bytes: int) -> bool:
+        """Drop the columns that are kept if they take more than this. Return True if they were dropped."""
+        return self._columns.trim(most_bytes)
+
     def times(self, worker: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the training steps of a worker, ascending, and the end of each in seconds since the epoch."""
-        rows = [part for table in self._logs.tables.get(worker, ()) for part in table.rows_from(0)]
-        if not rows:
-            return np.empty(0, np.int64), np.empty(0)
-        steps, modes, times = (np.concatenate([part[name] for part in rows]) for name in ("step", "mode", "wall_time"))
-        is_training = modes == MODE_NUMBERS["TRAIN"]
-        steps, times = steps[is_training], times[is_training]
+        steps, modes, times = self._fields(self._logs.tables.get(worker, ()), "step", "mode", "wall_time")
+        if not (modes == MODE_NUMBERS["TRAIN"]).all():
+            is_training = modes == MODE_NUMBERS["TRAIN"]
+            steps, times = steps[is_training], times[is_training]
+        if (steps[1:] > steps[:-1]).all():
+            return steps, times
         order = np.lexsort((times, steps))
         steps, times = steps[order], times[order]
         is_first = np.append(True, steps[1:] != steps[:-1])[: len(steps)]  # numbers noted later are of another moment
@@ -120,14 +131,30 @@ class RecordedStatistics:
 
     def training_steps(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the training steps of all workers, ascending, and the number of each among training steps."""
-        rows = [part for tables in self._logs.tables.values() for table in tables for part in table.rows_from(0)]
-        if not rows:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        all_steps, modes, numbers = (np.concatenate([part[n] for part in rows]) for n in ("step", "mode", "mode_step"))
+        tables = [table for of_worker in self._logs.tables.values() for table in of_worker]
+        all_steps, modes, numbers = self._fields(tables, "step", "mode", "mode_step")
         is_global = modes == MODE_NUMBERS["GLOBAL"]  # nobody set a mode: one count is all that the user has
         is_training = is_global | (modes == MODE_NUMBERS["TRAIN"])
-        steps, places = np.unique(all_steps[is_training], return_index=True)
-        return steps, np.where(is_global, all_steps, numbers)[is_training][places].astype(np.int64)
+        np.copyto(numbers, all_steps, where=is_global)
+        if not is_training.all():
+            all_steps, numbers = all_steps[is_training], numbers[is_training]
+        if not (all_steps[1:] > all_steps[:-1]).all():
+            all_steps, places = np.unique(all_steps, return_index=True)
+            numbers = numbers[places]
+        return all_steps, all_steps if np.array_equal(all_steps, numbers) else numbers
+
+    @staticmethod
+    def _fields(tables: Sequence[RowTable], *names: str) -> tuple[NDArray[Any], ...]:
+        """Return these fields of all rows. Each slab is read once."""
+        count, type_of_field = sum(table.count for table in tables), dict(ROW_FIELDS)
+        found = tuple(np.empty(count, type_of_field[name]) for name in names)
+        place = 0
+        for table in tables:
+            for rows in table.rows_from(0):
+                for name, values in zip(names, found, strict=True):
+                    values[place : place + len(rows)] = rows[name]
+                place += len(rows)
+        return found
 
     def _catch_up(self) -> None:
         """Read the listed files, and list again if some were merged meanwhile.

@@ -1,10 +1,17 @@
-"""Rows of statistics in memory, as the bytes they came in, and the columns cut out of them on request."""
+"""Rows of statistics as the bytes they came in, and the columns cut out of them on request.
+
+The first rows of a table stay in memory. A table beyond `MOST_SLABS` keeps its rows in a file without a name,
+which the operating system removes with the process.
+"""
 
 from __future__ import annotations
 
+import itertools
+import tempfile
+import weakref
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +21,7 @@ from trackside.records.statistics_segment import Rows, Schema, column_of
 from trackside.trial.window import Column
 
 MOST_GAPS = 1 << 16  # in the numbers of one log; a log that was not made up has a few
+MOST_SLABS = 16  # of a table in memory
 _SLAB_BYTES = 1 << 20
 
 
@@ -64,6 +72,10 @@ class BlockNumbers:
         return True
 
 
+# A worker, and steps and values by (tensor, statistic)
+Piece = tuple[str, Mapping[tuple[str, str], tuple[NDArray[np.int64], NDArray[np.float64]]]]
+
+
 class RowTable:
     """Rows of one schema of one log, in the order they were read. `order` is the place of the log among others."""
 
@@ -71,39 +83,115 @@ class RowTable:
         self.schema, self.order = schema, order
         self._dtype = schema.dtype(has_holes=has_holes)
         self._slab_bytes = max(1, _SLAB_BYTES // self._dtype.itemsize) * self._dtype.itemsize
-        self._slabs: list[bytearray] = []
+        self._slabs = _Slabs(self._slab_bytes)
         self._parts: dict[tuple[int, int | None], list[_Part]] = {}
+        self._ranges: list[tuple[int, int, bool]] = []
         self.count = 0
 
     def add(self, rows: Rows) -> None:
         """Keep a copy of the rows, which must be whole."""
         self._parts.clear()  # views of slabs, which do not grow while they are viewed
-        body = rows.body
-        while body:
-            if not self._slabs or len(self._slabs[-1]) == self._slab_bytes:
-                self._slabs.append(bytearray())
-            room = self._slab_bytes - len(self._slabs[-1])
-            self._slabs[-1] += body[:room]
-            body = body[room:]
+        self._slabs.append(rows.body)
         self.count += rows.count
 
     def rows_from(self, start: int) -> Iterator[NDArray[np.void]]:
         """Yield the rows from index `start` on. Views: drop them before more rows are added."""
         in_slab = self._slab_bytes // self._dtype.itemsize
         for number in range(start // in_slab, len(self._slabs)):
-            rows = np.frombuffer(self._slabs[number], self._dtype)
-            yield rows[max(0, start - number * in_slab) :]
+            yield self._rows(number)[max(0, start - number * in_slab) :]
 
     def cut(self, place: int, *, start: int, mode: int | None) -> list[_Cut]:
         """Return the column at `place`, of the rows from `start` on, in one mode or in all (None).
 
         Values that were not measured are left out.
         """
+        if self._slabs.is_long:  # a part keeps its rows in memory
+            return [_Part(rows, self.schema, order=self.order, mode=mode).cut(place) for rows in self.rows_from(start)]
         parts = self._parts.get((start, mode))
         if parts is None:
             parts = [_Part(rows, self.schema, order=self.order, mode=mode) for rows in self.rows_from(start)]
             self._parts[start, mode] = parts
         return [part.cut(place) for part in parts]
+
+    @property
+    def steps(self) -> tuple[int, int] | None:
+        """The first and the last step, if each row is of a later step than the row before; else None."""
+        ranges = self._known_ranges()
+        ascending = all(one[2] for one in ranges) and all(a[1] < b[0] for a, b in itertools.pairwise(ranges))
+        return (ranges[0][0], ranges[-1][1]) if ranges and ascending else None
+
+    def pieces(
+        self, places: Sequence[int], *, first: int, last: int, mode: int | None
+    ) -> Iterator[list[tuple[NDArray[np.int64], NDArray[np.float64]]]]:
+        """Yield steps and values of the columns at `places`, a slab at a time, of the slabs with steps in a range."""
+        for number, (least, most, _) in enumerate(self._known_ranges()):
+            if least <= last and most >= first:
+                part = _Part(self._rows(number), self.schema, order=self.order, mode=mode)
+                yield [(cut.steps, cut.values) for cut in map(part.cut, places)]
+
+    def _known_ranges(self) -> list[tuple[int, int, bool]]:
+        """Return first and last step of each slab, and whether its steps ascend. Full slabs are looked at once."""
+        whole = self.count * self._dtype.itemsize // self._slab_bytes
+        found = self._ranges[:whole]
+        for number in range(len(found), len(self._slabs)):
+            steps = self._rows(number)["step"]
+            ascends = bool((steps[1:] > steps[:-1]).all())
+            found.append((int(steps.min()), int(steps.max()), ascends))
+        self._ranges = found
+        return found
+
+    def _rows(self, slab: int) -> NDArray[np.void]:
+        return np.frombuffer(self._slabs[slab], self._dtype)
+
+
+class _Slabs:
+    """Bytes in pieces of one size, the last one maybe shorter: the full ones beyond `MOST_SLABS` are in a file."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._size_bytes = size_bytes
+        self._in_memory: list[bytearray] = []
+        self._file: IO[bytes] | None = None
+        self._in_file = 0
+        self._has_disk = True
+        self.is_long = False
+
+    def __len__(self) -> int:
+        return self._in_file + len(self._in_memory)
+
+    def __getitem__(self, number: int) -> bytes | bytearray:
+        if self._file is None or number >= self._in_file:
+            return self._in_memory[number - self._in_file]
+        self._file.seek(number * self._size_bytes)
+        return self._file.read(self._size_bytes)
+
+    def append(self, data: memoryview) -> None:
+        """Keep a copy of the data."""
+        while data:
+            if not self._in_memory or len(self._in_memory[-1]) == self._size_bytes:
+                self._make_room()
+                self._in_memory.append(bytearray())
+            room = self._size_bytes - len(self._in_memory[-1])
+            self._in_memory[-1] += data[:room]
+            data = data[room:]
+
+    def _make_room(self) -> None:
+        """Move full slabs into the file. Without room on the disk they stay in memory."""
+        if len(self._in_memory) < MOST_SLABS or not self._has_disk:
+            return
+        self.is_long = True
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the table
+                weakref.finalize(self, self._file.close)
+            self._file.seek(self._in_file * self._size_bytes)
+            for slab in self._in_memory:
+                self._file.write(slab)
+            self._file.flush()
+        except OSError:
+            self._has_disk = False
+            return
+        self._in_file += len(self._in_memory)
+        self._in_memory.clear()
 
 
 class _Part:
@@ -131,7 +219,7 @@ class _Part:
         rows = self._rows
         kept = (rows[name].copy() if chosen is None else rows[name][chosen] for name in ("step", "mode", "wall_time"))
         steps, modes, times = kept
-        return chosen, _Moments(steps, modes, np.full(len(steps), self._order), times)
+        return chosen, _Moments(steps, modes, np.broadcast_to(np.int64(self._order), len(steps)), times)
 
 
 class _Moments:
@@ -155,6 +243,11 @@ class _Moments:
 
     @staticmethod
     def joined(some: Sequence[_Moments]) -> _Moments:
+        follow = (a.steps[-1:] < b.steps[:1] for a, b in itertools.pairwise(one for one in some if len(one.steps)))
+        if all(one.is_ascending for one in some) and all(map(all, follow)):  # nothing has to be told apart
+            steps = np.concatenate([one.steps for one in some])
+            nothing = np.broadcast_to(np.int64(0), len(steps))
+            return _Moments(steps, nothing, nothing, nothing)
         return _Moments(*(np.concatenate(arrays) for arrays in zip(*(one._arrays for one in some), strict=True)))
 
 
@@ -318,6 +411,15 @@ class StatisticColumns:
         found = (column.up_to(last_step) for column in entry.columns.values())
         return tuple(column for column in found if column is not None)
 
+    def trim(self, most_bytes: int) -> bool:
+        """Drop all columns if they take more than this. Return True if they were dropped."""
+        if self._size_bytes <= most_bytes:
+            return False
+        self._entries.clear()
+        self._shared.clear()
+        self._size_bytes = 0
+        return True
+
     def _update(
         self, entry: _Entry, identity: tuple[str, str, str | None], tables: Mapping[str, Sequence[RowTable]]
     ) -> None:
@@ -336,6 +438,52 @@ class StatisticColumns:
         entry.size_bytes = size_bytes
         while self._size_bytes > self._most_bytes and len(self._entries) > 1:
             self._size_bytes -= self._entries.pop(next(iter(self._entries))).size_bytes
+
+
+def pieces_of(
+    wanted: Sequence[tuple[str, str]],
+    *,
+    tables: Mapping[str, Sequence[RowTable]],
+    first: int,
+    last: int,
+    mode: str | None,
+) -> tuple[Iterator[Piece], list[tuple[str, str]]]:
+    """Return recorded numbers a piece at a time, and those of `wanted` that have to be read as whole columns.
+
+    A column is read whole where a worker recorded it in several tables whose steps overlap: of several rows for one
+    step only the latest counts.
+
+    Args:
+        wanted: Tensors and statistics.
+        tables: The rows by worker.
+        first: First step to read; some steps before it may come, too.
+        last: Last step to read; some steps after it may come, too.
+        mode: Mode of the steps; None for all.
+    """
+    number = None if mode is None else MODE_NUMBERS.get(mode, -1)
+    plans: list[tuple[str, RowTable, list[tuple[str, str]]]] = []
+    whole: dict[tuple[str, str], None] = {}
+    for worker, of_worker in sorted(tables.items()):
+        having = {one: [table for table in of_worker if one in table.schema.positions] for one in wanted}
+        whole.update(dict.fromkeys(one for one, some in having.items() if not _repeat_no_step(some)))
+        plans += [(worker, table, [one for one in wanted if one in table.schema.positions]) for table in of_worker]
+
+    def pieces() -> Iterator[Piece]:
+        for worker, table, known in plans:
+            some = [one for one in known if one not in whole]
+            if some:
+                places = [table.schema.positions[one] for one in some]
+                for columns in table.pieces(places, first=first, last=last, mode=number):
+                    yield worker, dict(zip(some, columns, strict=True))
+
+    return pieces(), list(whole)
+
+
+def _repeat_no_step(tables: Sequence[RowTable]) -> bool:
+    """Return True if no step is in two rows of these tables."""
+    ranges = [table.steps for table in tables]
+    known = sorted(one for one in ranges if one is not None)
+    return len(known) == len(ranges) and all(a[1] < b[0] for a, b in itertools.pairwise(known))
 
 
 def _with_room(array: NDArray[Any], count: int, needed: int) -> NDArray[Any]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
 
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.storage.store import Store
+from trackside.trial.buckets import Buckets, BucketSums, Places
 from trackside.trial.completeness import Completeness
 from trackside.trial.question import Question, RecordedQuestion, SavedQuestion
 from trackside.trial.record_reader import RecordReader
@@ -20,6 +24,8 @@ from trackside.trial.step_values import StepTables
 from trackside.trial.tensor_names import TensorNames
 from trackside.trial.tensors import PLACES, Reading, Sources, TensorStatistics
 from trackside.trial.window import MOST_IN_PANEL, Column, Panel, StepValues, newest_values
+
+StepsAndValues = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 class TensorColumns:
@@ -49,6 +55,70 @@ class TensorColumns:
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
         """Return one column per worker over every saved or recorded step <= `last_step`."""
         return self._question(tensor, statistic, mode).columns(last_step)
+
+    def pieces(
+        self, tensors: Sequence[str], statistic: str, *, first: int, last: int, mode: str | None
+    ) -> Iterator[tuple[str, Mapping[str, StepsAndValues]]]:
+        """Yield steps and values of many tensors a piece of the run at a time: (worker, numbers by tensor).
+
+        A run of a million steps is never in memory as a whole, and nothing of it is kept. The steps of a tensor ascend
+        within a piece; pieces may come in any order. Saved tensors, and numbers that a process recorded again after a
+        restart, are one piece each.
+
+        Args:
+            tensors: Names.
+            statistic: The statistic.
+            first: First step to read; some steps before it may come, too.
+            last: Last step; later ones are left out.
+            mode: Mode of the steps; None for all.
+        """
+        last = min(last, self._completeness.last_step())
+        alone: list[str] = []
+        for tensor in tensors:
+            question = self._question(tensor, statistic, mode)
+            if isinstance(question, RecordedQuestion) and question.is_recorded_alone(last):
+                alone.append(tensor)
+            self.trim()
+        found, whole = self._recorded.pieces(alone, statistic, first=first, last=last, mode=mode)
+        for worker, numbers in found:
+            inside = {tensor: _up_to(*both, last) for (tensor, _), both in numbers.items()}
+            yield worker, {tensor: both for tensor, both in inside.items() if len(both[0])}
+        others = {*tensors} - {*alone} | {*whole}
+        for tensor in tensors:
+            if tensor in others:
+                for column in self.columns(tensor, statistic, last_step=last, mode=mode):
+                    yield column.worker, {tensor: (column.steps, column.values)}
+                self.trim()
+
+    def in_buckets(
+        self, tensors: Sequence[str], statistic: str, edges: NDArray[np.int64], *, mode: str | None
+    ) -> dict[str, dict[str, Buckets]]:
+        """Return the numbers of many tensors in buckets, by tensor and worker; see `pieces`.
+
+        Args:
+            tensors: Names.
+            statistic: The statistic.
+            edges: As `edges_of` returns them.
+            mode: Mode of the steps; None for all.
+        """
+        found: dict[str, dict[str, BucketSums]] = {}
+        first, last = int(edges[0]), int(edges[-1]) - 1
+        for worker, numbers in self.pieces(tensors, statistic, first=first, last=last, mode=mode):
+            places = {id(steps): Places.of(steps, edges) for steps in {id(s): s for s, _ in numbers.values()}.values()}
+            for tensor, (steps, values) in numbers.items():
+                of_tensor = found.setdefault(tensor, {})
+                if worker not in of_tensor:
+                    of_tensor[worker] = BucketSums(edges)
+                of_tensor[worker].add_at(places[id(steps)], values)
+        return {
+            tensor: {worker: buckets for worker, sums in sorted(some.items()) if len((buckets := sums.buckets()).first)}
+            for tensor, some in found.items()
+        }
+
+    def trim(self) -> None:
+        """Drop the columns that are kept, if they take much memory. The next question reads them again."""
+        if self._recorded.trim():
+            self._questions.clear()
 
     def selected(self, tensor: str, statistic: str, selection: Selection) -> tuple[Column, ...]:
         """Return `columns` over the selected complete steps; no other step is read.
@@ -156,6 +226,13 @@ class TensorColumns:
         bases = dict.fromkeys((tensor, re.sub(r":\d+", "", tensor)))
         spelled = (f"{REDUCTION_MARK}{word}/{base}" for word in REDUCTIONS.get(statistic, ()) for base in bases)
         return (*(name for name in spelled if name in reductions), tensor)
+
+
+def _up_to(steps: NDArray[np.int64], values: NDArray[np.float64], last: int) -> StepsAndValues:
+    if len(steps) and steps[-1] <= last:
+        return steps, values
+    count = int(np.searchsorted(steps, last, side="right"))
+    return steps[:count], values[:count]
 
 
 def _within(column: Column, steps: StepRange) -> Column | None:

@@ -132,7 +132,12 @@ class _Company:
         self._plans: dict[tuple[Layout, tuple[Follower, ...]], _Plan] = {}
 
     def plan(self, saved: SavedStep) -> _Plan:
-        left_out = tuple(follower for follower, is_known in self._choosy if is_known(saved)) if self._choosy else ()
+        left_out = (
+            # A step without the tensor needs no look at its recorded numbers, which are a column over the whole run.
+            tuple(f for f, is_known in self._choosy if f.source_in(saved.layout) is not None and is_known(saved))
+            if self._choosy
+            else ()
+        )
         plan = self._plans.get((saved.layout, left_out))
         if plan is None:
             wanted = [follower for follower in self.followers if follower not in left_out]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from trackside.report.buckets import bucketed, edges_of
+from trackside.trial.buckets import bucketed, edges_of
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,186 @@
+"""Measures the dashboard on this machine: a list of many runs, and one run of a million steps.
+
+    python -m benchmarks.dashboard [--runs 300] [--steps 1000000] [--write docs/dashboard.md]
+
+The server runs in a process of its own, as `trackside serve` starts it. Seconds are those until the whole page has
+arrived, memory is the most that the server ever had in use (`VmHWM`). A minute or two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+
+from benchmarks.times import machine
+from trackside.contracts.run_layout import RunLocation, SegmentName
+from trackside.environment import inherited
+from trackside.records.block_file import encode_block
+from trackside.records.modes import MODE_NUMBERS
+from trackside.records.statistics_segment import (
+    ROWS_KIND,
+    SCHEMA_KIND,
+    Schema,
+    StatisticColumn,
+    encode_header,
+    encode_rows,
+    encode_schema,
+)
+from trackside.storage.local import LocalStore
+from trackside.testing.fake_trial import end_run, write_collections, write_statistics, write_tensors
+
+START, END = "<!-- measured by `python -m benchmarks.dashboard` -->", "<!-- /measured -->"
+LOSS, LAYERS, STARTED = "CrossEntropyLoss_output_0", 40, 1.8e9
+ROWS_A_BLOCK = 10_000
+TOKEN = "of-the-benchmark"  # noqa: S105 - of a server that lives for a minute
+LONG = "long"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a page took: seconds until it had arrived, its size, the server's processor time."""
+
+    what: str
+    seconds: float
+    size_bytes: int
+    processor_seconds: float
+    memory_bytes: int
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure; print the table, or write it into a page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=1_000_000)
+    parser.add_argument("--write", type=Path, help="the page with the markers")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        make_runs(Path(folder), count=options.runs, steps=options.steps)
+        answers = list(measure(Path(folder), steps=options.steps, count=options.runs + 1))
+    text = table(answers, runs=options.runs + 1, steps=options.steps)
+    if options.write is None:
+        print(text)
+    else:
+        options.write.write_text(replaced(options.write.read_text("utf-8"), text), "utf-8")
+    return 0
+
+
+def make_runs(folder: Path, *, count: int, steps: int) -> None:
+    """Write many short runs, and a long one with a NaN at one step."""
+    for number in range(count):
+        run = RunLocation(str(folder / f"short-{number:04d}"))
+        saved = LocalStore(run.tensors)
+        write_collections(saved)
+        write_tensors(saved, 0, {LOSS: 2.0})
+        write_statistics(LocalStore(run.statistics), {LOSS: {"mean": dict.fromkeys(range(20), 2.0)}})
+        end_run(saved)
+    run = RunLocation(str(folder / LONG))
+    saved = LocalStore(run.tensors)
+    write_collections(saved)
+    write_tensors(saved, 0, {LOSS: 2.0})
+    write_long(LocalStore(run.statistics), steps=steps)
+    end_run(saved)
+
+
+def write_long(store: LocalStore, *, steps: int) -> None:
+    """Write the statistics of a run in the form of capture: a loss and the norm of each gradient, at every step."""
+    gradients = [f"gradient/Net_layer.{number:02d}.weight" for number in range(LAYERS)]
+    schema = Schema((StatisticColumn(LOSS, "mean"), *(StatisticColumn(name, "l2") for name in gradients)))
+    random = np.random.default_rng(0)
+    parts = [encode_header("worker_0", number=0), encode_block(SCHEMA_KIND, encode_schema(0, schema), number=0)]
+    for number, first in enumerate(range(0, steps, ROWS_A_BLOCK)):
+        at = np.arange(first, min(steps, first + ROWS_A_BLOCK))
+        norms = 10.0 ** -np.linspace(0, 4, LAYERS) * random.lognormal(sigma=0.2, size=(len(at), LAYERS))
+        values = np.column_stack([2.0 / (1 + at / steps * 9), norms])
+        values[at == steps // 2, 1] = np.nan
+        times, modes = STARTED + at / 50.0, np.full(len(at), MODE_NUMBERS["TRAIN"])
+        rows = encode_rows(0, schema, values=values, steps=at, mode_steps=at, wall_times=times, modes=modes)
+        parts.append(encode_block(ROWS_KIND, rows, number=number))
+    store.put(SegmentName("worker_0", int(STARTED * 1000), 0, number).key, b"".join(parts))
+
+
+def measure(folder: Path, *, steps: int, count: int) -> Iterator[Answer]:
+    """Yield what each page took, in the order in which a person opens them."""
+    with serving(folder) as (process, address):
+        run = f"{address}/runs/{LONG}"
+        middle = steps // 2
+        tensor = quote("gradient/Net_layer.07.weight")
+        for what, page in (
+            (f"the list of {count:,} runs", address),
+            ("the list again", address),
+            (f"a run of {steps:,} steps, {LAYERS + 1} tensors", run),
+            ("the same page again", run),
+            (f"{steps // 10:,} of its steps", f"{run}?steps={middle}:{middle + steps // 10 - 1}"),
+            ("1,000 of its steps", f"{run}?steps={middle}:{middle + 999}"),
+            ("one tensor, all steps", f"{run}/tensor?name={tensor}"),
+        ):
+            yield _measured(process, what, page)
+
+
+def _measured(process: subprocess.Popen[str], what: str, address: str) -> Answer:
+    before, began = _processor_seconds(process), time.perf_counter()
+    request = urllib.request.Request(address, headers={"Authorization": f"Bearer {TOKEN}"})  # noqa: S310 - http
+    with urllib.request.urlopen(request) as answer:  # noqa: S310
+        size = len(answer.read())
+    seconds = time.perf_counter() - began
+    return Answer(what, seconds, size, _processor_seconds(process) - before, _most_memory(process))
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Serve the runs of a folder. Return the process and its address."""
+    command = [sys.executable, "-m", "trackside", "serve", str(folder), "--port", "0"]
+    variables = {**inherited(), "TRACKSIDE_TOKEN": TOKEN, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process, process.stdout.readline().partition("/?")[0]
+        finally:
+            process.terminate()
+
+
+def _processor_seconds(process: subprocess.Popen[str]) -> float:
+    fields = Path(f"/proc/{process.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100.0
+
+
+def _most_memory(process: subprocess.Popen[str]) -> int:
+    lines = Path(f"/proc/{process.pid}/status").read_text("utf-8").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def table(answers: Sequence[Answer], *, runs: int, steps: int) -> str:
+    """Return the answers as a table in Markdown."""
+    rows = [
+        "| page | until it has arrived | server's processor | size | server's memory, most so far |",
+        "|---|---|---|---|---|",
+    ]
+    rows += [
+        f"| {one.what} | {one.seconds:.2f} s | {one.processor_seconds:.2f} s | {one.size_bytes / 1e3:,.0f} kB "
+        f"| {one.memory_bytes / 1e6:,.0f} MB |"
+        for one in answers
+    ]
+    return "\n".join([*rows, "", machine()])
+
+
+def replaced(page: str, text: str) -> str:
+    """Return the page with `text` between the markers. Errors: `ValueError` if they are missing."""
+    before, start, rest = page.partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end:
+        raise ValueError(f"The page has no {START} and {END}.")
+    return f"{before}{start}\n\n{text}\n\n{end}{after}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
