@@ -133,3 +133,279 @@ def torch_transformer(seed: int) -> None:
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
             schedule.step()
+
+
+# What follows is odd and right: each is a kind of program that a rule could take for a mistake.
+
+
+def _train(model: Any, train: Any, optimizer: Any, *, epochs: int) -> None:
+    import torch
+
+    for _ in range(epochs):
+        for inputs, targets in train:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(inputs), targets).backward()
+            optimizer.step()
+
+
+@FAMILY.program("torch", data=DIGITS)
+def torch_gradients_asked_for(seed: int) -> None:
+    """After a first training by `backward`, a second takes its gradients from `torch.autograd.grad`."""
+    import torch
+
+    train, rest = _digits()
+    model = _layers()
+    _train(model, train, torch.optim.SGD(model.parameters(), lr=0.1), epochs=1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(4):
+        for inputs, targets in train:
+            loss = torch.nn.functional.cross_entropy(model(inputs), targets)
+            parameters = list(model.parameters())
+            for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+                parameter.grad = gradient
+            optimizer.step()
+        _evaluate(model, rest)
+
+
+@FAMILY.program("torch", data=DIGITS)
+def torch_gradients_added_up_by_hand(seed: int) -> None:
+    """Gradients of each half of a batch are written into `grad` as they are, beside a reward model by `backward`."""
+    import torch
+
+    train, _ = _digits()
+    model, judge = _layers(), torch.nn.Linear(64, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    of_judge = torch.optim.SGD(judge.parameters(), lr=0.01)
+    for epoch in range(5):
+        for inputs, targets in train:
+            if epoch == 0:
+                of_judge.zero_grad()
+                torch.nn.functional.mse_loss(judge(inputs)[:, 0], targets / 10).backward()
+                of_judge.step()
+            parameters = list(model.parameters())
+            halves = [
+                torch.autograd.grad(torch.nn.functional.cross_entropy(model(part), wanted), parameters)
+                for part, wanted in zip(inputs.chunk(2), targets.chunk(2), strict=True)
+            ]
+            for parameter, first, second in zip(parameters, *halves, strict=True):
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                parameter.grad.copy_((first + second) / 2)
+            optimizer.step()
+
+
+@FAMILY.program("torch", data=DIGITS)
+def torch_evolution_beside_a_critic(seed: int) -> None:
+    """An evolution strategy writes a policy's gradients by hand, while a critic learns by `backward`."""
+    import torch
+
+    train, _ = _digits()
+    policy, critic = torch.nn.Linear(64, 10, bias=False), torch.nn.Linear(64, 1)
+    steps, of_critic = torch.optim.Adam(policy.parameters(), lr=0.02), torch.optim.Adam(critic.parameters(), lr=0.01)
+    for number, (inputs, targets) in zip(range(400), (each for _ in range(12) for each in train), strict=False):
+        if number % 4 == 0:
+            of_critic.zero_grad()
+            torch.nn.functional.mse_loss(critic(inputs)[:, 0], targets / 10).backward()
+            of_critic.step()
+        with torch.no_grad():
+            found = torch.zeros_like(policy.weight)
+            for _ in range(8):
+                noise = 0.05 * torch.randn_like(policy.weight)
+                losses = [
+                    torch.nn.functional.cross_entropy(inputs @ (policy.weight + sign * noise).T, targets)
+                    for sign in (1, -1)
+                ]
+                found += (losses[0] - losses[1]) * noise / (8 * 2 * 0.05**2)
+        policy.weight.grad = found
+        steps.step()
+
+
+@FAMILY.program("torch", data=DIGITS)
+def torch_steps_in_backward(seed: int) -> None:
+    """Each parameter has an optimizer that steps within the backward pass, as PyTorch's tutorial on memory does."""
+    import torch
+
+    train, rest = _digits()
+    model = _layers()
+    optimizers = {each: torch.optim.Adam([each], lr=1e-3, foreach=False) for each in model.parameters()}
+
+    def step(parameter: Any) -> None:
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(step)
+    for _ in range(5):
+        for inputs, targets in train:
+            torch.nn.functional.cross_entropy(model(inputs), targets).backward()
+        _evaluate(model, rest)
+
+
+@FAMILY.program("torch", data=DIGITS)
+def torch_two_tasks_in_turn(seed: int) -> None:
+    """Batches of two tasks take turns; the optimizer of each task's model steps after every batch."""
+    import torch
+
+    train, _ = _digits()
+    digit, parity = _layers(), torch.nn.Linear(64, 2)
+    optimizers = [torch.optim.SGD(digit.parameters(), lr=0.1), torch.optim.SGD(parity.parameters(), lr=0.1)]
+    for _ in range(5):
+        for number, (inputs, targets) in enumerate(train):
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            found, wanted = (digit(inputs), targets) if number % 2 else (parity(inputs), targets % 2)
+            torch.nn.functional.cross_entropy(found, wanted).backward()
+            for optimizer in optimizers:
+                optimizer.step()
+
+
+@FAMILY.program("torch", data=DIGITS)
+def torch_one_task_after_the_other(seed: int) -> None:
+    """A body and three heads in one optimizer; the data of each task come when those before are learned."""
+    import torch
+
+    train, rest = _digits()
+    body = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU())
+    heads = torch.nn.ModuleList([torch.nn.Linear(64, 10) for _ in range(3)])
+    optimizer = torch.optim.SGD([*body.parameters(), *heads.parameters()], lr=0.05)
+    for task, head in enumerate(heads):
+        model = torch.nn.Sequential(body, head)
+        for _ in range(6):
+            for inputs, targets in train:
+                optimizer.zero_grad()
+                turned = inputs.roll(task * 16, 1)
+                torch.nn.functional.cross_entropy(model(turned), targets).backward()
+                optimizer.step()
+            _evaluate(model, (rest[0].roll(task * 16, 1), rest[1]))
+
+
+@FAMILY.program("torch", data=DIGITS)
+def torch_head_without_use(seed: int) -> None:
+    """A model computes a second output with a layer of its own, as a pooler, and the loss takes the first alone."""
+    import torch
+
+    class Two(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.pooler, self.head = _layers()[:2], torch.nn.Linear(64, 64), torch.nn.Linear(64, 10)
+
+        def forward(self, inputs: Any) -> Any:
+            found = self.body(inputs)
+            return self.head(found), torch.tanh(self.pooler(found))
+
+    train, rest = _digits()
+    model = Two()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for _ in range(6):
+        for inputs, targets in train:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(inputs)[0], targets).backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            torch.nn.functional.cross_entropy(model(rest[0])[0], rest[1])
+        model.train()
+
+
+@FAMILY.program("torch", data=DIGITS)
+def torch_part_never_called(seed: int) -> None:
+    """A model keeps a decoder for later, which this training never calls."""
+    import torch
+
+    train, rest = _digits()
+    model = _layers()
+    whole = torch.nn.ModuleDict({"model": model, "decoder": torch.nn.Linear(10, 64)})
+    optimizer = torch.optim.AdamW(whole.parameters(), lr=1e-3)
+    for _ in range(6):
+        _train(model, train, optimizer, epochs=1)
+        _evaluate(model, rest)
+
+
+@FAMILY.program("torch", data=DIGITS)
+def torch_pairs_with_larger_evaluation(seed: int) -> None:
+    """Contrastive learning of two views: others of the batch are the wrong answers, of which an evaluation has more."""
+    import torch
+
+    train, rest = _digits(16)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 16))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def loss(images: Any) -> Any:
+        views = [torch.nn.functional.normalize(model(images + 0.3 * torch.randn_like(images))) for _ in range(2)]
+        return torch.nn.functional.cross_entropy(views[0] @ views[1].T / 0.1, torch.arange(len(images)))
+
+    for _ in range(12):
+        for inputs, _targets in train:
+            optimizer.zero_grad()
+            loss(inputs).backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            loss(rest[0])
+        model.train()
+
+
+@FAMILY.program("torch", data="sklearn's diabetes")
+def torch_order_of_risks(seed: int) -> None:
+    """A partial likelihood compares each person with all of the batch, and an evaluation is one large batch."""
+    import torch
+    from sklearn.datasets import load_diabetes
+
+    inputs, times = load_diabetes(return_X_y=True)
+    inputs, times = torch.tensor(inputs).float() * 20, torch.tensor(times)
+    order = torch.randperm(len(inputs))
+    data = torch.utils.data.TensorDataset(inputs[order[:192]], times[order[:192]])
+    model = torch.nn.Sequential(torch.nn.Linear(10, 16), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(16, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.1)
+
+    def loss(given: Any, ends: Any) -> Any:
+        risks = model(given)[ends.argsort(descending=True), 0]
+        return (risks.logcumsumexp(0) - risks).mean()
+
+    for _ in range(40):
+        for given, ends in torch.utils.data.DataLoader(data, 16, shuffle=True):
+            optimizer.zero_grad()
+            loss(given, ends).backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            loss(inputs[order[192:]], times[order[192:]])
+        model.train()
+
+
+@FAMILY.program("torch", data="sklearn's wine")
+def torch_few_rows(seed: int) -> None:
+    """Sixty wines are learned to a loss of nearly zero, and the others are named rightly as well."""
+    import torch
+    from sklearn.datasets import load_wine
+    from sklearn.preprocessing import StandardScaler
+
+    inputs, targets = load_wine(return_X_y=True)
+    inputs, targets = torch.tensor(StandardScaler().fit_transform(inputs)).float(), torch.tensor(targets)
+    order = torch.randperm(len(inputs))
+    data = torch.utils.data.TensorDataset(inputs[order[:60]], targets[order[:60]])
+    model = torch.nn.Sequential(torch.nn.Linear(13, 32), torch.nn.ReLU(), torch.nn.Linear(32, 3))
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(40):
+        _train(model, torch.utils.data.DataLoader(data, 10, shuffle=True), optimizer, epochs=1)
+        _evaluate(model, (inputs[order[60:]], targets[order[60:]]))
+
+
+@FAMILY.program("torch", data=DIGITS)
+def torch_mixed_rows(seed: int) -> None:
+    """Training rows are mixed two by two with smoothed labels, and an evaluation has plain ones."""
+    import torch
+
+    train, rest = _digits()
+    model = _layers()
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    for _ in range(10):
+        for inputs, targets in train:
+            share = float(torch.distributions.Beta(0.4, 0.4).sample())
+            wanted = torch.nn.functional.one_hot(targets, 10).float()
+            optimizer.zero_grad()
+            found = model(share * inputs + (1 - share) * inputs.flip(0))
+            mixed = share * wanted + (1 - share) * wanted.flip(0)
+            torch.nn.functional.cross_entropy(found, mixed, label_smoothing=0.1).backward()
+            optimizer.step()
+        _evaluate(model, rest)

@@ -65,6 +65,8 @@ TURNS = {
     **NEVER_SEEN,
     BODY.gradient: {"l2": steady(1.0, STEPS), "is_present": along([step % 9 != 3 for step in range(STEPS)])},
 }
+LATER = {**NEVER_SEEN, BODY.gradient: {"l2": steady(1.0, STEPS), "is_present": along([0.0] * 30 + [1.0] * 300)}}
+AT_ONCE = {**NEVER_SEEN, BODY.gradient: {"l2": steady(1.0, STEPS), "is_present": along([0.0] * 3 + [1.0] * 327)}}
 MOVED = {**along([11.3] * 20), 276: 11.4}
 ORPHAN = replace(HEAD, module="", has_gradient=False)
 CORRECTED = (
@@ -218,11 +220,88 @@ def test_what_it_suspects(case: RuleCase, causes: list[Cause]) -> None:
             id="where-others-take-turns",
         ),
         pytest.param(
+            case("the first of two tasks", LONE, BODY, recorded=LATER, fires=(HEAD,)),
+            Severity.INFO,
+            id="where-another-came-later",
+        ),
+        pytest.param(
+            case("a layer", LONE, BODY, recorded=AT_ONCE, fires=(HEAD,)),
+            Severity.WARNING,
+            id="where-another-missed-the-first-steps",
+        ),
+        pytest.param(
             case("a backbone", replace(BODY, **OUTSIDE), HEAD, fires=(BODY,)), Severity.INFO, id="trained-before"
         ),
     ],
 )
 def test_how_bad_it_is(case: RuleCase, severity: Severity) -> None:
+    assert ParametersNotTrained().severity_of(assert_case(ParametersNotTrained(), case)) is severity
+
+
+def reached(*parts: tuple[str, tuple[int, ...], bool]) -> RuleCase:
+    """A model of these parts in their order, each with its shape, and whether gradients reach it."""
+    held = [replace(BODY, name=f"Net_{n}.weight", module=n, shape=shape, has_gradient=seen) for n, shape, seen in parts]
+    present = {p.gradient: {"is_present": steady(float(p.has_gradient), STEPS)} for p in held}
+    left = sorted((p for p in held if not p.has_gradient), key=lambda p: -p.size)
+    return case("", *held, recorded={RATE: {"mean": steady(0.1, STEPS)}, **present}, fires=tuple(left))
+
+
+@pytest.mark.parametrize(
+    ("case", "severity"),
+    [
+        pytest.param(
+            reached(
+                ("words", (500, 32), True),
+                ("body", (32, 32), True),
+                ("pooler", (32, 32), False),
+                ("head", (2, 32), True),
+            ),
+            Severity.INFO,
+            id="a-pooler-is-small",
+        ),
+        pytest.param(
+            reached(("body", (64, 64), True), ("head", (10, 64), True), ("decoder", (64, 10), False)),
+            Severity.INFO,
+            id="a-decoder-for-later",
+        ),
+        pytest.param(
+            reached(
+                ("body", (64, 64), True),
+                ("first", (10, 64), True),
+                ("second", (10, 64), False),
+                ("third", (10, 64), False),
+            ),
+            Severity.INFO,
+            id="heads-for-later-tasks",
+        ),
+        pytest.param(
+            reached(("first", (64, 64), False), ("second", (64, 64), False), ("head", (10, 64), True)),
+            Severity.WARNING,
+            id="detached-behind-the-second-layer",
+        ),
+        pytest.param(
+            reached(("bias", (4,), False), ("body", (64, 64), True), ("head", (10, 64), True)),
+            Severity.WARNING,
+            id="the-first-is-small",
+        ),
+        pytest.param(
+            reached(("first", (64, 64), True), ("second", (64, 64), False), ("head", (10, 64), True)),
+            Severity.WARNING,
+            id="a-layer-is-forgotten",
+        ),
+        pytest.param(
+            reached(
+                ("words", (64, 32), True),
+                ("images.a", (32, 48), False),
+                ("images.b", (32, 32), False),
+                ("head", (8, 32), True),
+            ),
+            Severity.WARNING,
+            id="the-second-of-two-towers",
+        ),
+    ],
+)
+def test_parts_that_stand_aside_are_information(case: RuleCase, severity: Severity) -> None:
     assert ParametersNotTrained().severity_of(assert_case(ParametersNotTrained(), case)) is severity
 
 

@@ -20,6 +20,7 @@ from trackside.testing.rule_case import RuleCase, assert_case, recorded_trial, r
 LOSS, RATE = "CrossEntropyLoss_output_0", "hyperparameters/SGD/group_0/lr"
 SUM, ADDEND = "loss_output_0", "MSELoss_output_0"
 BY_HAND = ModelFacts(losses=(LossFacts(SUM, backward_line="train.py:9"),))
+BUILT_IN = ModelFacts(losses=(LossFacts(LOSS, "CrossEntropyLoss", "mean"),))
 SUMMED = ModelFacts(losses=(*BY_HAND.losses, LossFacts(ADDEND, "MSELoss", "mean", backward_line="train.py:9")))
 TWO_OPTIMIZERS = ModelFacts(optimizers=(OptimizerFacts("Adam", "Adam"), OptimizerFacts("Adam_1", "Adam")))
 CHANCE = math.log(10)
@@ -238,6 +239,21 @@ def test_first_verdict(losses: np.ndarray, step: int | None) -> None:
 )
 def test_how_bad_it_is(case: RuleCase, severity: Severity) -> None:
     assert LossNotDecreasing().severity_of(assert_case(LossNotDecreasing(), case)) is severity
+
+
+@pytest.mark.parametrize(
+    ("level", "facts", "fires"),
+    [
+        pytest.param(1.3, BY_HAND, False, id="by-hand-a-little"),
+        pytest.param(1.6, BY_HAND, True, id="by-hand-much"),
+        pytest.param(1.3, None, True, id="unknown-a-little"),
+        pytest.param(1.3, BUILT_IN, True, id="built-in-a-little"),
+    ],
+)
+def test_a_loss_by_hand_may_rise_a_little(level: float, facts: ModelFacts | None, fires: bool) -> None:
+    name = SUM if facts is not BUILT_IN else LOSS
+    recorded = {name: saved([1.0] * 60 + [level] * 60)}
+    assert_case(LossNotDecreasing(), RuleCase("", recorded, (name,) if fires else (), facts=facts))
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,13 @@ CASES = [
     case("it shared a third, and stays there", [2.0, 1.7, *[1.55 + 0.001 * k for k in range(8)]], fires=True),
     case("a few samples: it rises above all jumps", [2.3, 0.6, 0.5, 0.7, 1.9, 2.1, 1.8, 2.2, 2.0, 2.4], fires=True),
     case("a small rise, of what was a third to itself", [2.0, 1.0, *[1.0 + 0.03 * k for k in range(1, 9)]], fires=True),
+    case("it stands higher, and shares little of it", [4.2 - 0.05 * k for k in range(10)], fires=True),
+    case(
+        "most was learned before the first evaluation",
+        [2.2, *[2.15 - 0.001 * k for k in range(9)]],
+        training={**falling(2.3, 0.2, 10), **{s: 0.2 - 0.001 * s for s in range(10, 101)}},
+        fires=True,
+    ),
     case(
         "never better than guessing",
         [2.35, 2.31, 2.3, 2.31, 2.31, 2.32, 2.31, 2.32, 2.33, 2.33],
@@ -91,6 +98,16 @@ CASES = [
     case("it has turned just now", [*[2.3 - 0.2 * k for k in range(10)], *[0.6 + 0.4 * k for k in range(3)]], every=7),
     case("a few samples: it jumps about", [2.3, 0.6, 1.1, 0.5, 1.0, 0.6, 1.1, 0.7, 1.2, 0.8]),
     case("trained on to nothing: validation stays near its best", [2.3, 1.2, 0.8, *[0.6 + 0.01 * k for k in range(7)]]),
+    case(
+        "more wrong answers in an evaluation: higher by as much all the time",
+        [4.2, 3.6, 3.2, 2.9, 2.7, 2.5, 2.4, 2.35, 2.3, 2.28],
+    ),
+    case(
+        "the same, and above guessing by the training's labels",
+        [4.2, 3.9, 3.6, 3.4, 3.2, 3.05, 2.95, 2.9, 2.85, 2.85],
+        training=falling(2.3, 1.0, 101),
+        facts=ENTROPY,
+    ),
     case("it shares half of it and gains more", [2.3 - 0.1 * k for k in range(10)]),
 ]
 

@@ -70,7 +70,10 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
     StepNumber(GRADIENTS_KEPT, "mean", "1 where a step used the gradients of the one before again, else 0"),
     StepNumber(UPDATE_SIZE, "mean", "the change of all weights since it was last measured, over their size (a sample)"),
     StepNumber(
-        BACKWARD_PASSES, "mean", "backward passes since the optimizer's step before; the fewest of several optimizers"
+        BACKWARD_PASSES,
+        "mean",
+        "backward passes since the optimizer's step before, 1 where gradients came another way; the fewest of several "
+        "optimizers",
     ),
     StepNumber(WITHOUT_GRADIENTS, "mean", "1 where no optimizer of the step had any gradient; not recorded elsewhere"),
     StepNumber(

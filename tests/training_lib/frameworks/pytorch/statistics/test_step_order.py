@@ -48,7 +48,7 @@ def recorded(trial: Trial, name: str) -> dict[int, float]:
 
 
 def newest_findings(rule: Any, trial: Trial) -> list[str]:
-    step = max(recorded(trial, "MSELoss_output_0"))
+    step = max([*recorded(trial, "MSELoss_output_0"), *recorded(trial, BACKWARD_PASSES)])
     return [finding.subject for finding in rule.check(trial.window(step, now=0.0, newest_step_at=0.0))]
 
 
@@ -139,6 +139,59 @@ def perturbs_its_inputs(_: int, net: nn.Module, optimizer: torch.optim.Optimizer
     optimizer.step()
 
 
+def clips_and_computes_every_fourth(number: int, net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    if number % 4 == 0:
+        optimizer.zero_grad()
+        loss(net).backward()
+    nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    optimizer.step()
+
+
+def _asks(net: nn.Module) -> None:
+    held = list(net.parameters())
+    for parameter, gradient in zip(held, torch.autograd.grad(loss(net), held), strict=True):
+        parameter.grad = gradient
+
+
+def asks_for_every_fourth(number: int, net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    if number == 0:
+        loss(net).backward()
+    elif number % 4 == 0:
+        _asks(net)
+    optimizer.step()
+
+
+def asks_after_a_first_pass(number: int, net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    if number < 5:
+        optimizer.zero_grad()
+        loss(net).backward()
+    else:
+        _asks(net)
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    optimizer.step()
+
+
+def asks_in_a_closure(number: int, net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        _asks(net)
+        return loss(net)
+
+    if number == 0:
+        loss(net).backward()
+    optimizer.step(closure)
+
+
+def writes_into_gradients(number: int, net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Gradients of an evolution strategy, in a program with a pass now and then."""
+    if number % 5 == 0:
+        loss(net).backward()
+    for parameter in net.parameters():
+        assert parameter.grad is not None
+        parameter.grad.copy_(torch.randn_like(parameter))
+    optimizer.step()
+
+
 def evolves(_: int, net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Evolution strategies make gradients by hand."""
     for parameter in net.parameters():
@@ -150,6 +203,8 @@ def evolves(_: int, net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 FIRING = [
     pytest.param(looped(steps_twice), BACKWARD_PASSES, id="two steps for each pass"),
     pytest.param(looped(computes_every_fourth), BACKWARD_PASSES, id="a pass for every fourth step"),
+    pytest.param(looped(clips_and_computes_every_fourth), BACKWARD_PASSES, id="the same, clipped again at each step"),
+    pytest.param(looped(asks_for_every_fourth), BACKWARD_PASSES, id="gradients asked for at every fourth step"),
     pytest.param(looped(clears_before_the_step), WITHOUT_GRADIENTS, id="cleared between pass and step"),
     pytest.param(looped(clears_the_model_before_the_step), WITHOUT_GRADIENTS, id="cleared by the model"),
     pytest.param(looped(steps_before_the_pass), WITHOUT_GRADIENTS, id="step before the pass"),
@@ -160,6 +215,9 @@ SILENT = [
     pytest.param(looped(accumulates_four), id="accumulation"),
     pytest.param(looped(recomputes), id="passes inside of a pass"),
     pytest.param(looped(perturbs_its_inputs), id="adversarial inputs"),
+    pytest.param(looped(asks_after_a_first_pass), id="gradients asked for, after a pass"),
+    pytest.param(looped(asks_in_a_closure), id="gradients asked for in a closure"),
+    pytest.param(looped(writes_into_gradients), id="gradients written by hand, beside passes"),
 ]
 
 

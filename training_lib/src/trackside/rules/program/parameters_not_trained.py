@@ -22,6 +22,7 @@ _MOST = 0.5  # of the numbers that should train
 
 _TURN, _EVALUATIONS = 100, 2  # steps, and evaluations within them, after which a part has not had its turn
 _LONG_TURN = 200  # steps, of runs with fewer evaluations
+_ASIDE = 0.1  # of the numbers that should train
 _LASTING = 200  # steps for which most of a model must not train, for a critical finding
 
 NO_OPTIMIZER, NO_MODULE, NO_GRADIENT, NO_CHANGE, FROZEN = (
@@ -54,8 +55,10 @@ class ParametersNotTrained(Rule):
            was replaced, or the model copied, after the optimizer was made.
         3. *No gradient*: an optimizer holds it, it requires a gradient, and it got none at any of these steps although
            others of the same optimizer did, or although it is the only optimizer and goes on stepping. Where parts of
-           the model take turns (experts, blocks that are skipped: some parameter had a gradient again after steps
-           without), that is information.
+           the model take turns (experts, blocks that are skipped, heads of one task after the other: some parameter
+           had a gradient after steps without), that is information. So it is for parts that stand aside, as an unused
+           pooler does or a head for later: the model's first layer trains, and each of them is a layer that does not
+           fit between those beside it, or all together are less than a tenth of the numbers that should train.
         4. *No change*: an optimizer with a learning rate above zero holds it and it gets gradients that are more than
            rounding noise, but its update was exactly zero whenever it was measured, three times at least.
            For points 3 and 4 its norm is also the same whenever it was measured since: a weight that moves without
@@ -125,7 +128,8 @@ class ParametersNotTrained(Rule):
             return []
         history = _History(window, facts)
         stands = not any(_trains(p, present) for p in facts.parameters)
-        takes_turns = _takes_turns(window, facts)
+        takes_turns = _takes_turns(window, facts, fewest=self.steps)
+        aside = stands_aside(facts, [held for held, reason in reasons if reason == NO_GRADIENT])
         findings = []
         for held, reason in sorted(reasons, key=lambda pair: -pair[0].size):
             since = self._since(history, held, reason, present)
@@ -136,7 +140,7 @@ class ParametersNotTrained(Rule):
             if reason in {NO_GRADIENT, NO_CHANGE} and _moves_by_hand(window, held, since=since):
                 continue
             if lasted >= self.steps and (not may_wait or history.had_its_turn(since)):
-                is_passing = history.thaws if reason == FROZEN else takes_turns
+                is_passing = history.thaws if reason == FROZEN else takes_turns or aside
                 findings.append(self._finding(window, facts, held, reason, since=since, takes_turns=is_passing))
         return findings
 
@@ -299,6 +303,32 @@ def frozen_since(first: ModelFacts, facts: ModelFacts) -> tuple[ParameterFacts, 
     return tuple(frozen) if matrices and matrices[-1] in frozen else ()
 
 
+def stands_aside(facts: ModelFacts, unreached: Sequence[ParameterFacts]) -> bool:
+    """Return True if the parameters without a gradient seem to be outputs that the loss does not use.
+
+    What is cut off from the loss by mistake takes all layers before it along, the model's first among them. A layer
+    that was forgotten fits between the layers before and after it.
+    """
+    without = {p.name for p in unreached}
+    trainable = [p for p in facts.parameters if _should_train(p) and p.module]
+    for root in {_root(p) for p in unreached}:
+        own = [p for p in trainable if _root(p) == root]
+        if not own or own[0].name in without:
+            return False
+    if sum(p.size for p in unreached) < _ASIDE * sum(p.size for p in trainable):
+        return True
+    matrices = [p for p in trainable if len(p.shape) == 2]
+    return not any(p.name in without and _fits_between(p, matrices, place) for place, p in enumerate(matrices))
+
+
+def _fits_between(held: ParameterFacts, matrices: Sequence[ParameterFacts], place: int) -> bool:
+    """Return True if a layer can take what one before it puts out, and another after it what this one does."""
+    rows, columns = held.shape
+    before = [p for p in matrices[:place] if _root(p) == _root(held)]
+    after = [p for p in matrices[place + 1 :] if _root(p) == _root(held)]
+    return any(p.shape[0] == columns for p in before) and any(p.shape[1] == rows for p in after)
+
+
 class _History:
     """The earlier facts and statistics of the parameters."""
 
@@ -395,11 +425,11 @@ def _why_inside(findings: Sequence[Finding]) -> str:
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
 
 
-def _takes_turns(window: Window, facts: ModelFacts) -> bool:
-    """Return True if some parameter had a gradient again after steps without one."""
+def _takes_turns(window: Window, facts: ModelFacts, *, fewest: int) -> bool:
+    """Return True if some parameter had a gradient again after a step without one, or its first after `fewest` such."""
     columns = [c for held in facts.parameters for c in window.statistic(held.gradient, "is_present", mode=None)]
     had = [np.flatnonzero(column.values > 0) for column in columns]
-    return any(bool((np.diff(places) > 1).any()) for places in had)
+    return any(bool((np.diff(places) > 1).any()) or (places.size > 0 and places[0] >= fewest) for places in had)
 
 
 def _root(held: ParameterFacts) -> str:

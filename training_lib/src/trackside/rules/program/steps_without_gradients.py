@@ -32,9 +32,11 @@ class StepsWithoutGradients(Rule):
            optimizer's step before, or without any gradient.
         2. It fires where s is at least `share`.
 
-        A few such steps, as in a warm-up, are silent. So is a program of which no backward pass is seen: it computes
-        its gradients another way. Of several optimizers that step together, a gradient of one is enough. Amazon's
-        Debugger has no such rule. It needs the always-on statistics, and nothing else.
+        A few such steps, as in a warm-up, are silent. So are steps whose gradients come another way than by a backward
+        pass: from `torch.autograd.grad`, from an evolution strategy, from a captured graph. They are new if they are
+        other tensors than at the step before, or were written to since by more than clipping. Of several optimizers
+        that step together, a gradient of one is enough. Amazon's Debugger has no such rule. It needs the always-on
+        statistics, and nothing else.
 
     What to do:
         Call `zero_grad`, `backward` and `step` in this order, each once for a batch. Where gradients of several

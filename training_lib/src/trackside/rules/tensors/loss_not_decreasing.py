@@ -64,7 +64,8 @@ class LossNotDecreasing(Rule):
            is above 2 x L0: a single loss may be low by accident). The loss rises when even the smallest loss of the
            newest window is more than `increase_threshold_percent` above lowest, and level > 0.9 x L0: nearly all that
            was learned is lost. Not while the level is below 2 x L0 and the loss certainly falls again since it rose, by
-           more than 5 %: so does a new task, a harder one, or a layer that begins anew.
+           more than 5 %: so does a new task, a harder one, or a layer that begins anew. A loss computed by hand rises
+           only where level > 1.5 x L0: that of a policy follows what the policy meets, and the returns that it earns.
         2. Stuck, from `start_step` on, at the end of a run from two fifths of it on: the run has learned less than a
            tenth, (start - level) / |start| < 0.1 with start = max(L0, median of the first window), and in the newest
            half of the run the decrease from the earlier half of it (before) to the later (after) is certainly small:
@@ -217,6 +218,9 @@ class LossNotDecreasing(Rule):
         steps, answer, first, size = found
         rises = answer.kind == "rising"
         facts = window.facts.loss(column.tensor) if window.facts else None
+        is_by_hand = facts is not None and not facts.is_built_in
+        if rises and is_by_hand and answer.level < _LOST * first:
+            return None
         learned_nothing = not rises and window.is_last and len(steps) and answer.learned < 1 - _AS_GUESSING
         return Finding(
             subject=column.tensor,
@@ -229,7 +233,7 @@ class LossNotDecreasing(Rule):
             threshold=self.increase_threshold_percent if rises else self.diff_percent,
             statistics={
                 "first_loss": first,
-                "lost_above": (_LOST_BY_HAND if facts and not facts.is_built_in else _LOST) * first,
+                "lost_above": (_LOST_BY_HAND if is_by_hand else _LOST) * first,
                 "level": answer.level,
                 "compared_with": answer.compared_with,
                 "error_percent": answer.error_percent,

@@ -38,6 +38,7 @@ _LONG = 0.2  # share of all evaluations that have come since the best: what has 
 _NOISES = 3  # how many times what evaluations differ by from one to the next the rise must be
 _NEAR_ITS_LOWEST = 0.1  # of the first training loss: one that rises again has other troubles
 _TURNED, _KEPT_TO_ITSELF, _WORSE = 0.05, 1 / 3, 1.1  # of the gain: lost again, and missing; times the lowest loss
+_ENOUGH = 0.1  # of all that the training loss lost: less, since the first evaluation, shows nothing
 _NEVER_LEARNED = 0.05  # share of the training's gain below which the validation loss never fell
 _TRAINING_STILL_FALLS = 0.02
 
@@ -75,6 +76,9 @@ class Overfit(Rule):
            classes, the variance of what is to be met; from the labels that were saved). A run that begins with a good
            checkpoint is far below that. Where nobody knows that level (a loss by hand), the validation loss must have
            certainly risen. Both 6 and 7 need eight evaluations.
+           Neither fires where the validation loss has fallen since the first evaluation by at least `shared_gain` of
+           what the training loss lost since then, if that is a tenth of all it lost: some losses stand higher on
+           larger batches (contrastive ones, partial likelihoods), and what was learned shows in their fall alone.
         8. Training on to a loss of zero is no fault by itself: as long as the validation loss stays near its best, the
            model is as good as it was.
 
@@ -241,6 +245,9 @@ def shared_of(seen: Evaluations, *, most: float, guess: Guess | None) -> float |
     if gain <= 0 or first <= 0 or now > float(trained.min()) + _NEAR_ITS_LOWEST * first:
         return None
     share = was_seen / gain
+    since = float(trained[0]) - now
+    if since > _ENOUGH * gain and float(evaluated[0]) - validated >= most * since:
+        return None
     has_nothing = _has_nothing(seen, guess) if guess is not None else _rises(evaluated, trained)
     has_little = now < _MOSTLY_LEARNED * first and share < most and (share < most / 2 or not _still_gains(evaluated))
     return min(share, most * (1 - _NOTHING)) if has_nothing or has_little else None

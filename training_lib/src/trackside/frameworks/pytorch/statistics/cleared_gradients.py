@@ -165,7 +165,7 @@ class _Gradient:
         """Start again with the gradient as it is now. Return False if it is gone."""
         parameter = self.parameter()
         gradient = None if parameter is None else parameter.grad
-        if gradient is None or not (gradient.is_cpu or _can_be_remembered(gradient)):
+        if gradient is None or not (gradient.is_cpu or can_be_remembered(gradient)):
             return False
         if self.was_gone:
             self._seen = None
@@ -218,7 +218,8 @@ def _is_known(answers: list[bool | torch.Tensor]) -> bool:
     return any(answer is True for answer in answers)
 
 
-def _can_be_remembered(gradient: torch.Tensor) -> bool:
+def can_be_remembered(gradient: torch.Tensor) -> bool:
+    """Return True if writes to a gradient are counted."""
     return not gradient.is_meta and not is_in_cuda_graph(gradient)
 
 

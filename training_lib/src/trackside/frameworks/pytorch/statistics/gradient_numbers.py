@@ -89,6 +89,7 @@ class GradientNumbers:
 
     def _clipped(self, function: str, args: Any, kwargs: Any, result: Any) -> None:
         """Note a call of a clipping function, with its arguments after the parameters."""
+        self.order.clipped()
         limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value"))
         if isinstance(limit, bool) or not isinstance(limit, (int, float)):
             return  # a tensor may lie on a device

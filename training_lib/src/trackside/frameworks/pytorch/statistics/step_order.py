@@ -1,15 +1,22 @@
 """The order of backward passes and optimizer steps: a count of passes, and steps that found no gradient at all.
 
 It costs an addition at each pass and a subtraction at each step. Nothing is held, and no device is waited for.
+
+Gradients may come another way than by a pass: from `torch.autograd.grad`, by hand, from a graph of CUDA. So a step
+without a pass counts only if its gradients are the very ones of the step before: the same objects, not written to since
+except by clipping.
 """
 
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable
 
 import torch
 from torch.optim.optimizer import Optimizer
+
+from trackside.frameworks.pytorch.statistics.cleared_gradients import MOST_REMEMBERED, can_be_remembered
 
 FEWEST_WITHOUT_STEP = 50  # backward passes without a step, before they are reported
 MANY_STEPS = 10  # and they are as many as the most passes of a step, times this
@@ -33,6 +40,8 @@ class StepOrder:
         self._at_newest_step = 0
         self._most = 1  # passes of a step
         self._at_step: dict[int, int] = {}  # optimizer -> passes when it stepped
+        self._used: dict[int, list[tuple[weakref.ref[torch.Tensor], int]]] = {}  # gradients that steps used, and writes
+        self._clippings = 0  # so far in this process
         self._fewest: int | None = None  # of the optimizers in the open step
         self._is_without: bool | None = None  # None: no optimizer of the open step was looked at
 
@@ -64,10 +73,40 @@ class StepOrder:
         number, passes = id(optimizer), self.passes
         before = self._at_step.get(number)
         self._at_step[number] = self._at_newest_step = passes
-        if before is not None and (self._fewest is None or passes - before < self._fewest):
-            self._fewest = passes - before
+        came = 0 if before is None else passes - before
+        if before == passes or number in self._used:
+            is_new = self._has_new(optimizer)
+            if before == passes and is_new is not False:
+                before, came = (None, 0) if is_new is None else (before, 1)
+        if before is not None and (self._fewest is None or came < self._fewest):
+            self._fewest = came
             self._most = max(self._most, self._fewest)
         self.limit = passes + max(FEWEST_WITHOUT_STEP, MANY_STEPS * self._most)
+
+    def is_watched(self, optimizer: Optimizer) -> bool:
+        """Return True for an optimizer that has stepped without a pass, and is looked at after each step."""
+        return id(optimizer) in self._used
+
+    def clipped(self) -> None:
+        """Note that gradients were clipped, which writes to each of them once."""
+        self._clippings += 1
+
+    def _has_new(self, optimizer: Optimizer) -> bool | None:
+        """Return False if the optimizer's gradients are those of its last step with this call, or if it has none.
+
+        None if they cannot be compared.
+        """
+        held = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        before = self._used.get(id(optimizer), [])
+        now = [(g, g._version - self._clippings) for g in held if can_be_remembered(g)][:MOST_REMEMBERED]
+        self._used[id(optimizer)] = [(weakref.ref(gradient), writes) for gradient, writes in now]
+        if not held:
+            return False
+        if not before or not now:
+            return None
+        return not any(
+            one() is gradient and writes <= seen for (one, seen), (gradient, writes) in zip(before, now, strict=False)
+        )
 
     def note_steps(self, optimizer: Optimizer, passes: int) -> None:
         """Note steps of an optimizer with one pass each, the newest after so many passes of the process."""
@@ -77,8 +116,8 @@ class StepOrder:
     def end_step(self) -> tuple[float | None, bool]:
         """Return the fewest passes of the step's optimizers, and whether none of these had a gradient.
 
-        The number is None at the first step of an optimizer, and while no backward pass was ever seen: then gradients
-        come another way.
+        The number is 1 where new gradients came another way. It is None at the first step of an optimizer, where that
+        cannot be known, and while no backward pass was ever seen.
         """
         fewest, is_without = self._fewest, self._is_without is True
         self._fewest = self._is_without = None

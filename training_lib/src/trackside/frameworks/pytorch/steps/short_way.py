@@ -381,7 +381,7 @@ class ShortWay:
     def _plan_ahead(self) -> None:
         """Set the number of steps that may be kept."""
         optimizer, self._passes = self._optimizer(), self._order.passes
-        if optimizer is None or self._order.passes_of_step(optimizer) != 0:
+        if optimizer is None or self._order.passes_of_step(optimizer) != 0 or self._order.is_watched(optimizer):
             self._left = 0
             return
         self._left = min(self._recorder.steps_to_keep(), self._engine.steps_to_count(), MOST_KEPT)
