@@ -28,7 +28,6 @@ _TENSORFLOW = (
     "Sessions and estimators of TensorFlow 1 are not captured. Keras 3 is, on TensorFlow too: by `trackside run` "
     "without any import, or by `trackside.KerasHook`."
 )
-_XGBOOST = "XGBoost is captured by `trackside run` without any import, or by `trackside.XGBoostHook`, not by this hook."
 _PROFILER = "Trackside profiles by itself, under other names: `trackside profile RUN`, `trackside.open_profile`."
 INNER = (
     "It belongs to the inner works of the original, which are built differently here. Write a step with "
@@ -76,7 +75,6 @@ _SINGLE = {
 REASONS: dict[str, str] = {
     "smdebug.mxnet": _FRAMEWORK,
     "smdebug.tensorflow": _TENSORFLOW,
-    "smdebug.xgboost": _XGBOOST,
     **{
         f"smdebug.{module}.{name}": why
         for module, groups in _SINGLE.items()

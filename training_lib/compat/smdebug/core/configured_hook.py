@@ -23,7 +23,7 @@ from smdebug.core.state_store import StateStore
 from smdebug.core.utils import flatten
 from smdebug.exceptions import SMDebugTypeError, SMDebugValueError
 from trackside.capture.collection import BUILT_IN_REGEX
-from trackside.contracts.capture_request import CaptureRequest
+from trackside.contracts.capture_request import DEFAULT_SAVE_INTERVAL, CaptureRequest
 from trackside.environment import CaptureEnvironment, OldNamesEnvironment
 
 logger = logging.getLogger(__name__)
@@ -39,6 +39,9 @@ class ConfiguredHook:
     """
 
     collection_class: type[Collection] = Collection
+    known_collections: Iterable[str] = frozenset(DEFAULT_PYTORCH_COLLECTIONS)
+    saved_collections: Iterable[str] = tuple(DEFAULT_SAVED_COLLECTIONS)
+    save_interval = DEFAULT_SAVE_INTERVAL
 
     def __init__(  # noqa: PLR0917 - the old signature
         self,
@@ -56,7 +59,8 @@ class ConfiguredHook:
     ) -> None:
         problems: list[Exception] = []
         self.out_dir = _attempt(problems, lambda: _checked_out_dir(out_dir)) or ""
-        self.save_config: SaveConfig = _attempt(problems, lambda: SaveConfig.parse(save_config)) or SaveConfig()
+        wanted = SaveConfigMode(save_interval=self.save_interval) if save_config is None else save_config
+        self.save_config: SaveConfig = _attempt(problems, lambda: SaveConfig.parse(wanted)) or SaveConfig()
         if not isinstance(reduction_config, (ReductionConfig, type(None))):
             wrong = f"reduction_config={reduction_config!r} must be a ReductionConfig."  # type: ignore[unreachable]  # untyped scripts
             problems.append(SMDebugTypeError(wrong))
@@ -69,9 +73,9 @@ class ConfiguredHook:
         self.save_all_workers = include_workers == "all"
         self.profiler_config_parser = profiler_config_parser
         self.state_store = _state_store()
-        self.include_collections = list(dict.fromkeys([*DEFAULT_SAVED_COLLECTIONS, *names]))
+        self.include_collections = list(dict.fromkeys([*self.saved_collections, *names]))
         self.collection_manager = CollectionManager()
-        for name in sorted(DEFAULT_PYTORCH_COLLECTIONS):
+        for name in sorted(self.known_collections):
             regexes = [BUILT_IN_REGEX[name]] if name in BUILT_IN_REGEX else []
             self.collection_manager.add(self.collection_class(name, include_regex=regexes))
         for name in self.include_collections:
@@ -105,7 +109,7 @@ class ConfiguredHook:
             if path is not None or not CaptureEnvironment.read().run_uri:
                 raise
             document = {}
-        requested = read_configuration(document)
+        requested = read_configuration(document, save_interval=cls.save_interval)
         environment = OldNamesEnvironment.read()
         has_own_file = environment.is_sagemaker_job
         hook = cls(
@@ -164,14 +168,12 @@ class ConfiguredHook:
             return list(known.values())
         return [self.get_collection(name) for name in sorted({*self.include_collections})]
 
-    def has_default_hook_configuration(
-        self, default_saved_collections: Iterable[str] = tuple(DEFAULT_SAVED_COLLECTIONS)
-    ) -> bool:
-        """Return True if only these collections are saved; by default, losses."""
-        return {*self.include_collections} == {*default_saved_collections}
+    def has_default_hook_configuration(self, default_saved_collections: Iterable[str] = ()) -> bool:
+        """Return True if only these collections are saved; by default, those that such a hook always saves."""
+        return {*self.include_collections} == {*(default_saved_collections or self.saved_collections)}
 
     def has_default_configuration(self) -> bool:
-        """Return True if only losses are saved."""
+        """Return True if nothing more is saved than such a hook always saves."""
         return self.has_default_hook_configuration()
 
     def _capture_request(self) -> CaptureRequest:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from smdebug import not_offered
-from smdebug.core.collection import NON_REDUCTION_COLLECTIONS, Collection
+from smdebug.core.collection import DEFAULT_XGBOOST_COLLECTIONS, NON_REDUCTION_COLLECTIONS, Collection
 from smdebug.core.config_constants import (
     CONFIG_COLLECTION_CONFIG_KEY,
     CONFIG_COLLECTION_NAME_KEY,
@@ -32,7 +32,7 @@ from smdebug.core.reduction_config import ReductionConfig
 from smdebug.core.save_config import SaveConfig, SaveConfigMode
 from smdebug.exceptions import SMDebugValueError
 from trackside.capture.collection import BUILT_IN_REGEX
-from trackside.contracts.capture_request import ALL, CaptureRequest, CollectionRequest, Schedule
+from trackside.contracts.capture_request import ALL, DEFAULT_SAVE_INTERVAL, CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.name_pattern import name_pattern, problem_of
 
@@ -42,7 +42,9 @@ _SCHEDULE_KEYS = frozenset(
     for prefix in ("", *(f"{mode.name.lower()}." for mode in ModeKeys))
     for key in (*_NUMBERS, "save_steps")
 )
-_BUILT_IN = frozenset({*BUILT_IN_REGEX, *(ALL, "default"), "inputs", "outputs", "metrics", "labels", "predictions"})
+_BUILT_IN = frozenset(
+    {*BUILT_IN_REGEX, *(ALL, "default"), "inputs", "outputs", "metrics", *DEFAULT_XGBOOST_COLLECTIONS}
+)
 
 
 @dataclass(frozen=True)
@@ -62,13 +64,17 @@ class HookConfiguration:
     dry_run: bool
 
 
-def read_configuration(document: Any) -> HookConfiguration:
+def read_configuration(document: Any, *, save_interval: int = DEFAULT_SAVE_INTERVAL) -> HookConfiguration:
     """Return the configuration in the content of a file.
+
+    Args:
+        document: The content, parsed.
+        save_interval: The interval where the file names none.
 
     Raises:
         SMDebugValueError: The content is wrong. Lists every problem.
     """
-    reader = _Reader()
+    reader = _Reader(save_interval)
     top = reader.mapping(document, "The file")
     hook = reader.mapping(top.get(CONFIG_HOOK_PARAMS_KEY) or {}, CONFIG_HOOK_PARAMS_KEY)
     entries = top.get(CONFIG_COLLECTION_CONFIG_KEY)
@@ -98,8 +104,9 @@ def read_configuration(document: Any) -> HookConfiguration:
 class _Reader:
     """A reader of a file's values that collects problems."""
 
-    def __init__(self) -> None:
+    def __init__(self, save_interval: int) -> None:
         self.problems: list[Problem] = []
+        self._save_interval = save_interval
 
     def note(self, where: str, what: str) -> None:
         problem = Problem(where, what)
@@ -179,7 +186,7 @@ class _Reader:
         return SaveConfig({mode: self._of_mode(mode, levels) for mode in ModeKeys})
 
     def _of_mode(self, mode: ModeKeys, levels: list[tuple[Mapping[str, Any], str]]) -> SaveConfigMode:
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = {"save_interval": self._save_interval}
         for params, where in levels:
             for prefix in ("", f"{mode.name.lower()}."):
                 values.update(

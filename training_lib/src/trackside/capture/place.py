@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from trackside.capture.guard import Guard
+from trackside.capture.request_reading import with_request_of_run
+from trackside.capture.session import SessionOptions
+from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.run_layout import RunLocation
+from trackside.environment import CaptureEnvironment
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 
@@ -36,3 +41,35 @@ class Place:
     def open(self, uri: str) -> Store:
         """Open the store of an address within the run that `location` names."""
         return open_store(uri.removesuffix("/debug-output") if self.is_bare else uri)
+
+
+def settled(
+    place: Place, request: CaptureRequest, environment: CaptureEnvironment, options: SessionOptions, *, guard: Guard
+) -> tuple[CaptureEnvironment, SessionOptions]:
+    """Return the environment and the options of a session that captures by a script's hook.
+
+    The run of the environment, if it names one, holds; the request is the hook's in any case.
+
+    Args:
+        place: The place that the hook names.
+        request: The hook's request.
+        environment: The process's environment.
+        options: The hook's options.
+        guard: Logs the place once, if it is another one.
+    """
+    if environment.run_uri:
+        request = with_request_of_run(request, environment.capture_request)
+        message = "the run lies in %s (TRACKSIDE_RUN), with the request of the hook in the script%s."
+        unused = place.run or place.tensors
+        not_used = f"; nothing is written to {unused}" if unused else ""
+        guard.warn_once("place", message, environment.run_uri, not_used)
+        place = Place(run=environment.run_uri)
+    elif place.is_memory_only or place.is_bare:
+        request = replace(request, statistics=replace(request.statistics, enabled=False))
+    options = replace(
+        options,
+        open_store=place.open,
+        has_watermarks=not (place.is_memory_only or place.is_bare),
+        is_kept_only=place.is_memory_only,
+    )
+    return replace(environment, run_uri=place.location().uri, capture_request=request.to_json()), options

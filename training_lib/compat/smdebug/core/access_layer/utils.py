@@ -71,9 +71,9 @@ def is_rule_signalled_gracetime_passed(trial_prefix: str, *, clock: Callable[[],
     return clock() > requested_at + environment.rule_stop_grace_seconds
 
 
-def _exists(folder: str, key: str) -> bool:
+def _exists(folder: str | os.PathLike[str], key: str) -> bool:
     try:
-        return open_store(folder).exists(key)
+        return open_store(os.fspath(folder)).exists(key)
     except LocationNotFoundError:
         return False
 

@@ -24,7 +24,15 @@ from trackside.environment import CaptureEnvironment
 from trackside.frameworks import in_charge
 from trackside.frameworks.adapter import Undo
 from trackside.frameworks.xgboost import model_data
-from trackside.frameworks.xgboost.metrics import SAME_LOSS, Metric, loss_among, loss_name, newest, training_set
+from trackside.frameworks.xgboost.metrics import (
+    SAME_LOSS,
+    Metric,
+    is_loss_of_smdebug,
+    loss_among,
+    loss_name,
+    newest,
+    training_set,
+)
 from trackside.frameworks.xgboost.rounds import Round, listen
 
 SHAP_ROWS = 1000  # rows of which contributions are computed: all of 5000 take seconds
@@ -59,6 +67,7 @@ class XGBoostAdapter:
         options: Options for storing the run.
         takes: Returns True for a boosting to capture; by default for the first.
         given: Data that the script gave.
+        as_smdebug: True to save losses as smdebug's hook does: under the names of the metrics that they are.
         owner: Flushed and closed at the end of the process, in the place of this adapter.
     """
 
@@ -69,8 +78,10 @@ class XGBoostAdapter:
         options: SessionOptions | None = None,
         takes: Takes = lambda boosting: True,
         given: GivenData | None = None,
+        as_smdebug: bool = False,
         owner: Owner | None = None,
     ) -> None:
+        self._as_smdebug = as_smdebug
         self.session = RunSession(environment, options=options)
         self._takes, self._given, self._owner = takes, given or GivenData(), owner or self
         self._boosting: CallbackContainer | None = None
@@ -165,13 +176,14 @@ class XGBoostAdapter:
         open_step, statistics = engine.open_step, session.statistics
         has_evaluation = False
         for metric in metrics:
-            if open_step.wants(metric.tensor_name, collections=_METRICS):
-                open_step.add(metric.tensor_name, np.array([metric.value]), collections=_METRICS)
+            collections = _LOSSES if self._as_smdebug and is_loss_of_smdebug(metric.tensor_name) else _METRICS
+            if open_step.wants(metric.tensor_name, collections=collections):
+                open_step.add(metric.tensor_name, np.array([metric.value]), collections=collections)
             if metric.name != self._loss:
                 continue
             is_training = metric.of_set == trained_on
             name = loss_name(metric.name)
-            if is_training and engine.due.losses:
+            if is_training and engine.due.losses and not self._as_smdebug:
                 open_step.add_loss(name, np.array(metric.value, np.float64))
             statistics.add_loss(name, metric.value, mode="TRAIN" if is_training else "EVAL")
             has_evaluation = has_evaluation or not is_training
@@ -197,15 +209,28 @@ class XGBoostAdapter:
             sources["average_shap"] = lambda: model_data.average_contributions(model, values())
             sources["full_shap"] = lambda: model_data.full_contributions(model, values())
         for kind, source in sources.items():
-            if kind in kinds:
+            if kind in kinds and not self._lacks_data(kind):
                 self.session.guard.attempt(f"saving the collection {kind}", functools.partial(self._add, kind, source))
 
     def _add(self, kind: str, source: Callable[[], Iterable[tuple[str, Any]]]) -> None:
         collections = frozenset({kind})
         open_step = self.session.engine.open_step
         for name, array in source():
+            if self._as_smdebug and name.endswith("_shap/bias"):  # its collections leave the bias out
+                continue
             if open_step.wants(name, collections=collections):
                 open_step.add(name, np.array(array), collections=collections)
+
+    def _lacks_data(self, kind: str) -> bool:
+        """Return True if smdebug's hook would not save a collection, for want of data from the script. Log it once."""
+        if not self._as_smdebug:
+            return False
+        name = "train_data" if kind.endswith("_shap") else "validation_data" if kind in _OF_DATA else ""
+        lacks = bool(name) and (self._given.training if name == "train_data" else self._given.validation) is None
+        if lacks:
+            message = "the collection %s is not saved: give the hook %s."
+            self.session.guard.warn_once(f"data/{kind}", message, kind, name)
+        return lacks
 
     def _validation(self, ended: Round) -> Any:
         """Return the rows with the predictions and labels to save: the newest set that is not trained on."""
@@ -216,6 +241,8 @@ class XGBoostAdapter:
 
 
 _METRICS = frozenset({"metrics"})
+_OF_DATA = frozenset({"labels", "predictions"})
+_LOSSES = frozenset({"metrics", "losses"})
 
 
 def _facts(ended: Round, loss: str, rank: Rank) -> ModelFacts:

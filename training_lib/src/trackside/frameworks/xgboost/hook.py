@@ -2,19 +2,129 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 from xgboost.callback import CallbackContainer, TrainingCallback
 
 from trackside.capture.guard import Guard
-from trackside.capture.place import Place
-from trackside.capture.request_reading import request_of, with_request_of_run
+from trackside.capture.open_step import SCALARS
+from trackside.capture.place import Place, settled
+from trackside.capture.request_reading import request_of
+from trackside.capture.session import SessionOptions
+from trackside.capture.step_engine import TRAIN
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks import in_charge
 from trackside.frameworks.xgboost.adapter import SHAP_ROWS, GivenData, XGBoostAdapter
+
+
+class ScriptedBoosting:
+    """The capture of one boosting, for the callback of a script. Nothing raises.
+
+    Args:
+        callback: The callback that the boosting is given.
+        request: Returns the request, when the boosting begins.
+        place: The place of the run.
+        given: The data that the script gave.
+        saves_nothing: True if rounds are counted and nothing is saved.
+        as_smdebug: True for the names and collections of smdebug's hook.
+    """
+
+    def __init__(
+        self,
+        callback: TrainingCallback,
+        request: Callable[[], CaptureRequest],
+        *,
+        place: Place,
+        given: GivenData,
+        saves_nothing: bool = False,
+        as_smdebug: bool = False,
+    ) -> None:
+        self._callback, self._request, self._place, self._given = callback, request, place, given
+        self._options, self._as_smdebug = SessionOptions(saves_nothing=saves_nothing), as_smdebug
+        self._guard = Guard()
+        self._scalars: list[tuple[str, float, float | None]] = []  # that wait for the first round
+        self._mode = TRAIN
+        self.adapter: XGBoostAdapter | None = None
+        self.is_over = False
+
+    def begin(self) -> None:
+        """Take the run of this process, once."""
+        if self.adapter is None and not self.is_over:
+            self._guard.protect("beginning to capture", self._begin)()
+
+    def set_mode(self, mode: str) -> None:
+        """Set the mode of the next rounds.
+
+        Args:
+            mode: Its name, as in `step_engine`.
+        """
+        self._mode = mode
+        if self.adapter is not None:
+            self._guard.attempt("setting the mode", functools.partial(self.adapter.session.engine.set_mode, mode))
+
+    def save_scalar(self, name: str, value: float, *, wall_time: float | None = None) -> None:
+        """Save a number with the round that ends next, or by itself after the last one.
+
+        Args:
+            name: Its name, without `scalar/`.
+            value: The number.
+            wall_time: Its moment, in seconds since the epoch; None for that of the round.
+        """
+        self._scalars.append((name, value, wall_time))
+        if self.adapter is not None:
+            self._guard.attempt("saving a scalar", self._add_scalars)
+
+    def flush(self) -> None:
+        """Store the rounds that have ended, within some seconds."""
+        if self.adapter is not None:
+            self._guard.attempt("storing the run", self.adapter.flush)
+
+    def close(self) -> None:
+        """End the run. A second call does nothing."""
+        self.is_over = True
+        if self.adapter is not None:
+            self._guard.attempt("ending the last round", functools.partial(_end_open_step, self.adapter))
+            self._guard.attempt("ending the run", self.adapter.uninstall)
+            self.adapter = None
+            in_charge.leave()
+
+    def _begin(self) -> None:
+        if not in_charge.put_script_in_charge():
+            self._guard.warn_once("begun", "a run of this process has begun already, so this hook captures nothing.")
+            self._guard.switch_off_silently()
+            return
+        environment, options = settled(
+            self._place, self._request(), CaptureEnvironment.read(), self._options, guard=self._guard
+        )
+        self.adapter = XGBoostAdapter(
+            environment, options=options, takes=self._is_mine, given=self._given, as_smdebug=self._as_smdebug
+        )
+        self.adapter.session.engine.set_mode(self._mode)
+        self._add_scalars()
+        self.adapter.install()
+
+    def _add_scalars(self) -> None:
+        assert self.adapter is not None  # noqa: S101 - for the type alone
+        open_step = self.adapter.session.engine.open_step
+        while self._scalars:
+            name, value, wall_time = self._scalars.pop(0)
+            open_step.add(f"scalar/{name}", np.array([value], np.float64), collections=frozenset({SCALARS}))
+            if wall_time is not None:
+                open_step.wall_times[f"scalar/{name}"] = wall_time
+
+    def _is_mine(self, boosting: CallbackContainer) -> bool:
+        return any(callback is self._callback for callback in boosting.callbacks)
+
+
+def _end_open_step(adapter: XGBoostAdapter) -> None:
+    """End a step that the script gave scalars after the last round."""
+    engine = adapter.session.engine
+    if adapter.has_begun and not engine.open_step.is_empty:
+        engine.end_step()
 
 
 class XGBoostHook(TrainingCallback):
@@ -53,11 +163,13 @@ class XGBoostHook(TrainingCallback):
             ConfigurationError: With every problem at once.
         """
         super().__init__()
-        self._request = request_of(save, run, subject="The hook")
-        self._place = Place(run=run)
-        self._given = GivenData(hyperparameters, train_data, validation_data, shap_rows)
-        self._guard = Guard()
-        self._adapter: XGBoostAdapter | None = None
+        request = request_of(save, run, subject="The hook")
+        self._capture = ScriptedBoosting(
+            self,
+            lambda: request,
+            place=Place(run=run),
+            given=GivenData(hyperparameters, train_data, validation_data, shap_rows),
+        )
 
     def before_training(self, model: Any) -> Any:
         """Take the run of this process. Called by XGBoost. Return the model as it is.
@@ -65,15 +177,12 @@ class XGBoostHook(TrainingCallback):
         Args:
             model: The model that is about to be trained.
         """
-        if self._adapter is None:
-            self._guard.protect("beginning to capture", self._begin)()
+        self._capture.begin()
         return model
 
     def close(self) -> None:
         """End the run. The end of the process does so too. A second call does nothing."""
-        if self._adapter is not None:
-            self._guard.attempt("ending the run", self._adapter.uninstall)
-            in_charge.leave()
+        self._capture.close()
 
     def __enter__(self) -> XGBoostHook:
         return self
@@ -86,22 +195,6 @@ class XGBoostHook(TrainingCallback):
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return TrackedElsewhere, ()
-
-    def _begin(self) -> None:
-        environment = CaptureEnvironment.read()
-        request, place = self._request, self._place
-        if environment.run_uri:
-            request, place = with_request_of_run(request, environment.capture_request), Place(run=environment.run_uri)
-        if not in_charge.put_script_in_charge():
-            self._guard.warn_once("begun", "a run of this process has begun already, so this hook captures nothing.")
-            self._guard.switch_off_silently()
-            return
-        environment = replace(environment, run_uri=place.location().uri, capture_request=request.to_json())
-        self._adapter = XGBoostAdapter(environment, takes=self._is_mine, given=self._given)
-        self._adapter.install()
-
-    def _is_mine(self, boosting: CallbackContainer) -> bool:
-        return any(callback is self for callback in boosting.callbacks)
 
 
 class TrackedElsewhere(TrainingCallback):

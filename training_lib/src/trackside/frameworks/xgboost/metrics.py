@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ _SMOOTH = (
     "gamma-nloglik", "gamma-deviance", "cox-nloglik", "tweedie-nloglik", "aft-nloglik",
 )  # fmt: skip
 _STEPPED = ("error", "merror")
+RISING_METRICS = "^[a-zA-z]+-(auc|map)$"  # those that smdebug's hook does not take for losses, as it is spelt there
 # PyTorch's name of the same loss, where there is one.
 SAME_LOSS = {"logloss": "BCELoss", "mlogloss": "NLLLoss", "mae": "L1Loss"}
 
@@ -51,6 +53,11 @@ def loss_among(names: Iterable[str]) -> str:
 def loss_name(metric: str) -> str:
     """Return the name of a loss as the rules find it: it ends with "loss"."""
     return metric if metric.lower().endswith("loss") else f"{metric}_loss"
+
+
+def is_loss_of_smdebug(tensor_name: str) -> bool:
+    """Return True if smdebug's hook saves this metric as a loss: any but two that rise, of a set named by letters."""
+    return re.match(RISING_METRICS, tensor_name) is None
 
 
 def training_set(sets: Sequence[tuple[Any, str]], training: Any, *, names: Iterable[str]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,7 @@ from trackside.capture.collection import OF_SMDEBUG
 from trackside.capture.guard import Guard
 from trackside.capture.kept_steps import KeptSteps
 from trackside.capture.open_step import SCALARS
-from trackside.capture.place import Place
-from trackside.capture.request_reading import with_request_of_run
+from trackside.capture.place import Place, settled
 from trackside.capture.session import RunSession, SessionOptions
 from trackside.capture.step_engine import TRAIN, Position
 from trackside.contracts.capture_request import CaptureRequest
@@ -295,24 +293,7 @@ class ScriptedCapture:
         control.set_mode(self.mode)
 
     def _new_control(self, environment: CaptureEnvironment) -> ScriptControl:
-        request = self._request()
-        place = self._place
-        if environment.run_uri:
-            request = with_request_of_run(request, environment.capture_request)
-            message = "the run lies in %s (TRACKSIDE_RUN), with the request of the hook in the script%s."
-            unused = place.run or place.tensors
-            not_used = f"; nothing is written to {unused}" if unused else ""
-            self._guard.warn_once("place", message, environment.run_uri, not_used)
-            place = Place(run=environment.run_uri)
-        elif place.is_memory_only or place.is_bare:
-            request = replace(request, statistics=replace(request.statistics, enabled=False))
-        options = replace(
-            self._options,
-            open_store=place.open,
-            has_watermarks=not (place.is_memory_only or place.is_bare),
-            is_kept_only=place.is_memory_only,
-        )
-        environment = replace(environment, run_uri=place.location().uri, capture_request=request.to_json())
+        environment, options = settled(self._place, self._request(), environment, self._options, guard=self._guard)
         return ScriptControl(environment, options=options, extra=self._extra, as_smdebug=self._as_smdebug)
 
     def _attempt(self, doing: str, function: Callable[..., Any], *args: Any) -> None:
