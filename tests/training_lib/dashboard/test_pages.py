@@ -16,6 +16,7 @@ PAGES = (
     "/runs/right",
     "/runs/faulty/tensors",
     f"/runs/faulty/tensor?name={quote(HOSTILE)}",
+    f"/runs/faulty/incident?of={ISSUE.group}",
     "/compare?run=faulty&run=right",
 )
 
@@ -112,6 +113,19 @@ def test_one_broken_number_among_many_is_seen_at_every_size(server: Served) -> N
         marks = [a for _, a in seen(server.page(f"/runs/right{query}")).elements if a.get("class") == "broken"]
         assert len(marks) == 1
     assert not [a for _, a in seen(server.page("/runs/right?steps=130:300")).elements if a.get("class") == "broken"]
+
+
+def test_a_finding_leads_to_how_it_began(server: Served) -> None:
+    links = {str(a.get("href")) for name, a in seen(server.page("/runs/faulty")).elements if name == "a"}
+    (address,) = [link for link in links if "/incident?" in link]
+    assert "Go back to a checkpoint" in server.page(address) or "from the start" in server.page(address)
+
+
+@pytest.mark.parametrize("wanted", ["", "unknown", "../../secret.txt"])
+def test_a_problem_that_is_not_known_is_no_page(server: Served, wanted: str) -> None:
+    answer = server.ask(f"/runs/faulty/incident?of={quote(wanted)}")
+    assert answer.status == 404
+    assert "secret of the machine" not in answer.text
 
 
 def test_two_runs_are_compared(server: Served) -> None:

@@ -69,6 +69,7 @@ class Dashboard:
             Route("/runs/{run}", self.run),
             Route("/runs/{run}/tensors", self.tensors),
             Route("/runs/{run}/tensor", self.tensor),
+            Route("/runs/{run}/incident", self.incident),
             Route("/runs/{run}/events", self.events),
             Route("/style.css", lambda _: Response(_style(), media_type="text/css")),
             Route("/script.js", lambda _: Response(_script(), media_type="text/javascript")),
@@ -112,6 +113,15 @@ class Dashboard:
                 raise RunNotFoundError(f"{watched.name} has no tensor {name!r}.")
             curves = tensor_curves(watched.trial, name, window)
         return HTMLResponse(pages.tensor_page(watched.name, name, curves, window=window, spans=data.spans_of(name)))
+
+    def incident(self, request: Request) -> Response:
+        """Answer with how one problem of a run began."""
+        watched, wanted = self._watched.get(request.path_params["run"]), request.query_params.get("of", "")
+        _, data = watched.data(pages.ALL)
+        found = next((one for one in data.incidents if one.group.group == wanted), None)
+        if found is None:
+            raise RunNotFoundError(f"{watched.name} has no standing problem {wanted!r}. It may have recovered.")
+        return HTMLResponse(pages.incident_page(watched.name, found))
 
     def compare(self, request: Request) -> Response:
         """Answer with two runs side by side."""

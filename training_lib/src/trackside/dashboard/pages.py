@@ -16,6 +16,8 @@ from trackside.local.comparison import Comparison
 from trackside.local.comparison_text import facts_in_order, issue_lines, loss_lines, pace_line
 from trackside.local.recorded_run import RunSummary
 from trackside.report.gathered import ReportData
+from trackside.report.incident import Incident
+from trackside.report.incident_section import MOST_SIGNALS, incident_parts, name_of
 from trackside.report.line_chart import Span, line_chart
 from trackside.report.markup import Markup, element, joined
 from trackside.report.page import Links, content_of, document_of
@@ -168,6 +170,7 @@ def run_page(data: ReportData, *, revision: str, window: Window) -> str:
     name = data.recorded.location.name
     links = Links(
         tensor=lambda tensor, step: tensor_address(name, tensor, step),
+        incident=lambda group: address_of(name, "incident", of=group),
         above=_way_back(),
         below=joined(
             _choice_of_steps(address_of(name), {}, window, data.steps),
@@ -230,6 +233,22 @@ def tensor_page(run: str, tensor: str, found: TensorCurves | None, *, window: Wi
             element("p", note, class_="note") if note else None,
             charts or element("p", "No number of this tensor was recorded at these steps."),
         ),
+    )
+
+
+def incident_page(run: str, found: Incident) -> str:
+    """Return the page on how one problem began, with links to its signals around the step at which each left."""
+    links = [
+        element("li", element("a", name_of(one), href=tensor_address(run, one.name, one.left[0])))
+        for one in found.signals[:MOST_SIGNALS]
+        if one.left is not None
+    ]
+    parts = element("article", *incident_parts(found), id="findings")
+    evidence = joined(element("h2", "Each signal closely"), element("ul", links, class_="tensors")) if links else None
+    return _page(
+        f"{run}: how it began",
+        element("header", _way_back(run), element("h1", "How it began")),
+        element("main", parts, evidence),
     )
 
 
