@@ -17,6 +17,7 @@ PAGES = (
     "/runs/faulty/tensors",
     f"/runs/faulty/tensor?name={quote(HOSTILE)}",
     f"/runs/faulty/incident?of={ISSUE.group}",
+    "/runs/faulty/timeline",
     "/compare?run=faulty&run=right",
 )
 

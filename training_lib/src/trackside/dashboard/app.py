@@ -20,14 +20,16 @@ from starlette.routing import Route
 from trackside.contracts.errors import RunNotFoundError, StorageError, TracksideError
 from trackside.dashboard import pages
 from trackside.dashboard.run_list import RunList
-from trackside.dashboard.tensors import tensor_curves
+from trackside.dashboard.tensors import MOST_WORKERS, tensor_curves
 from trackside.dashboard.watched import WatchedRun, WatchedRuns, Window
 from trackside.local.comparison import ComparedRun, compare
 from trackside.local.live_run import training_losses
 from trackside.local.recorded_run import read_run
 from trackside.local.run_folder import read_record
+from trackside.performance.profile import Profile
 from trackside.report.line_chart import MOST_BUCKETS, Span
 from trackside.report.page import part
+from trackside.report.timeline import step_bars
 from trackside.trial.buckets import bucketed, edges_of
 
 RUNS_ON_A_PAGE = 50
@@ -70,6 +72,7 @@ class Dashboard:
             Route("/runs/{run}/tensors", self.tensors),
             Route("/runs/{run}/tensor", self.tensor),
             Route("/runs/{run}/incident", self.incident),
+            Route("/runs/{run}/timeline", self.timeline),
             Route("/runs/{run}/events", self.events),
             Route("/style.css", lambda _: Response(_style(), media_type="text/css")),
             Route("/script.js", lambda _: Response(_script(), media_type="text/javascript")),
@@ -113,6 +116,16 @@ class Dashboard:
                 raise RunNotFoundError(f"{watched.name} has no tensor {name!r}.")
             curves = tensor_curves(watched.trial, name, window)
         return HTMLResponse(pages.tensor_page(watched.name, name, curves, window=window, spans=data.spans_of(name)))
+
+    def timeline(self, request: Request) -> Response:
+        """Answer with the steps and phases of each process."""
+        watched, window = self._watched.get(request.path_params["run"]), _window(request)
+        _, data = watched.data(window)
+        with watched.lock:
+            steps = Profile(watched.uri, watched.trial).steps()[:MOST_WORKERS] if data.steps else ()
+            bars = [one for each in steps if data.steps and (one := step_bars(each, data.steps)) is not None]
+            watched.trial.parts.columns.trim()
+        return HTMLResponse(pages.timeline_page(watched.name, bars, data=data, window=window))
 
     def incident(self, request: Request) -> Response:
         """Answer with how one problem of a run began."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from trackside.report.incident_section import MOST_SIGNALS, incident_parts, name
 from trackside.report.line_chart import Span, line_chart
 from trackside.report.markup import Markup, element, joined
 from trackside.report.page import Links, content_of, document_of
+from trackside.report.timeline import StepBars, timeline_figure
 from trackside.trial.buckets import Buckets
 
 MOST_FACTS = 200  # of a comparison
@@ -174,7 +176,12 @@ def run_page(data: ReportData, *, revision: str, window: Window) -> str:
         above=_way_back(),
         below=joined(
             _choice_of_steps(address_of(name), {}, window, data.steps),
-            element("p", element("a", "All tensors", href=address_of(name, "tensors"))),
+            element(
+                "p",
+                element("a", "All tensors", href=address_of(name, "tensors")),
+                " · ",
+                element("a", "Timeline", href=address_of(name, "timeline", steps=text_of(window))),
+            ),
         ),
     )
     return _page(
@@ -232,6 +239,32 @@ def tensor_page(run: str, tensor: str, found: TensorCurves | None, *, window: Wi
             "main",
             element("p", note, class_="note") if note else None,
             charts or element("p", "No number of this tensor was recorded at these steps."),
+        ),
+    )
+
+
+def timeline_page(run: str, found: Sequence[StepBars], *, data: ReportData, window: Window) -> str:
+    """Return the page with the steps and phases of each process, and the findings as marks."""
+    axis = data.steps or (0, 0)
+
+    def around(step: int) -> str:
+        return address_of(run, "timeline", steps=text_of((max(0, step - AROUND), step + AROUND)))
+
+    figures = [timeline_figure(bars, steps=axis, spans=data.spans, around=around) for bars in found]
+    command = f"trackside export {shlex.quote(data.recorded.location.uri)} timeline --to timeline"
+    return _page(
+        f"{run}: timeline",
+        element(
+            "header",
+            _way_back(run),
+            element("h1", "Timeline"),
+            _choice_of_steps(address_of(run, "timeline"), {}, window, data.steps),
+        ),
+        element(
+            "main",
+            figures or element("p", "No time of a step was recorded at these steps."),
+            element("p", "The same for ui.perfetto.dev: ", element("code", command), class_="note"),
+            id="findings",
         ),
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from trackside.local.problem_text import title_of, what_of
+from trackside.local.problem_text import what_of
 from trackside.report.incident import Incident, Signal
 from trackside.report.line_chart import number
 from trackside.report.markup import Markup, element, joined
@@ -44,7 +44,7 @@ def incident_section(found: Sequence[Incident]) -> Markup:
 
 def incident_parts(incident: Incident) -> Iterator[Markup]:
     """Yield heading, sentence, curves, batches and the way back of one incident."""
-    yield element("h3", title_of(incident.group))
+    yield element("h3", incident.group.lead.configuration_name)
     yield element("p", what_of(incident.group.lead))
     yield element("p", sentence_of(incident), class_="began")
     shown = incident.signals[:MOST_SIGNALS]
