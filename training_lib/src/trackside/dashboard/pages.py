@@ -30,6 +30,7 @@ AROUND = 50  # steps before the one from which a finding holds, that its evidenc
 ALL: Window = (None, None)
 
 _SIGNS = {Severity.CRITICAL: "✖", Severity.WARNING: "▲", Severity.INFO: "●"}
+_BESIDE = "Beside the nearest healthy run"
 _HEAD = (
     element("link", rel="icon", href="data:,"),
     element("link", rel="stylesheet", href="/style.css"),
@@ -181,6 +182,7 @@ def run_page(data: ReportData, *, revision: str, window: Window) -> str:
                 element("a", "All tensors", href=address_of(name, "tensors")),
                 " · ",
                 element("a", "Timeline", href=address_of(name, "timeline", steps=text_of(window))),
+                *((" · ", element("a", _BESIDE, href=address_of(name, "healthy"))) if data.incidents else ()),
             ),
         ),
     )
@@ -283,6 +285,11 @@ def incident_page(run: str, found: Incident) -> str:
         element("header", _way_back(run), element("h1", "How it began")),
         element("main", parts, evidence),
     )
+
+
+def compare_address(a: str, b: str) -> str:
+    """Return the address of the comparison of two runs."""
+    return f"/compare?{urlencode([('run', a), ('run', b)])}"
 
 
 def compare_page(found: Comparison, curves: Sequence[tuple[str, Buckets, tuple[int, int], Sequence[Span]]]) -> str:
