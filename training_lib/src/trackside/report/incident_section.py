@@ -176,12 +176,17 @@ def _signal_row(signal: Signal, top: float, at: Callable[[float], float]) -> Mar
 
 
 def _batches(incident: Incident) -> Markup:
+    """Return the batches around the first departure, with the columns that were recorded."""
+
     def word(value: int | None) -> str:
         return "unknown" if value is None else f"{value:,}"
 
+    known = [place for place in (1, 2, 3) if any(batch[place] is not None for batch in incident.batches)]
     rows = [
-        (f"{step:,}{' ●' if step == incident.first_left else ''}", word(epoch), word(place), word(mark))
-        for step, epoch, place, mark in incident.batches
+        (f"{batch[0]:,}{' ●' if batch[0] == incident.first_left else ''}", *(word(batch[place]) for place in known))
+        for batch in incident.batches
     ]
     head = ("Step", "Pass over the data", "Batch in it", "Fingerprint")
-    return table(head, rows, "Batches around the first departure; equal fingerprints are equal batches")
+    equal = "; equal fingerprints are equal batches" if 3 in known else ""
+    caption = f"Batches around the first departure{equal}"
+    return table(("Step", *(head[place] for place in known)), rows, caption)
