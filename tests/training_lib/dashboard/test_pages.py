@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from urllib.parse import quote
 
 import pytest
@@ -30,6 +31,13 @@ def test_no_name_becomes_markup_and_nothing_comes_from_elsewhere(server: Served,
     assert not [name for name, attributes in found.elements if "style" in attributes or name == "style"]
     addresses = [a for _, each in found.elements for key in ("src", "href", "action") if (a := each.get(key))]
     assert all(a.startswith(("/", "#", "data:")) and not a.startswith("//") for a in addresses)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_headings_leave_out_no_level(server: Served, path: str) -> None:
+    levels = [int(name[1]) for name, _ in seen(server.page(path)).elements if name in {"h1", "h2", "h3", "h4"}]
+    assert levels.count(1) == 1
+    assert [level for before, level in itertools.pairwise(levels) if level > before + 1] == []
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -282,7 +282,7 @@ def incident_page(run: str, found: Incident) -> str:
     evidence = joined(element("h2", "Each signal closely"), element("ul", links, class_="tensors")) if links else None
     return _page(
         f"{run}: how it began",
-        element("header", _way_back(run), element("h1", "How it began")),
+        element("header", _way_back(run), element("h1", f"How it began: {found.group.lead.configuration_name}")),
         element("main", parts, evidence),
     )
 

@@ -38,13 +38,17 @@ def incident_section(found: Sequence[Incident]) -> Markup:
     )
     return joined(
         element("p", note, class_="note"),
-        *(element("article", *incident_parts(one), id=anchor_of(place)) for place, one in enumerate(found)),
+        *(
+            element(
+                "article", element("h3", one.group.lead.configuration_name), *incident_parts(one), id=anchor_of(place)
+            )
+            for place, one in enumerate(found)
+        ),
     )
 
 
 def incident_parts(incident: Incident) -> Iterator[Markup]:
-    """Yield heading, sentence, curves, batches and the way back of one incident."""
-    yield element("h3", incident.group.lead.configuration_name)
+    """Yield sentence, curves, batches and the way back of one incident."""
     yield element("p", what_of(incident.group.lead))
     yield element("p", sentence_of(incident), class_="began")
     shown = incident.signals[:MOST_SIGNALS]
