@@ -1,22 +1,27 @@
-"""Makes the pictures of the README from real output: a finding on the command line, and the demo.
+"""Makes the pictures of the docs from real output: of the terminal, and of pages of the report and the dashboard.
 
-python -m docs.pictures           both; the demo takes a minute or two
-python -m docs.pictures card      one of them: card or demo
+python -m docs.pictures           all; the demo takes a minute or two
+python -m docs.pictures card      one of them: card, demo, incident or timeline
+
+Pages need Chromium and Playwright.
 """
 
 from __future__ import annotations
 
 import io
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
+
+from trackside.environment import inherited
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
@@ -54,11 +59,17 @@ _CARD_ENDS = re.compile(r"^─{20,}$")
 
 def main(arguments: list[str]) -> int:
     """Make the pictures with these names, or all. Return 2 for an unknown name."""
-    chosen = arguments or list(PICTURES)
-    if unknown := set(chosen) - set(PICTURES):
-        sys.stderr.write(f"No picture {', '.join(sorted(unknown))}. Known: {', '.join(PICTURES)}.\n")
+    known = [*PICTURES, *PAGES]
+    chosen = arguments or known
+    if unknown := set(chosen) - set(known):
+        sys.stderr.write(f"No picture {', '.join(sorted(unknown))}. Known: {', '.join(known)}.\n")
         return 2
+    if pages := [name for name in chosen if name in PAGES]:
+        with tempfile.TemporaryDirectory() as folder:
+            take_pages(pages, folder=Path(folder))
     for name in chosen:
+        if name in PAGES:
+            continue
         output = PICTURES[name]()
         (IMAGES / f"{name}.svg").write_text(picture(output, name=name), encoding="utf-8", newline="\n")
     return 0
@@ -77,6 +88,30 @@ def demo() -> str:
     """Run the demo, and return its output."""
     output = _in_terminal([sys.executable, str(ROOT / "examples" / "demo" / "demo.py")], folder=ROOT)
     return f"{_PROMPT}make demo\n\n{output}"
+
+
+def take_pages(names: Sequence[str], *, folder: Path) -> None:
+    """Train with a fault from step 300 on, serve the run, and take a picture of each page."""
+    from playwright.sync_api import sync_playwright
+
+    (folder / "train.py").write_text(LATE_FAULT, encoding="utf-8")
+    trackside = str(Path(sys.executable).with_name("trackside"))
+    variables = {**inherited(), "OMP_NUM_THREADS": "1", "TRACKSIDE_TOKEN": "of-pictures", "PYTHONUNBUFFERED": "1"}
+    training = [trackside, "run", "--out", ".trackside/runs/digits", "--", sys.executable, "train.py"]
+    subprocess.run(training, cwd=folder, env=variables, capture_output=True, check=False)  # an issue: exit code 1
+    serving = [trackside, "serve", "--port", "0"]
+    with subprocess.Popen(serving, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True) as server:
+        address = (server.stdout or io.StringIO()).readline().partition("/?")[0]
+        with sync_playwright() as engine:
+            browser = engine.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            view = browser.new_context(viewport={"width": 1120, "height": 760}, java_script_enabled=False)
+            page = view.new_page()
+            for name in names:
+                path, part = PAGES[name]
+                page.goto(f"{address}/runs/digits{path}?token=of-pictures")
+                page.locator(part).first.screenshot(path=IMAGES / f"{name}.png")
+            browser.close()
+        server.terminate()
 
 
 def first_card(output: str) -> str:
@@ -140,6 +175,30 @@ def _set_size(terminal: int) -> None:
 
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 60, COLUMNS, 0, 0))
 
+
+# Page below the run, and the part of it to show.
+PAGES: Mapping[str, tuple[str, str]] = {"incident": ("", "#incidents"), "timeline": ("/timeline", "main")}
+LATE_FAULT = """
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+pixels, digits = load_digits(return_X_y=True)
+data = TensorDataset(torch.tensor(pixels / 16.0, dtype=torch.float32), torch.tensor(digits))
+model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+loss_function, step = nn.CrossEntropyLoss(), 0
+for epoch in range(10):
+    for inputs, labels in DataLoader(data, batch_size=32, shuffle=True):
+        if step == 300:
+            optimizer.param_groups[0]["lr"] = 8.0
+        optimizer.zero_grad()
+        loss_function(model(inputs), labels).backward()
+        optimizer.step()
+        step += 1
+"""
 
 PICTURES: Mapping[str, Callable[[], str]] = {"card": card, "demo": demo}
 

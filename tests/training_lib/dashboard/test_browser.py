@@ -69,6 +69,18 @@ def test_from_the_list_to_the_evidence_and_back(server: Served, visitor: Visitor
     assert visitor.complaints == []
 
 
+def test_from_a_finding_to_how_it_began_and_to_a_slow_step(server: Served, visitor: Visitor) -> None:
+    page = visitor.enter(server, "/runs/faulty")
+    page.get_by_role("link", name="How it began: its signals in order").click()
+    page.get_by_role("heading", level=1, name="How it began").wait_for()
+    page.go_back()
+    page.get_by_role("link", name="Timeline").click()
+    page.get_by_role("link", name="77", exact=True).click()
+    page.wait_for_url("**steps=27*")
+    assert page.get_by_role("img", name="the longest step takes 2 s").count() == 1
+    assert visitor.complaints == []
+
+
 def test_steps_are_chosen_by_drawing_and_back_undoes_it(server: Served, visitor: Visitor) -> None:
     page = visitor.enter(server, "/runs/right")
     box = page.locator(".chart").first.bounding_box()
@@ -135,7 +147,9 @@ def test_without_its_script_a_page_says_the_same(server: Served, browser: Any) -
     visitor.close()
 
 
-@pytest.mark.parametrize("path", ["/", "/runs/faulty", "/compare?run=faulty&run=right", "/runs/faulty/tensors"])
+@pytest.mark.parametrize(
+    "path", ["/", "/runs/faulty", "/runs/faulty/timeline", "/compare?run=faulty&run=right", "/runs/faulty/tensors"]
+)
 def test_a_narrow_page_needs_no_scrolling_sideways(server: Served, browser: Any, path: str) -> None:
     visitor = Visitor(browser)
     page = visitor.enter(server, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from urllib.parse import quote
 
 import pytest
@@ -16,6 +17,8 @@ PAGES = (
     "/runs/right",
     "/runs/faulty/tensors",
     f"/runs/faulty/tensor?name={quote(HOSTILE)}",
+    f"/runs/faulty/incident?of={ISSUE.group}",
+    "/runs/faulty/timeline",
     "/compare?run=faulty&run=right",
 )
 
@@ -28,6 +31,13 @@ def test_no_name_becomes_markup_and_nothing_comes_from_elsewhere(server: Served,
     assert not [name for name, attributes in found.elements if "style" in attributes or name == "style"]
     addresses = [a for _, each in found.elements for key in ("src", "href", "action") if (a := each.get(key))]
     assert all(a.startswith(("/", "#", "data:")) and not a.startswith("//") for a in addresses)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_headings_leave_out_no_level(server: Served, path: str) -> None:
+    levels = [int(name[1]) for name, _ in seen(server.page(path)).elements if name in {"h1", "h2", "h3", "h4"}]
+    assert levels.count(1) == 1
+    assert [level for before, level in itertools.pairwise(levels) if level > before + 1] == []
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -112,6 +122,19 @@ def test_one_broken_number_among_many_is_seen_at_every_size(server: Served) -> N
         marks = [a for _, a in seen(server.page(f"/runs/right{query}")).elements if a.get("class") == "broken"]
         assert len(marks) == 1
     assert not [a for _, a in seen(server.page("/runs/right?steps=130:300")).elements if a.get("class") == "broken"]
+
+
+def test_a_finding_leads_to_how_it_began(server: Served) -> None:
+    links = {str(a.get("href")) for name, a in seen(server.page("/runs/faulty")).elements if name == "a"}
+    (address,) = [link for link in links if "/incident?" in link]
+    assert "Go back to a checkpoint" in server.page(address) or "from the start" in server.page(address)
+
+
+@pytest.mark.parametrize("wanted", ["", "unknown", "../../secret.txt"])
+def test_a_problem_that_is_not_known_is_no_page(server: Served, wanted: str) -> None:
+    answer = server.ask(f"/runs/faulty/incident?of={quote(wanted)}")
+    assert answer.status == 404
+    assert "secret of the machine" not in answer.text
 
 
 def test_two_runs_are_compared(server: Served) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from http import HTTPStatus
 from importlib import resources
 from pathlib import Path
@@ -14,21 +14,24 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from trackside.contracts.errors import RunNotFoundError, StorageError, TracksideError
 from trackside.dashboard import pages
 from trackside.dashboard.run_list import RunList
-from trackside.dashboard.tensors import tensor_curves
-from trackside.dashboard.watched import WatchedRun, WatchedRuns, Window
-from trackside.local.comparison import ComparedRun, compare
+from trackside.dashboard.tensors import MOST_WORKERS, tensor_curves
+from trackside.dashboard.watched import MOST_OPEN, WatchedRun, WatchedRuns, Window
+from trackside.local.comparison import ComparedRun, compare, differing_facts
 from trackside.local.live_run import training_losses
 from trackside.local.recorded_run import read_run
-from trackside.local.run_folder import read_record
+from trackside.local.run_folder import RunState, read_record
+from trackside.performance.profile import Profile
 from trackside.report.line_chart import MOST_BUCKETS, Span
 from trackside.report.page import part
+from trackside.report.timeline import step_bars
 from trackside.trial.buckets import bucketed, edges_of
+from trackside.trial.trial import open_trial
 
 RUNS_ON_A_PAGE = 50
 MOST_TENSORS = 1000
@@ -46,7 +49,9 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+MOST_SEARCHED = 100  # runs, the newest first, among which a healthy one is looked for
 _STEP_DIGITS = 15
+_ENDED = frozenset({RunState.ENDED, RunState.FINISHED})
 
 
 class Dashboard:
@@ -69,6 +74,9 @@ class Dashboard:
             Route("/runs/{run}", self.run),
             Route("/runs/{run}/tensors", self.tensors),
             Route("/runs/{run}/tensor", self.tensor),
+            Route("/runs/{run}/incident", self.incident),
+            Route("/runs/{run}/healthy", self.healthy),
+            Route("/runs/{run}/timeline", self.timeline),
             Route("/runs/{run}/events", self.events),
             Route("/style.css", lambda _: Response(_style(), media_type="text/css")),
             Route("/script.js", lambda _: Response(_script(), media_type="text/javascript")),
@@ -112,6 +120,48 @@ class Dashboard:
                 raise RunNotFoundError(f"{watched.name} has no tensor {name!r}.")
             curves = tensor_curves(watched.trial, name, window)
         return HTMLResponse(pages.tensor_page(watched.name, name, curves, window=window, spans=data.spans_of(name)))
+
+    def timeline(self, request: Request) -> Response:
+        """Answer with the steps and phases of each process."""
+        watched, window = self._watched.get(request.path_params["run"]), _window(request)
+        _, data = watched.data(window)
+        with watched.lock:
+            steps = Profile(watched.uri, watched.trial).steps()[:MOST_WORKERS] if data.steps else ()
+            bars = [one for each in steps if data.steps and (one := step_bars(each, data.steps)) is not None]
+            watched.trial.parts.columns.trim()
+        return HTMLResponse(pages.timeline_page(watched.name, bars, data=data, window=window))
+
+    def incident(self, request: Request) -> Response:
+        """Answer with how one problem of a run began."""
+        watched, wanted = self._watched.get(request.path_params["run"]), request.query_params.get("of", "")
+        _, data = watched.data(pages.ALL)
+        found = next((one for one in data.incidents if one.group.group == wanted), None)
+        if found is None:
+            raise RunNotFoundError(f"{watched.name} has no standing problem {wanted!r}. It may have recovered.")
+        return HTMLResponse(pages.incident_page(watched.name, found))
+
+    def healthy(self, request: Request) -> Response:
+        """Lead to the comparison with the healthy run that differs in the fewest settings, the newest of those."""
+        watched = self._watched.get(request.path_params["run"])
+        own = self._compared(watched)
+        nearest = min(self._healthy_runs(watched.name), key=lambda run: self._distance(own, run), default=None)
+        if nearest is None:
+            lines = (f"No run beside {watched.name} was judged, has ended, and has no issue.",)
+            return HTMLResponse(pages.error_page("No healthy run to compare with", lines))
+        return RedirectResponse(pages.compare_address(nearest, watched.name), HTTPStatus.SEE_OTHER)
+
+    def _healthy_runs(self, but: str) -> Sequence[str]:
+        summaries = self._runs.summaries([name for name in self._runs.names() if name != but][:MOST_SEARCHED])
+        return [
+            name
+            for name, one in summaries
+            if not isinstance(one, TracksideError) and one.was_judged and not one.issues and one.state in _ENDED
+        ][:MOST_OPEN]
+
+    def _distance(self, own: ComparedRun, name: str) -> int:
+        uri = self._runs.place(name)
+        record = None if self._runs.is_remote else read_record(Path(uri))
+        return differing_facts(own, ComparedRun(read_run(uri, stores=self._runs.stores), open_trial(uri), record))
 
     def compare(self, request: Request) -> Response:
         """Answer with two runs side by side."""

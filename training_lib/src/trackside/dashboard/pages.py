@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,12 @@ from trackside.local.comparison import Comparison
 from trackside.local.comparison_text import facts_in_order, issue_lines, loss_lines, pace_line
 from trackside.local.recorded_run import RunSummary
 from trackside.report.gathered import ReportData
+from trackside.report.incident import Incident
+from trackside.report.incident_section import MOST_SIGNALS, incident_parts, name_of
 from trackside.report.line_chart import Span, line_chart
 from trackside.report.markup import Markup, element, joined
 from trackside.report.page import Links, content_of, document_of
+from trackside.report.timeline import StepBars, timeline_figure
 from trackside.trial.buckets import Buckets
 
 MOST_FACTS = 200  # of a comparison
@@ -26,6 +30,7 @@ AROUND = 50  # steps before the one from which a finding holds, that its evidenc
 ALL: Window = (None, None)
 
 _SIGNS = {Severity.CRITICAL: "✖", Severity.WARNING: "▲", Severity.INFO: "●"}
+_BESIDE = "Beside the nearest healthy run"
 _HEAD = (
     element("link", rel="icon", href="data:,"),
     element("link", rel="stylesheet", href="/style.css"),
@@ -168,10 +173,17 @@ def run_page(data: ReportData, *, revision: str, window: Window) -> str:
     name = data.recorded.location.name
     links = Links(
         tensor=lambda tensor, step: tensor_address(name, tensor, step),
+        incident=lambda group: address_of(name, "incident", of=group),
         above=_way_back(),
         below=joined(
             _choice_of_steps(address_of(name), {}, window, data.steps),
-            element("p", element("a", "All tensors", href=address_of(name, "tensors"))),
+            element(
+                "p",
+                element("a", "All tensors", href=address_of(name, "tensors")),
+                " · ",
+                element("a", "Timeline", href=address_of(name, "timeline", steps=text_of(window))),
+                *((" · ", element("a", _BESIDE, href=address_of(name, "healthy"))) if data.incidents else ()),
+            ),
         ),
     )
     return _page(
@@ -231,6 +243,53 @@ def tensor_page(run: str, tensor: str, found: TensorCurves | None, *, window: Wi
             charts or element("p", "No number of this tensor was recorded at these steps."),
         ),
     )
+
+
+def timeline_page(run: str, found: Sequence[StepBars], *, data: ReportData, window: Window) -> str:
+    """Return the page with the steps and phases of each process, and the findings as marks."""
+    axis = data.steps or (0, 0)
+
+    def around(step: int) -> str:
+        return address_of(run, "timeline", steps=text_of((max(0, step - AROUND), step + AROUND)))
+
+    figures = [timeline_figure(bars, steps=axis, spans=data.spans, around=around) for bars in found]
+    command = f"trackside export {shlex.quote(data.recorded.location.uri)} timeline --to timeline"
+    return _page(
+        f"{run}: timeline",
+        element(
+            "header",
+            _way_back(run),
+            element("h1", "Timeline"),
+            _choice_of_steps(address_of(run, "timeline"), {}, window, data.steps),
+        ),
+        element(
+            "main",
+            figures or element("p", "No time of a step was recorded at these steps."),
+            element("p", "The same for ui.perfetto.dev: ", element("code", command), class_="note"),
+            id="findings",
+        ),
+    )
+
+
+def incident_page(run: str, found: Incident) -> str:
+    """Return the page on how one problem began, with links to its signals around the step at which each left."""
+    links = [
+        element("li", element("a", name_of(one), href=tensor_address(run, one.name, one.left[0])))
+        for one in found.signals[:MOST_SIGNALS]
+        if one.left is not None
+    ]
+    parts = element("article", *incident_parts(found), id="findings")
+    evidence = joined(element("h2", "Each signal closely"), element("ul", links, class_="tensors")) if links else None
+    return _page(
+        f"{run}: how it began",
+        element("header", _way_back(run), element("h1", f"How it began: {found.group.lead.configuration_name}")),
+        element("main", parts, evidence),
+    )
+
+
+def compare_address(a: str, b: str) -> str:
+    """Return the address of the comparison of two runs."""
+    return f"/compare?{urlencode([('run', a), ('run', b)])}"
 
 
 def compare_page(found: Comparison, curves: Sequence[tuple[str, Buckets, tuple[int, int], Sequence[Span]]]) -> str:

@@ -6,8 +6,10 @@ import hashlib
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 
+from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.run_layout import RunLocation
 from trackside.dashboard.run_list import RunList
 from trackside.local.live_run import LiveRunReader
@@ -15,6 +17,7 @@ from trackside.local.run_folder import RunState, read_record
 from trackside.performance.reading import measured_workers
 from trackside.performance.verdict import judged_workers
 from trackside.report.gathered import ReportData, Speed, gather
+from trackside.report.incident import Incident, incidents
 from trackside.trial.trial import Trial, open_trial
 
 MOST_OPEN = 16  # runs; one that nobody looked at for longest is closed first
@@ -45,6 +48,9 @@ class WatchedRun:
         self._revision, self._state = "", RunState.OPEN
         self._pages: OrderedDict[tuple[str, Window], ReportData] = OrderedDict()
         self._speed: Speed = ()
+        self._began: tuple[Incident, ...] = ()
+        self._began_of: tuple[str, ...] | None = None
+        self._began_until = -1e9
         self._speed_until, self._speed_state = -1e9, RunState.OPEN
 
     @property
@@ -63,7 +69,13 @@ class WatchedRun:
             key = (self._look(), window)
             if key not in self._pages:
                 self._pages[key] = gather(
-                    self.uri, self.trial, clock=time.time, window=window, stores=self._stores, speed=self._judged_speed
+                    self.uri,
+                    self.trial,
+                    clock=time.time,
+                    window=window,
+                    stores=self._stores,
+                    speed=self._judged_speed,
+                    began=self._known_incidents,
                 )
                 self.trial.parts.columns.trim()
                 while len(self._pages) > MOST_PAGES:
@@ -78,6 +90,16 @@ class WatchedRun:
             took = time.monotonic() - began
             self._speed_until = began + max(SPEED_SECONDS, took / SPEED_SHARE)
         return self._speed
+
+    def _known_incidents(self, trial: Trial, problems: Sequence[IssueGroup]) -> tuple[Incident, ...]:
+        """Return how the problems began; as known before, while they are the same and it is not long ago."""
+        now = time.monotonic()
+        same = tuple(issue.verdict_id for group in problems for issue in group.standing)
+        if same != self._began_of or now >= self._began_until:
+            self._began, self._began_of = incidents(trial, problems), same
+            took = time.monotonic() - now
+            self._began_until = now + max(self.pause, took / SPEED_SHARE)
+        return self._began
 
     def _look(self) -> str:
         if time.monotonic() - self._looked_at >= self.pause:

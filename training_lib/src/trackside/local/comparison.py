@@ -145,6 +145,11 @@ def compare(a: ComparedRun, b: ComparedRun, *, now: float) -> Comparison:
     )
 
 
+def differing_facts(a: ComparedRun, b: ComparedRun) -> int:
+    """Return the number of settings that differ. Reads the facts of both runs alone. Errors: those of the stores."""
+    return sum(1 for _ in _differences(_facts(a), _facts(b)))
+
+
 def _steps(curves: Mapping[str, Curve]) -> int:
     return max((len(curve.steps) for curve in curves.values()), default=0)
 

@@ -17,6 +17,7 @@ from trackside.local.run_folder import RunRecord, read_record
 from trackside.performance.reading import measured_workers
 from trackside.performance.verdict import PerformanceVerdict, judged_workers
 from trackside.report.heatmap import MOST_COLUMNS, MOST_ROWS, Heatmap
+from trackside.report.incident import Incident, incidents
 from trackside.report.line_chart import MOST_BUCKETS, Span
 from trackside.report.machine import machine_curves
 from trackside.report.model.labelled import LabelledRun, labelled_run
@@ -34,6 +35,7 @@ _MAPS = (  # title, collections, statistic
 )
 
 
+Began = Callable[[Trial, Sequence[IssueGroup]], tuple[Incident, ...]]
 Speed = tuple[tuple[str, PerformanceVerdict], ...]
 
 
@@ -51,6 +53,7 @@ class ReportData:
     machine  (title, numbers) of each metric of the machines, over the same steps
     speed      verdict on the speed of each process by its name, the slowest first
     model      labels, predictions, metrics and importance; None for a run that saved none of them
+    incidents  how each standing problem began
     workers    names of the processes that trained
     generated_at   seconds since the epoch
     """
@@ -65,6 +68,7 @@ class ReportData:
     machine: tuple[tuple[str, Buckets], ...]
     speed: Speed
     model: LabelledRun | None
+    incidents: tuple[Incident, ...]
     workers: tuple[str, ...]
     generated_at: float
 
@@ -109,6 +113,7 @@ def gather(
     window: tuple[int | None, int | None] = (None, None),
     stores: Callable[[str], Store] = open_store,
     speed: Callable[[str], Speed] | None = None,
+    began: Began = incidents,
 ) -> ReportData:
     """Return the content of the report of a run.
 
@@ -119,6 +124,7 @@ def gather(
         window: First and last step of the curves and the layers; None: those of the run.
         stores: Opens the store of a location.
         speed: Judges the speed of the run at a location; None: from all that was measured.
+        began: Returns how the standing problems of a run began.
 
     Raises:
         RunNotFoundError: No run is at that location.
@@ -140,6 +146,7 @@ def gather(
         machine=tuple(machine_curves(trial, steps, now=clock())) if steps else (),
         speed=speed(uri) if speed else judged_workers(measured_workers(uri, trial)),
         model=labelled_run(trial),
+        incidents=began(trial, recorded.groups),
         workers=tuple(trial.workers),
         generated_at=clock(),
     )

@@ -18,6 +18,7 @@ from trackside.local.problem_text import fixes_of, rows_of, title_of, what_of
 from trackside.local.rule_state import RuleState, RuleStatus
 from trackside.report.gathered import ReportData
 from trackside.report.heatmap import heatmap_figure
+from trackside.report.incident_section import anchor_of, incident_section
 from trackside.report.line_chart import line_chart
 from trackside.report.markup import Child, Markup, element, joined
 from trackside.report.model.section import model_section
@@ -41,11 +42,13 @@ class Links:
     """Addresses to which a page of a server leads; the report in a file has none.
 
     tensor   address of a tensor, by its name and the step to look at
+    incident  address of the page on how a problem began, by the problem's id
     above    what stands above the name of the run
     below    what stands below its numbers
     """
 
     tensor: Callable[[str, int | None], str]
+    incident: Callable[[str], str]
     above: Markup
     below: Markup
 
@@ -101,6 +104,8 @@ def content_of(data: ReportData, links: Links | None = None) -> tuple[Markup, ..
 
 def _sections(data: ReportData, links: Links | None) -> Iterator[Markup]:
     yield _section("Findings", "findings", _findings(data, links))
+    if data.incidents:
+        yield _section("How it began", "incidents", incident_section(data.incidents))
     yield _section("Training", "training", _training(data))
     if data.model is not None:
         yield _section("Model", "model", model_section(data.model))
@@ -134,8 +139,10 @@ def _heading(data: ReportData, links: Links | None) -> Markup:
 
 
 def _links(data: ReportData) -> list[Markup]:
-    anchors = ("findings", "training", "model", "speed", "machine", "layers", "rules", "run", "method")
-    known = [anchor for anchor in anchors if anchor != "model" or data.model is not None]
+    anchors = ("findings", "incidents", "training", "model", "speed", "machine", "layers", "rules", "run", "method")
+    absent = {"model"} if data.model is None else set()
+    absent |= set() if data.incidents else {"incidents"}
+    known = [anchor for anchor in anchors if anchor not in absent]
     return [element("a", anchor.capitalize(), href=f"#{anchor}") for anchor in known]
 
 
@@ -180,10 +187,11 @@ def _duration(seconds: float) -> str:
 def _findings(data: ReportData, links: Links | None) -> Markup:
     if not data.problems:
         return element("p", "No rule found an issue." if data.rules else "No rule has judged this run.")
-    return joined(_card(group, links) for group in data.problems)
+    began = {incident.group.group: anchor_of(place) for place, incident in enumerate(data.incidents)}
+    return joined(_card(group, links, began.get(group.group, "")) for group in data.problems)
 
 
-def _card(group: IssueGroup, links: Links | None) -> Markup:
+def _card(group: IssueGroup, links: Links | None, began: str) -> Markup:
     severity = group.severity.value if group.standing else "ok"
     rows = [element("tr", _row_head(label), element("td", text)) for label, text in rows_of(group)]
     fixes = [element("li", fix) for fix in fixes_of(group)]
@@ -194,10 +202,16 @@ def _card(group: IssueGroup, links: Links | None) -> Markup:
         element("p", what_of(group.lead)),
         element("table", element("tbody", rows), class_="facts"),
         _evidence(group, links) if links else None,
+        _way_to_incident(group, links, began) if began else None,
         joined(element("h4", "What to do"), element("ol", fixes)) if fixes else None,
         element("p", f"{code}: ", element("code", f"trackside rules show {group.lead.rule_id}")) if code else None,
         class_=f"card {severity}",
     )
+
+
+def _way_to_incident(group: IssueGroup, links: Links | None, anchor: str) -> Markup:
+    address = links.incident(group.group) if links else f"#{anchor}"
+    return element("p", element("a", "How it began: its signals in order", href=address))
 
 
 def _evidence(group: IssueGroup, links: Links) -> Markup | None:

@@ -1,0 +1,52 @@
+"""Steps as bars: phases add up to the mean step, and no slow step is hidden."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.training_lib.report.test_markup import seen
+from trackside.performance.profile import StepDurations
+from trackside.report.line_chart import Span
+from trackside.report.timeline import step_bars, timeline_figure
+
+
+def durations(seconds: np.ndarray, *, worker: str = "worker_0", **phases: np.ndarray) -> StepDurations:
+    return StepDurations(worker, np.arange(len(seconds)), seconds, phases, np.full(len(seconds), np.nan))
+
+
+@given(st.integers(1, 3000), st.integers(0, 2999), st.integers(1, 5))
+def test_phases_add_up_to_the_mean_and_the_slowest_step_shows(count: int, slow: int, factor: int) -> None:
+    seconds = np.full(count, 0.1)
+    seconds[slow % count] = 0.1 + factor
+    bars = step_bars(durations(seconds, data=np.full(count, 0.02), backward=np.full(count, 0.05)), (0, count - 1))
+    assert bars is not None
+    assert len(bars.first) <= 160
+    counts = bars.last - bars.first + 1
+    assert float((sum(bars.phases.values(), np.zeros(1)) * counts).sum()) == pytest.approx(seconds.sum())
+    assert bars.longest.max() == 0.1 + factor
+    assert bars.slow[0][:3] == (slow % count, 0.1 + factor, "rest")
+
+
+def test_steps_without_a_time_are_no_bars() -> None:
+    assert step_bars(durations(np.full(5, np.nan)), (0, 4)) is None
+    assert step_bars(durations(np.full(5, 0.1)), (7, 9)) is None
+
+
+def test_a_phase_at_some_steps_only_counts_as_nothing_at_the_others() -> None:
+    evaluation = np.array([np.nan, 0.4, np.nan, np.nan])
+    bars = step_bars(durations(np.array([0.1, 0.5, 0.1, 0.1]), evaluation=evaluation), (0, 3))
+    assert bars is not None
+    assert bars.phases["evaluation"].tolist() == [0.0, 0.4, 0.0, 0.0]
+
+
+def test_names_of_others_stay_text_and_findings_are_marked() -> None:
+    bars = step_bars(durations(np.full(10, 0.1), worker="<script>"), (0, 9))
+    assert bars is not None
+    spans = [Span(4, 9, "critical", "</text><script>")]
+    found = seen(str(timeline_figure(bars, steps=(0, 9), spans=spans, around=lambda step: f"/?steps={step}")))
+    assert not [name for name, _ in found.elements if name == "script"]
+    assert [a for _, a in found.elements if a.get("class") == "since"]
+    assert [a["href"] for name, a in found.elements if name == "a"][:1] == ["/?steps=0"]

@@ -1,0 +1,198 @@
+"""Steps and their phases over the run as stacked bars, with the slowest steps and the findings as marks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.performance.durations import milliseconds
+from trackside.performance.profile import StepDurations
+from trackside.report.line_chart import Span, round_numbers
+from trackside.report.markup import Markup, element, joined
+from trackside.report.model.figures import folded, table
+from trackside.trial.buckets import bucketed, edges_of
+
+MOST_BARS = 160
+MOST_SLOW = 10
+PHASES = ("evaluation", "data", "rest", "backward", "optimizer", "capture")  # in the order within a step
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 220, 72, 12, 18, 24
+_TABLE_ROWS = 20
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class StepBars:
+    """The steps of one worker, some steps to a bar.
+
+    worker   the worker
+    first, last   first and last step of each bar, int64 of shape (n,)
+    phases   mean seconds a step in each phase, of shape (n,) each; their sum is the mean step
+    longest  seconds of the longest step of each bar, of shape (n,)
+    slow     (step, seconds, name of its longest phase, seconds of that) of the longest steps, the longest first
+    """
+
+    worker: str
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    phases: Mapping[str, Numbers]
+    longest: Numbers
+    slow: tuple[tuple[int, float, str, float], ...]
+
+
+def step_bars(durations: StepDurations, steps: tuple[int, int]) -> StepBars | None:
+    """Return the bars of a worker's steps from the first to the last; None without a timed step.
+
+    Args:
+        durations: The durations of its steps.
+        steps: First and last step.
+    """
+    begin, end = np.searchsorted(durations.steps, (steps[0], steps[1] + 1))
+    numbers, seconds = durations.steps[begin:end], durations.seconds[begin:end]
+    known = np.isfinite(seconds)
+    numbers, seconds = numbers[known], seconds[known]
+    if not len(numbers):
+        return None
+    measured = {name: np.nan_to_num(values[begin:end][known]) for name, values in durations.phases.items()}
+    parts = {**measured, "rest": np.maximum(0.0, seconds - sum(measured.values(), np.zeros(len(seconds))))}
+    edges = edges_of(*steps, MOST_BARS)
+    whole = bucketed(numbers, seconds, edges)
+    means = {name: bucketed(numbers, parts[name], edges).mean for name in PHASES if name in parts and parts[name].any()}
+    slow = tuple(_slowest(numbers, seconds, parts))
+    return StepBars(durations.worker, whole.first, whole.last, means, whole.high, slow)
+
+
+def _slowest(
+    steps: NDArray[np.int64], seconds: Numbers, parts: Mapping[str, Numbers]
+) -> Iterator[tuple[int, float, str, float]]:
+    for at in np.argsort(-seconds, kind="stable")[:MOST_SLOW].tolist():
+        name = max(parts, key=lambda one: float(parts[one][at]))
+        yield int(steps[at]), float(seconds[at]), name, float(parts[name][at])
+
+
+def timeline_figure(
+    bars: StepBars, *, steps: tuple[int, int], spans: Sequence[Span], around: Callable[[int], str]
+) -> Markup:
+    """Return the picture of one worker, and its slowest steps.
+
+    Args:
+        bars: Its steps.
+        steps: First and last step of the axis.
+        spans: Steps of problems, to mark.
+        around: Returns the address of the same page around a step.
+    """
+    title = f"{bars.worker}: seconds a step"
+    top = float(max(bars.longest.max(), sum(bars.phases.values(), np.zeros(1)).max())) or 1.0
+    names = list(bars.phases)
+    drawing = element(
+        "svg",
+        element("title", f"{title}, by phase; the longest step takes {milliseconds(float(bars.longest.max()))}"),
+        *_grid(top, steps),
+        *_bars(bars, top, steps),
+        *_marks(spans, steps),
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+        role="img",
+        class_="drawing timeline",
+    )
+    legend = [
+        element(
+            "li",
+            element(
+                "svg",
+                element("rect", x=4, y=0, width=16, height=10, class_=f"phase-{PHASES.index(name)}"),
+                viewBox="0 0 24 10", class_="sample", aria_hidden="true",
+            ),
+            name,
+        )
+        for name in names
+    ]  # fmt: skip
+    chosen = np.unique(np.linspace(0, len(bars.first) - 1, min(len(bars.first), _TABLE_ROWS)).astype(int)).tolist()
+    rows = [
+        (
+            f"{bars.first[at]:,}",
+            *(milliseconds(float(bars.phases[name][at])) for name in names),
+            milliseconds(float(bars.longest[at])),
+        )
+        for at in chosen
+    ]
+    return element(
+        "figure",
+        element("figcaption", element("b", title), " mean of each bar by phase; – the longest step in it; ▼ a finding"),
+        drawing,
+        element("ul", legend, class_="legend"),
+        folded(f"{title} as a table", table(("From step", *names, "Longest step"), rows)),
+        _slow(bars, around),
+    )
+
+
+def _x(step: float, steps: tuple[int, int]) -> float:
+    share = (step - steps[0]) / max(1, steps[1] + 1 - steps[0])
+    return round(_LEFT + min(1.0, max(0.0, share)) * (_WIDTH - _LEFT - _RIGHT), 1)
+
+
+def _y(seconds: float, top: float) -> float:
+    return round(_HEIGHT - _BOTTOM - min(1.0, seconds / top) * (_HEIGHT - _TOP - _BOTTOM), 1)
+
+
+def _grid(top: float, steps: tuple[int, int]) -> Iterator[Markup]:
+    for seconds in round_numbers(0.0, top):
+        y = _y(seconds, top)
+        yield element("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y, y2=y, class_="grid")
+        yield element("text", milliseconds(seconds), x=_LEFT - 6, y=y + 4, text_anchor="end")
+    for step, anchor in ((steps[0], "start"), ((steps[0] + steps[1]) // 2, "middle"), (steps[1], "end")):
+        yield element("text", f"{step:,}", x=_x(step, steps), y=_HEIGHT - 6, text_anchor=anchor)
+
+
+def _bars(bars: StepBars, top: float, steps: tuple[int, int]) -> Iterator[Markup]:
+    for at, (first, last) in enumerate(zip(bars.first.tolist(), bars.last.tolist(), strict=True)):
+        left = _x(first, steps)
+        width = max(1.0, _x(last + 1, steps) - left - 0.5)
+        seconds = 0.0
+        for name, means in bars.phases.items():
+            part = float(means[at])
+            if part > 0:
+                upper = _y(seconds + part, top)
+                yield element(
+                    "rect",
+                    element("title", f"steps {first} to {last}: {name} {milliseconds(part)}"),
+                    x=left,
+                    y=upper,
+                    width=width,
+                    height=max(0.0, _y(seconds, top) - upper),
+                    class_=f"phase-{PHASES.index(name)}",
+                )
+            seconds += part
+        y = _y(float(bars.longest[at]), top)
+        yield element("line", x1=left, x2=left + width, y1=y, y2=y, class_="longest")
+
+
+def _marks(spans: Sequence[Span], steps: tuple[int, int]) -> Iterator[Markup]:
+    for span in spans:
+        x = _x(max(span.first, steps[0]), steps)
+        line = element("line", x1=x, x2=x, y1=_TOP - 6, y2=_HEIGHT - _BOTTOM, class_="since")
+        word = element("text", f"▼ {span.name}", x=x + 3, y=_TOP - 6, class_="axis-name")
+        yield element("g", element("title", f"{span.name}, from step {span.first}"), line, word)
+
+
+def _slow(bars: StepBars, around: Callable[[int], str]) -> Markup:
+    head = element("tr", *(element("th", word, scope="col") for word in ("Step", "Takes", "Longest phase", "Of it")))
+    rows = [
+        element(
+            "tr",
+            element("th", element("a", f"{step:,}", href=around(step)), scope="row"),
+            *(element("td", word) for word in (milliseconds(seconds), name, milliseconds(part))),
+        )
+        for step, seconds, name, part in bars.slow
+    ]
+    return joined(
+        element(
+            "table",
+            element("caption", "The longest steps"),
+            element("thead", head),
+            element("tbody", rows),
+            class_="numbers-table",
+        )
+    )
