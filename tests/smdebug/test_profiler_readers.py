@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,18 @@ import pytest
 from smdebug.profiler import (
     LocalAlgorithmMetricsReader,
     LocalSystemMetricsReader,
+    S3AlgorithmMetricsReader,
+    S3SystemMetricsReader,
     SMProfilerEvents,
     SystemProfilerEventParser,
 )
+from smdebug.profiler.analysis.notebook_utils import TrainingJob
 from smdebug.profiler.utils import TimeUnits
 
 from tests.smdebug.conftest import Peer
 from tests.smdebug.profiler_files import FIRST, GAP, MINUTE, NODES, STEP, training, write_profiles, write_timeline, x
+from tests.smdebug.s3_here import local_s3
+from trackside.contracts.errors import RunNotFoundError
 
 ALWAYS = (0, 4e15)
 
@@ -177,3 +183,57 @@ def test_an_empty_folder_has_nothing(tmp_path: Path) -> None:
 def test_the_buffer_may_be_set_by_its_variable(profiles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIME_BUFFER_MICROSECONDS", "5")
     assert LocalSystemMetricsReader(profiles).get_events(MINUTE * 1e6, MINUTE * 1e6 + 3e6)
+
+
+@pytest.fixture
+def bucket(profiles: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The same profiles in a bucket."""
+    with local_s3() as s3:
+        for name, value in s3.environment.items():
+            monkeypatch.setenv(name, value)
+        s3.client().create_bucket(Bucket="profiles")
+        for path in profiles.rglob("*"):
+            if path.is_file():
+                key = f"job/profiler-output/{path.relative_to(profiles)}"
+                s3.client().put_object(Bucket="profiles", Key=key, Body=path.read_bytes())
+        yield "s3://profiles/job/profiler-output"
+
+
+def test_a_bucket_has_what_the_folder_has(bucket: str, profiles: Path) -> None:
+    ours = as_rows(S3AlgorithmMetricsReader(bucket).get_events(*ALWAYS))
+    assert ours == as_rows(LocalAlgorithmMetricsReader(profiles).get_events(*ALWAYS))
+    samples = S3SystemMetricsReader(bucket).get_events(*ALWAYS)
+    assert [vars(e) for e in samples] == [vars(e) for e in LocalSystemMetricsReader(profiles).get_events(*ALWAYS)]
+
+
+class SageMaker:
+    """A client that returns the states of one job, one a request, and then the last."""
+
+    def __init__(self, *states: str) -> None:
+        self.states = list(states)
+
+    def describe_training_job(self, *, TrainingJobName: str) -> dict[str, Any]:  # noqa: N803 - the name of AWS
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        return {"TrainingJobStatus": state, "ProfilerConfig": {"S3OutputPath": "s3://profiles"}}
+
+
+def test_a_training_job_is_waited_for(bucket: str) -> None:
+    waits: list[float] = []
+    job = TrainingJob("job", client=SageMaker("InProgress"), sleep=waits.append)
+    assert job.profiler_s3_output_path == bucket
+    job.wait_for_sys_profiling_data_to_be_available()
+    job.wait_for_framework_profiling_data_to_be_available()
+    samples, events = job.get_systems_metrics_reader(), job.get_framework_metrics_reader()
+    assert waits == []
+    assert samples is not None
+    assert events is not None
+    assert len(samples.get_events(*ALWAYS)) == 120
+    assert events.get_events(*ALWAYS)
+
+
+def test_the_wait_ends_with_the_job(bucket: str) -> None:
+    waits: list[float] = []
+    job = TrainingJob("other", client=SageMaker("InProgress", "InProgress", "Failed"), sleep=waits.append)
+    with pytest.raises(RunNotFoundError, match="The job other ended"):
+        job.wait_for_sys_profiling_data_to_be_available()
+    assert waits == [10.0]

@@ -26,16 +26,19 @@ def time_chart(title: str, curves: Mapping[str, tuple[NDArray[np.float64], NDArr
 
     Args:
         title: The title, with the unit.
-        curves: (seconds, values) by name, by time.
+        curves: (seconds, values) by name, by time; values that are not finite are left out.
     """
-    known = {name: each for name, each in curves.items() if len(each[0])}
+    finite = {
+        name: (times[np.isfinite(values)], values[np.isfinite(values)]) for name, (times, values) in curves.items()
+    }
+    known = {name: each for name, each in finite.items() if len(each[0])}
     if not known:
         return _drawing(title, "no numbers", [])
     end = max(float(seconds[-1]) for seconds, _ in known.values())
     start = min(float(seconds[0]) for seconds, _ in known.values())
     found = {name: _by_time(seconds - start, values, end - start) for name, (seconds, values) in known.items()}
-    low = min(0.0, *(float(np.nanmin(each.low)) for each in found.values()))
-    high = max(float(np.nanmax(each.high)) for each in found.values())
+    low = min(0.0, *(float(each.low.min()) for each in found.values()))
+    high = max(float(each.high.max()) for each in found.values())
     width = max(1, math.ceil((end - start) * 1e3))
     children = list(_frame(low, high, ("0 s", f"{number((end - start) / 2)} s", f"{number(end - start)} s")))
     for place, (name, each) in enumerate(found.items()):
