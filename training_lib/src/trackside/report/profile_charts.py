@@ -97,7 +97,7 @@ def usage_map(title: str, names: Sequence[str], values: NDArray[np.float64], sec
     places = np.where(np.isnan(values), 0, 1 + np.round(shares).astype(np.int64)).astype(np.uint8)
     scale = np.stack([np.linspace(low, high, 101) for low, high in zip(_LOW, _HIGH, strict=True)], axis=1)
     colors = np.concatenate([np.full((1, 4), 255), np.concatenate([scale, np.full((101, 1), 255)], axis=1)])
-    left, height = 240, len(names) * _ROW
+    left, height = 330, len(names) * _ROW
     picture = element(
         "image",
         href=Markup(data_address(png(places, colors.astype(np.uint8)))),
@@ -105,7 +105,7 @@ def usage_map(title: str, names: Sequence[str], values: NDArray[np.float64], sec
         preserveAspectRatio="none", style="image-rendering:pixelated",
     )  # fmt: skip
     rows = [
-        element("text", name[-38:], x=left - 6, y=TOP + _ROW * (place + 0.8), text_anchor="end")
+        element("text", name[-54:], x=left - 6, y=TOP + _ROW * (place + 0.8), text_anchor="end")
         for place, name in enumerate(names)
     ]
     below = TOP + height + 14
