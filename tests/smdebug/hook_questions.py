@@ -233,10 +233,27 @@ def buffer_by_variable(folder: str) -> Any:
         del variables["TIME_BUFFER_MICROSECONDS"]
 
 
+def two_threads(folder: str) -> Any:
+    from smdebug.profiler.algorithm_metrics_reader import LocalAlgorithmMetricsReader
+
+    events = [
+        {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "cpu_functions"}},
+        {"name": "outer", "ph": "B", "pid": 1, "tid": 1, "ts": 30},
+        {"name": "inner", "ph": "B", "pid": 1, "tid": 2, "ts": 35},
+        {"name": "outer", "ph": "E", "pid": 1, "tid": 1, "ts": 50},
+        {"name": "inner", "ph": "E", "pid": 1, "tid": 2, "ts": 60},
+    ]
+    path = Path(folder, "threads", "framework", "pevents", "1970010100", "60_algo-1_pythontimeline.json")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(events))
+    found = LocalAlgorithmMetricsReader(str(path.parents[3])).get_events(0, 100)
+    return sorted([event.event_name, event.duration] for event in found)
+
+
 def horovod_type(folder: str) -> Any:
     from smdebug.profiler.tf_profiler_parser import HorovodProfilerEvents
 
-    return HorovodProfilerEvents().type()
+    return HorovodProfilerEvents().type
 
 
 def range_from_step_zero(folder: str) -> Any:
@@ -266,6 +283,7 @@ QUESTIONS: dict[str, Callable[[str], Any]] = {
     "profiler: folder in upper case": profiler_folder,
     "profiler: buffer by variable": buffer_by_variable,
     "profiler: type of Horovod's events": horovod_type,
+    "profiler: two threads of one group": two_threads,
     "profiler: range from step 0": range_from_step_zero,
 }
 

@@ -30,6 +30,9 @@ IN_HOOKS: dict[str, tuple[Any, Any]] = {
     "hook: steps of accumulated gradients": ([0, 1, 2], [0, 1, 2, 3, 4, 5]),
     "hook: used after the end": ([True, False], [True, True]),
     "hook: mode of a script that sets none": (["TRAIN", [0], [0]], ["GLOBAL", [], [0]]),
+    "profiler: buffer by variable": ([], "TypeError"),
+    "profiler: two threads of one group": ([["inner", 25], ["outer", 20]], [["inner", 15], ["outer", 30]]),
+    "profiler: type of Horovod's events": ("HorovodMetrics", ""),
     "hook: attributes of its inner works": ([], ["module_set", "tensor_to_collections", "timeline_writer"]),
 }
 KEPT_IN_HOOKS: dict[str, Any] = {
@@ -40,8 +43,6 @@ KEPT_IN_HOOKS: dict[str, Any] = {
 IN_WHAT_IS_NOT_OFFERED: dict[str, Any] = {
     "action: prefix of a job": ["myjob"],
     "profiler: folder in upper case": "/upper/case",
-    "profiler: buffer by variable": "TypeError",
-    "profiler: type of Horovod's events": "TypeError",
     "profiler: range from step 0": [False, True],
 }
 # Kept as they were: what both answer.

@@ -144,7 +144,12 @@ OLD_NAMES = {
     "smdebug.profiler.profiler_constants": "DEFAULT_PREFIX",
     "smdebug.profiler.python_profiler": "PythonProfiler",
     "smdebug.profiler.python_profile_utils": "PythonProfileModes",
-    "smdebug.profiler.utils": "TimeUnits",
+    "smdebug.profiler.utils": (
+        "TimeUnits start_smdataparallel_profiler stop_smdataparallel_profiler stop_tf_profiler"
+        " write_tf_profiler_metadata_file"
+    ),
+    "smdebug.profiler.hvd_trace_file_rotation": "HvdTraceFileRotation",
+    "smdebug.profiler.system_metrics_reader": "S3NumpySystemMetricsReader",
     "smdebug.profiler.analysis.utils": "pandas_data_analysis",
 }
 ALL_NAMES = [(module, name) for module, names in OLD_NAMES.items() for name in names.split()]
@@ -307,7 +312,7 @@ def test_an_attribute_says_why_too() -> None:
     with pytest.raises(ImportError, match="MXNet is not captured"):
         found("smdebug.mxnet", "Hook")()
     with pytest.raises(ImportError, match="profiles by itself, under other names"):
-        found("smdebug.profiler", "TraceEvent")()
+        found("smdebug.profiler.profiler_config", "ProfilerConfig")()
 
 
 def test_names_that_never_were_are_plainly_unknown() -> None:

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from tests.training_lib.exchange.timed_run import BACKWARD, DATA, FIRST_END, OPTIMIZER, SECONDS, write_timed_run
 from trackside.cli import main
 from trackside.contracts.errors import ConfigurationError
-from trackside.exchange.timeline import WHOLE, FindingMark, Part, TimelineExport, export_timeline
+from trackside.exchange.timeline import STEP, WHOLE, FindingMark, Part, TimelineExport, export_timeline
+from trackside.performance.profile import open_profile
 from trackside.trial.selection import StepRange
 from trackside.trial.trial import open_trial
 
@@ -36,6 +37,7 @@ def events_of(done: TimelineExport) -> list[dict[str, Any]]:
 def test_a_step_has_its_start_and_its_phases(tmp_path: Path) -> None:
     done = exported(tmp_path)
     events = [event for event in events_of(done) if event["ph"] == "X"]
+    assert {event["cat"] for event in events} == {"step", "phase"}  # without one, readers of torch's traces fail
     steps = [event for event in events if event["tid"] == 1]
     assert [event["name"] for event in steps] == [f"step {step}" for step in range(1, STEPS)]
     assert [event["ts"] for event in steps] == pytest.approx([(k - 1) * 1e6 for k in range(1, STEPS)], abs=1)
@@ -120,3 +122,17 @@ def test_the_command(tmp_path: Path) -> None:
 def test_wrong_words(tmp_path: Path, options: list[str]) -> None:
     uri = write_timed_run(tmp_path / "run", steps=STEPS)
     assert CliRunner().invoke(main, ["export", uri, str(tmp_path / "out"), *options]).exit_code == 2
+
+
+def test_a_profile_has_the_events_that_were_exported_into_its_run(tmp_path: Path) -> None:
+    uri = write_timed_run(tmp_path / "run", steps=STEPS)
+    profile = open_profile(uri)
+    assert profile.events() == []
+    export_timeline(uri, open_trial(uri), Path(uri, "profiler-output"))
+    found = profile.events()
+    assert [event.arguments for event in found if event.phase == STEP] == [
+        {"step_num": str(step), "pid": "worker_0"} for step in range(1, STEPS)
+    ]
+    second = found[0].start / 1e6
+    assert 0 < len(profile.events(start=second, end=second + SECONDS)) < len(found)
+    assert profile.events(end=second - 1) == []

@@ -28,7 +28,13 @@ _TENSORFLOW = (
     "Sessions and estimators of TensorFlow 1 are not captured. Keras 3 is, on TensorFlow too: by `trackside run` "
     "without any import, or by `trackside.KerasHook`."
 )
-_PROFILER = "Trackside profiles by itself, under other names: `trackside profile RUN`, `trackside.open_profile`."
+_PROFILER = (
+    "It is a part of the original's capture. Trackside profiles by itself, under other names: `trackside profile RUN`,"
+    " `trackside.open_profile`."
+)
+_NUMPY_READER = (
+    "It stores pickles on S3. `trackside.open_profile(RUN).metrics()` gives NumPy arrays, of runs on S3 too."
+)
 INNER = (
     "It belongs to the inner works of the original, which are built differently here. Write a step with "
     "`smdebug.core.writer.FileWriter`, read one with `smdebug.core.reader.FileReader` or `create_trial`."
@@ -83,7 +89,16 @@ REASONS: dict[str, str] = {
     },
     "smdebug.trials.profiler_trial": _PROFILER,
     "smdebug.rules.action": ACTIONS,
-    "smdebug.profiler": _PROFILER,
+    "smdebug.profiler.hvd_trace_file_rotation": _PROFILER,
+    "smdebug.profiler.profiler_config": _PROFILER,
+    "smdebug.profiler.profiler_config_parser": _PROFILER,
+    "smdebug.profiler.python_profiler": _PROFILER,
+    "smdebug.profiler.system_metrics_reader.S3NumpySystemMetricsReader": _NUMPY_READER,
+    "smdebug.profiler.S3NumpySystemMetricsReader": _NUMPY_READER,
+    "smdebug.profiler.utils.start_smdataparallel_profiler": _PROFILER,
+    "smdebug.profiler.utils.stop_smdataparallel_profiler": _PROFILER,
+    "smdebug.profiler.utils.stop_tf_profiler": _PROFILER,
+    "smdebug.profiler.utils.write_tf_profiler_metadata_file": _PROFILER,
     "smdebug.core.error_handling_agent": _GUARD,
 }
 # Of a hook: attributes that it does not have.

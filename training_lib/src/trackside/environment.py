@@ -246,6 +246,7 @@ class OldNamesEnvironment:
     SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE  a file in the run that asks a rule to stop, by the time in it; "" for none
     rule_stop_grace_time_secs            time that the rule may go on after that (default 60)
     SMDEBUG_LOG_LEVEL                    "info" by default, "off" for silence
+    TIME_BUFFER_MICROSECONDS             lateness of the profiler's files that readers allow for (default 3 minutes)
     """
 
     is_sagemaker_job: bool
@@ -257,6 +258,7 @@ class OldNamesEnvironment:
     rule_stop_file: str
     rule_stop_grace_seconds: float
     log_level: str
+    time_buffer_microseconds: float
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> OldNamesEnvironment:
@@ -277,6 +279,7 @@ class OldNamesEnvironment:
             rule_stop_file=env.get("SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE", ""),
             rule_stop_grace_seconds=_positive(env.get("rule_stop_grace_time_secs"), 60.0),
             log_level=env.get("SMDEBUG_LOG_LEVEL", "info").strip().lower(),
+            time_buffer_microseconds=_positive(env.get("TIME_BUFFER_MICROSECONDS"), 180e6),
         )
 
 

@@ -183,9 +183,9 @@ class _Worker:
         for row in self.rows:
             at = row.start - start
             track = {"pid": pid, "tid": STEPS_TRACK, "args": {"step": row.number}}
-            yield _complete(f"step {row.number}", at, row.seconds, track)
+            yield _complete(f"step {row.number}", "step", at, row.seconds, track)
             for name, seconds in row.phases:
-                yield _complete(name, at, seconds, {**track, "tid": PHASES_TRACK})
+                yield _complete(name, "phase", at, seconds, {**track, "tid": PHASES_TRACK})
                 at += seconds
 
 
@@ -240,8 +240,9 @@ def _marks(findings: Sequence[FindingMark], workers: Sequence[_Worker], *, start
             }  # fmt: skip
 
 
-def _complete(name: str, at: float, seconds: float, track: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": name, "ph": "X", "ts": round(at * 1e6, 3), "dur": round(seconds * 1e6, 3), **track}
+def _complete(name: str, kind: str, at: float, seconds: float, track: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an event with a duration. Its kind is what readers of torch's traces group by, and expect."""
+    return {"name": name, "cat": kind, "ph": "X", "ts": round(at * 1e6, 3), "dur": round(seconds * 1e6, 3), **track}
 
 
 def _meta(kind: str, pid: int, tid: int, name: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -15,7 +16,9 @@ from trackside.contracts.recorded_names import PROCESSOR_WAIT_SECONDS
 from trackside.contracts.run_layout import RunLocation
 from trackside.extras import pip_install
 from trackside.performance.reading import measured_workers, number_columns, phase_columns
+from trackside.performance.timelines import PREFIX, events_of, files_between, timeline_files
 from trackside.performance.verdict import PerformanceVerdict, judged_workers
+from trackside.records.trace_events import TimelineEvent
 from trackside.storage.open_store import open_store
 from trackside.trial.run_profile import MachineMetric, RunProfile
 from trackside.trial.trial import Trial, open_trial
@@ -145,12 +148,42 @@ class Profile:
         Raises:
             ConfigurationError: pandas is not installed.
         """
-        try:
-            pandas = import_module("pandas")
-        except ImportError as missing:
-            problem = Problem("pandas", "is not installed.", f"{pip_install()} pandas")
-            raise ConfigurationError([problem], subject="to_pandas") from missing
-        return pandas.DataFrame(self.to_columns())
+        return pandas_module("to_pandas").DataFrame(self.to_columns())
+
+    def events(self, *, start: float = 0.0, end: float = math.inf) -> list[TimelineEvent]:
+        """Return the events of the run's timelines that overlap a range, by their start.
+
+        They are those of SageMaker Debugger and its frameworks, and those that `trackside export --to timeline` wrote
+        into the run's `profiler-output`. A damaged file is named in the log, and left out.
+
+        Args:
+            start: Seconds since the epoch.
+            end: Seconds since the epoch.
+
+        Raises:
+            StorageError: The store cannot be read.
+        """
+        store = open_store(RunLocation(self.uri).profiles)
+        first, last = start * _MICROSECONDS, end * _MICROSECONDS
+        files = files_between(timeline_files(store.list(PREFIX)), first, last)
+        found = events_of(store, files)
+        return [event for event in found if event.start <= last and event.start + event.duration >= first]
+
+
+def pandas_module(subject: str) -> Any:
+    """Return the module pandas.
+
+    Args:
+        subject: What needs it, for the error.
+
+    Raises:
+        ConfigurationError: pandas is not installed.
+    """
+    try:
+        return import_module("pandas")
+    except ImportError as missing:
+        problem = Problem("pandas", "is not installed.", f"{pip_install()} pandas")
+        raise ConfigurationError([problem], subject=subject) from missing
 
 
 def _at(steps: NDArray[np.int64], known: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -36,12 +36,12 @@ class SystemSample(NamedTuple):
 
 
 def decode_system_metrics(data: bytes, *, key: str) -> Iterator[SystemSample]:
-    """Yield the samples of one file. A last line that was cut off is left out.
+    """Yield the samples of one file. A last line that was cut off is left out, with an end of line or without.
 
     Raises:
         RecordError: Another line is no sample.
     """
-    lines = data.split(b"\n")
+    lines = data.rstrip().split(b"\n")
     offset = 0
     for number, line in enumerate(lines):
         try:
