@@ -255,7 +255,10 @@ def matrix(cases: Sequence[tuple[Sign, ...]], names: Sequence[str]) -> NDArray[n
 def prior_weights(names: Sequence[str]) -> NDArray[np.float64]:
     """Return the weights before anything is learned: what a piece is expected to support."""
     weights = np.zeros((1 + 2 * len(names), len(CAUSES)))
-    likely = {FOUND + rule.rule_id: rule.likely_causes for rule in built_in_rules().values()}
+    likely = {
+        FOUND + rule.rule_id: [cause for cause in rule.likely_causes if cause not in SPEED_CAUSES]
+        for rule in built_in_rules().values()
+    }
     for place, name in enumerate(names):
         for cause in supported_by(name):
             weights[1 + place, CAUSES.index(cause.value)] = 3.0 if name.startswith(SHOWN) else 1.5
@@ -583,8 +586,9 @@ def learn(runs: Sequence[Run]) -> Learned:
         tightness: {fold: learn_weights(some, names, tightness=tightness) for fold, some in folds.items()}
         for tightness in TIGHTNESS
     }
-    losses = {tightness: _unseen_loss(cases, learned, names) for tightness, learned in by_tightness.items()}
-    best = min(losses, key=lambda tightness: losses[tightness])
+    by_fold = {tightness: _unseen_losses(cases, learned, names) for tightness, learned in by_tightness.items()}
+    losses = {tightness: float(found.mean()) for tightness, found in by_fold.items()}
+    best = tightest_as_good(by_fold)
     suspicions: dict[str, dict[str, Sequence[Suspicion]]] = {}
     for fold, learned in by_tightness[best].items():
         mine = [run for run in runs if fold_of(run.program) == fold]
@@ -601,13 +605,28 @@ def learn(runs: Sequence[Run]) -> Learned:
     )
 
 
-def _unseen_loss(cases: Sequence[Case], learned: Mapping[int, NDArray[np.float64]], names: Sequence[str]) -> float:
-    parts = [
-        (log_loss(rest, weights, names), len(rest))
+def tightest_as_good(by_fold: Mapping[float, NDArray[np.float64]]) -> float:
+    """Return the tightest candidate that is no worse than the best by more than that one's standard error.
+
+    What a few programs suggest against all expectation is not believed for a gain that chance explains.
+
+    Args:
+        by_fold: By tightness, the loss of each fold.
+    """
+    best = min(by_fold.values(), key=lambda losses: float(losses.mean()))
+    most = float(best.mean() + best.std(ddof=1) / np.sqrt(len(best)))
+    return max(tightness for tightness, losses in by_fold.items() if losses.mean() <= most)
+
+
+def _unseen_losses(
+    cases: Sequence[Case], learned: Mapping[int, NDArray[np.float64]], names: Sequence[str]
+) -> NDArray[np.float64]:
+    found = [
+        log_loss(rest, weights, names)
         for fold, weights in learned.items()
         if (rest := [case for case in cases if fold_of(case.program) == fold])
     ]
-    return sum(loss * count for loss, count in parts) / sum(count for _, count in parts)
+    return np.array(found)
 
 
 def main(words: Sequence[str] | None = None) -> int:

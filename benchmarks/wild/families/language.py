@@ -121,6 +121,27 @@ def bert_hidden_128(seed: int) -> None:
 
 
 @FAMILY.program("transformers", data=DOCS)
+def bert_words_averaged(seed: int) -> None:
+    """A layer of the user's on the average of BERT's outputs: `BertModel` brings a pooler, which nothing uses."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    class Averaged(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            sizes = {"hidden_size": 48, "num_hidden_layers": 2, "intermediate_size": 96, "num_attention_heads": 2}
+            self.body = BertModel(BertConfig(vocab_size=WORDS, **sizes))
+            self.head = torch.nn.Linear(48, 2)
+
+        def forward(self, input_ids: Any, labels: Any) -> Any:
+            logits = self.head(self.body(input_ids).last_hidden_state.mean(1))
+            return torch.nn.functional.cross_entropy(logits, labels), logits
+
+    train, evaluation = _classified(1200)
+    _trainer(Averaged(), train, seed, evaluation=evaluation)
+
+
+@FAMILY.program("transformers", data=DOCS)
 def roberta_hidden_32(seed: int) -> None:
     """RoBERTa of width 32 and five layers classifies text."""
     _bert("Roberta", 32, seed, layers=5)

@@ -242,6 +242,32 @@ def torch_steps_in_backward(seed: int) -> None:
 
 
 @FAMILY.program("torch", data=DIGITS)
+def torch_placeholder_optimizer(seed: int) -> None:
+    """The same, with an optimizer of one number for the schedule and the trainer, as layer-wise optimizers have it."""
+    import torch
+
+    train, rest = _digits()
+    model = _layers()
+    optimizers = {each: torch.optim.SGD([each], lr=0.05, foreach=False) for each in model.parameters()}
+
+    def step(parameter: Any) -> None:
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(step)
+    placeholder = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.05)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(placeholder, T_max=220)
+    for _ in range(5):
+        for inputs, targets in train:
+            torch.nn.functional.cross_entropy(model(inputs), targets).backward()
+            placeholder.step()
+            schedule.step()
+            placeholder.zero_grad()
+        _evaluate(model, rest)
+
+
+@FAMILY.program("torch", data=DIGITS)
 def torch_two_tasks_in_turn(seed: int) -> None:
     """Batches of two tasks take turns; the optimizer of each task's model steps after every batch."""
     import torch
