@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.report.buckets import Buckets, bucketed, edges_of
 from trackside.report.line_chart import number
 from trackside.report.markup import Markup, element
 from trackside.report.png import data_address, png
+from trackside.trial.buckets import Buckets, bucketed, edges_of
 
 WIDTH, HEIGHT = 720, 160
 LEFT, RIGHT, TOP, BOTTOM = 64, 10, 24, 22
