@@ -25,8 +25,8 @@ ACTIONS = (
 )
 _FRAMEWORK = "MXNet is not captured. `trackside.Run` records any Python program."
 _TENSORFLOW = (
-    "Sessions and estimators of TensorFlow 1 are not captured. Keras 3 is, on TensorFlow too: by `trackside run` "
-    "without any import, or by `trackside.KerasHook`."
+    "Sessions and estimators of TensorFlow 1 are not captured. Keras 3 is, on TensorFlow too, in `fit` and "
+    "in loops with `GradientTape`: by `trackside run` without any import, or by `trackside.KerasHook`."
 )
 _XGBOOST = "XGBoost is captured by `trackside run` without any import, or by `trackside.XGBoostHook`, not by this hook."
 _PROFILER = "Trackside profiles by itself, under other names: `trackside profile RUN`, `trackside.open_profile`."

@@ -14,6 +14,7 @@ from trackside.environment import CaptureEnvironment
 from trackside.frameworks.adapter import Undo
 from trackside.frameworks.keras.calls import listen
 from trackside.frameworks.keras.loops_by_hand import LoopsByHand
+from trackside.frameworks.keras.replicas import ReplicaGradients
 from trackside.frameworks.keras.step import KerasStep
 from trackside.frameworks.keras.values import array_of, has_value, learning_rate_of, number_of, weight_name
 
@@ -43,7 +44,7 @@ class KerasAdapter:
         self._step = KerasStep(self.session, self, owner or self)
         self.loops = LoopsByHand(self.session, self._step)
         self._undo: Undo | None = None
-        self._parameters = Parameters()
+        self._parameters, self._replicas = Parameters(), ReplicaGradients()
         self._slopes: dict[str, Any] = {}  # gradients and variables of the update under way
         self._variables: dict[str, Any] = {}
         self._mean = (0, 0.0)  # batches and their mean loss so far, where only means are seen
@@ -110,6 +111,7 @@ class KerasAdapter:
         if mode == "TRAIN" and not self.session.has_begun:
             self.session.read_request()
         step.batch_mode, step.losses = mode, []
+        self._replicas.begin()
         self._engine.set_mode(mode)
 
     def _batch_ended(self, mode: str, logs: Any) -> None:
@@ -149,7 +151,7 @@ class KerasAdapter:
             return
         value = number_of(loss)
         if value is not None:
-            self._step.losses.append(value)
+            self._step.add_loss(value)
         self._step.add_parts(("inputs", x), ("model_inputs", x), ("labels", y), ("predictions", predictions))
 
     def _layer_called(self, layer: Any, inputs: Any, outputs: Any) -> None:
@@ -163,6 +165,9 @@ class KerasAdapter:
             return None
         if not _are_known(gradients):
             self.loops.note_update(is_compiled=True)
+            return None
+        gradients = self._replicas.total(gradients)
+        if gradients is None:
             return None
         if not self.session.has_begun:
             self.session.read_request()

@@ -10,6 +10,7 @@ import keras
 from trackside.capture.session import RunSession
 from trackside.frameworks.keras.compiled_functions import CompiledFunctions
 from trackside.frameworks.keras.eager import EagerSteps
+from trackside.frameworks.keras.replicas import number_of_replicas
 from trackside.frameworks.keras.step import KerasStep
 from trackside.frameworks.keras.values import array_of, number_of
 
@@ -115,7 +116,7 @@ class LoopsByHand:
         self._scaled = None, None
         array = array_of(target)
         if array is not None:
-            self._step.losses = [float(array.mean())]
+            self._take(float(array.mean()))
         elif self._functions.current is not None:
             self._functions.keep_loss(target)
 
@@ -137,6 +138,12 @@ class LoopsByHand:
         if not (self._tapes or getattr(loss, "requires_grad", False)):
             return
         step.add_parts(("labels", y), ("predictions", predictions))
-        value = number_of(loss)
+        value = None if self._tapes else number_of(loss)  # of a tape, the target is the loss
         if value is not None:
-            step.losses = [value]
+            self._take(value)
+
+    def _take(self, loss: float) -> None:
+        """Set the loss of the step: the last one before the update, or the sum over replicas."""
+        if number_of_replicas() == 1:
+            self._step.losses = []
+        self._step.add_loss(loss)

@@ -12,6 +12,7 @@ from trackside.capture.session import Owner, Rank, RunSession
 from trackside.contracts.model_facts import ModelFacts, ProgramFacts
 from trackside.contracts.run_layout import worker_name
 from trackside.frameworks import in_charge
+from trackside.frameworks.keras.replicas import number_of_replicas
 from trackside.frameworks.keras.values import array_of, named_parts
 
 LOSS = "loss"
@@ -57,6 +58,13 @@ class KerasStep:
             start=session.start_position,
         )
         session.begin(rank, owner=self._owner, facts=[facts] if session.stores_run else [])
+
+    def add_loss(self, loss: float) -> None:
+        """Add a loss; with several replicas their losses are parts of one."""
+        if self.losses and number_of_replicas() > 1:
+            self.losses[0] += loss
+        else:
+            self.losses.append(loss)
 
     def end(self) -> None:
         """End the step, with its loss."""
