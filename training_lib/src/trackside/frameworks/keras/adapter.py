@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import keras
 import numpy as np
 
 from trackside.capture.array_parameters import Parameters
-from trackside.capture.program_facts import ProgramFactsFile
-from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, Rank, RunSession, SessionOptions
-from trackside.contracts.model_facts import ModelFacts, ProgramFacts
-from trackside.contracts.run_layout import worker_name
+from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, RunSession, SessionOptions
 from trackside.contracts.uncaptured import UncapturedProcess
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks import in_charge
 from trackside.frameworks.adapter import Undo
 from trackside.frameworks.keras.calls import listen
-from trackside.frameworks.keras.eager import EagerSteps
-from trackside.frameworks.keras.values import array_of, has_value, learning_rate_of, named_parts, number_of, weight_name
+from trackside.frameworks.keras.loops_by_hand import LoopsByHand
+from trackside.frameworks.keras.replicas import ReplicaGradients
+from trackside.frameworks.keras.step import KerasStep
+from trackside.frameworks.keras.values import array_of, has_value, learning_rate_of, number_of, weight_name
 
 RATE = "hyperparameters/optimizer/group_0/lr"
-LOSS = "loss"
 
 _METRICS, _LAYERS = frozenset({"metrics"}), frozenset({"inputs", "outputs"})
 
@@ -32,6 +28,7 @@ class KerasAdapter:
 
     Attributes:
         session: The run.
+        loops: Loops by hand.
 
     Args:
         environment: Address of the run, and the capture request.
@@ -44,12 +41,10 @@ class KerasAdapter:
     ) -> None:
         self.session = RunSession(environment, options=options)
         self._engine, self._statistics = self.session.engine, self.session.statistics
-        self._owner = owner or self
+        self._step = KerasStep(self.session, self, owner or self)
+        self.loops = LoopsByHand(self.session, self._step)
         self._undo: Undo | None = None
-        self._parameters, self._eager = Parameters(), EagerSteps()
-        self._batch_mode = ""  # of the batch of `fit`, `evaluate` or `predict` that is under way
-        self._is_refused = False
-        self._losses: list[float] = []
+        self._parameters, self._replicas = Parameters(), ReplicaGradients()
         self._slopes: dict[str, Any] = {}  # gradients and variables of the update under way
         self._variables: dict[str, Any] = {}
         self._mean = (0, 0.0)  # batches and their mean loss so far, where only means are seen
@@ -70,7 +65,7 @@ class KerasAdapter:
     @property
     def wants_layers(self) -> bool:
         """True while the open step saves inputs or outputs of layers."""
-        return not self._engine.due.kinds.isdisjoint(_LAYERS) and bool(self._batch_mode)
+        return not self._engine.due.kinds.isdisjoint(_LAYERS) and bool(self._step.batch_mode or self.loops.is_recording)
 
     def signs(self) -> UncapturedProcess:
         """Return the signs of training before the first step: none is known."""
@@ -94,7 +89,6 @@ class KerasAdapter:
 
     def close(self, timeout_seconds: float = CLOSE_SECONDS, *, is_interrupted: bool = False) -> None:
         """End the run. Never raises."""
-        self._eager.end()
         if self.session.has_begun:
             self.session.close(timeout_seconds, is_interrupted=is_interrupted)
 
@@ -111,33 +105,32 @@ class KerasAdapter:
         self._mean = (0, 0.0)
 
     def _batch_begins(self, mode: str, model: Any) -> None:
-        if self._is_refused or in_charge.is_others(self):
-            self._is_refused = True
+        step = self._step
+        if step.is_others():
             return
         if mode == "TRAIN" and not self.session.has_begun:
             self.session.read_request()
-        self._batch_mode, self._losses = mode, []
+        step.batch_mode, step.losses = mode, []
+        self._replicas.begin()
         self._engine.set_mode(mode)
-        if self._engine.due.kinds - {"losses", "metrics"} and (mode == "TRAIN" or self.session.has_begun):
-            self._eager.begin()
 
     def _batch_ended(self, mode: str, logs: Any) -> None:
-        self._eager.end()
-        if self._is_refused or mode != self._batch_mode:
+        step = self._step
+        if step.is_refused or mode != step.batch_mode:
             return
-        self._batch_mode = ""
+        step.batch_mode = ""
         if mode != "TRAIN" and not self.session.has_begun:  # a program that only evaluates is no training
             self._engine.set_mode("TRAIN")
             return
-        self._begin()
+        step.begin()
         values = logs if isinstance(logs, dict) else {}
         mean = number_of(values.get("loss"))
         if mean is not None:
             count, before = self._mean
-            self._losses = self._losses or [mean * (count + 1) - before * count]
+            step.losses = step.losses or [mean * (count + 1) - before * count]
             self._mean = count + 1, mean
         self._add_metrics(mode, values)
-        self._end_step()
+        step.end()
         self._engine.set_mode("TRAIN")
 
     def _add_metrics(self, mode: str, values: dict[str, Any]) -> None:
@@ -153,27 +146,32 @@ class KerasAdapter:
     # Inside a batch, or in a loop by hand.
 
     def _loss_computed(self, x: Any, y: Any, predictions: Any, loss: Any) -> None:
-        if self._is_refused:
+        self.loops.loss_computed()
+        if self._step.is_refused:
             return
         value = number_of(loss)
         if value is not None:
-            self._losses.append(value)
-        for kind, part in (("inputs", x), ("model_inputs", x), ("labels", y), ("predictions", predictions)):
-            if kind in self._engine.due.kinds and part is not None:
-                self._add("inputs" if kind == "model_inputs" else kind, part, frozenset({kind}))
+            self._step.add_loss(value)
+        self._step.add_parts(("inputs", x), ("model_inputs", x), ("labels", y), ("predictions", predictions))
 
     def _layer_called(self, layer: Any, inputs: Any, outputs: Any) -> None:
         for kind, part in (("inputs", inputs), ("outputs", outputs)):
             if kind in self._engine.due.kinds and part is not None:
-                self._add(f"{layer.name}/{kind}", part, frozenset({kind}))
+                self._step.add(f"{layer.name}/{kind}", part, frozenset({kind}))
 
     def _before_update(self, optimizer: Any, gradients: Any, variables: Any) -> dict[str, Any] | None:
         """Add gradients and weights. Return the weights, by name, if the size of the update is to be measured."""
-        if self._is_refused or in_charge.is_others(self) or not _are_known(gradients):
+        if self._step.is_others():
+            return None
+        if not _are_known(gradients):
+            self.loops.note_update(is_compiled=True)
+            return None
+        gradients = self._replicas.total(gradients)
+        if gradients is None:
             return None
         if not self.session.has_begun:
             self.session.read_request()
-        self._begin()
+        self._step.begin()
         self._engine.set_mode("TRAIN")
         recorder, open_step = self._statistics.recorder, self._engine.open_step
         has_norms = self._statistics.is_on and recorder.takes_norms
@@ -208,41 +206,10 @@ class KerasAdapter:
         self._slopes, self._variables = {}, {}
         if "optimizer_variables" in self._engine.due.kinds:
             for variable in optimizer.variables:
-                self._add(f"optimizer/{variable.path}", variable, frozenset({"optimizer_variables"}))
-        if self._batch_mode != "TRAIN":  # a loop by hand, or `train_on_batch`: the update ends the step
-            self._end_step()
-
-    def _begin(self) -> None:
-        session = self.session
-        if session.has_begun:
-            return
-        rank = Rank(session.environment.rank, session.environment.world_size)
-        program = ProgramFacts(framework="keras", framework_version=keras.__version__, world_size=rank.of)
-        facts = ProgramFactsFile(
-            ModelFacts(0, (), (), (), (), program),
-            session.open_folder,
-            worker=worker_name(rank.number),
-            start=session.start_position,
-        )
-        session.begin(rank, owner=self._owner, facts=[facts] if session.stores_run else [])
-
-    def _end_step(self) -> None:
-        engine = self._engine
-        for loss in self._losses[:1]:
-            if engine.due.losses:
-                engine.open_step.add_loss(LOSS, np.array(loss, np.float64))
-            self._statistics.add_loss(LOSS, loss, mode=engine.mode)
-        self._losses = []
-        self._statistics.end_step(engine)
-        engine.end_step()
-
-    def _add(self, name: str, value: Any, collections: frozenset[str]) -> None:
-        open_step = self._engine.open_step
-        for full_name, part in named_parts(name, value):
-            if open_step.wants(full_name, collections=collections):
-                array = array_of(part)
-                if array is not None:
-                    open_step.add(full_name, array, collections=collections)
+                self._step.add(f"optimizer/{variable.path}", variable, frozenset({"optimizer_variables"}))
+        self.loops.note_update(is_compiled=False)
+        if self.loops.ends_at_update:
+            self._step.end()
 
 
 def _are_known(gradients: Iterable[Any]) -> bool:

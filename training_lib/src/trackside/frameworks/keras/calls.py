@@ -13,6 +13,21 @@ from typing import Any, Protocol
 import keras
 
 from trackside.frameworks.adapter import Undo
+from trackside.frameworks.keras.replacement import replaced
+from trackside.frameworks.keras.tensorflow_calls import TapeListener, listen_to_tensorflow
+
+
+class LoopListener(TapeListener, Protocol):
+    """A receiver of the calls of loops by hand."""
+
+    def loss_begins(self) -> None:
+        """Handle the start of `compute_loss`, which calls the losses."""
+
+    def loss_called(self, y: Any, predictions: Any, loss: Any) -> None:
+        """Handle a call of a loss."""
+
+    def loss_scaled(self, loss: Any, scaled: Any) -> None:
+        """Handle a loss that an optimizer scales, for gradients in half precision."""
 
 
 class Listener(Protocol):
@@ -37,6 +52,10 @@ class Listener(Protocol):
         """Handle the outputs of a layer. Called only if `wants_layers`."""
 
     @property
+    def loops(self) -> LoopListener:
+        """Handles the calls of loops by hand."""
+
+    @property
     def wants_layers(self) -> bool:
         """True while the open step saves inputs or outputs of layers."""
 
@@ -48,9 +67,12 @@ def listen(listener: Listener) -> Undo:
     """Call the listener from now on. Return the function that undoes it."""
     undo = [
         *_callback_list(listener),
-        _replaced(keras.optimizers.Optimizer, "apply", functools.partial(_apply, listener)),
-        _replaced(keras.Model, "compute_loss", functools.partial(_compute_loss, listener)),
-        _replaced(keras.layers.Layer, "__call__", functools.partial(_call, listener)),
+        replaced(keras.optimizers.Optimizer, "apply", functools.partial(_apply, listener)),
+        replaced(keras.Model, "compute_loss", functools.partial(_compute_loss, listener)),
+        replaced(keras.losses.Loss, "__call__", functools.partial(_loss, listener.loops)),
+        replaced(keras.optimizers.LossScaleOptimizer, "scale_loss", functools.partial(_scale, listener.loops)),
+        replaced(keras.layers.Layer, "__call__", functools.partial(_call, listener)),
+        *listen_to_tensorflow(listener.loops),
     ]
 
     def undo_all() -> None:
@@ -89,11 +111,11 @@ def _callback_list(listener: Listener) -> list[Undo]:
     found = []
     for word, mode in _BATCHES.items():
         found += [
-            _replaced(keras.callbacks.CallbackList, f"on_{word}_batch_begin", functools.partial(began, mode)),
-            _replaced(keras.callbacks.CallbackList, f"on_{word}_batch_end", functools.partial(ended, mode)),
+            replaced(keras.callbacks.CallbackList, f"on_{word}_batch_begin", functools.partial(began, mode)),
+            replaced(keras.callbacks.CallbackList, f"on_{word}_batch_end", functools.partial(ended, mode)),
         ]
     for name, mode in (("on_epoch_begin", "TRAIN"), ("on_test_begin", "EVAL"), ("on_predict_begin", "PREDICT")):
-        found.append(_replaced(keras.callbacks.CallbackList, name, functools.partial(loop, mode)))
+        found.append(replaced(keras.callbacks.CallbackList, name, functools.partial(loop, mode)))
     return found
 
 
@@ -112,11 +134,32 @@ def _apply(listener: Listener, original: Any) -> Any:
 def _compute_loss(listener: Listener, original: Any) -> Any:
     @functools.wraps(original)
     def compute_loss(self: Any, x: Any = None, y: Any = None, y_pred: Any = None, *args: Any, **kwargs: Any) -> Any:
+        listener.loops.loss_begins()
         loss = original(self, x, y, y_pred, *args, **kwargs)
         listener.loss_computed(x, y, y_pred, loss)
         return loss
 
     return compute_loss
+
+
+def _loss(listener: LoopListener, original: Any) -> Any:
+    @functools.wraps(original)
+    def call(self: Any, y_true: Any, y_pred: Any, *args: Any, **kwargs: Any) -> Any:
+        loss = original(self, y_true, y_pred, *args, **kwargs)
+        listener.loss_called(y_true, y_pred, loss)
+        return loss
+
+    return call
+
+
+def _scale(listener: LoopListener, original: Any) -> Any:
+    @functools.wraps(original)
+    def scale_loss(self: Any, loss: Any) -> Any:
+        scaled = original(self, loss)
+        listener.loss_scaled(loss, scaled)
+        return scaled
+
+    return scale_loss
 
 
 def _call(listener: Listener, original: Any) -> Any:
@@ -128,17 +171,3 @@ def _call(listener: Listener, original: Any) -> Any:
         return outputs
 
     return call
-
-
-def _replaced(owner: type, name: str, wrap: Callable[[Any], Any]) -> Undo:
-    """Replace a method in the class that defines it. Return the function that undoes it."""
-    home = next(kind for kind in owner.__mro__ if name in vars(kind))
-    original = vars(home)[name]
-    wrapped = wrap(original)
-    setattr(home, name, wrapped)
-
-    def undo() -> None:
-        if vars(home).get(name) is wrapped:
-            setattr(home, name, original)
-
-    return undo
