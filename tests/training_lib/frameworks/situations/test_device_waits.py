@@ -34,6 +34,7 @@ ALL = ("losses", "weights", "biases", "gradients", "optimizer_variables", "hyper
 STEPS = 12
 NEVER_AGAIN = 1000
 BATCH = 16
+SKIPPED = 5  # the step of which AMP's gradients are not finite
 
 
 class Far(torch.Tensor):
@@ -179,6 +180,32 @@ def with_amp() -> Training:
     return step
 
 
+class FusedSGD(torch.optim.SGD):
+    """A fused optimizer with a flag from AMP that lies on the device, as the gradients that it was found in."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, _far(value) if name == "found_inf" else value)
+
+
+def with_amp_and_a_fused_optimizer() -> Training:
+    """The optimizer divides by the scale itself, and gets the flag by which it changes nothing."""
+    model = model_far_away()
+    optimizer = FusedSGD(model.parameters(), lr=0.01, fused=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    scaler._scale = Far(torch.tensor(1024.0))
+    scaler._growth_tracker = Far(torch.tensor(0, dtype=torch.int32))
+
+    def step(number: int) -> None:
+        inputs, labels = batch(number)
+        optimizer.zero_grad()
+        inputs = inputs * float("inf") if number == SKIPPED else inputs
+        scaler.scale(functional.cross_entropy(model(inputs), labels)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
 def with_amp_and_accumulation() -> Training:
     model = model_far_away()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -306,6 +333,7 @@ EVERYTHING_EVERY_STEP = StatisticsRequest(budget=1.0)
 TRAININGS = [
     pytest.param(plain, id="plain"),
     pytest.param(with_amp, id="amp"),
+    pytest.param(with_amp_and_a_fused_optimizer, id="amp-and-a-fused-optimizer"),
     pytest.param(with_amp_and_accumulation, id="amp-and-accumulation"),
     pytest.param(with_evaluation, id="evaluation"),
     pytest.param(with_a_rate_on_the_device, id="rate-on-the-device"),
@@ -378,6 +406,8 @@ class Queued:
         pytest.param(plain, ("losses", "weights", "biases", "gradients", "outputs", "labels"), id="plain"),
         pytest.param(plain, ("optimizer_variables",), id="optimizer-state"),
         pytest.param(with_amp, ("weights", "gradients", "inputs"), id="amp"),
+        pytest.param(with_amp_and_a_fused_optimizer, ("weights",), id="amp-and-a-fused-optimizer"),
+        pytest.param(with_amp_and_a_fused_optimizer, ("gradients",), id="gradients-of-a-fused-optimizer"),
         pytest.param(with_evaluation, ("weights", "biases"), id="evaluation"),
         pytest.param(with_a_rate_on_the_device, ("losses", "predictions"), id="rate-on-the-device"),
         pytest.param(plain, ("metrics",), id="accuracy"),
@@ -414,6 +444,29 @@ def test_what_came_late_is_what_it_was(tmp_path: Any) -> None:
     assert 0.5 < late.values.mean() < 3
     np.testing.assert_allclose(late.values, read_at_once, rtol=1e-6)
     assert Far.sent - sent == STEPS
+
+
+def test_a_fused_optimizer_s_scale_and_skips_come_late_and_are_what_they_were(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scale is divided out on the device; the flag of the step that was skipped is counted once it has arrived."""
+    monkeypatch.setattr(saving, "DeviceCopies", partial(DeviceCopies, FarLink(), takes=_is_far))
+    runs = {}
+    for training in (with_amp_and_a_fused_optimizer, with_amp):
+        run = tmp_path / training.__name__
+        waits_of(training, captured(run, every=1, collections=("gradients",), statistics=OFF))
+        runs[training] = trackside.open_trial(str(run))
+    fused, plain_amp = runs[with_amp_and_a_fused_optimizer], runs[with_amp]
+    (skips,) = [tensor for tensor in fused.tensors() if tensor.name == "scalar/amp_skipped_steps"]
+    ((counted, count),) = [(saved.step, saved.value.item()) for saved in skips]
+    assert SKIPPED < counted < STEPS
+    assert count == 1
+    names = sorted(tensor.name for tensor in plain_amp.tensors(collection="gradients"))
+    assert len(names) == 4
+    for name in names:
+        for step in range(SKIPPED):  # until the two trainings differ: one of them has an infinite batch
+            expected, found = plain_amp.tensor(name).value(step), fused.tensor(name).value(step)
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
 
 
 def test_a_loss_of_evaluation_is_read_on_the_steps_that_save_it_only(tmp_path: Any) -> None:

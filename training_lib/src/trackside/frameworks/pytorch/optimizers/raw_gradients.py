@@ -73,7 +73,7 @@ class RawGradients:
 
         return undo_all
 
-    def add_unclipped(self, name: str, gradient: torch.Tensor, scale: float) -> None:
+    def add_unclipped(self, name: str, gradient: torch.Tensor, scale: float | torch.Tensor) -> None:
         """Add a gradient that the optimizer is about to use, unless it was seen before clipping."""
         if not self._engine.open_step.has(f"{PREFIX}{name}"):
             self._saver.save(f"{PREFIX}{name}", gradient, collection=KIND, scale=scale)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch.optim.optimizer import Optimizer
 
+from trackside.capture.statistic_rows import Values
 from trackside.capture.step_engine import StepEngine
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.live_objects import instances, look_again
@@ -23,10 +25,15 @@ _HYPERPARAMETERS = frozenset({"hyperparameters"})
 _VARIABLES = "optimizer_variables"
 
 
-def fused_scale(optimizer: Optimizer) -> float:
-    """Return AMP's factor of the gradients by which a fused optimizer will divide inside of its step; 1 for others."""
+def fused_scale(optimizer: Optimizer) -> float | torch.Tensor:
+    """Return AMP's factor of the gradients by which a fused optimizer will divide inside of its step; 1 for others.
+
+    A factor on a device is returned as a tensor: reading the number would make training wait.
+    """
     scale = getattr(optimizer, "grad_scale", None)
-    return float(scale) if isinstance(scale, torch.Tensor) and scale.numel() == 1 else 1.0
+    if not isinstance(scale, torch.Tensor) or scale.numel() != 1:
+        return 1.0
+    return scale.item() if scale.is_cpu else scale.detach().reshape(())
 
 
 def optimizers_beside(
@@ -134,7 +141,10 @@ class SkippedSteps:
     """A counter of the steps that AMP's GradScaler skips because a gradient is not finite.
 
     The optimizer is not called then. The count so far is saved as `scalar/amp_skipped_steps` with the next step that is
-    made. `skipped` is called with each optimizer that was not stepped.
+    made.
+
+    - `skipped`: is called with each optimizer that was not stepped
+    - `read_later`: begins to read a tensor on a device
     """
 
     def __init__(
@@ -143,21 +153,31 @@ class SkippedSteps:
         *,
         protect: Callable[[Callable[..., None]], Callable[..., None]],
         skipped: Callable[[Optimizer], None],
+        read_later: Callable[[torch.Tensor], Values],
     ) -> None:
         self.count = 0
         self.has_scaler = False  # one was used
         self._engine = engine
         self._report = skipped
+        self._read_later = read_later
+        self._flags: deque[Values] = deque()  # on their way from a device
         self.has_stepped = False  # an optimizer has, since the scaler was called
         self._skipped = untraced(protect(self._add))
 
     def look_into(self, optimizer: Optimizer) -> None:
         """Read the skip flag of a fused optimizer, which is stepped even if it must change nothing.
 
-        Waits for the device.
+        A flag on a device is counted at the first saved step after its arrival.
         """
+        while self._flags and self._flags[0].is_here():
+            if self._flags.popleft().get().any():
+                self._skipped()
         found = getattr(optimizer, "found_inf", None)
-        if isinstance(found, torch.Tensor) and float(found.sum()) > 0:
+        if not isinstance(found, torch.Tensor):
+            return
+        if not found.is_cpu:
+            self._flags.append(self._read_later(found.reshape(-1)))
+        elif found.any():
             self._skipped()
 
     def install(self) -> Callable[[], None]:

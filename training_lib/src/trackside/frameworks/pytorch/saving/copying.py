@@ -32,6 +32,11 @@ def copy_to_array(tensor: torch.Tensor) -> np.ndarray:
     return value.resolve_conj().resolve_neg().numpy()
 
 
+def is_one(scale: float | torch.Tensor) -> bool:
+    """Return True for the number 1. A scale on a device is not read, because training would wait for it."""
+    return not isinstance(scale, torch.Tensor) and scale == 1
+
+
 def is_in_cuda_graph(tensor: torch.Tensor) -> bool:
     """Return True while a CUDA graph is being recorded, which a copy to the CPU would break."""
     return tensor.is_cuda and torch.cuda.is_current_stream_capturing()

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from trackside.capture.arrival import Arrival
+from trackside.frameworks.pytorch.saving.copying import is_one
 from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES, SENT_DTYPES, Layout, kept_dtype
 
 MOST_BYTES = 128 * 2**20  # of one set: as much of the device's memory is taken for each of the slabs
@@ -87,13 +88,15 @@ class DeviceCopies:
         slab.arrival = self._link.send(slab.near[: layout.size], slab.host[: layout.size])
         return Copies(arrays, slab.arrival)
 
-    def one(self, tensor: torch.Tensor, *, scale: float = 1.0) -> Copies:
-        """Return the value of one tensor, divided by `scale`.
+    def one(self, tensor: torch.Tensor, *, scale: float | torch.Tensor = 1.0) -> Copies:
+        """Return the value of one tensor, divided by `scale`, which may lie on a device.
 
         Errors: any that torch raises for a tensor without a value.
         """
         value = tensor.detach()
-        if scale != 1:
+        if isinstance(scale, torch.Tensor):
+            scale = scale.to(value.device, non_blocking=True)
+        if not is_one(scale):
             value = (value / scale).to(value.dtype)
         value = value.to(kept_dtype(value.dtype), memory_format=torch.contiguous_format)
         host, arrival = self._link.fetch(value.resolve_conj().resolve_neg())

@@ -11,7 +11,7 @@ import torch
 from trackside.capture.guard import Guard, describe
 from trackside.capture.step_engine import StepEngine
 from trackside.frameworks.pytorch.ground.structures import holds_value
-from trackside.frameworks.pytorch.saving.copying import copy_to_array, is_in_cuda_graph
+from trackside.frameworks.pytorch.saving.copying import copy_to_array, is_in_cuda_graph, is_one
 from trackside.frameworks.pytorch.saving.device_copies import DeviceCopies
 from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES, Slabs, is_plain
 from trackside.frameworks.pytorch.sharding.shards import shard_of
@@ -53,7 +53,7 @@ class TensorSaver:
         *,
         collection: str = "",
         collections: frozenset[str] = _NO_COLLECTIONS,
-        scale: float = 1.0,
+        scale: float | torch.Tensor = 1.0,
     ) -> None:
         """Add the tensor's value, divided by `scale`, if the open step saves it.
 
@@ -67,7 +67,7 @@ class TensorSaver:
         else:
             array = self.copied(name, tensor)
         if array is not None:
-            value = array if scale == 1 else np.asarray(array / scale, array.dtype)
+            value = array if is_one(scale) else np.asarray(array / float(scale), array.dtype)
             self._engine.open_step.add(name, value, collections=collections)
             self._note_shard(name, tensor)
 
@@ -115,7 +115,7 @@ class TensorSaver:
         """Return True if the tensor lies on a device, and training need not wait for its value."""
         return self._bytes_left is None and self._device_copies.takes(tensor)
 
-    def sent(self, name: str, tensor: torch.Tensor, *, scale: float = 1.0) -> np.ndarray | None:
+    def sent(self, name: str, tensor: torch.Tensor, *, scale: float | torch.Tensor = 1.0) -> np.ndarray | None:
         """Return the array for the value of a tensor that `is_sent`, divided by `scale`; None if it cannot be copied.
 
         The open step gets the arrival of the value.

@@ -38,6 +38,12 @@ class DeviceNumbers:
             sending = self._open[tensor.device] = _Sending(self)
         return sending.take(tensor)
 
+    def take_alone(self, tensor: torch.Tensor) -> Values:
+        """Return the tensor's numbers as `take`, and send them at once."""
+        taken = self.take(tensor)
+        self.send()
+        return taken
+
     def take_loss(self, value: torch.Tensor, scale: float | LateScale) -> float | Values:
         """Return the value of a loss before it was multiplied by `scale`, now or later. `value` has one element."""
         if not self.is_late(value):  # then the script has waited for the device itself

@@ -66,6 +66,7 @@ class PyTorchStatistics:
         self.record = record
         self._names, self._optimizer_name = names, optimizer_name
         self._device = DeviceNumbers(is_late)
+        self.read_later = DeviceNumbers(is_late).take_alone  # a number that is no part of the statistics
         self._loops = TensorLoops()
         self._plans: dict[int, _Plan] = {}
         self._watched: dict[Any, Watched] = {}  # the same names have the same tables
@@ -158,7 +159,7 @@ class PyTorchStatistics:
         started = self.record.budget.clock()
         with torch.no_grad():
             reading.gradients = _present([parameter.grad for parameter in plan.parameters], reading)
-            scale = fused_scale_of(optimizer)
+            scale = fused_scale(optimizer)
             self._take_norms(reading, scale)
             started = self.record.budget.spend(NORMS, started)
             if self.record.recorder.takes_dear:
@@ -422,14 +423,6 @@ class _Joined:
 
     def get(self) -> Numbers:
         return np.concatenate([part.get() for part in self._parts])
-
-
-def fused_scale_of(optimizer: Optimizer) -> float | torch.Tensor:
-    """Return `fused_scale`, left on its device: reading the number would make training wait."""
-    scale = getattr(optimizer, "grad_scale", None)
-    if isinstance(scale, torch.Tensor) and is_on_device(scale):
-        return scale.detach()
-    return fused_scale(optimizer)
 
 
 def _present(gradients: list[torch.Tensor | None], reading: _OpenReading) -> Tensors:

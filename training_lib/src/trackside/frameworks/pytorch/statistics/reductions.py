@@ -14,6 +14,7 @@ import torch
 
 from trackside.capture.reduced_tensors import FROM_MOMENTS, ReducedLayout, ReducedTensors
 from trackside.capture.step_engine import StepEngine
+from trackside.frameworks.pytorch.saving.copying import is_one
 from trackside.frameworks.pytorch.statistics.moments import MomentReader
 
 _MOST_LAYOUTS = 64  # one for each pattern of present gradients
@@ -38,7 +39,9 @@ class ReductionSource:
         """Begin to take reductions."""
         self._is_on = True
 
-    def add(self, parameters: Iterable[tuple[str, torch.Tensor]], *, gradient_scale: float = 1.0) -> frozenset[str]:
+    def add(
+        self, parameters: Iterable[tuple[str, torch.Tensor]], *, gradient_scale: float | torch.Tensor = 1.0
+    ) -> frozenset[str]:
         """Add the reductions that can be computed here, of (name, parameter) pairs and of their gradients.
 
         Return their names.
@@ -50,7 +53,7 @@ class ReductionSource:
             return _NOTHING_TAKEN
         due = engine.due.collections
         tokens_by_name = self._tokens_of_due.setdefault(due, {})
-        takes_gradients = gradient_scale == 1 and not self.leaves_gradients
+        takes_gradients = is_one(gradient_scale) and not self.leaves_gradients
         names: list[str] = []
         tensors: list[torch.Tensor] = []
         for name, parameter in parameters:

@@ -22,6 +22,7 @@ from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.modules.source import TrainedModules, save_buffers
 from trackside.frameworks.pytorch.optimizers.raw_gradients import RawGradients
 from trackside.frameworks.pytorch.optimizers.source import OptimizerSource, fused_scale
+from trackside.frameworks.pytorch.saving.copying import is_one
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 from trackside.frameworks.pytorch.sharding.flat_shards import FlatShards, flat_collection
 from trackside.frameworks.pytorch.statistics.reductions import ReductionSource
@@ -73,7 +74,7 @@ class ParameterSource:
                 continue
             is_seen = self.seen_in_backward is not None and engine.open_step.has(f"gradient/{name}")
             if f"gradient/{name}" not in reduced and not is_seen:
-                if scale == 1.0:
+                if is_one(scale):
                     wanted.append((f"gradient/{name}", parameter.grad))
                 else:
                     save(f"gradient/{name}", parameter.grad, scale=scale)

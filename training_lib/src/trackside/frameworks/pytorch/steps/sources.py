@@ -86,7 +86,10 @@ class PyTorchSources:
         self.timing = Timing(session, is_evaluating=lambda: self.validation.is_on)
         self.batches = self.timing.batches
         self.skipped_steps = SkippedSteps(
-            engine, protect=Fuse(guard, "counting skipped steps").protect, skipped=observer.step_skipped
+            engine,
+            protect=Fuse(guard, "counting skipped steps").protect,
+            skipped=observer.step_skipped,
+            read_later=self.statistics.read_later,
         )
         self.facts = self._make_facts(session)
         self.losses = LossSource(
