@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from tests.training_lib.local.verdicts import finding, issue
 from tests.training_lib.report.test_markup import seen
+from trackside.contracts.checkpoint import Checkpoint
 from trackside.contracts.issue_group import IssueGroup, issue_groups
-from trackside.contracts.run_layout import RunLocation
+from trackside.contracts.run_layout import RunLocation, checkpoints_key
+from trackside.records.checkpoints_file import encode_checkpoints
 from trackside.report.incident import departure, incidents
 from trackside.report.incident_section import incident_section, sentence_of, way_back
 from trackside.storage.local import LocalStore
@@ -119,6 +121,10 @@ def test_signals_stand_in_the_order_in_which_they_left(tmp_path: Path) -> None:
     assert (301, 3, None, 2107) in found.batches
     assert "hyperparameters/SGD/group_0/lr, at step 301, and 1 more with it" in sentence_of(found)
     assert way_back(found).startswith("Go back to a checkpoint of step 300 or before.")
+    listed = [Checkpoint(step, f"/out/<b>{step}.pt") for step in (199, 299, 304)]
+    LocalStore(RunLocation(uri).tensors).put(checkpoints_key("worker_0"), encode_checkpoints(listed))
+    (found,) = incidents(open_trial(uri), [group(since=305, step=310, subject=HOSTILE)])
+    assert way_back(found).startswith("Go back to the checkpoint of step 299: /out/<b>299.pt.")  # not that of 304
     page = seen(str(incident_section([found])))
     assert not [name for name, _ in page.elements if name == "script"]
     assert "300" in page.text

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trackside.contracts.checkpoint import Checkpoint, newest_before
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.recorded_names import BATCH, BATCH_NUMBER, EPOCH, STEP_SECONDS
@@ -67,6 +68,7 @@ class Incident:
     young     True if too few numbers were recorded before the problem for any baseline
     batches   (step, epoch, number in the epoch, fingerprint) of the batches around the first departure
     saved     the last step before the first departure at which whole weights were saved; None without any
+    written   the newest checkpoint of the script from before the first departure; None if none is known
     """
 
     group: IssueGroup
@@ -77,6 +79,7 @@ class Incident:
     young: bool
     batches: tuple[tuple[int, int | None, int | None, int | None], ...]
     saved: int | None
+    written: Checkpoint | None = None
 
     @property
     def first_left(self) -> int:
@@ -101,7 +104,15 @@ def _incident(trial: Trial, group: IssueGroup) -> Incident:
     incident = Incident(group, (0, last), since, left, sum(one.left is None for one in found), not found, (), None)
     at = incident.first_left
     return Incident(
-        group, (0, last), since, left, incident.stayed, not found, tuple(_batches(trial, at)), _saved_before(trial, at)
+        group,
+        (0, last),
+        since,
+        left,
+        incident.stayed,
+        not found,
+        tuple(_batches(trial, at)),
+        _saved_before(trial, at),
+        newest_before(at, trial.parts.checkpoints.all()),
     )
 
 

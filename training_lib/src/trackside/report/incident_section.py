@@ -88,6 +88,8 @@ def way_back(incident: Incident) -> str:
     if at == 0 or incident.young:
         return "No step before it is sound: start anew once the cause is gone."
     saved = f" This run saved whole weights at step {incident.saved:,}." if incident.saved is not None else ""
+    if incident.written is not None:
+        return f"Go back to the checkpoint of step {incident.written.step:,}: {incident.written.path}.{saved}"
     return f"Go back to a checkpoint of step {at - 1:,} or before.{saved}"
 
 
