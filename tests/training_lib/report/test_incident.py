@@ -65,6 +65,19 @@ def test_too_few_numbers_before_are_no_baseline(values: np.ndarray) -> None:
         departure(STEPS[:30] if values is NOISE else STEPS, values[:30] if values is NOISE else values, 12)
 
 
+def test_numbers_that_grow_seldom_are_not_judged_by_the_beginning() -> None:
+    """As the size of updates: at each of the first twenty steps, then ever more seldom; it falls as trainings do."""
+    steps = np.array([*range(20), 30, 40, 80, 160, 240, 301, 302, 303])
+    values = np.exp(-steps / 60) * np.where(steps > 300, 1e6, 1.0)
+    with pytest.raises(ValueError, match="too few"):
+        departure(steps, values, 301)
+    seldom = np.array([*range(20), *range(30, 301, 15), 301, 302, 303])  # and enough of them
+    values = np.exp(-seldom / 200) * np.where(seldom > 300, 1e6, 1.0)
+    found = departure(seldom, values, 301)
+    assert found is not None
+    assert seldom[found] == 301
+
+
 @given(st.lists(st.floats(width=32), min_size=1, max_size=60), st.integers(0, 70))
 def test_any_numbers_have_an_answer(values: list[float], since: int) -> None:
     steps = np.arange(len(values))

@@ -151,14 +151,13 @@ def departure(steps: NDArray[np.int64], values: Numbers, since: int) -> int | No
 
 
 def _baseline(steps: NDArray[np.int64], since: int) -> slice:
-    """Return the numbers of the second and third quarter of the steps before the problem, or of the numbers.
+    """Return the numbers of the second and third quarter of the steps before the problem.
 
-    The beginning of a training is another one than the rest of it, and the last quarter may have led to the problem.
+    The beginning of a training is another one than the rest of it, and the last quarter may have led to the problem. A
+    number that is measured often at first and seldom later must not be judged by its beginning.
     """
     first, end = np.searchsorted(steps, (since // 4, since * 3 // 4))
-    if end - first >= _FEWEST:
-        return slice(int(first), int(end))
-    return slice(len(steps) // 4, max(len(steps) // 4, len(steps) * 3 // 4))
+    return slice(int(first), int(end))
 
 
 def _stays_outside(outside: NDArray[np.bool_], start: int) -> int | None:

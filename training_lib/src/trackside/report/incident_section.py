@@ -58,7 +58,9 @@ def incident_parts(incident: Incident) -> Iterator[Markup]:
     rest = len(incident.signals) - len(shown)
     if incident.signals:
         more = f"{rest} more signals left later; " if rest else ""
-        yield element("p", f"{more}{incident.stayed} stayed on their line.", class_="note")
+        yield element(
+            "p", f"{more}{incident.stayed} stayed on {'its' if incident.stayed == 1 else 'their'} line.", class_="note"
+        )
     if incident.batches:
         yield _batches(incident)
     yield element("p", way_back(incident))
