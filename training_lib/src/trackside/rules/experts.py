@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ParameterFacts
 
+_MOST_KNOWN = 8  # revisions of facts at hand: a run's facts are the same for most of its steps
 _NEAR = 2  # levels of modules between a layer of experts and its router
 _NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>[0-9]+)")
 
@@ -30,6 +32,9 @@ class Experts:
     count: int
 
 
+_known: dict[int, tuple[weakref.ref[ModelFacts], tuple[Experts, ...]]] = {}
+
+
 def experts_in(facts: ModelFacts) -> tuple[Experts, ...]:
     """Return the layers of experts of a model.
 
@@ -37,6 +42,16 @@ def experts_in(facts: ModelFacts) -> tuple[Experts, ...]:
     to no known kind of layer. Either way the router stands beside them: a matrix with as many rows or columns as there
     are experts, in the module that holds them or in a part of it.
     """
+    known, found = _known.get(id(facts), (None, ()))
+    if known is None or known() is not facts:
+        found = _found_in(facts)
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[id(facts)] = weakref.ref(facts), found
+    return found
+
+
+def _found_in(facts: ModelFacts) -> tuple[Experts, ...]:
     trained: dict[str, list[ParameterFacts]] = {}
     for held in facts.parameters:
         if held.requires_grad and held.optimizer and not held.tied_to:
