@@ -179,6 +179,8 @@ def test_no_place_is_forgotten() -> None:
         "local/judgement.py": "an object for notebooks: `problem_text`",
         "local/run.py": "notes a recovery as it comes, and ends with the summary",
         "local/watched_run.py": "the same, while a training runs",
+        "dashboard/watched.py": "keeps how the problems that stand began, for their pages",
+        "report/incident.py": "shows how problems began that stand, and no others",
         "query/tables.py": "its table of findings has the columns `state` and `recovered_at`",
         "cli/terminal/run_view.py": "cards of `trackside run`, with the note of `local/run.py` and the summary",
     }
