@@ -33,10 +33,12 @@ class LiveScreen:
         self._console = console
         self._keys = sys.stdin.fileno()
         self._before: list[Any] = []
+        self._is_interrupted = False
 
     def __enter__(self) -> LiveScreen:
         self._before = termios.tcgetattr(self._keys)
         self._on_sigterm = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        self._on_sigint = signal.signal(signal.SIGINT, self._interrupt)
         tty.setcbreak(self._keys)  # Ctrl-C stays a signal
         self._console.set_alt_screen(True)
         self._console.show_cursor(False)
@@ -48,7 +50,13 @@ class LiveScreen:
         self._console.show_cursor(True)
         self._console.set_alt_screen(False)
         termios.tcsetattr(self._keys, termios.TCSADRAIN, self._before)
+        signal.signal(signal.SIGINT, self._on_sigint)
         signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def _interrupt(self, *_: object) -> None:
+        """Note the interrupt, for its exception is lost where Python ignores one: in the end of an object."""
+        self._is_interrupted = True
+        raise KeyboardInterrupt
 
     def size(self) -> tuple[int, int]:
         """Return columns and rows of the terminal as it is now."""
@@ -71,6 +79,8 @@ class LiveScreen:
         """Wait for `seconds`. Return True at once if a key leaves the view."""
         until = time.monotonic() + seconds
         while (rest := until - time.monotonic()) > 0:
+            if self._is_interrupted:
+                raise KeyboardInterrupt
             if select.select([self._keys], [], [], rest)[0]:
                 keys = os.read(self._keys, MOST_KEYS).decode("utf-8", "replace")
                 if not keys or LEAVE & set(_SEQUENCE.sub("", keys)):  # no key: the terminal is gone
