@@ -35,6 +35,12 @@ pythons:  ## the tests that need no framework, under every other Python that thi
 keras: setup  ## the tests of Keras's adapter on TensorFlow and JAX (1.9 GB, built once; needs the network)
 	@.ci/keras_backends
 
+frameworks: setup  ## the tests of CatBoost and JAX (1.4 GB, built once; needs the network)
+	@.ci/more_frameworks
+
+mxnet:  ## the tests of MXNet 1.9.1 (0.3 GB, built once; needs Python 3.11 and the network)
+	@.ci/mxnet
+
 conformance: setup  ## the original smdebug's own tests, of your copy, under it and the drop-in: make conformance SUITE=path
 	@$(BIN)/python -m tests.smdebug.conformance "$(SUITE)"
 
@@ -71,4 +77,4 @@ changelog: setup  ## assemble CHANGELOG.md from changes/
 docs: setup  ## write the generated pages again, and build the site into build/site
 	@$(BIN)/python docs/generate.py && $(BIN)/python -m docs.permissions && $(BIN)/zensical build --strict --clean
 
-.PHONY: help setup demo test quick check extras pythons keras conformance synth template drill sdk image audit wheels bench pictures changelog docs
+.PHONY: help setup demo test quick check extras pythons keras frameworks mxnet conformance synth template drill sdk image audit wheels bench pictures changelog docs

@@ -21,6 +21,8 @@ STACKS = {
     "Evaluation": "Trackside: the evaluators of runs",
     "Record": "Trackside: the records of runs",
     "Monitoring": "Trackside: alarms",
+    "Dashboard": "Trackside: the dashboard of a team",
+    "Questions": "Trackside: questions about all runs",
 }
 
 

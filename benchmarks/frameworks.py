@@ -51,13 +51,21 @@ def _rows(count: int, *, noise: float = 0.3, seed: int = 0) -> tuple[Any, Any]:
     return inputs, score
 
 
-def _boost(hook: Any, labels: Callable[[Any], Any], *, count: int = 3000, rounds: int = 150, **settings: Any) -> None:
+def _boost(
+    hook: Any, labels: Callable[[Any], Any], *, count: int = 3000, rounds: int = 150,
+    columns: Callable[[Any, Any], Any] = lambda inputs, labels: inputs,
+    validated: Callable[[Any], Any] = lambda rows: rows, labels_move: int = 0, **settings: Any,
+) -> None:  # fmt: skip
     import xgboost
 
     sets = []
     for seed, size in ((0, count), (1, 1500)):
         inputs, score = _rows(size, seed=seed)
-        sets.append(xgboost.DMatrix(inputs, labels(score)))
+        answers = labels(score)
+        inputs = columns(inputs, answers)
+        sets.append(
+            xgboost.DMatrix(validated(inputs) if seed else inputs, np.roll(answers, labels_move) if seed else answers)
+        )
     objective = settings.pop("obj", None)
     chosen = {"nthread": 1, "max_depth": 3, "eta": 0.05, "objective": "binary:logistic", **settings}
     xgboost.train(
@@ -85,6 +93,18 @@ def _broken_squares(predictions: Any, data: Any) -> tuple[Any, Any]:
     gradients = predictions - data.get_label()
     gradients[0] = np.nan
     return gradients, np.ones_like(predictions)
+
+
+def _no_squares(predictions: Any, data: Any) -> tuple[Any, Any]:
+    return np.full_like(predictions, np.nan), np.ones_like(predictions)
+
+
+def _heavy_squares(predictions: Any, data: Any) -> tuple[Any, Any]:
+    return predictions - data.get_label(), np.full_like(predictions, 1e6)
+
+
+def _with_answer(inputs: Any, labels: Any) -> Any:
+    return np.column_stack([inputs, labels])
 
 
 def _scores(score: Any) -> Any:
@@ -116,6 +136,22 @@ BOOSTED = (
     Program("xgboost", "a thousand rounds after the end of learning", ("overtraining", "overfit"),
             lambda hook, faulty: _boost(hook, _classes, rounds=1500 if faulty else 150, count=6000, max_depth=2,
                                         eta=0.3 if faulty else 0.05, min_child_weight=200 if faulty else 1)),
+    Program("xgboost", "an objective of its own with nothing but NaN", ("exploding-tensor", "loss-not-decreasing"),
+            lambda hook, faulty: _boost(hook, _scores, eta=0.1, base_score=0.0, objective="reg:squarederror",
+                                        obj=_no_squares if faulty else _squares(1.0))),
+    Program("xgboost", "an objective of its own with second derivatives a million times too large",
+            ("loss-not-decreasing", "stalled-training"),
+            lambda hook, faulty: _boost(hook, _scores, eta=0.1, base_score=0.0, objective="reg:squarederror",
+                                        obj=_heavy_squares if faulty else _squares(1.0))),
+    Program("xgboost", "three hundred deep rounds on noisy rows", ("overfit", "overtraining"),
+            lambda hook, faulty: _boost(hook, _classes, count=600, rounds=300 if faulty else 40,
+                                        max_depth=6 if faulty else 2, eta=0.3 if faulty else 0.1)),
+    Program("xgboost", "validation labels moved by one row", ("overfit",), lambda hook, faulty: _boost(
+        hook, _classes, labels_move=int(faulty))),
+    Program("xgboost", "validation rows of another scale", ("overfit",), lambda hook, faulty: _boost(
+        hook, _classes, validated=(lambda rows: rows * 100) if faulty else lambda rows: rows)),
+    Program("xgboost", "the answer among the columns", ("data-leakage",), lambda hook, faulty: _boost(
+        hook, _classes, columns=_with_answer if faulty else lambda inputs, labels: inputs)),
 )  # fmt: skip
 
 

@@ -45,6 +45,7 @@ SCHEMAS = ROOT / "docs" / "schemas"
 DECISIONS = ROOT / "docs" / "decisions"
 VERDICTS = ROOT / "docs" / "formats" / "verdicts.md"
 DESCRIBED = {kind.__name__: kind for kind in (Verdict, Finding, Suspicion, Sign, RuleEvaluation, Evidence)}
+FRAMEWORKS = ROOT / "docs" / "frameworks.md"
 SITE = ROOT / "zensical.toml"
 SHELVES = ("use", "operate", "extend", "evidence")
 COMMAND = "python docs/generate.py"
@@ -94,6 +95,7 @@ def generate() -> Mapping[Path, str]:
         PYTHON: python_page(),
         DECISIONS / "index.md": decision_index(),
         VERDICTS: with_field_tables(VERDICTS.read_text(encoding="utf-8")),
+        FRAMEWORKS: with_frameworks(FRAMEWORKS.read_text(encoding="utf-8"), rules),
         SITE: with_navigation(SITE.read_text(encoding="utf-8"), ROOT / "docs"),
     }
 
@@ -180,6 +182,13 @@ def _with_table(page: str, name: str, lines: list[str]) -> str:
     before, begin, rest = page.partition(f"<!-- {name} -->\n")
     _, end, after = rest.partition("<!-- end -->")
     return f"{before}{begin}\n{table}\n\n{end}{after}"
+
+
+def with_frameworks(page: str, rules: Mapping[str, type[Rule]]) -> str:
+    """Return the page with the tables of `docs/framework_tables.py`."""
+    from docs.framework_tables import captured_table, rules_table  # the root is on the path by now
+
+    return _with_table(_with_table(page, "captured", captured_table()), "rules by framework", rules_table(rules))
 
 
 def rule_index(rules: Mapping[str, type[Rule]]) -> str:

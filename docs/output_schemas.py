@@ -24,6 +24,8 @@ KINDS: Mapping[str, dict[str, Any]] = {
             "copy-bound",
             "host-bound",
             "compute-bound",
+            "communication-bound",
+            "straggler rank",
             "memory creep",
             "balanced",
             "hang",
@@ -130,6 +132,23 @@ SPEED = {
         "samples": "count",
     },
 }
+DETAIL = {
+    "kind": "text",
+    "worker": "text",
+    "first_step": "count",
+    "last_step": "count",
+    "rows": [
+        {
+            "name": "text",
+            "place": "text",
+            "calls": "count",
+            "self_seconds": "seconds",
+            "total_seconds": "seconds",
+            "is_on_device": "boolean",
+        }
+    ],
+    "file": "text",
+}
 SUMMARY = {
     "max": "number",
     "p99": "number",
@@ -228,7 +247,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
         ],
         "damaged": ["text"],
     },
-    "profile": {"run": "text", "workers": [SPEED]},
+    "profile": {"run": "text", "workers": [SPEED], "details": [DETAIL]},
     "profile-report": {
         "run": "text",
         "job": {

@@ -17,6 +17,7 @@ from stacks.settings.place import PlaceSettings, bucket_problems, vpc_problems
 from stacks.settings.retention import RetentionSettings
 from stacks.settings.setting import DeclaredSetting, between, declared_settings, empty_or, matching, setting
 from stacks.settings.stops import StopSettings
+from stacks.settings.team_dashboard import TeamDashboardSettings, team_dashboard_problems
 from stacks.settings.watching import WatchingSettings
 from trackside.contracts.action import DEFAULT_ACTIONS, Action
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
@@ -63,6 +64,7 @@ class DeploymentSettings:
     cost_tags                 `team=vision,cost-center=42`: on all resources of this deployment and on its processing
                               jobs; `project=trackside` is always among them
     drills                    `true`: also makes the role of the training job of a [drill](drill.md)
+    questions                 `true`: also makes [tables and saved questions](query.md#in-athena) in Athena
     keep_data                 `false`: `cdk destroy` also deletes the table of runs, the bucket, if it is empty, and
                               their key
     """
@@ -75,6 +77,7 @@ class DeploymentSettings:
     control_calls_per_second: int = setting(2, between(1, 100))
     cost_tags: tuple[str, ...] = setting((), _check_cost_tags)
     drills: bool = setting(False)
+    questions: bool = setting(False)
     keep_data: bool = setting(True)
     evaluator: EvaluatorSettings = dataclasses.field(default_factory=EvaluatorSettings)
     fleet: FleetSettings = dataclasses.field(default_factory=FleetSettings)
@@ -84,6 +87,7 @@ class DeploymentSettings:
     notices: NoticeSettings = dataclasses.field(default_factory=NoticeSettings)
     retention: RetentionSettings = dataclasses.field(default_factory=RetentionSettings)
     monitoring: MonitoringSettings = dataclasses.field(default_factory=MonitoringSettings)
+    team_dashboard: TeamDashboardSettings = dataclasses.field(default_factory=TeamDashboardSettings)
     place: PlaceSettings = dataclasses.field(default_factory=PlaceSettings)
     accounts: AccountSettings = dataclasses.field(default_factory=AccountSettings)
 
@@ -199,6 +203,7 @@ def _wrong_together(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from bucket_problems(values)
     yield from fleet_problems(values)
     yield from missing_secrets(values)
+    yield from team_dashboard_problems(values)
     yield from _too_long_for_variables(values)
 
 

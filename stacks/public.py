@@ -10,6 +10,7 @@ from stacks.settings.notices import NoticeSettings
 from stacks.settings.place import PlaceSettings
 from stacks.settings.retention import RetentionSettings
 from stacks.settings.stops import StopSettings
+from stacks.settings.team_dashboard import TeamDashboardSettings
 from stacks.settings.watching import WatchingSettings
 from stacks.trackside_monitoring import TracksideMonitoring
 from trackside import __version__
@@ -29,6 +30,7 @@ __all__ = [
     "PlaceSettings",
     "RetentionSettings",
     "StopSettings",
+    "TeamDashboardSettings",
     "TracksideMonitoring",
     "WatchingSettings",
     "__version__",

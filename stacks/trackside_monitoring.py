@@ -13,12 +13,14 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from stacks.action_stack import Actions
+from stacks.dashboard_stack import TeamDashboard
 from stacks.deployment_settings import DeploymentSettings, cost_tags
 from stacks.evaluation_stack import Evaluation
 from stacks.existing_resources import ExistingResources
 from stacks.landing_zone import fit_in
 from stacks.monitoring_stack import Monitoring
 from stacks.paths import CDK_JSON
+from stacks.questions_stack import Questions
 from stacks.record_stack import Records
 from stacks.storage_stack import Storage
 
@@ -61,8 +63,8 @@ class TracksideMonitoring(Construct):
             bus: Existing bus of verdicts. Events of the source `trackside` are refused there from all other roles.
             owner_topic: Existing topic of notices to owners.
             alarm_topic: Existing topic of alarms. It must let `cloudwatch.amazonaws.com` publish.
-            scope_of: Returns the place of `Storage`, `Action`, `Evaluation`, `Record` and `Monitoring`, for settings
-                that were read from a context. None: all parts are in this construct.
+            scope_of: Returns the place of `Storage`, `Action`, `Evaluation`, `Record`, `Monitoring`, `Dashboard` and
+                `Questions`, for settings that were read from a context. None: all parts are in this construct.
 
         Raises:
             ConfigurationError: Settings that are wrong, all at once.
@@ -126,5 +128,9 @@ class TracksideMonitoring(Construct):
             webhooks=action.webhooks,
             existing_topic=existing.alarm_topic,
         )
+        if settings.team_dashboard.host:
+            TeamDashboard(scope_of("Dashboard"), settings=settings, runs=storage.runs, key=storage.key)
+        if settings.questions:
+            Questions(scope_of("Questions"), settings=settings, runs=storage.runs, key=storage.key)
         self.bucket, self.key, self.bus = storage.runs, storage.key, action.bus
         self.owner_topic, self.alarm_topic = action.topic, monitoring.topic

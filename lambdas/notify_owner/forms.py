@@ -58,11 +58,12 @@ def slack_text(text: str) -> str:
 
 
 def document_of(
-    evaluation: RuleEvaluation, *, text: str, message: str = "", others: tuple[str, ...] = ()
+    evaluation: RuleEvaluation, *, text: str, message: str = "", others: tuple[str, ...] = (), link: str = ""
 ) -> dict[str, Any]:
     """Return the message for machines.
 
     - `id`: the same for each message about the same finding
+    - `link`: the run in the dashboard, or its report; "" without
     - `others`: findings that it stands for
     - `message`: the text for people
     """
@@ -82,6 +83,7 @@ def document_of(
         "observed": evaluation.evidence.comparison,
         "what_to_do": list(evaluation.what_to_do),
         "run": evaluation.run_uri,
+        "link": link,
         "also_found": list(others),
         "text": text,
         "message": message,

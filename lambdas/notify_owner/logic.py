@@ -19,11 +19,12 @@ MOST_SUBJECT_CHARACTERS = 100  # API_Publish: ASCII, no line breaks, fewer than 
 
 @dataclass(frozen=True)
 class SendMessage:
-    """One message. Subscribers filter by `attributes`: rule, job, severity, status, finding."""
+    """One message. Subscribers filter by `attributes`: rule, job, severity, status, finding. `link`: to its run."""
 
     subject: str
     body: str
     attributes: Mapping[str, str]
+    link: str = ""
 
 
 def decide(evaluation: RuleEvaluation, settings: NotifyOwnerSettings) -> SendMessage | Nothing:

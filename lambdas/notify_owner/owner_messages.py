@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from lambdas.notify_owner import slack
 from lambdas.notify_owner.forms import document_of, message_structure, short_text, slack_text
 from lambdas.notify_owner.logic import SendMessage, and_others
 from lambdas.notify_owner.quiet import NotYet, WasCovered, claim
+from lambdas.notify_owner.report_link import report_link
 from lambdas.notify_owner.settings import NotifyOwnerSettings
 from lambdas.shared.clients import client
 from lambdas.shared.decisions import Done, Nothing
@@ -43,6 +45,8 @@ class OwnerMessages:
 
         Errors: `ClientError`; the next delivery repeats no sent part.
         """
+        link = report_link(evaluation.run_uri, self._settings)
+        message = replace(message, body=message.body + link.lines, link=link.url)
         try:
             yield self._once(evaluation, partial(self._publish, evaluation, message))
         except NotYet as quiet:
@@ -67,6 +71,7 @@ class OwnerMessages:
         Errors: `SlackError` after a day of attempts: the event lies in the dead letters then.
         """
         text = slack_text(_text_of(evaluation, message))
+        text += f"\n{message.link}" if message.link else ""
 
         def act() -> Done:
             slack.post(text, self._settings)
@@ -109,7 +114,7 @@ class OwnerMessages:
             Message=message_structure(
                 body=body,
                 short=short_text(evaluation),
-                document=document_of(evaluation, text=message.subject, message=body, others=others),
+                document=document_of(evaluation, text=message.subject, message=body, others=others, link=message.link),
             ),
             MessageStructure="json",
             MessageAttributes=attributes,
@@ -121,7 +126,7 @@ class OwnerMessages:
         entry = {
             "Source": SOURCE,
             "DetailType": NOTIFICATION_DETAIL_TYPE,
-            "Detail": json.dumps(document_of(evaluation, text=text)),
+            "Detail": json.dumps(document_of(evaluation, text=text, link=message.link)),
             "EventBusName": self._settings.event_bus,
         }
         answer = client("events").put_events(Entries=[entry])

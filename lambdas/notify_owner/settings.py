@@ -18,6 +18,10 @@ class NotifyOwnerSettings(ActionSettings):
     slack_header_from  name of the secret with the header of its bot
     slack_url      address of Slack's method
     namespace      of the metric of issues
+    run_bucket     bucket of runs ("": messages have no links)
+    report_link_hours  life of a signed link to a report (0: none)
+    dashboard_url  address of the dashboard of a team ("": none)
+    dashboard_runs  place of the runs right below which it shows runs
     quiet_minutes  time after a message in which further findings of the rule are collected into one (0: none)
     """
 
@@ -27,5 +31,9 @@ class NotifyOwnerSettings(ActionSettings):
     quiet_minutes: int
     slack_channel: str
     namespace: str
+    run_bucket: str
+    report_link_hours: int
     slack_header_from: str = ""
     slack_url: str = "https://slack.com/api/chat.postMessage"
+    dashboard_url: str = ""
+    dashboard_runs: str = ""

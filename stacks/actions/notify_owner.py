@@ -6,7 +6,7 @@ from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_lambda as lambda_
 
 from lambdas.notify_owner.settings import NotifyOwnerSettings
-from stacks.constructs.acknowledge import accept_wildcard
+from stacks.constructs.acknowledge import accept_wildcard, name_in_findings
 from stacks.constructs.action_reaction import ActionParts, create_reaction, let_publish
 from stacks.constructs.allow import allow
 from stacks.constructs.queue_backed_function import QueueBackedFunction
@@ -14,6 +14,7 @@ from stacks.event_patterns import custom_rule_failed, nothing_judged, wrong_choi
 from stacks.webhooks import let_publish_to_webhooks
 from trackside.contracts.action import Action
 from trackside.contracts.deployment.metrics import issue_namespace
+from trackside.contracts.run_layout import REPORT_KEY, RULE_OUTPUT
 
 
 def create(action: Action, parts: ActionParts) -> QueueBackedFunction:
@@ -29,6 +30,9 @@ def create(action: Action, parts: ActionParts) -> QueueBackedFunction:
             queue_url=queue.queue_url,
             namespace=issue_namespace(parts.settings.environment),
             event_bus=parts.bus.event_bus_name if parts.has_webhooks else "",
+            run_bucket=parts.runs.bucket_name,
+            dashboard_url=f"https://{parts.settings.team_dashboard.host}" if parts.settings.team_dashboard.host else "",
+            dashboard_runs=parts.settings.team_dashboard.place(parts.runs.bucket_name),
             slack_header_from=parts.settings.notices.slack_secret,
         ),
     )
@@ -42,11 +46,22 @@ def create(action: Action, parts: ActionParts) -> QueueBackedFunction:
         let_publish_to_webhooks(function, parts.bus)
     if parts.settings.notices.slack_channel:
         _let_post_to_slack(function, parts.settings.notices.slack_secret)
+    if parts.settings.notices.report_link_hours:
+        _let_open_reports(function, parts)
     about = "A processing job that judges by a rule from a file failed: its owner must know"
     reaction.react_to("CustomRuleFailed", custom_rule_failed(parts.runs.bucket_name), description=about)
     about = "No rule could judge a run: its owner must know"
     reaction.react_to("NothingJudged", nothing_judged(parts.runs.bucket_name), description=about)
     return reaction
+
+
+def _let_open_reports(function: lambda_.Function, parts: ActionParts) -> None:
+    """Let the links that the function signs open reports: a link may do what its signer may."""
+    report = f"*/{RULE_OUTPUT}/{REPORT_KEY}"
+    why = "Whoever opens a link of a message reads the report in the name of this function."
+    allow(function, "OpenReports", ["s3:GetObject"], [parts.runs.arn_for_objects(report)], why=why)
+    where = f"{name_in_findings(parts.runs)}/{report}"
+    accept_wildcard(function, where, reason="A run lies where its job's tag says; only reports are opened.")
 
 
 def _let_post_to_slack(function: lambda_.Function, secret_name: str) -> None:

@@ -44,6 +44,8 @@ class NoticeSettings:
     phones                    `+14155550100,…`: numbers that get [an SMS](actions.md#who-is-told) of issues
     quiet_minutes             time after a message in which further findings of the rule in the job are [collected into
                               one](actions.md#a-rule-that-flickers); 0: each at once
+    report_link_hours         hours for which [a link to the report](actions.md#links) in a message opens it to anybody
+                              who has the message (1 to 12); 0: no such link
     slack_channel             channel of [Slack](actions.md#slack-and-webhooks) that gets what owners get
     slack_secret              name of the secret (Secrets Manager) that holds `Bearer xoxb-…`, its bot's token
     webhook_url               [HTTPS endpoint](actions.md#slack-and-webhooks) that gets the same as JSON
@@ -54,6 +56,7 @@ class NoticeSettings:
     emails: tuple[str, ...] = setting((), _check_emails, key="owner_emails")
     phones: tuple[str, ...] = setting((), _check_phones, key="owner_phones")
     quiet_minutes: int = setting(60, between(0, 10_080), key="notify_quiet_minutes")
+    report_link_hours: int = setting(0, between(0, 12))
     slack_channel: str = setting("", matching(r"|[#\w-]{1,80}", "'C0123456789'"))
     slack_secret: str = setting("", _secret_name("'trackside/slack'"))
     webhook_url: str = setting("", _check_webhook_url)

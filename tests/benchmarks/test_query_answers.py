@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.query_answers import written
-from trackside.query.questions import QUESTIONS
+from trackside.contracts.questions.saved import QUESTIONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "query.md").read_text("utf-8")
 

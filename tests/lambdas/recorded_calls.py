@@ -16,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 from botocore.client import BaseClient
+from botocore.signers import RequestSigner
 
 FILE = Path(__file__).with_name("calls.json")
 LAMBDAS = Path(__file__).parents[2] / "lambdas"
@@ -75,7 +76,20 @@ class Calls:
                     unknown.add(f"{function}: {name} of {resource or 'its resource'}")
             return call(client, operation, request)
 
-        with mock.patch.object(BaseClient, "_make_api_call", recorded):
+        sign = RequestSigner.generate_presigned_url
+
+        def signed(signer: Any, request_dict: Mapping[str, Any], **more: Any) -> Any:
+            """Whoever opens a signed link calls in the name of the function."""
+            resource = resource_of(more["operation_name"], {"Key": request_dict["url_path"].lstrip("/")})
+            function = running_function()
+            if function and not self.add(function, f"s3:{more['operation_name']}", resource):
+                unknown.add(f"{function}: a link for {more['operation_name']} of {resource}")
+            return sign(signer, request_dict, **more)
+
+        with (
+            mock.patch.object(BaseClient, "_make_api_call", recorded),
+            mock.patch.object(RequestSigner, "generate_presigned_url", signed),
+        ):
             yield unknown
 
 

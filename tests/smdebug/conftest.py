@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import pytest
 
 from tests.patience import HANGS_SECONDS
 from trackside.environment import inherited
+
+os.environ.setdefault("KERAS_BACKEND", "torch")  # noqa: TID251 - Keras has no other way in
 
 ENVIRONMENT = Path(__file__).parents[2] / ".venv" / "smdebug-peer"
 SCRIPT = Path(__file__).with_name("peer.py")

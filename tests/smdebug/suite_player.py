@@ -1,19 +1,23 @@
-"""`python stand_ins.py suite_player.py ANSWER AREA BESIDE`: runs pytest on an area, and stores each test's outcome.
+"""`python stand_ins.py suite_player.py ANSWER AREA BESIDE [BEFORE]`: runs pytest on an area, and stores each outcome.
 
-BESIDE is the folder to import pytest and PyTorch from where the interpreter has none.
+BESIDE is the folder to import pytest and PyTorch from where the interpreter has none. BEFORE is a script that runs
+first; slow tests are run then, too.
 """
 
 from __future__ import annotations
 
 import json
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    answer, area, beside = sys.argv[1:]
+    answer, area, beside, *before = sys.argv[1:]
     sys.path.insert(0, str(Path.cwd()))
     sys.path.append(beside)
+    for script in before:
+        runpy.run_path(script)
     import pytest
 
     outcomes: dict[str, str] = {}
@@ -33,6 +37,16 @@ if __name__ == "__main__":
             if report.failed:
                 outcomes[report.nodeid] = f"not importable: {str(report.longrepr).strip().splitlines()[-1][:400]}"
 
-    own = ["-q", "--skipslow", "-p", "no:cacheprovider", "-p", "no:xdist", "--import-mode=prepend", "-c", "/dev/null"]
+    own = [
+        "-q",
+        *([] if before else ["--skipslow"]),
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "--import-mode=prepend",
+        "-c",
+        "/dev/null",
+    ]
     pytest.main([*own, "--rootdir", ".", "--continue-on-collection-errors", area], plugins=[Recorder()])
     Path(answer).write_text(json.dumps(outcomes), "utf-8")

@@ -31,6 +31,7 @@ Context = Mapping[str, str]
 
 # Tried one after the other on each setting of text, after its own name, with its own check. A setting that takes none
 # needs one here.
+CERTIFICATE = "arn:aws:acm:eu-central-1:123456789012:certificate/12345678-1234-1234-1234-123456789012"
 TEXTS = (
     "overfit",
     *EVALUATOR_MODES,
@@ -49,6 +50,10 @@ TEXTS = (
     "owner@example.com",
     "s3://rules-bucket/approved",
     "team=vision",
+    "trackside.example.com",
+    CERTIFICATE,
+    "10.0.0.0/8",
+    "vpc-0123456789abcdef0",
     RUN_BUCKET,
 )
 NUMBERS = (0, 1, 2, 5, 7, 14, 512, 2048)
@@ -56,10 +61,18 @@ COMPANIONS: Mapping[str, tuple[str, ...]] = {  # that a setting needs beside it
     "functions_in_vpc": ("vpc_subnets", "vpc_security_groups"),
     "run_bucket": ("key_arn",),
     "slack_channel": ("slack_secret",),
+    "team_dashboard_certificate_arn": ("team_dashboard_host",),
+    "team_dashboard_host": ("team_dashboard_certificate_arn",),
+    "team_dashboard_vpc": ("vpc_subnets", "vpc_security_groups"),
     "vpc_security_groups": ("vpc_subnets",),
     "vpc_subnets": ("vpc_security_groups",),
     "webhook_url": ("webhook_secret",),
 }
+# Given at one time with what they need.
+TOGETHER = (
+    *("vpc_subnets", "vpc_security_groups", "slack_channel", "webhook_url"),
+    *("team_dashboard_host", "team_dashboard_certificate_arn"),
+)
 # The others make another deployment, beside this one: no stack in common is changed.
 ELSEWHERE = ("environment", "hub_account")
 
@@ -94,7 +107,7 @@ def changes() -> Iterator[tuple[str, Context, Context]]:
     for key, setting in declared.items():
         for value in other_values(setting):
             beside = {PREFIX + each: other_values(declared[each])[0] for each in COMPANIONS.get(key, ())}
-            without = {} if key in ("vpc_subnets", "vpc_security_groups", "slack_channel", "webhook_url") else beside
+            without = {} if key in TOGETHER else beside
             yield f"{key}={value or 'none'}", without, {**beside, PREFIX + key: value}
 
 

@@ -91,6 +91,7 @@ CONTAINERS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("s3:DeleteObject", "s3:PutObject"),
     ),  # code that is not ours writes nothing
     "Evaluation/DrillRole": ((STORE,), ("s3:DeleteObject",)),  # the drill's owner removes its run
+    "Dashboard/Role": ((STORE,), ("s3:DeleteObject", "s3:PutObject")),  # who looks changes nothing
     "Evaluation/Fleet/Role": ((STORE, BUS, "cloud/fleet/leases.py", "cloud/fleet/inbox.py"), ("s3:DeleteObject",)),
 }
 SERVICES = ("dynamodb", "events", "s3", "sqs")
@@ -109,7 +110,7 @@ def roles() -> Mapping[str, list[Permission]]:
 
 def _role(holder: str) -> str:
     """The role, whatever the environment is called that its stack is of."""
-    return re.sub(r"^\w*?(Action|Evaluation|Record|Spoke)(?=/)", r"\1", holder)
+    return re.sub(r"^\w*?(Action|Dashboard|Evaluation|Record|Spoke)(?=/)", r"\1", holder)
 
 
 def calls_of(role: str) -> dict[str, list[str]]:
@@ -154,6 +155,8 @@ def test_the_roles_are_known(roles: Mapping[str, list[Permission]]) -> None:
     assert len(of_code) == len(FUNCTION_ROLES) + len(CONTAINERS) + 1
     assert sorted(set(roles) - of_code) == [
         "Action/Webhook/Role",
+        "Dashboard/Network/Vpc/FlowLog/IAMRole",
+        "Dashboard/Start",
         "Evaluation/Fleet/Network/Vpc/FlowLog/IAMRole",
         "Evaluation/Fleet/Start",
         "Spoke/Forwarder",

@@ -160,11 +160,14 @@ def test_no_processing_job_has_a_secret_in_its_environment() -> None:
 
 
 def test_nothing_is_public(resources: Mapping[str, Any]) -> None:
-    """Who is let in by policies: test_policies.test_no_one_from_outside_the_account_is_let_in."""
+    """Who is let in by policies: test_policies.test_no_one_from_outside_the_account_is_let_in.
+
+    The balancer of the dashboard is reached from outside, by people who sign in: test_dashboard_stack.
+    """
     doors = ("AWS::Lambda::Url", "AWS::Lambda::Permission", "AWS::ApiGateway::RestApi", "AWS::ApiGatewayV2::Api")
     assert [name for name, body in resources.items() if body["Type"] in doors] == []
     buckets = [body["Properties"] for body in resources.values() if body["Type"] == "AWS::S3::Bucket"]
-    assert len(buckets) == 2
+    assert len(buckets) == 3  # runs, their access logs, answers of Athena
     for bucket in buckets:
         blocked = bucket["PublicAccessBlockConfiguration"]
         assert set(blocked.values()) == {True}

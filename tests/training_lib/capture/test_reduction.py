@@ -96,6 +96,14 @@ def test_what_is_no_number_has_none(values: np.ndarray[Any, Any]) -> None:
     assert reduced("x", values, ("mean", "max")) == []
 
 
-def test_the_place_of_an_output_leaves_the_name() -> None:
-    ((name, _),) = reduced("dense/kernel:0", np.ones(2), ("mean",))
-    assert name == "smdebug/reductions/mean/dense/kernel"
+@pytest.mark.parametrize(
+    ("tensor", "name"),
+    [
+        pytest.param("out:0", "out", id="the place of an output leaves the name"),
+        pytest.param("dense/kernel:0", "dense/kernel:0", id="that of a variable of TensorFlow stays"),
+        pytest.param("a:0/b", "a/b", id="within"),
+    ],
+)
+def test_places_in_names(tensor: str, name: str) -> None:
+    ((found, _),) = reduced(tensor, np.ones(2), ("mean",))
+    assert found == f"smdebug/reductions/mean/{name}"

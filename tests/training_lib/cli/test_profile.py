@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,52 @@ def test_a_run_without_times_is_incomplete_and_says_why(tmp_path: Path, monkeypa
     assert result.exit_code == 0
     assert result.stdout.startswith("incomplete: ")
     assert CliRunner().invoke(main, ["profile", "nowhere"]).exit_code == 3
+
+
+SCRIPT = """
+import sys, time, torch
+
+def slow_batch():
+    time.sleep(0.005)
+    return torch.randn(8, 20)
+
+torch.manual_seed(0)
+model = torch.nn.Linear(20, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+until = time.time() + float(sys.argv[1])
+steps = 0
+while steps < 40 or time.time() < until:
+    optimizer.zero_grad()
+    model(slow_batch()).square().mean().backward()
+    optimizer.step()
+    steps += 1
+"""
+
+
+def test_steps_of_a_run_are_profiled_and_shown(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+
+    def trackside(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "trackside", *words]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    options = ["--profile-steps", "20:2", "--sample-interval", "0"]
+    ran = trackside("run", *options, "--", sys.executable, "train.py", "0")
+    assert ran.returncode == 0, ran.stderr
+    shown = trackside("profile", "latest")
+    assert shown.returncode == 0, shown.stderr
+    first, second = "operators of steps 20 to 21", "functions of steps 22 to 23"
+    operators, functions = shown.stdout.index(first), shown.stdout.index(second)
+    assert "aten::addmm" in shown.stdout[operators:functions]
+    (line,) = (line for line in shown.stdout[functions:].splitlines() if "time.sleep" in line)
+    assert float(line.split(">")[1].split()[1]) >= 5.0, "milliseconds of its own a step"
+    late = trackside("profile", "latest", "--steps", "3")
+    assert late.returncode == 2
+    assert "has ended" in late.stderr
+
+
+@pytest.mark.parametrize("value", ["x", "1:0", "1:5000", ":3", "-1:2", "1:2:3"])
+def test_a_range_of_steps_that_is_none_is_refused(value: str) -> None:
+    result = CliRunner().invoke(main, ["run", f"--profile-steps={value}", "--", "true"])
+    assert result.exit_code == 2
+    assert "FIRST:COUNT" in result.output

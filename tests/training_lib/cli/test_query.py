@@ -17,17 +17,21 @@ from typing import Any
 import boto3
 import pandas
 import pytest
+import sqlglot
 from click.testing import CliRunner
 from moto import mock_aws
+from sqlglot import optimizer
+from sqlglot.optimizer.annotate_types import annotate_types
+from sqlglot.optimizer.qualify import qualify
 
 from tests.training_lib.local.verdicts import issue
 from trackside.cli import main
+from trackside.contracts.questions.saved import QUESTIONS
+from trackside.contracts.questions.tables import STATISTICS, STATISTICS_COLUMNS, TABLES
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Outcome, State
 from trackside.extras import install_command
 from trackside.local.run_folder import RUNS, RunRecord, write_record
-from trackside.query.questions import QUESTIONS
-from trackside.query.tables import TABLES
 from trackside.storage.local import LocalStore
 from trackside.storage.open_store import open_store
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors
@@ -186,6 +190,87 @@ def test_runs_of_a_bucket_answer_too(bucket: str, monkeypatch: pytest.MonkeyPatc
         {"run": "a", "state": "ended", "issues": 1, "started_at": None},
         {"run": "b", "state": "ended", "issues": 0, "started_at": None},
     ]
+
+
+def test_runs_of_a_bucket_have_the_day_of_their_first_statistics(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A healthy run has no verdict that would date it."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    store = open_store(f"{bucket}/healthy")
+    write_tensors(open_store(RunLocation(store.uri).tensors), 0, {LOSS: 1.0})
+    store.put(f"statistics/worker_0/{FIRST_DAY * 1000:.0f}-000000000-000000000.tss", b"")
+    store.put("statistics/worker_1/nothing.txt", b"")
+    (row,) = asked("SELECT date, started_at FROM runs", bucket)
+    assert row == {"date": "2026-11-21", "started_at": "2026-11-21T23:30:00"}
+
+
+def test_the_tables_of_a_bucket_lie_in_a_bucket(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    written = open_store("s3://runs-bucket/fleet")
+    written.put("statistics/date=1970-01-01/a.parquet", b"of a run that had no date yet")
+    written.put("findings/date=2026-11-21/findings-1.parquet", b"of a former writing")
+    written.put("runs/date=2020-02-02/runs-0.parquet", b"of another day")
+    tensors = open_store(RunLocation(f"{bucket}/a").tensors)
+    write_collections(tensors)
+    write_tensors(tensors, 0, {LOSS: 1.0})
+    open_store(f"{bucket}/a/rule-output").put("verdicts.jsonl", issue().to_json().encode() + b"\n")
+    result = CliRunner().invoke(main, ["query", "--write", "s3://runs-bucket/fleet", bucket], catch_exceptions=False)
+    assert result.exit_code == 0, result.stderr
+    day = datetime.fromtimestamp(issue().detected_at, tz=timezone.utc).date().isoformat()
+    assert set(written.list()) == {
+        f"findings/date={day}/findings-0.parquet",
+        f"runs/date={day}/runs-0.parquet",
+        f"rules/date={day}/rules-0.parquet",
+        f"statistics/date={day}/a.parquet",
+        "runs/date=2020-02-02/runs-0.parquet",
+        *(["findings/date=2026-11-21/findings-1.parquet"] if day != "2026-11-21" else []),
+    }
+    table = pandas.read_parquet(io.BytesIO(written.get(f"statistics/date={day}/a.parquet")))
+    assert list(table.columns) == list(STATISTICS_COLUMNS)
+    assert asked("SELECT count(*) AS runs FROM runs", "s3://runs-bucket/jobs") == [{"runs": 1}]
+
+
+# The schema as both dialects know it, for the types of columns.
+_NAMES = {"string": "VARCHAR", "int64": "BIGINT", "float64": "DOUBLE", "bool": "BOOLEAN", "date32": "DATE"}
+SCHEMA: dict[str, object] = {
+    table: {name: _NAMES.get(kind, "TIMESTAMP") for name, kind in columns.items()}
+    for table, columns in {**TABLES, STATISTICS: STATISTICS_COLUMNS}.items()
+}
+
+
+def meaning(sql: str, dialect: str) -> str:
+    """Return what a question means when it is read in a dialect, in the words of Athena.
+
+    sqlglot knows both dialects. Each column must be one of the tables', and its type decides what a division means.
+    """
+    read = sqlglot.parse_one(sql, read=dialect)
+    known = optimizer.optimize(read, schema=SCHEMA, dialect=dialect, rules=(qualify, annotate_types))
+    return known.sql("athena")
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_means_the_same_to_duckdb_and_athena(name: str) -> None:
+    sql = QUESTIONS[name].sql
+    assert meaning(sql, "duckdb") == meaning(sql, "athena")
+    called = {str(each.name).upper() for each in sqlglot.parse_one(sql, read="athena").find_all(sqlglot.exp.Anonymous)}
+    assert called == set(), "a function that Athena does not know"
+    assert " ALL" not in sql, "GROUP BY ALL is DuckDB's"
+    assert re.findall(r"FILTER \((?!WHERE )", sql) == []
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        pytest.param("SELECT list(DISTINCT run) AS x FROM runs", id="a-function-of-duckdb"),
+        pytest.param("SELECT issues / 2 AS x FROM runs", id="a-division"),
+        pytest.param("SELECT nothing FROM runs", id="an-unknown-column"),
+        pytest.param("SELECT code FROM finding", id="an-unknown-table"),
+    ],
+)
+def test_a_question_for_duckdb_alone_would_be_noticed(sql: str) -> None:
+    try:
+        assert meaning(sql, "duckdb") != meaning(sql, "athena")
+    except sqlglot.errors.SqlglotError:
+        return
 
 
 def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

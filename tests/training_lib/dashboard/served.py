@@ -38,7 +38,7 @@ class Served:
 
     def __init__(self, process: subprocess.Popen[str], printed: str) -> None:
         self.process, self.printed = process, printed
-        self.address = printed.partition("/?")[0]
+        self.address = printed.partition("/?")[0].rstrip("/")
 
     @property
     def host(self) -> str:

@@ -21,6 +21,7 @@ from trackside.contracts.capture_request import (
     StatisticsRequest,
 )
 from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.profiling_request import ProfilingRequest, Window
 from trackside.contracts.recipient import Recipient
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.documents.hook import COLLECTION_KEYS, HOOK_KEYS, HookReading, hook_document
@@ -97,6 +98,24 @@ def test_a_profiler_configuration_has_the_machine_sampled(profiler: dict[str, An
     capture = read_training_job({**with_rule(rule_to_invoke="DeadRelu"), **document}, catalogue=CATALOGUE).capture
     assert capture.machine_interval_ms == interval
     assert CaptureRequest.from_json(capture.to_json()) == capture
+
+
+def test_steps_to_profile_are_part_of_the_capture() -> None:
+    parameters = {
+        "DetailedProfilingConfig": '{"StartStep": 5, "NumSteps": 1, }',
+        "PythonProfilingConfig": '{"StartStep": 9, "NumSteps": 3, "cProfileTimer": "cpu_time"}',
+        "DataloaderProfilingConfig": '{"StartStep": 7, "NumSteps": 1, "MetricsRegex": ".*"}',
+    }
+    found = read_training_job({"ProfilerConfig": {"ProfilingParameters": parameters}}, catalogue=CATALOGUE)
+    assert found.capture.profiling == ProfilingRequest(Window(5), Window(9, 3), timer="cpu_time")
+    assert CaptureRequest.from_json(found.capture.to_json()) == found.capture
+    (note,) = found.notes
+    assert "DataloaderProfilingConfig: no effect" in note
+    disabled = {"ProfilerConfig": {"ProfilingParameters": parameters, "DisableProfiler": True}}
+    assert read_training_job(disabled, catalogue=CATALOGUE).capture == CaptureRequest()
+    wrong = {"DetailedProfilingConfig": '{"NumSteps": 0}'}
+    with pytest.raises(ConfigurationError, match=r"ProfilingParameters\.DetailedProfilingConfig\.NumSteps: must be"):
+        read_training_job({"ProfilerConfig": {"ProfilingParameters": wrong}}, catalogue=CATALOGUE)
 
 
 def test_nothing_asked_is_losses_and_no_rule() -> None:

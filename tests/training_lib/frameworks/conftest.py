@@ -29,7 +29,7 @@ from trackside.storage.store import Store
 Run = dict[int, dict[str, np.ndarray]]
 ENVIRONMENTS = Path(__file__).parents[3] / ".venv"
 TRAINERS = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
-NOTEBOOK = ("ipykernel==7.4.0", "jupyter-client==8.10.0")
+NOTEBOOK = ("ipykernel==7.4.0", "jupyter-client==8.10.0", "nbclient==0.11.0", "nbconvert==7.17.2")
 
 ModesRun = dict[tuple[str, int], dict[str, np.ndarray]]
 

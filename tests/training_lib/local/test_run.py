@@ -19,6 +19,7 @@ from trackside.contracts.action_terms import NO_TERMS, ActionTerms
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.issue_group import IssueGroup
+from trackside.contracts.profiling_request import ProfilingRequest, Window, read_profiling_request
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Severity, Verdict
 from trackside.environment import inherited
@@ -102,6 +103,7 @@ def run_it(tmp_path: Path) -> Callable[..., Notes]:
         grace_seconds: float = 10.0,
         ear: Ear | None = None,
         evaluator: str = EVALUATOR,
+        profile_steps: int = 0,
     ) -> Notes:
         folder = tmp_path / "run"
         folder.mkdir()
@@ -114,6 +116,7 @@ def run_it(tmp_path: Path) -> Callable[..., Notes]:
             capture=CaptureRequest(()),
             environment=inherited(),
             grace_seconds=grace_seconds,
+            issue_profile_steps=profile_steps,
         )
         result = run_locally(local_run, observer=notes, evaluator=(sys.executable, "-c", evaluator, lines))
         assert (folder / "debug-output" / "training_job_end.ts").exists()
@@ -191,6 +194,16 @@ def test_a_stop_waits_for_the_number_of_findings_in_its_terms(
     verdict = replace(issue(), occurrence=occurrence, terms=terms)
     notes = run_it(FOREVER if is_stopped else WAIT_FOR_THE_VERDICT, said=[verdict], actions=STOP, terms=terms)
     assert notes.result.stopped_for == (verdict if is_stopped else None)
+
+
+@pytest.mark.parametrize(("steps", "said"), [(3, [issue()]), (0, [issue()]), (3, [])])
+def test_the_first_issue_has_steps_profiled(run_it: Callable[..., Notes], steps: int, said: list[Verdict]) -> None:
+    notes = run_it(WAIT_FOR_THE_VERDICT, said=said, profile_steps=steps)
+    request = notes.result.folder / "profiler-output" / "profilerconfig.json"
+    assert request.exists() == bool(steps and said)
+    if steps and said:
+        window = Window(None, 3)
+        assert read_profiling_request(request.read_text()) == (ProfilingRequest(window, window), [])
 
 
 def test_a_veto_is_refused_before_the_training_starts(run_it: Callable[..., Notes], tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from trackside.performance.measured import Machine, Measured, PhaseSeconds
-from trackside.performance.verdict import PerformanceVerdict, judge_speed
-from trackside.records.performance_facts import LineSamples, LoaderFacts, PerformanceFacts
+from trackside.performance.measured import Machine, Measured, PhaseSeconds, with_gradient_waits
+from trackside.performance.verdict import PerformanceVerdict, judge_speed, judged_workers
+from trackside.records.performance_facts import CollectiveFacts, LineSamples, LoaderFacts, PerformanceFacts
 
 STEPS = 100
 LOADER = LoaderFacts(
@@ -213,3 +213,36 @@ def test_says_what_others_use_and_blames_nobody(training_percent: float, is_note
     verdict: PerformanceVerdict = judge_speed(measured(data=0.3, machine=machine, **COMPUTE))
     assert verdict.bottleneck.value == "compute-bound"
     assert any("the machine was busy" in note for note in verdict.notes) is is_noted
+
+
+def ranks(**exposed_ms: float | None) -> dict[str, Measured]:
+    """Measurements of workers with these milliseconds of a step of 9 in which they wait for gradients."""
+    workers = {}
+    for name, wait in exposed_ms.items():
+        run = measured(loader=None, **COMPUTE)
+        assert run.facts is not None
+        collectives = CollectiveFacts(1.5e-3 * wait, 1e-3 * wait, 100) if wait is not None else None
+        workers[name] = replace(run, facts=replace(run.facts, workers=2, collectives=collectives))
+    return with_gradient_waits(workers)
+
+
+@pytest.mark.parametrize(
+    ("workers", "expected"),
+    [
+        (ranks(worker_0=6.0, worker_1=0.1), ["straggler rank", "compute-bound"]),
+        (ranks(worker_0=4.0, worker_1=3.9), ["communication-bound", "communication-bound"]),
+        (ranks(worker_0=6.0, worker_1=2.0), ["straggler rank", "communication-bound"]),
+        (ranks(worker_0=0.3, worker_1=0.2), ["compute-bound", "compute-bound"]),
+        (ranks(worker_0=6.0), ["compute-bound"]),  # the others are not known
+        (ranks(worker_0=6.0, worker_1=None), ["compute-bound", "compute-bound"]),
+        (ranks(worker_0=None, worker_1=None), ["compute-bound", "compute-bound"]),
+        (ranks(worker_0=50.0, worker_1=40.0), ["communication-bound", "communication-bound"]),  # longer than the step
+    ],
+)
+def test_waits_for_other_ranks(workers: dict[str, Measured], expected: list[str]) -> None:
+    verdicts = dict(judged_workers(workers))
+    assert [verdicts[name].bottleneck.value for name in sorted(verdicts)] == expected
+    for name, verdict in verdicts.items():
+        assert all(cause.share <= 1 and cause.step_seconds_after >= 0 for cause in verdict.causes)
+        assert (verdict.bottleneck.value == "straggler rank") == ("waits for worker_1" in verdict.headline)
+        assert any("collectives" in one for one in verdict.missing) == (workers[name].gradient_wait is None)

@@ -25,8 +25,8 @@ ACTIONS = (
 )
 _FRAMEWORK = "MXNet is not captured. `trackside.Run` records any Python program."
 _TENSORFLOW = (
-    "Sessions and estimators of TensorFlow 1 are not captured. Keras 3 is, on TensorFlow too, in `fit` and "
-    "in loops with `GradientTape`: by `trackside run` without any import, or by `trackside.KerasHook`."
+    "Sessions and estimators of TensorFlow 1 are not captured: TensorFlow 2.16 and newer have no estimators. Train by "
+    "`fit` or `GradientTape`, which `smdebug.tensorflow.KerasHook` captures, and `trackside run` without any import."
 )
 _PROFILER = (
     "It is a part of the original's capture. Trackside profiles by itself, under other names: `trackside profile RUN`,"

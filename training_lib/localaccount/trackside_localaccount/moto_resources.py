@@ -10,8 +10,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
+from moto.athena.models import athena_backends
 from moto.cloudwatch.models import cloudwatch_backends
+from moto.cognitoidp.models import cognitoidp_backends
 from moto.core.common_models import CloudFormationModel
+from moto.glue.exceptions import EntityNotFoundException
+from moto.glue.models import glue_backends
 from moto.s3.exceptions import MissingBucket
 from moto.s3.models import s3_backends
 from moto.sns.models import sns_backends
@@ -183,3 +187,129 @@ class Alarm(Resource, CloudFormationModel):
             if self.physical_resource_id in backend.alarms
         )
         return next(found)
+
+
+class UserPool(Resource, CloudFormationModel):
+    TYPE = "AWS::Cognito::UserPool"
+
+    @classmethod
+    def create(cls, name: str, properties: Mapping[str, Any], account: str, region: str) -> str:
+        pool = cognitoidp_backends[account][region].create_user_pool(
+            properties.get("UserPoolName", name), dict(properties)
+        )
+        return str(pool.id)
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        cognitoidp_backends[account_id][region_name].delete_user_pool(self.physical_resource_id)
+
+    @classmethod
+    def has_cfn_attr(cls, attr: str) -> bool:
+        return attr in ("Arn", "ProviderName", "ProviderURL", "UserPoolId")
+
+    def get_cfn_attribute(self, attribute_name: str) -> Any:
+        """The dashboard checks tokens by the address of its pool."""
+        pool_id = self.physical_resource_id
+        found = (
+            backend.user_pools[pool_id].arn
+            for regions in cognitoidp_backends.values()
+            for backend in regions.values()
+            if pool_id in backend.user_pools
+        )
+        name = f"cognito-idp.{pool_id.partition('_')[0]}.amazonaws.com/{pool_id}"  # a pool's id begins with its region
+        names = {"ProviderName": name, "ProviderURL": f"https://{name}", "UserPoolId": pool_id}
+        return names.get(attribute_name) or next(found)
+
+
+class UserPoolClient(Resource, CloudFormationModel):
+    TYPE = "AWS::Cognito::UserPoolClient"
+
+    @classmethod
+    def create(cls, name: str, properties: Mapping[str, Any], account: str, region: str) -> str:
+        rest = {key: value for key, value in properties.items() if key not in ("UserPoolId", "GenerateSecret")}
+        client = cognitoidp_backends[account][region].create_user_pool_client(
+            properties["UserPoolId"],
+            generate_secret=str(properties.get("GenerateSecret", "false")).lower() == "true",
+            extended_config={"ClientName": name, **rest},
+        )
+        return str(client.id)
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        cognitoidp_backends[account_id][region_name].delete_user_pool_client(
+            self.properties["UserPoolId"], self.physical_resource_id
+        )
+
+
+class UserPoolDomain(Resource, CloudFormationModel):
+    TYPE = "AWS::Cognito::UserPoolDomain"
+
+    @classmethod
+    def create(cls, name: str, properties: Mapping[str, Any], account: str, region: str) -> str:
+        cognitoidp_backends[account][region].create_user_pool_domain(properties["UserPoolId"], properties["Domain"])
+        return str(properties["Domain"])
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        cognitoidp_backends[account_id][region_name].delete_user_pool_domain(self.physical_resource_id)
+
+
+class WorkGroup(Resource, CloudFormationModel):
+    TYPE = "AWS::Athena::WorkGroup"
+
+    @staticmethod
+    def cloudformation_name_type() -> str:
+        return "Name"
+
+    @classmethod
+    def create(cls, name: str, properties: Mapping[str, Any], account: str, region: str) -> str:
+        configuration = dict(properties.get("WorkGroupConfiguration", {}))
+        description = properties.get("Description", "")
+        athena_backends[account][region].create_work_group(name, configuration, description, [])
+        return name
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        athena_backends[account_id][region_name].delete_work_group(self.physical_resource_id)
+
+
+class NamedQuery(Resource, CloudFormationModel):
+    TYPE = "AWS::Athena::NamedQuery"
+
+    @classmethod
+    def create(cls, name: str, properties: Mapping[str, Any], account: str, region: str) -> str:
+        made = athena_backends[account][region].create_named_query(
+            properties.get("Name", name),
+            properties.get("Description", ""),
+            properties["Database"],
+            properties["QueryString"],
+            properties.get("WorkGroup", "primary"),
+        )
+        return str(made)
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        athena_backends[account_id][region_name].named_queries.pop(self.physical_resource_id, None)
+
+
+class GlueDatabase(Resource, CloudFormationModel):
+    TYPE = "AWS::Glue::Database"
+
+    @classmethod
+    def create(cls, name: str, properties: Mapping[str, Any], account: str, region: str) -> str:
+        given = dict(properties["DatabaseInput"])
+        glue_backends[account][region].create_database(given["Name"], given)
+        return str(given["Name"])
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        glue_backends[account_id][region_name].delete_database(self.physical_resource_id)
+
+
+class GlueTable(Resource, CloudFormationModel):
+    TYPE = "AWS::Glue::Table"
+
+    @classmethod
+    def create(cls, name: str, properties: Mapping[str, Any], account: str, region: str) -> str:
+        given = dict(properties["TableInput"])
+        glue_backends[account][region].create_table(properties["DatabaseName"], given["Name"], given)
+        return str(given["Name"])
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        with suppress(EntityNotFoundException):  # see BucketPolicy
+            backend = glue_backends[account_id][region_name]
+            backend.delete_table(self.properties["DatabaseName"], self.physical_resource_id)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         TensorNotSavedError,
         TracksideError,
     )
+    from trackside.frameworks.jax.run import JaxRun
     from trackside.frameworks.keras.hook import KerasHook
     from trackside.frameworks.plain.run import Run
     from trackside.frameworks.pytorch.script.hook import Hook
@@ -40,6 +41,7 @@ __all__ = [
     "AccessDeniedError",
     "ConfigurationError",
     "Hook",
+    "JaxRun",
     "Judgement",
     "KerasHook",
     "KeyNotFoundError",
@@ -67,6 +69,7 @@ __all__ = [
 
 _HOME = {
     "Hook": "trackside.frameworks.pytorch.script.hook",
+    "JaxRun": "trackside.frameworks.jax.run",
     "Judgement": "trackside.local.judgement",
     "KerasHook": "trackside.frameworks.keras.hook",
     "Profile": "trackside.performance.profile",
@@ -87,7 +90,14 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'trackside' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOME.get(name, _HOME_OF_ERRORS)), name)
+    try:
+        return getattr(import_module(_HOME.get(name, _HOME_OF_ERRORS)), name)
+    except ModuleNotFoundError as error:
+        extras = import_module("trackside.extras")
+        extra = extras.extra_of(error.name)
+        if not extra:
+            raise
+        raise ModuleNotFoundError(str(extras.missing_extra(extra)), name=error.name) from error
 
 
 def __dir__() -> list[str]:

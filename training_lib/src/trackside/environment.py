@@ -9,6 +9,7 @@ from pathlib import Path
 
 from trackside.contracts.run_layout import run_of_job
 
+PROFILER_CONFIG = "/opt/ml/input/config/profilerconfig.json"
 FLEET_PREFIX = "TRACKSIDE_FLEET_"  # of a worker's settings, which its evaluators do not get
 
 _READ_BY_BOTOCORE = frozenset({"BOTO_CONFIG", "HOME", "REQUESTS_CA_BUNDLE"})
@@ -34,6 +35,8 @@ class CaptureEnvironment:
     TRAINING_JOB_NAME          set in a SageMaker training job, which may be interrupted and started again
     TRACKSIDE_ENDED_BY         set where another process marks the end of the run: "trackside-run", its command being
                                one that may train more than once
+    SMPROFILER_CONFIG_PATH     file of a SageMaker training job that asks for profiles while it runs (default there:
+                               /opt/ml/input/config/profilerconfig.json)
     """
 
     run_uri: str
@@ -44,6 +47,7 @@ class CaptureEnvironment:
     ended_by: str = ""
     local_rank: int | None = None
     machine: str = ""
+    profiler_config: str = ""
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> CaptureEnvironment:
@@ -58,6 +62,8 @@ class CaptureEnvironment:
             ended_by=env.get("TRACKSIDE_ENDED_BY", ""),
             local_rank=_whole(env["LOCAL_RANK"], 0) if "LOCAL_RANK" in env else None,
             machine=env.get("SM_CURRENT_HOST", ""),
+            profiler_config=env.get("SMPROFILER_CONFIG_PATH", "")
+            or (PROFILER_CONFIG if "TRAINING_JOB_NAME" in env else ""),
         )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -48,16 +47,17 @@ EXTRAS: Mapping[str, Extra] = {
     "torch": Extra("torch", "the capture of a PyTorch training", ("torch>=2.1",), ("torch",)),
     "xgboost": Extra("xgboost", "the capture of an XGBoost training", ("xgboost-cpu>=2",), ("xgboost",)),
     "keras": Extra("keras", "the capture of a Keras training", ("keras>=3",), ("keras",)),
+    "jax": Extra("jax", "the capture of a JAX training", ("jax>=0.5",), ("jax",)),
     "aws": Extra("boto3", "all work in AWS", ("boto3>=1.34",), ("boto3", "botocore", "s3transfer", "jmespath")),
     "parquet": Extra("pyarrow", "the export to Parquet", ("pyarrow>=14",), ("pyarrow",)),
     "query": Extra(
         "duckdb and pyarrow", "the asking of questions in SQL", ("duckdb>=1.1", "pyarrow>=14"), ("duckdb", "_duckdb")
     ),
     "dashboard": Extra(
-        "starlette and uvicorn",
+        "starlette, uvicorn and pyjwt",
         "the dashboard",
-        ("starlette>=0.40", "uvicorn>=0.30"),
-        ("starlette", "uvicorn", "anyio", "h11"),
+        ("starlette>=0.40", "uvicorn>=0.30", "pyjwt[crypto]>=2.9"),
+        ("starlette", "uvicorn", "anyio", "h11", "jwt"),
     ),
     "smdebug": Extra(
         "trackside-smdebug",
@@ -197,6 +197,8 @@ def extra_of(module: str | None) -> str:
 
 def pip_install() -> str:
     """Return the beginning of a command that installs packages into this environment."""
+    import shutil  # brings four packers, and this is for a message
+
     own = Path(sys.executable).parent / "pip"
     found = shutil.which("pip")
     if found is not None and Path(found) == own:

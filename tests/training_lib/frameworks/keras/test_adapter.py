@@ -190,3 +190,31 @@ def test_needs_no_change_of_the_script(tmp_path: Path) -> None:
     (losses,) = trial.columns("loss_output_0", "mean", last_step=10**9, mode="TRAIN")
     assert len(losses.values) == 8
     assert trial.has_ended
+
+
+BUILT_AFTERWARDS = """
+import keras
+from tests.training_lib.frameworks.keras.test_adapter import examples
+class Own(keras.layers.Layer):
+    def call(self, inputs):
+        return inputs
+normal, drop = keras.layers.BatchNormalization(), keras.layers.Dropout(0.2)
+layers = [keras.layers.Dense(8), Own(), normal, drop, keras.layers.Flatten(), keras.layers.Dense(3)]
+model = keras.Sequential([keras.Input((6,)), *layers])
+model.compile(keras.optimizers.Adam(), loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+model.fit(*examples(), verbose=0)
+model.save("model.keras")
+clone = keras.models.clone_model(model)
+keras.models.load_model("model.keras", custom_objects={"Own": Own}).predict(examples()[0], verbose=0)
+"""
+
+
+def test_a_model_that_is_built_while_keras_is_listened_to_is_saved_and_copied_as_ever(tmp_path: Path) -> None:
+    """Keras reads the arguments of `__init__` and `call` when it makes, saves and copies layers."""
+    environment = {**inherited(), "TRACKSIDE_RUN": str(tmp_path / "run"), "PYTHONPATH": str(Path(__file__).parents[4])}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", BUILT_AFTERWARDS],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert trackside.open_trial(str(tmp_path / "run")).has_ended

@@ -317,7 +317,7 @@ def test_needs_no_change_of_the_script(train: str, rounds_seen: int, tmp_path: P
         check=True,
         timeout=120,
     )
-    assert ("a further boosting" in done.stderr) == ("; boost" in train)
+    assert ("a further training" in done.stderr) == ("; boost" in train)
     if not rounds_seen:
         assert not run.exists()
         return

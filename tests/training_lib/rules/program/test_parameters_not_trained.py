@@ -76,6 +76,9 @@ CORRECTED = (
     replace(HEAD, name="Net_q.b.weight", module="q.b", shape=(10, 4)),
 )
 TIED = replace(HEAD, optimizer="", tied_to=BODY.name)
+ALIKE = tuple(
+    replace(HEAD, **FROZEN, optimizer="", looks_untrained=True, name=f"Net_heads.{place}.weight") for place in range(9)
+)
 
 CASES = [
     case("left out of the optimizer", BODY, replace(HEAD, **OUTSIDE), fires=(HEAD,)),
@@ -84,6 +87,7 @@ CASES = [
     case(
         "frozen at its random start", BODY, replace(HEAD, **FROZEN, optimizer="", looks_untrained=True), fires=(HEAD,)
     ),
+    case("of one size: in the order of the model, in every process", BODY, *ALIKE, fires=ALIKE),
     case("frozen since", BODY, replace(HEAD, **FROZEN), before=(BODY, HEAD), fires=(HEAD,)),
     case(
         "the largest first",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -203,6 +204,48 @@ def test_a_rate_that_only_warms_up_again_confirms_nothing() -> None:
 def test_the_sum_has_no_unit(scale: float, at: int) -> None:
     losses = np.array(learned()[:at] + _rising(5, by=0.2)) * scale
     assert first_of_spike(losses, threshold=8, rise_percent=5) in {at - 1, at}  # a noisy loss before it may count
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    count=st.integers(30, 160),
+    level=st.sampled_from([-3.0, 0.0, 1e-3, 2.3]),
+    noise=st.sampled_from([0.0, 0.02, 0.5]),
+    rise=st.sampled_from([0.0, 5.0, 60.0, 250.0]),
+    broken=st.sampled_from([None, math.nan, math.inf, -math.inf]),
+)
+def test_quick_looks_change_no_answer(
+    *, seed: int, count: int, level: float, noise: float, rise: float, broken: float | None
+) -> None:
+    random = np.random.default_rng(seed)
+    losses = level + noise * random.standard_normal(count) + 3 * np.exp(-np.arange(count) / 20)
+    losses[-int(random.integers(1, 9)) :] += random.choice([0.0, 0.1, 1.0, 5.0])
+    if broken is not None:
+        losses[int(random.integers(0, count - 1))] = broken
+    assert first_of_spike(losses, threshold=8, rise_percent=rise) == _by_definition(losses.tolist(), rise / 100)
+
+
+def _by_definition(losses: Sequence[float], rise: float) -> int | None:
+    """Step 2 of the rule's page in plain Python."""
+
+    def level_of(some: Sequence[float]) -> float:
+        return statistics.median_high([one for one in some if math.isfinite(one)])
+
+    began = [one for one in losses[:3] if math.isfinite(one)]
+    first, now = max(began[0], statistics.median(began)), level_of(losses[-101:-1])
+    if len(losses) <= 30 or not losses[-1] > now + rise * max(abs(now), first - now):
+        return None
+    total, since = 0.0, len(losses) - 1
+    for at in range(max(30, len(losses) - 24), len(losses)):
+        before = [one for one in losses[max(0, at - 100) : at] if math.isfinite(one)]
+        level = level_of(before)
+        deviation = 1.4826 * level_of([abs(one - level) for one in before])
+        above = (losses[at] - level) / deviation if deviation > 0 else math.copysign(4.0, losses[at] - level)
+        if not math.isfinite(above):
+            return None
+        since = at if total == 0.0 else since
+        total = max(0.0, total + min(4.0, max(-4.0, above)) - 1)
+    return since if total > 8 else None
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ProgramFacts
+from trackside.contracts.model_facts import ModelFacts, OptimizerFacts
 from trackside.contracts.recorded_names import UPDATE_SIZE
 from trackside.contracts.verdict import Severity
 from trackside.rules.tensors.runaway_updates import RunawayUpdates
@@ -110,15 +110,6 @@ def test_only_a_rate_that_was_never_so_high_confirms_it(rates: Sequence[float], 
 )
 def test_it_says_how_many_measurements_it_needs(count: int, lacks: str) -> None:
     assert RunawayUpdates().lacks(case("", calm(count)).window).startswith(lacks)
-
-
-@pytest.mark.parametrize(
-    ("framework", "judges"),
-    [pytest.param("pytorch", True, id="measured"), pytest.param("jax", False, id="not-measured")],
-)
-def test_frameworks(framework: str, *, judges: bool) -> None:
-    facts = ModelFacts(program=ProgramFacts(framework=framework))
-    assert bool(RunawayUpdates().nothing_to_judge(facts)) is not judges
 
 
 @given(scale=st.floats(1e-6, 1e3), grown=st.floats(1.0, 10.0))

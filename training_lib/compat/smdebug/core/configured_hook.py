@@ -12,7 +12,7 @@ from smdebug import not_offered
 from smdebug.core.collection import DEFAULT_PYTORCH_COLLECTIONS, Collection, checked_regexes
 from smdebug.core.collection_manager import CollectionManager
 from smdebug.core.config_constants import DEFAULT_SAVED_COLLECTIONS
-from smdebug.core.hook_configuration import capture_request, read_configuration, schedules_of
+from smdebug.core.hook_configuration import CAPTURED, capture_request, read_configuration, schedules_of
 from smdebug.core.hook_utils import get_tensorboard_dir, verify_and_get_out_dir
 from smdebug.core.json_config import get_json_config_as_dict, get_tensorboard_dir_from_json_config
 from smdebug.core.modes import ModeKeys
@@ -41,6 +41,7 @@ class ConfiguredHook:
     collection_class: type[Collection] = Collection
     known_collections: Iterable[str] = frozenset(DEFAULT_PYTORCH_COLLECTIONS)
     saved_collections: Iterable[str] = tuple(DEFAULT_SAVED_COLLECTIONS)
+    captured_collections: Iterable[str] = CAPTURED
     save_interval = DEFAULT_SAVE_INTERVAL
 
     def __init__(  # noqa: PLR0917 - the old signature
@@ -184,6 +185,7 @@ class ConfiguredHook:
             reduction_config=self.reduction_config,
             include_workers="all" if self.save_all_workers else "one",
             tensorboard=self.tensorboard_dir or "",
+            captured=self.captured_collections,
         )
         for name in empty:
             what = "trackside: Collection %s has not been configured: it has neither include_regex nor tensor_names."

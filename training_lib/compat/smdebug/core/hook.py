@@ -150,8 +150,8 @@ class BaseHook(ConfiguredHook):
 
         If the script has removed the run's folder, what is not stored yet is dropped.
         """
-        is_removed = "://" not in self.out_dir and not Path(self.out_dir, INDEX_PREFIX).exists()
-        self._capture.retire(is_removed=is_removed)
+        is_gone = "://" not in self.out_dir and not Path(self.out_dir, INDEX_PREFIX).exists()
+        self._capture.retire(is_gone=is_gone)
 
     @property
     def is_closed(self) -> bool:

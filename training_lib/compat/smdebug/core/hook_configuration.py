@@ -42,9 +42,7 @@ _SCHEDULE_KEYS = frozenset(
     for prefix in ("", *(f"{mode.name.lower()}." for mode in ModeKeys))
     for key in (*_NUMBERS, "save_steps")
 )
-_BUILT_IN = frozenset(
-    {*BUILT_IN_REGEX, *(ALL, "default"), "inputs", "outputs", "metrics", *DEFAULT_XGBOOST_COLLECTIONS}
-)
+CAPTURED = frozenset({*BUILT_IN_REGEX, *(ALL, "default"), "inputs", "outputs", "metrics", *DEFAULT_XGBOOST_COLLECTIONS})
 
 
 @dataclass(frozen=True)
@@ -222,12 +220,16 @@ def capture_request(
     reduction_config: ReductionConfig,
     include_workers: str,
     tensorboard: str,
+    captured: Iterable[str] = CAPTURED,
 ) -> tuple[CaptureRequest, list[str]]:
-    """Return the capture request, and names of the user's own collections that could never hold a tensor."""
+    """Return the capture request, and names of the user's own collections that could never hold a tensor.
+
+    The `captured` ones hold tensors without any configuration.
+    """
     requested, empty = [], []
     for collection in collections:
         own = tuple(regex for regex in collection.include_regex if regex != BUILT_IN_REGEX.get(collection.name))
-        if not (own or collection.tensor_names or collection.name in _BUILT_IN):
+        if not (own or collection.tensor_names or collection.name in captured):
             empty.append(collection.name)
             continue
         if collection.name in ("default", ALL) and not (own or collection.tensor_names):

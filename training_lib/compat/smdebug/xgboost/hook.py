@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
@@ -12,12 +13,14 @@ from xgboost.callback import TrainingCallback
 from smdebug import not_offered
 from smdebug.core import singleton_utils
 from smdebug.core.collection import DEFAULT_XGBOOST_COLLECTIONS
-from smdebug.core.configured_hook import ConfiguredHook, logger
-from smdebug.core.modes import ModeKeys
-from smdebug.exceptions import SMDebugError, SMDebugValueError
+from smdebug.core.configured_hook import logger
+from smdebug.core.hook import CallbackHook
+from smdebug.exceptions import SMDebugError
 from trackside.capture.place import Place
-from trackside.frameworks.xgboost.adapter import GivenData
-from trackside.frameworks.xgboost.hook import ScriptedBoosting, TrackedElsewhere
+from trackside.capture.session import SessionOptions
+from trackside.frameworks.listening import ListeningScript
+from trackside.frameworks.xgboost.adapter import GivenData, XGBoostAdapter
+from trackside.frameworks.xgboost.hook import TrackedElsewhere, given_to
 
 DEFAULT_INCLUDE_COLLECTIONS = ["metrics"]
 DEFAULT_SAVE_CONFIG_INTERVAL = 10
@@ -34,7 +37,7 @@ _FORMATS = {
 }
 
 
-class Hook(ConfiguredHook, TrainingCallback):
+class Hook(CallbackHook, TrainingCallback):
     """A callback of XGBoost that captures the boosting that it is given to.
 
     An inner failure is logged once and never ends the training. Only arguments of a wrong kind raise.
@@ -75,14 +78,10 @@ class Hook(ConfiguredHook, TrainingCallback):
         self.validation_data = _rows_of("validation_data", given.get("validation_data", validation_data))
         for earlier in singleton_utils.hooks_of(self.out_dir):  # of a notebook's cell that runs again, for example
             earlier.close()
-        self._boosting = ScriptedBoosting(
-            self,
-            self._capture_request,
-            place=Place(tensors=self.out_dir),
-            given=GivenData(self.hyperparameters, self.train_data, self.validation_data),
-            saves_nothing=self.dry_run,
-            as_smdebug=True,
-        )
+        given_data = GivenData(self.hyperparameters, self.train_data, self.validation_data)
+        make = functools.partial(XGBoostAdapter, takes=given_to(self), given=given_data, as_smdebug=True)
+        options = SessionOptions(saves_nothing=self.dry_run)
+        self._capture = ListeningScript(self._capture_request, make, place=Place(tensors=self.out_dir), options=options)
         singleton_utils.made(self)
 
     @classmethod
@@ -96,7 +95,7 @@ class Hook(ConfiguredHook, TrainingCallback):
         Args:
             model: The model that is about to be trained.
         """
-        self._boosting.begin()
+        self._capture.begin()
         return model
 
     def after_training(self, model: Any) -> Any:
@@ -105,48 +104,8 @@ class Hook(ConfiguredHook, TrainingCallback):
         Args:
             model: The model that was trained.
         """
-        self._boosting.flush()
+        self.flush()
         return model
-
-    def set_mode(self, mode: ModeKeys) -> None:
-        """Set the mode of the next rounds.
-
-        Raises:
-            SMDebugValueError: It is no mode.
-        """
-        if not isinstance(mode, ModeKeys):
-            raise SMDebugValueError(f"Invalid mode {mode}. Modes: {', '.join(ModeKeys.__members__)}.")
-        self._boosting.set_mode(mode.name)
-
-    def save_scalar(self, name: str, value: Any, sm_metric: bool = False, timestamp: float | None = None) -> None:
-        """Save a number as `scalar/<name>` with the round that ends next, which is saved for it.
-
-        `timestamp` is its moment in seconds since the epoch, by default that of the round.
-        """
-        if sm_metric:
-            logger.warning("trackside: sm_metric is passed over: publish %s as a metric of your own.", name)
-        self._boosting.save_scalar(name, float(value), wall_time=timestamp or None)
-
-    def flush(self) -> None:
-        """Store the rounds that have ended, within some seconds."""
-        self._boosting.flush()
-
-    def close(self) -> None:
-        """End the run. The end of the process does so too. A second call does nothing."""
-        self._boosting.close()
-
-    _cleanup = close
-
-    @property
-    def is_closed(self) -> bool:
-        """True after `close`."""
-        return self._boosting.is_over
-
-    @property
-    def step(self) -> int:
-        """The number of the round that ended last; -1 before the first."""
-        adapter = self._boosting.adapter
-        return -1 if adapter is None else adapter.session.engine.step - 1
 
     @property
     def worker(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from trackside.contracts.capture_request import (
@@ -20,6 +20,13 @@ BUILT_IN_REGEX = {
     "losses": r"[Ll]oss_(?!input).*output",
     "weights": r"^(?!gradient).*weight",
     "biases": r"^(?!gradient).*bias",
+    "gradients": r"^gradient",
+}
+# The same for Keras, as smdebug 1.0.34 has its hook of TensorFlow: there a bias is a weight by its name.
+KERAS_REGEX = {
+    "losses": r"^(val_)?loss$",
+    "weights": r"^(?!gradient)(.*/)?weights/(?!.*bias)",
+    "biases": r"^(?!gradient)(.*/)?weights/.*bias",
     "gradients": r"^gradient",
 }
 # What belongs to a kind by the beginning of its name. smdebug has none of these.
@@ -81,9 +88,10 @@ class Saved:
 class Membership:
     """The collections of each tensor, and the parts of it that are saved, each computed once per name."""
 
-    def __init__(self, request: CaptureRequest) -> None:
+    def __init__(self, request: CaptureRequest, built_in: Mapping[str, str] | None = None) -> None:
+        """Set the regexes: those of the request, and `built_in`; None for smdebug's, as it has them for PyTorch."""
         requested = {c.name: c for c in request.collections}
-        built_in = _built_in_regexes(request)
+        built_in = _built_in_regexes(request) if built_in is None else built_in
         self.regexes: dict[str, tuple[str, ...]] = {
             name: _regexes(built_in.get(name, ""), requested.get(name))
             for name in dict.fromkeys((*KNOWN_COLLECTIONS, *requested))

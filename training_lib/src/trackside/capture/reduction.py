@@ -20,6 +20,7 @@ AnyArray = NDArray[Any]
 PREFIX = "smdebug/reductions/"
 _ABS = "abs_"
 _PLACE = re.compile(r":\d+")  # the original takes it out of a tensor's name
+_VARIABLE = re.compile(r"/[^/]+:\d+$")  # of TensorFlow, "dense/kernel:0": smdebug keeps the place of these
 # Values of which a wide copy stays in the cache. Fewer than 10,000: from there on OpenBLAS hands a scalar product to
 # threads of its own, which wait in a busy loop on the cores that train.
 _BLOCK = 1 << 13
@@ -121,7 +122,8 @@ def reduced(name: str, values: AnyArray, tokens: Iterable[str]) -> list[tuple[st
 def record_name(tensor_name: str, token: str) -> str:
     """Return the name that one reduction of a tensor is saved under: `smdebug/reductions/abs_mean/fc.bias`."""
     written = REDUCTIONS[token.removeprefix(_ABS)][0]
-    return f"{PREFIX}{_ABS if token.startswith(_ABS) else ''}{written}/{_PLACE.sub('', tensor_name)}"
+    name = tensor_name if _VARIABLE.search(tensor_name) else _PLACE.sub("", tensor_name)
+    return f"{PREFIX}{_ABS if token.startswith(_ABS) else ''}{written}/{name}"
 
 
 def _stored(result: Any, result_type: np.dtype[Any]) -> AnyArray:

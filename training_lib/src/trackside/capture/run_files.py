@@ -46,6 +46,7 @@ class RunFiles:
     - `ends_elsewhere`: every process leaves the run open; its starter ends it, and may start another one in it
     - `agree`: is given a function that finds the position of earlier processes; returns the one that all workers use
     - `open_tensorboard`: opens the place of the files for TensorBoard
+    - `regexes`: those of the built-in collections; None for smdebug's, as it has them for PyTorch
     - `ends`: the notes of other workers; the end marker waits for their last steps, a bounded time
 
     Lost steps are noted in the run. In a folder, a second process that would be the same worker at the same time is
@@ -68,6 +69,7 @@ class RunFiles:
         open_tensorboard: Callable[[], Store] | None = None,
         ends: WorkerEnds | None = None,
         watermark: WatermarkFile | None = None,
+        regexes: Mapping[str, str] | None = None,
         note_steps: Callable[[Iterable[tuple[int, str, int]]], object] = lambda steps: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -76,7 +78,7 @@ class RunFiles:
         self._worker = worker
         self._num_workers = num_workers
         self._ends_run = ends_run
-        self._membership = Membership(request)
+        self._membership = Membership(request, regexes)
         self._packed_index = PackedIndexWriter(worker, clock=clock)
         self._event_files = EventFiles(worker)
         self._prepared: dict[int, StepFiles] = {}  # by step: its values are stored already
@@ -196,12 +198,14 @@ class RunFiles:
         """Note a step that is not stored. The capture report of the run lists it."""
         self._losses.add(step, reason)
 
-    def leave_open(self, *, is_removed: bool) -> None:
+    def leave_open(self, *, is_gone: bool) -> bool:
         """Leave the run without its end: another writer of this process goes on. Safe to call from another thread.
 
-        Store nothing more if `is_removed` is True.
+        Store nothing more if the run was removed, and return True then. That is so if it is gone after a step of it was
+        stored.
         """
-        self._ends_elsewhere, self._is_removed = True, is_removed
+        self._ends_elsewhere, self._is_removed = True, is_gone and self._last_saved_step is not None
+        return self._is_removed
 
     def finish(self, *, is_interrupted: bool = False) -> None:
         """Store what is still due (collections file, packed index, files for TensorBoard), and remove the claim.

@@ -6,7 +6,7 @@ import functools
 import os
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -69,6 +69,7 @@ class SessionOptions:
         holds_last_step: True if the step that has just ended is held back, because the script may still add to it.
         awaits_last_step: True if a step waits, a bounded time, until the one before is stored.
         kinds_of_regex: The kinds of tensors that a collection with a regex can hold; None for all that regexes find.
+        regexes: Regexes of the built-in collections; None for smdebug's, as it has them for PyTorch.
     """
 
     open_store: Callable[[str], Store] = open_store
@@ -80,6 +81,7 @@ class SessionOptions:
     holds_last_step: bool = False
     awaits_last_step: bool = False
     kinds_of_regex: frozenset[str] | None = None
+    regexes: Mapping[str, str] | None = None
 
 
 class Owner(Protocol):
@@ -111,6 +113,7 @@ class RunSession:
         statistics: The always-on statistics.
         shards: Part of a sharded tensor that this worker saves, by name; an adapter adds to it.
         last: Holds the last step back, if the options request that.
+        local_folder: Folder of the run; "" for a run that is not on a local disk.
         has_place_for_profiles: False where the run consists of tensors alone.
         has_begun: True once the run has begun in this process.
         is_start_known: False while it is not known where an earlier process stopped.
@@ -130,10 +133,13 @@ class RunSession:
         self.environment = environment
         self.guard = Guard()
         self.request_reading = RequestReading(environment.capture_request, self.guard)
-        self.engine = StepEngine(self.request_reading.request, kinds_of_regex=self._options.kinds_of_regex)
+        self.engine = StepEngine(
+            self.request_reading.request, kinds_of_regex=self._options.kinds_of_regex, regexes=self._options.regexes
+        )
         self.statistics = StepStatistics(self.request_reading.request.statistics, self.guard)
         self.shards: dict[str, Shard] = {}
         self.last = LastStep() if self._options.holds_last_step else None
+        self.local_folder = "" if "://" in self._location.uri else self._location.uri
         self.has_place_for_profiles = self._options.has_watermarks and not self._options.is_kept_only
         self.has_begun = self.is_reduced = False
         self.is_start_known = True
@@ -250,14 +256,17 @@ class RunSession:
         )
         self.guard.switch_off_silently()
 
-    def leave_open(self, *, is_removed: bool) -> None:
+    def leave_open(self, *, is_gone: bool) -> bool:
         """Let `close` leave the run without its end, because another capture of this process goes on with it.
 
-        If the run was removed, nothing more is stored.
+        Nothing more is stored if the run was removed; return True then.
+
+        Args:
+            is_gone: The run is not to be found.
         """
-        self._is_removed = is_removed
         if self._files_of_run is not None:
-            self._files_of_run.leave_open(is_removed=is_removed)
+            self._is_removed = self._files_of_run.leave_open(is_gone=is_gone)
+        return self._is_removed
 
     def forget_process_end(self) -> None:
         """Leave the process's exit and SIGTERM as they were."""
@@ -331,6 +340,7 @@ class RunSession:
         files = RunFiles(
             self.open_folder,
             request=self.request,
+            regexes=self._options.regexes,
             worker=worker_name(rank.number),
             num_workers=rank.of if self.request.include_workers == "all" else 1,
             ends_run=rank.number == 0,

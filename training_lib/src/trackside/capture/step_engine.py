@@ -54,10 +54,12 @@ class StepEngine:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         kinds_of_regex: frozenset[str] | None = None,
+        regexes: Mapping[str, str] | None = None,
     ) -> None:
         self._request, self._kinds_of_regex = request, ANYTHING if kinds_of_regex is None else kinds_of_regex
+        self._regexes = regexes
         self._clock, self._monotonic = clock, monotonic
-        self._membership = Membership(request)
+        self._membership = Membership(request, regexes)
         self._destination: Destination | None = None
         self._modes: dict[str, OpenStep] = {}
         self.step = 0
@@ -74,7 +76,7 @@ class StepEngine:
 
     def use_request(self, request: CaptureRequest) -> None:
         """Replace the request, from the open step on."""
-        self._request, self._membership = request, Membership(request)
+        self._request, self._membership = request, Membership(request, self._regexes)
         for open_step in self._modes.values():
             open_step.membership = self._membership
             open_step.schedule = self._schedule(open_step.mode)

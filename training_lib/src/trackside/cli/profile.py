@@ -10,9 +10,12 @@ import click
 from trackside.cli.terminal.options import format_option, shared_options, wants_color
 from trackside.cli.terminal.progress import shown_waiting
 from trackside.cli.terminal.rows import print_json, print_table
+from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.profiling_request import MOST_STEPS
 from trackside.performance.durations import duration, milliseconds
 
 MOST_LINES = 3
+MOST_ROWS, MOST_NAME = 8, 36
 BAR_CELLS = 24
 
 
@@ -20,31 +23,47 @@ BAR_CELLS = 24
 @click.argument("run")
 @format_option("text", "json")
 @click.option("--report", is_flag=True, help="Print the numbers of SageMaker Debugger's ProfilerReport, as JSON.")
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1, max=MOST_STEPS),
+    metavar="COUNT",
+    help="Profile the next steps of a running run in detail, and show them.",
+)
 @shared_options
-def command(*, run: str, output: str, report: bool) -> None:
+def command(*, run: str, output: str, report: bool, steps: int | None) -> None:
     """Show where the time of RUN goes, and what can be won back.
 
     RUN is named as for `trackside findings`. The verdict is one of input-bound, copy-bound, host-bound, compute-bound,
-    memory creep, balanced, hang, or incomplete: then the missing measurements are named. Below it stand the line to
-    change, the change to try and its gain at best, and the phases of a step. Of several workers the slowest is shown;
-    JSON has all.
+    communication-bound, straggler rank, memory creep, balanced, hang, or incomplete: then the missing measurements are
+    named. Below it stand the line to change, the change to try and its gain at best, and the phases of a step. Of
+    several workers the slowest is shown; JSON has all.
+
+    --steps profiles the operators of so many steps, and then the Python functions of as many. The training needs no
+    change. These steps take longer.
 
     \b
     Example:
       trackside profile latest
+      trackside profile latest --steps 5
       trackside profile latest --format json
       trackside profile latest --report
     """
+    from trackside.contracts.run_layout import RunLocation
     from trackside.local.run_folder import find_run
+    from trackside.performance.details import read_details
     from trackside.performance.document import speed_document
     from trackside.performance.reading import measured_workers
+    from trackside.storage.open_store import open_store
 
     uri = find_run(run)
     if report:
         _print_report(uri)
         return
+    if steps:
+        _profile_steps(uri, steps)
     with shown_waiting("reading the run"):
-        document = speed_document(uri, measured_workers(uri))
+        details = read_details(open_store(RunLocation(uri).profiles))
+        document = speed_document(uri, measured_workers(uri), details)
     if output == "json":
         print_json(document)
         return
@@ -52,6 +71,70 @@ def command(*, run: str, output: str, report: bool) -> None:
     print_verdict(workers[0], color=wants_color())
     if len(workers) > 1:
         click.echo(f"\n{workers[0]['worker']} is the slowest of {len(workers)} workers; --format json has all")
+    for detail in document["details"]:
+        _print_detail(uri, detail, color=wants_color())
+
+
+def _profile_steps(uri: str, steps: int) -> None:
+    from trackside.contracts.run_layout import RunLocation
+    from trackside.local.profile_request import request_profile, wait_for_profile
+    from trackside.performance.details import read_details
+    from trackside.storage.open_store import open_store
+    from trackside.trial.trial import open_trial
+
+    trial = open_trial(uri)
+    if trial.has_ended:
+        problem = Problem(uri, "has ended, so that no further step can be profiled.", "Start it with --profile-steps.")
+        raise ConfigurationError([problem], subject="The profile")
+
+    def has_ended() -> bool:
+        trial.refresh()
+        return trial.has_ended
+
+    before = read_details(open_store(RunLocation(uri).profiles)) if "://" not in uri else []
+    request_profile(uri, steps)
+    with shown_waiting(f"waiting for the next {steps} steps"):
+        has_come = wait_for_profile(uri, before, has_ended=has_ended)
+    if not has_come:
+        click.echo(
+            "trackside: no step was profiled: the training has ended, stands still, or profiles itself.", err=True
+        )
+
+
+def _print_detail(uri: str, detail: Mapping[str, Any], *, color: bool) -> None:
+    first, last = detail["first_step"], detail["last_step"]
+    steps = f"step {first}" if first == last else f"steps {first} to {last}"
+    count = last - first + 1
+    click.echo(f"\n{detail['kind']} of {steps}, {detail['worker']}")
+    rows = [
+        [
+            _cut(row["name"], MOST_NAME),
+            row["place"],
+            f"{row['calls'] / count:.3g}",
+            milliseconds(row["self_seconds"] / count),
+            milliseconds(row["total_seconds"] / count),
+        ]
+        for row in detail["rows"][:MOST_ROWS]
+    ]
+    if not any(row["place"] for row in detail["rows"]):
+        rows = [[row[0], *row[2:]] for row in rows]
+        print_table(("name", "calls a step", "own time", "in all"), rows, color=color)
+    else:
+        print_table(("name", "place", "calls a step", "own time", "in all"), rows, color=color)
+    click.echo(f"all of it: {_relative(uri, detail['file'])}")
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _relative(uri: str, key: str) -> str:
+    import os
+
+    from trackside.contracts.run_layout import PROFILES
+
+    place = f"{uri}/{PROFILES}/{key}"
+    return place if "://" in place else os.path.relpath(place)
 
 
 def _print_report(uri: str) -> None:

@@ -23,7 +23,12 @@ MOST_UNREAD_NAMED = 3
 @click.argument("question", required=False)
 @click.argument("where", required=False)
 @format_option("table", "json", "jsonl", "csv")
-@click.option("--write", "folder", metavar="FOLDER", help="Write the tables there as Parquet by date, for other tools.")
+@click.option(
+    "--write",
+    "folder",
+    metavar="PLACE",
+    help="Write the tables there as Parquet by date: a folder, or s3://bucket/prefix.",
+)
 @quiet_option("Print nothing but the answer.")
 @shared_options
 def command(*, question: str | None, where: str | None, output: str, folder: str | None) -> None:
@@ -38,11 +43,13 @@ def command(*, question: str | None, where: str | None, output: str, folder: str
       trackside query
       trackside query rules-that-fire
       trackside query "SELECT run, message FROM findings" s3://bucket/jobs
-      trackside query --write tables
+      trackside query --write s3://bucket/fleet s3://bucket/jobs
     """
     if question is None and folder is None:
         _print_tables()
         return
+    if folder is not None and where is None and question is not None and _is_place(question):
+        question, where = None, question
     sql = _sql_of(question) if question is not None else None
     from trackside.query.tables import run_tables
 
@@ -55,8 +62,15 @@ def command(*, question: str | None, where: str | None, output: str, folder: str
         _answer(found, sql, output)
 
 
+def _is_place(text: str) -> bool:
+    """Return True for the only word beside --write if it is no question."""
+    from trackside.contracts.questions.saved import QUESTIONS
+
+    return " " not in text.strip() and text not in QUESTIONS
+
+
 def _sql_of(question: str) -> str:
-    from trackside.query.questions import QUESTIONS
+    from trackside.contracts.questions.saved import QUESTIONS
 
     if question in QUESTIONS:
         return QUESTIONS[question].sql
@@ -91,12 +105,12 @@ def _print_answer(answer: Answer) -> None:
 
 
 def _print_tables() -> None:
-    from trackside.query.questions import QUESTIONS
-    from trackside.query.tables import STATISTICS, TABLES
+    from trackside.contracts.questions.saved import QUESTIONS
+    from trackside.contracts.questions.tables import STATISTICS, STATISTICS_COLUMNS, TABLES
 
     for name, columns in TABLES.items():
         click.echo(f"{name}: {', '.join(columns)}")
-    click.echo(f"{STATISTICS}: run, tensor, collection, worker, mode, step, mode_step, value, mean, std, ...")
+    click.echo(f"{STATISTICS}: {', '.join(STATISTICS_COLUMNS)}")
     click.echo("")
     rows = [[name, question.text] for name, question in QUESTIONS.items()]
     print_table(("name", "question"), rows, color=wants_color())
@@ -106,10 +120,14 @@ def _write(found: RunTables, folder: str) -> None:
     from trackside.cli.terminal.text import printable
     from trackside.query.tables import write_run_tables
 
-    for path in write_run_tables(found, folder):
+    with shown_waiting("writing tables"):
+        written = write_run_tables(found, folder)
+    _warn("without statistics", written.without_statistics)
+    for name, place in written.places.items():
         if not is_quiet():
-            rows = found.tables[path.name].num_rows
-            click.echo(f"Wrote {rows:,} row{'' if rows == 1 else 's'} below {printable(str(path))}", err=True)
+            rows = written.rows.get(name)
+            what = "the statistics" if rows is None else f"{rows:,} row{'' if rows == 1 else 's'}"
+            click.echo(f"Wrote {what} below {printable(place)}", err=True)
 
 
 def _warn(what: str, some: tuple[tuple[str, TracksideError], ...]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import time
 from pathlib import Path
@@ -16,10 +17,12 @@ from trackside.cli.terminal.options import is_quiet, is_verbose, quiet_option, s
 from trackside.cli.terminal.reports import ReportPath
 from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError, Problem, TracksideError
+from trackside.contracts.profiling_request import MOST_STEPS, Window
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity
 
 if TYPE_CHECKING:
+    from trackside.contracts.capture_request import CaptureRequest
     from trackside.integrations.notification import Receiver
     from trackside.local.preflight import RulePlan
     from trackside.local.rules_file import RulesFile
@@ -31,6 +34,21 @@ ON_ISSUE = {
 }
 FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL, "never": None}
 SHORTEST_INTERVAL_MS = 100
+_RANGE = re.compile(r"(?P<first>[0-9]{1,12})(?::(?P<count>[0-9]{1,6}))?")
+
+
+class StepRange(click.ParamType):  # type: ignore[type-arg] # generic in click 8.5 and later only
+    """A step, or FIRST:COUNT."""
+
+    name = "steps"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Window:
+        """Return the steps as a window."""
+        match = _RANGE.fullmatch(str(value))
+        count = int(match["count"] or 1) if match else 0
+        if match is None or not 1 <= count <= MOST_STEPS:
+            self.fail(f"{value!r} is not FIRST:COUNT with a count from 1 to {MOST_STEPS}, such as 100:3.", param, ctx)
+        return Window(first_step=int(match["first"]), steps=count)
 
 
 def _checked_interval(_ctx: click.Context, _parameter: click.Parameter, value: int) -> int:
@@ -94,6 +112,18 @@ def _checked_interval(_ctx: click.Context, _parameter: click.Parameter, value: i
     callback=_checked_interval,
     help="Sample the machine so often, from 100 to 60000; 0: do not.",
 )
+@click.option(
+    "--profile-steps",
+    type=StepRange(),
+    metavar="FIRST:COUNT",
+    help="Profile these steps in detail: operators, then Python functions. See `trackside profile`.",
+)
+@click.option(
+    "--profile-on-issue",
+    type=click.IntRange(min=1, max=MOST_STEPS),
+    metavar="COUNT",
+    help="Profile so many steps in detail once the first problem is found.",
+)
 @quiet_option("Show problems only: no line at the start, no line if all is well.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @shared_options
@@ -108,6 +138,8 @@ def command(
     grace: float,
     notify: tuple[str, ...],
     sample_interval: int,
+    profile_steps: Window | None,
+    profile_on_issue: int | None,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND and judge it while it runs. Put `--` before COMMAND.
@@ -149,6 +181,8 @@ def command(
         fail_on=fail_on,
         receivers=receivers,
         sample_interval=sample_interval,
+        profile_steps=profile_steps,
+        issue_profile_steps=profile_on_issue or 0,
     )
     _write_reports(folder, reports)
     click.get_current_context().exit(code)
@@ -211,6 +245,8 @@ def _run(
     fail_on: str,
     receivers: list[Receiver],
     sample_interval: int,
+    profile_steps: Window | None,
+    issue_profile_steps: int,
 ) -> int:
     from trackside.cli.terminal.run_view import RunView, Verbosity
     from trackside.extras import install_elsewhere
@@ -231,12 +267,13 @@ def _run(
         command=command,
         folder=folder,
         request=plan.request,
-        capture=plan.capture,
+        capture=_with_profile(plan.capture, profile_steps),
         environment=environment,
         grace_seconds=grace,
         shares_terminal=owns_the_terminal(),
         reports_inapplicable_rules=plan.was_chosen,
         sample_interval_ms=sample_interval,
+        issue_profile_steps=issue_profile_steps,
     )
     observer = NotifyingObserver(view, receivers, run=folder.name)
     try:
@@ -249,6 +286,17 @@ def _run(
     code = result.exit_code(FAIL_ON[fail_on])
     view.end(result, _relative(folder), exit_code=code, fail_on=fail_on)
     return code
+
+
+def _with_profile(capture: CaptureRequest, window: Window | None) -> CaptureRequest:
+    """Return the request with a window for operators, and one of as many steps behind it for functions."""
+    from dataclasses import replace
+
+    from trackside.contracts.profiling_request import ProfilingRequest
+
+    if window is None:
+        return capture
+    return replace(capture, profiling=ProfilingRequest(operators=window, python=window.shifted(window.steps)))
 
 
 def _relative(folder: Path) -> str:

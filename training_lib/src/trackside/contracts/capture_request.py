@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from trackside.contracts.errors import did_you_mean
 from trackside.contracts.fields import Fields, parse_json, to_json
 from trackside.contracts.name_pattern import name_pattern, problem_of
+from trackside.contracts.profiling_request import ProfilingRequest
 from trackside.contracts.stored_fields import (
     BOOLEAN,
     REQUIRED,
@@ -283,6 +284,7 @@ class CaptureRequest:
                      runs that step without the compiler, "params_only" goes without them
     tensorboard      folder or s3:// prefix for TensorBoard files; "" for none
     machine_interval_ms  milliseconds between two samples of the machine, which the training process has taken; 0: none
+    profiling        the steps to profile in detail
     """
 
     collections: tuple[CollectionRequest, ...] = field(
@@ -295,6 +297,9 @@ class CaptureRequest:
     compiled: str = field(default="eager_step", metadata=stored(word("eager_step", "params_only"), optional=True))
     tensorboard: str = field(default="", metadata=stored(TEXT, optional=True))
     machine_interval_ms: int = field(default=0, metadata=stored(_STEP, optional=True))
+    profiling: ProfilingRequest = field(
+        default=ProfilingRequest(), metadata=stored(closed_record(ProfilingRequest), optional=True)
+    )
 
     def collection(self, name: str) -> CollectionRequest | None:
         """Return the request for one collection, or None.
@@ -333,6 +338,7 @@ class CaptureRequest:
             compiled=_chosen(self.compiled, other.compiled, default.compiled),
             tensorboard=_chosen(self.tensorboard, other.tensorboard, default.tensorboard),
             machine_interval_ms=self.machine_interval_ms or other.machine_interval_ms,
+            profiling=self.profiling if self.profiling != default.profiling else other.profiling,
         )
 
     def to_json(self) -> str:

@@ -292,7 +292,8 @@ class ModelFacts:
             before, found, number = name.rpartition(side)
             if found and number.isdigit():
                 return self.module(before)
-        return None
+        layer, _, side = name.rpartition("/")  # of Keras: `dense/outputs`, `dense/outputs_1`
+        return self.module(layer) if side.partition("_")[0] in ("inputs", "outputs") else None
 
     @cached_property
     def _modules(self) -> dict[str, ModuleFacts]:

@@ -77,6 +77,7 @@ CHECKPOINTS_PREFIX = "checkpoints/"
 STATE_PREFIX = "state/"
 SYSTEM_PREFIX = "system/incremental/"
 PERFORMANCE_PREFIX = "performance/"
+PROFILER_CONFIG_KEY = "profilerconfig.json"
 OPEN_SUFFIX = ".open"  # of a file of system metrics that still grows; ".tmp" is of files that no reader may see
 
 JOB_PLACE = "@job"  # last part of an address that many jobs share; stands for the job's own name
@@ -271,6 +272,32 @@ def old_report_key(rule: str, *, started_at: int) -> str:
 def performance_key(worker: str) -> str:
     """Return the key, below a run's profiles, of the facts about a worker's speed."""
     return f"{PERFORMANCE_PREFIX}{worker}.json"
+
+
+def operators_prefix(step: int, *, hour: str) -> str:
+    """Return the prefix, below a run's profiles, of a profile of PyTorch's operators.
+
+    Args:
+        step: Its first step.
+        hour: The hour of its start in UTC, as YYYYMMDDHH.
+    """
+    return f"framework/pytorch/detailed_profiling/{hour}/{step:09d}/"
+
+
+def python_prefix(step: int, last_step: int, *, profiler: str, worker: str, started_at: float, ended_at: float) -> str:
+    """Return the prefix, below a run's profiles, of a profile of Python functions, as SageMaker Debugger has it.
+
+    Args:
+        step: Its first step.
+        last_step: Its last step.
+        profiler: One of `profiling_request.PROFILERS`.
+        worker: Name of the worker.
+        started_at: Its start, in seconds since the epoch.
+        ended_at: Its end.
+    """
+    start = f"train-{step}-stepstart-{1e6 * started_at:.1f}"
+    node = worker.replace("_", "-")
+    return f"framework/pytorch/{profiler}/{node}/{start}_train-{last_step}-stepend-{1e6 * ended_at:.1f}/"
 
 
 def check_key(worker: str) -> str:

@@ -238,6 +238,16 @@ class Verdict:
         """The worst finding, or None where nothing was found."""
         return self.findings[0] if self.findings else None
 
+    def _repr_html_(self) -> str:
+        """Return the verdict as a notebook shows it."""
+        from html import escape  # brings a table of all entities, for notebooks
+
+        heading = f"{self.severity.value} {self.configuration_name}, since step {self.shown_since}"
+        lead = f"{self.lead.subject} of {self.lead.worker}" if self.lead else ""
+        parts = (f"<p>{escape(text)}</p>" for text in (self.message, lead) if text)
+        steps = "".join(f"<li>{escape(step)}</li>" for step in self.what_to_do)
+        return f"<div><p><b>{escape(heading)}</b></p>{''.join(parts)}{steps and f'<ol>{steps}</ol>'}</div>"
+
     @property
     def is_not_applicable(self) -> bool:
         """True if the program has nothing that the rule judges: neither good news nor a fault."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from http import HTTPStatus
@@ -19,6 +20,7 @@ from starlette.routing import Route
 
 from trackside.contracts.errors import RunNotFoundError, StorageError, TracksideError
 from trackside.dashboard import pages
+from trackside.dashboard.access import UNTIL
 from trackside.dashboard.run_list import RunList
 from trackside.dashboard.tensors import MOST_WORKERS, tensor_curves
 from trackside.dashboard.watched import MOST_OPEN, WatchedRun, WatchedRuns, Window
@@ -200,15 +202,15 @@ class Dashboard:
         watched = await run_in_threadpool(self._watched.get, request.path_params["run"])
         known = request.headers.get("last-event-id") or request.query_params.get("since", "")
         return StreamingResponse(
-            self._changes(watched, known),
+            self._changes(watched, known, until=request.scope.get(UNTIL, math.inf)),
             media_type="text/event-stream",
             headers={"X-Accel-Buffering": "no"},
         )
 
-    async def _changes(self, watched: WatchedRun, known: str) -> AsyncIterator[str]:
+    async def _changes(self, watched: WatchedRun, known: str, *, until: float) -> AsyncIterator[str]:
         yield "retry: 2000\n\n"
         sent_at, looked_at = time.monotonic(), -1e9
-        while not self._is_stopping():
+        while not self._is_stopping() and time.time() < until:
             if time.monotonic() - looked_at >= watched.pause:
                 try:
                     revision = await run_in_threadpool(watched.revision)

@@ -10,9 +10,10 @@ from ipaddress import ip_address
 import uvicorn
 
 from trackside.contracts.errors import ConfigurationError, Problem
-from trackside.dashboard.access import IN_ADDRESS, Guard
+from trackside.dashboard.access import IN_ADDRESS, Guard, Token
 from trackside.dashboard.app import HEADERS, Dashboard
 from trackside.dashboard.run_list import RunList
+from trackside.dashboard.sign_on import SignOn
 
 MOST_SECONDS_TO_END = 2
 BYTES_OF_TOKEN = 24
@@ -25,6 +26,7 @@ def run_server(
     port: int,
     allowed_hosts: Sequence[str],
     token: str | None,
+    sign_on: SignOn | None = None,
     started: Callable[[str], None],
 ) -> None:
     """Serve the runs in `where` until SIGTERM or SIGINT.
@@ -35,6 +37,7 @@ def run_server(
         port: Port; 0 for any free one.
         allowed_hosts: Further names, with their ports, by which browsers call this server.
         token: The secret in the address; None: a new one.
+        sign_on: The sign-on whose tokens are needed instead of that secret.
         started: Called with the address once the server listens.
 
     Raises:
@@ -45,12 +48,13 @@ def run_server(
     token = token or secrets.token_urlsafe(BYTES_OF_TOKEN)
     listening = _listening(host, port)
     port = listening.getsockname()[1]
+    address = f"http://{_in_address(host)}:{port}/"
     dashboard = Dashboard(runs, is_stopping=lambda: server.should_exit)
     guard = Guard(
         dashboard.application(),
-        token=token,
+        # A browser sends a cookie to all ports of a host.
+        proof=sign_on or Token(token, cookie=f"trackside-{port}"),
         hosts={*_own_names(host, port), *allowed_hosts},
-        cookie=f"trackside-{port}",  # a browser sends a cookie to all ports of a host
         headers=HEADERS,
     )
     config = uvicorn.Config(
@@ -63,7 +67,7 @@ def run_server(
     )
     server = uvicorn.Server(config)
     with listening:
-        started(f"http://{_in_address(host)}:{port}/?{IN_ADDRESS}={token}")
+        started(address if sign_on else f"{address}?{IN_ADDRESS}={token}")
         server.run(sockets=[listening])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
+from trackside.contracts.profiling_request import ProfilingRequest, read_profiling_request
 from trackside.contracts.recipient import Recipient
 from trackside.contracts.rule_catalogue import RuleCatalogue, built_in_catalogue
 from trackside.contracts.rule_request import AWS_DOCS, CALIBRATED, PRESETS, RuleConfiguration, RuleRequest
@@ -30,6 +32,7 @@ PROFILER_RULES, PROFILER = "ProfilerRuleConfigurations", "ProfilerConfig"
 TENSORBOARD = "TensorBoardOutputConfig"
 DEBUGGER_KEYS = (RULES, HOOK, PROFILER_RULES, PROFILER, TENSORBOARD)
 SAVED_TOO = "Saved too"  # beginning of a note about collections that only the rules need
+_ALWAYS_TIMED = ("DataloaderProfilingConfig", "HorovodProfilingConfig", "SMDataParallelProfilingConfig")
 _INTERVALS = (100, 200, 500, 1000, 5000, 60_000)
 DEFAULT_INTERVAL_MS = 500  # of SageMaker Debugger
 _PROFILER_KEYS = ("S3OutputPath", "ProfilingIntervalInMilliseconds", "ProfilingParameters", "DisableProfiler")
@@ -150,7 +153,7 @@ def translate(
     for given in inputs:
         reading.read(given, hook=hooked)
         hooked.read_collections(given.collections or (), where=f"{given.where} ({given.name}).collections")
-    machine_interval_ms = _read_profiler(profiler, problems, notes)
+    machine_interval_ms, profiling = _read_profiler(profiler, problems, notes)
     capture = hooked.request()
     to_tensorboard = _read_tensorboard(tensorboard, problems, notes)
     if problems:
@@ -158,7 +161,7 @@ def translate(
         raise ConfigurationError(unique, subject="The configuration for SageMaker Debugger")
     if hook in (None, False):
         capture = replace(capture, include_workers=CaptureRequest().include_workers)
-    capture = replace(capture, machine_interval_ms=machine_interval_ms)
+    capture = replace(capture, machine_interval_ms=machine_interval_ms, profiling=profiling)
     capture = with_needs(capture, reading.rules, catalogue, notes)
     _note_what_is_not_judged(reading, notes)
     return Translation(
@@ -276,27 +279,29 @@ def _note_what_is_not_judged(reading: RuleReading, notes: list[str]) -> None:
         )
 
 
-def _read_profiler(document: Any, problems: list[Problem], notes: list[str]) -> int:
-    """Return the milliseconds between two samples of the machine; 0 for none."""
+def _read_profiler(document: Any, problems: list[Problem], notes: list[str]) -> tuple[int, ProfilingRequest]:
+    """Return the milliseconds between two samples of the machine, 0 for none, and the windows to profile in detail."""
+    nothing = 0, ProfilingRequest()
     if document is None:
-        return 0
+        return nothing
     if not isinstance(document, Mapping):
         problems.append(Problem(PROFILER, f"must be an object, but is {document!r}."))
-        return 0
+        return nothing
     note_unknown(document, _PROFILER_KEYS, where=PROFILER, problems=problems)
     interval = document.get("ProfilingIntervalInMilliseconds")
     if interval is not None and interval not in _INTERVALS:
         what = f"must be one of {', '.join(map(str, _INTERVALS))}, but is {interval!r}."
         problems.append(Problem(f"{PROFILER}.ProfilingIntervalInMilliseconds", what))
-        return 0
+        return nothing
     if document.get("DisableProfiler"):
-        return 0
-    if document.get("ProfilingParameters"):
-        notes.append(
-            "ProfilerConfig.ProfilingParameters has no effect: steps and phases are always timed, operators and Python "
-            "are not profiled."
-        )
-    return int(interval or DEFAULT_INTERVAL_MS)
+        return nothing
+    request, wrong = read_profiling_request(json.dumps(dict(document), default=str))
+    where = f"{PROFILER}.ProfilingParameters"
+    problems += [replace(problem, where=f"{where}.{problem.where}") for problem in wrong]
+    always = [name for name in _ALWAYS_TIMED if name in (document.get("ProfilingParameters") or {})]
+    if always:
+        notes.append(f"{where}: {', '.join(always)}: no effect. Steps, phases and data loaders are always timed.")
+    return int(interval or DEFAULT_INTERVAL_MS), request
 
 
 def _read_tensorboard(document: Any, problems: list[Problem], notes: list[str]) -> str:

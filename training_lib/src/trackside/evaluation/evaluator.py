@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,12 +14,11 @@ from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Verdict
 from trackside.evaluation.final_verdict import final_verdict, not_finite_since
-from trackside.evaluation.judging import RuleJudge, StepToJudge, visible_data
+from trackside.evaluation.judging import RuleJudge, StepToJudge
 from trackside.evaluation.other_runs import OtherRuns
 from trackside.evaluation.poll_interval import LONGEST_SECONDS, PollInterval
 from trackside.evaluation.progress import ProgressFile
 from trackside.evaluation.rule_limits import RuleLimits
-from trackside.evaluation.rule_process import RuleProcesses
 from trackside.evaluation.run_progress import RunProgress
 from trackside.evaluation.shared_reading import RunLock
 from trackside.evaluation.sinks.sink import Sink
@@ -26,7 +26,8 @@ from trackside.evaluation.steps_to_judge import StepsToJudge, must_judge
 from trackside.evaluation.summary import Summary
 from trackside.evaluation.threaded_rules import ThreadedRules
 from trackside.rules.catalogue import ConfiguredRule, build_rules
-from trackside.rules.rule import is_paced_step
+from trackside.rules.rule import Rule, is_paced_step
+from trackside.rules.rule_file import load_rule
 from trackside.storage.open_store import OpenStore, open_store
 from trackside.trial.trial import Trial, trial_of
 
@@ -34,6 +35,7 @@ DELIVERY_SECONDS_AFTER_THE_END = 300.0
 HEARTBEAT_SECONDS = 300.0  # the progress is stored at least this often: by its age a dead evaluator is found
 REMOTE_PROGRESS_SECONDS = 10.0  # a request each time: after a kill, so many seconds are judged again
 NO_STEP_IS_NEWER = 2**63  # above every step number: steps are signed 64-bit integers
+MOST_CLOCK_SECONDS = 0.005  # for which time by the clock is taken for processor time
 MOST_SLOW_STEPS = 3  # slow steps in the evaluator's thread after which a rule gets a thread of its own
 
 _logger = logging.getLogger(__name__)
@@ -67,9 +69,9 @@ def evaluate(
     Errors: `ConfigurationError` for the request; `StorageError` if the run cannot be read (outages are waited out).
     """
     refused = () if runs_custom_rules else tuple(rule for rule in request.rules if rule.custom is not None)
-    with RuleProcesses(limits) as processes:
+    with ExitStack() as processes:
         judged = RuleRequest(tuple(rule for rule in request.rules if rule not in refused))
-        rules = build_rules(judged, load=processes.load)
+        rules = build_rules(judged, load=_loader_of(judged, processes, limits))
         trial, is_remote = trial_of(run, stores), "://" in run.uri
         evaluator = Evaluator(
             trial,
@@ -306,10 +308,12 @@ class Evaluator:
 
     def _judge_step(self, pending_step: StepToJudge, names: tuple[str, ...]) -> tuple[str, ...]:
         """Ask these rules about a step. Return the ones that still judge each step together."""
-        self._quick_until = time.thread_time(), time.perf_counter()
+        clock = time.perf_counter()
+        if clock - self._quick_until[1] > MOST_CLOCK_SECONDS:
+            self._quick_until = time.thread_time(), clock
         self._note_progress()
-        judged = [self._judge(name, pending_step) for name in self._due(names, pending_step)]
-        found = [verdict for verdict in judged if verdict is not None]
+        due = self._due(names, pending_step)
+        found = [verdict for name in due if (verdict := self._judge(name, pending_step)) is not None]
         if found:
             self._outbox.send(found)
             names = self._judging_together()
@@ -320,26 +324,26 @@ class Evaluator:
 
     def _judge(self, name: str, pending_step: StepToJudge) -> Verdict | None:
         """Return one rule's verdict at a step, if it has one at once."""
-        configured, progress = self._rules[name], self._run_progress.of(name)
+        configured, progress = self._rules[name], self._run_progress.progress.rules[name]
         if progress.has_concluded:  # since this poll began
             return None
-        if name in self._threaded:
+        if self._threaded and name in self._threaded:
             if not must_judge(configured, self._queued_through(name), pending_step):
                 return None
             return self._threaded.judge(name, pending_step)
         if not must_judge(configured, progress.judged_through, pending_step):
             return None
-        if visible_data(configured, pending_step) is None:
-            self._run_progress.pass_over(name, pending_step.window.step)
-            return self._weigh_again(name, configured, pending_step)
+        if pending_step.data.visible_to(configured) is None:
+            self._run_progress.pass_over(progress, pending_step.window.step)
+            return self._weigh_again(name, configured, pending_step) if progress.is_open else None
         return self._judge_in_this_thread(name, configured, pending_step)
 
     def _weigh_again(self, name: str, configured: ConfiguredRule, pending_step: StepToJudge) -> Verdict | None:
         """Return the open issue of a rule as graver, if the training is hurt by now."""
-        progress = self._run_progress.of(name)
-        opened = self._outbox.last_issue(name) if progress.is_open else None
+        opened = self._outbox.last_issue(name)
         if opened is None:
             return None
+        progress = self._run_progress.of(name)
         judgement = self._rule_judge.weigh_again(configured, progress, opened, pending_step.window)
         return self._run_progress.note(name, judgement)
 
@@ -354,7 +358,7 @@ class Evaluator:
         if window is not pending_step.window:
             pending_step = replace(pending_step, window=window)
         began = time.perf_counter()
-        judgement = self._rule_judge.judge(configured, self._run_progress.of(name), pending_step)
+        judgement = self._rule_judge.judge(configured, self._run_progress.progress.rules[name], pending_step)
         is_slow = time.perf_counter() - began > self._limits.quick_seconds and self._has_used_processor(began)
         verdict = self._run_progress.note(name, judgement)
         if is_slow and not judgement.progress.has_concluded:
@@ -367,8 +371,8 @@ class Evaluator:
     def _has_used_processor(self, began: float) -> bool:
         """Return True if a rule that began at `began`, by the clock, has needed too much processor time.
 
-        The thread's time is a system call, so it is read once a step and after a rule that took long by the clock. The
-        rules in between were quick: their time by the clock is taken for their processor time.
+        The thread's time is a system call, so it is read now and then, and after a rule that took long by the clock.
+        The rules in between were quick: their time by the clock is taken for their processor time.
         """
         thread_seconds, clock = self._quick_until
         self._quick_until = now = time.thread_time(), time.perf_counter()
@@ -418,6 +422,15 @@ class Evaluator:
         for error in damaged[self._damaged_logged :]:
             _logger.warning("Left out, because it cannot be read: %s", error)
         self._damaged_logged = len(damaged)
+
+
+def _loader_of(request: RuleRequest, processes: ExitStack, limits: RuleLimits) -> Callable[[RuleConfiguration], Rule]:
+    """Return the function that loads rules from files, in processes that `processes` ends."""
+    if all(rule.custom is None for rule in request.rules):
+        return load_rule
+    from trackside.evaluation.rule_process import RuleProcesses  # brings `multiprocessing`, for few runs
+
+    return processes.enter_context(RuleProcesses(limits)).load
 
 
 def _ships_with_trackside(configured: ConfiguredRule) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from threading import RLock
+from typing import NamedTuple
 
 from trackside.contracts.cause import Sign, Suspicion
 from trackside.contracts.errors import RecordError, StorageError, TensorNotSavedError
@@ -28,25 +29,9 @@ from trackside.trial.window import Window
 FEWEST_CLEAN_STEPS = 3  # judged steps in a row without a finding, until an issue has recovered
 MOST_ISSUES = 10  # issues of one rule: one that comes and goes for hours is not reported each time
 
+_CALIBRATED = frozenset({"", CALIBRATED})
+
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class StepToJudge:
-    """One step, as rules are shown it.
-
-    window    the run up to this step
-    is_saved  True if any tensor was saved at this step
-    saved     collections with a saved tensor
-    all       collections with a saved tensor or a recorded statistic
-    is_last   True for the last step of a run that has ended
-    """
-
-    window: Window
-    is_saved: bool
-    saved: frozenset[str]
-    all: frozenset[str]
-    is_last: bool  # of a run that has ended
 
 
 class VisibleData(Enum):
@@ -56,8 +41,49 @@ class VisibleData(Enum):
     RECORDED = "recorded statistics only, perhaps without the ones that the rule needs"
 
 
+class StepData:
+    """The kinds of data that a step holds. Most steps of a run hold the same, and share one object.
+
+    is_saved  True if any tensor was saved at the step
+    saved     collections with a saved tensor
+    all       collections with a saved tensor or a recorded statistic
+    """
+
+    def __init__(self, *, is_saved: bool, saved: frozenset[str], all: frozenset[str]) -> None:  # noqa: A002
+        self.is_saved, self.saved, self.all = is_saved, saved, all
+        self._visible: dict[str, VisibleData | None] = {}
+
+    def visible_to(self, configured: ConfiguredRule) -> VisibleData | None:
+        """Return the data to show a rule at such a step; None if the step holds nothing for it."""
+        name = configured.configuration.name
+        if name not in self._visible:
+            self._visible[name] = self._choose(configured)
+        return self._visible[name]
+
+    def _choose(self, configured: ConfiguredRule) -> VisibleData | None:
+        rule = configured.rule
+        if rule.paced or (self.is_saved and (rule.judges_every_step or rule.is_watching(self.saved))):
+            return VisibleData.WHOLE
+        if rule.judges_every_step or not rule.is_watching(self.all) or sees_saved_steps_only(configured):
+            return None
+        return VisibleData.RECORDED
+
+
 @dataclass(frozen=True)
-class Judgement:
+class StepToJudge:
+    """One step, as rules are shown it.
+
+    window   the run up to this step
+    data     the data that the step holds
+    is_last  True for the last step of a run that has ended
+    """
+
+    window: Window
+    data: StepData
+    is_last: bool  # of a run that has ended
+
+
+class Judgement(NamedTuple):
     """The result of judging one step.
 
     progress   the rule's progress after the step
@@ -163,7 +189,7 @@ class RuleJudge:
         rule, window = configured.rule, pending_step.window
         findings: tuple[Finding, ...] | None = None
         lacks = ""
-        how = visible_data(configured, pending_step)
+        how = pending_step.data.visible_to(configured)
         try:
             if how is VisibleData.WHOLE:
                 findings = _check(configured, progress, window)
@@ -208,7 +234,7 @@ class RuleJudge:
 
         Open an issue once the rule's patience is over.
         """
-        if not findings and self._is_damaged(window.step):
+        if not findings and self._trial.parts.damage and self._is_damaged(window.step):
             progress.unreadable += 1  # an unread step is not clean, and leaves the streak as it is
         elif lacks:  # nothing found where nothing could be: not a judged step
             progress.lacks, progress.streak, progress.since = lacks, 0, {}
@@ -293,17 +319,7 @@ def is_calibrated(configured: ConfiguredRule) -> bool:
     Rules about speed measure their causes, and no harm to the learning makes them graver.
     """
     is_ours = type(configured.rule).__module__.startswith("trackside.rules.") and not configured.rule.judges_speed
-    return is_ours and configured.configuration.preset in {"", CALIBRATED}
-
-
-def visible_data(configured: ConfiguredRule, pending_step: StepToJudge) -> VisibleData | None:
-    """Return the data to show a rule at a step; None if the step holds nothing for it."""
-    rule = configured.rule
-    if rule.paced or (pending_step.is_saved and (rule.judges_every_step or rule.is_watching(pending_step.saved))):
-        return VisibleData.WHOLE
-    if rule.judges_every_step or not rule.is_watching(pending_step.all) or sees_saved_steps_only(configured):
-        return None
-    return VisibleData.RECORDED
+    return is_ours and configured.configuration.preset in _CALIBRATED
 
 
 def sees_saved_steps_only(configured: ConfiguredRule) -> bool:
@@ -311,9 +327,9 @@ def sees_saved_steps_only(configured: ConfiguredRule) -> bool:
 
     Rules that judge while waiting are excepted: any step ends a stall. So are rules about speed, which read no tensor.
     """
-    if configured.rule.judges_waiting or configured.rule.judges_speed:
+    if configured.configuration.preset in _CALIBRATED:
         return False
-    return configured.configuration.preset not in {"", CALIBRATED}
+    return not (configured.rule.judges_waiting or configured.rule.judges_speed)
 
 
 def _check(configured: ConfiguredRule, progress: RuleProgress, window: Window) -> tuple[Finding, ...]:

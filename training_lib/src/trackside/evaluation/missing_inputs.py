@@ -20,7 +20,15 @@ from trackside.trial.trial import Trial
 
 MOST_NAMED = 3
 LOSSES = "losses"
-BOOSTING = frozenset({"xgboost"})  # frameworks of models that are boosted
+_BOOSTED = "a boosted model has no layers, weights, gradients or optimizer steps"
+# Frameworks that show nothing of a network -> the reason.
+WITHOUT_NETWORK = {
+    "xgboost": _BOOSTED,
+    "lightgbm": _BOOSTED,
+    "catboost": _BOOSTED,
+    "scikit-learn": "scikit-learn shows no gradients or optimizer steps of its estimators",
+}
+_SHOWN = {"pytorch": "PyTorch", "keras": "Keras", "xgboost": "XGBoost"}
 COLLECTIONS, REGEX = "collection_names", "tensor_regex"  # the parameters, wherever a rule has them
 
 _logger = logging.getLogger(__name__)
@@ -51,8 +59,11 @@ def nothing_to_judge(rule: Rule, facts: ModelFacts | None, *, answered: bool = F
     """Return why this program has nothing for the rule to judge, as a clause; "" if it may have."""
     if facts is None:
         return ""
-    if rule.is_of_networks and facts.program.framework in BOOSTING:
-        return "a boosted model has no layers, weights, gradients or optimizer steps"
+    framework = facts.program.framework
+    if rule.is_of_networks and (reason := WITHOUT_NETWORK.get(framework)):
+        return reason
+    if rule.only_of and framework not in ("", *rule.only_of):
+        return f"what it reads is recorded of {' and '.join(_SHOWN[each] for each in rule.only_of)} alone"
     try:
         reason = rule.nothing_to_judge(facts)
     except Exception as error:  # a rule may be anybody's code, and must not end the others

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import threading
 import time
@@ -150,6 +149,8 @@ class RuleThread:
         identity = thread.ident or 0
         frame = sys._current_frames().get(identity)  # documented, and meant for this
         if frame is not None and self._file and frame.f_code.co_filename == self._file:
+            import ctypes  # for a rule that hangs
+
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(identity), ctypes.py_object(_AbandonedError))
         return False
 

@@ -61,16 +61,17 @@ class RunProgress:
 
     def note(self, name: str, judgement: Judgement) -> Verdict | None:
         """Store the progress of a judgement. Return the verdict to send: an issue, a recovery, or None."""
-        if judgement.progress != self.progress.rules[name]:
-            self.progress.rules[name], self.outbox.has_moved = judgement.progress, True
+        new, old = judgement.progress, self.progress.rules[name]
+        if new is not old and (new.judged_through != old.judged_through or new != old):
+            self.progress.rules[name], self.outbox.has_moved = new, True
         opened = self.outbox.last_issue(name) if judgement.recovered is not None else None
         if judgement.recovered is not None and opened is not None:
             return verdicts.recovered(opened, judgement.recovered)
         return judgement.verdict
 
-    def pass_over(self, name: str, step: int) -> None:
-        """Store that the steps up to `step` hold nothing for the rule."""
-        self.progress.rules[name].judged_through, self.outbox.has_moved = step, True
+    def pass_over(self, progress: RuleProgress, step: int) -> None:
+        """Store in a rule's progress that the steps up to `step` hold nothing for the rule."""
+        progress.judged_through, self.outbox.has_moved = step, True
 
     def conclude(self, name: str) -> None:
         """Mark a configuration as finished. Its final verdict is sent, or about to be."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trackside.evaluation.judging import StepToJudge, sees_saved_steps_only
+from trackside.evaluation.judging import StepData, StepToJudge, sees_saved_steps_only
 from trackside.evaluation.other_runs import OtherRuns
 from trackside.evaluation.saved_source import SavedSource
 from trackside.rules.catalogue import ConfiguredRule
@@ -19,6 +19,7 @@ class StepsToJudge:
     def __init__(self, trial: Trial, others: OtherRuns) -> None:
         self._trial, self._others = trial, others
         self._saved = SavedSource(trial)
+        self._data: dict[tuple[bool, frozenset[str], frozenset[str]], StepData] = {}
 
     def at(self, step: int, now: float, *, is_last: bool) -> StepToJudge:
         """Return one step as rules see it. `now` is in seconds since the epoch."""
@@ -26,9 +27,7 @@ class StepsToJudge:
         window = trial.window(step, now=now)
         return StepToJudge(
             window=replace(window, is_last=True) if is_last else window,
-            is_saved=trial.parts.steps.is_saved(step),
-            saved=trial.parts.steps.saved_collections_at(step),
-            all=trial.parts.steps.collections_at(step),
+            data=self._data_at(step),
             is_last=is_last,
         )
 
@@ -40,6 +39,15 @@ class StepsToJudge:
         if configured.rule.other_runs:
             window = replace(window, others=self._others.of(configured.rule))
         return replace(window, source=self._saved) if sees_saved_steps_only(configured) else window
+
+    def _data_at(self, step: int) -> StepData:
+        steps = self._trial.parts.steps
+        held = steps.is_saved(step), steps.saved_collections_at(step), steps.measured_collections_at(step)
+        data = self._data.get(held)
+        if data is None:
+            is_saved, saved, measured = held
+            data = self._data[held] = StepData(is_saved=is_saved, saved=saved, all=saved | measured)
+        return data
 
 
 def must_judge(configured: ConfiguredRule, judged_through: int, pending_step: StepToJudge) -> bool:

@@ -16,7 +16,6 @@ from trackside.contracts.verdict import Verdict
 from trackside.evaluation import verdicts
 from trackside.evaluation.judging import Judgement, RuleJudge, StepToJudge
 from trackside.evaluation.rule_limits import RuleLimits
-from trackside.evaluation.rule_process import process_of
 from trackside.evaluation.rule_thread import MOST_TASKS, JudgingTask, RuleThread
 from trackside.evaluation.run_progress import RunProgress
 from trackside.evaluation.shared_reading import RunLock, SharedSource
@@ -81,6 +80,8 @@ class ThreadedRules:
     def add(self, name: str) -> None:
         """Start judging by a rule in a thread of its own."""
         configured = self._run_progress.rules[name]
+        from trackside.evaluation.rule_process import process_of  # brings `multiprocessing`, for few runs
+
         process = process_of(configured.rule)
         end = process.end if process else None
         thread = RuleThread(name, self._run_progress.of(name), file=_file_of(configured), end=end)

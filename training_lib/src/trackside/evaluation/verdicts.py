@@ -44,7 +44,8 @@ class Moment:
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Sort findings by their distance beyond the threshold, then by their duration, else in the rule's own order."""
-    return tuple(sorted(findings, key=lambda finding: (-_excess(finding), finding.since_step)))
+    found = tuple(findings)
+    return tuple(sorted(found, key=lambda finding: (-_excess(finding), finding.since_step))) if found else ()
 
 
 def issue_found(

@@ -7,10 +7,17 @@ decides where a step ends, and calls its sources as a step goes on. See docs/wri
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from trackside.capture.session import RunSession
+from trackside.capture.session import Rank, RunSession
+from trackside.contracts.run_layout import PROFILES
+from trackside.environment import inherited
+from trackside.profiling.machine_part import MachinePart
+from trackside.profiling.system_sampler import FIRST_NODE
+
+LEAST_INTERVAL_MS = 100
 
 Undo = Callable[[], object]
 
@@ -69,6 +76,22 @@ class Source(Protocol):
 
         Called only if the step saves anything.
         """
+
+
+def machine_parts(session: RunSession, rank: Rank) -> tuple[MachinePart, ...]:
+    """Return the sampler of this machine, if the request asks for it and this process is the machine's first."""
+    environment, interval = session.environment, session.request.machine_interval_ms
+    number = rank.number if environment.local_rank is None else environment.local_rank
+    if not interval or number or not session.has_place_for_profiles or environment.ended_by:
+        return ()
+    return (
+        MachinePart(
+            functools.partial(session.open_folder, PROFILES),
+            interval_ms=max(interval, LEAST_INTERVAL_MS),
+            node=environment.machine or FIRST_NODE,
+            environment=inherited(),
+        ),
+    )
 
 
 EVENTS = tuple(name for name in vars(Source) if not name.startswith("_"))

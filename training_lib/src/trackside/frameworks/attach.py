@@ -16,11 +16,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 # Frameworks that tell why a run is empty.
-KNOWN = ("torch", "tensorflow", "keras", "jax", "mxnet", "paddle", "xgboost", "lightgbm", "sklearn")
+KNOWN = ("torch", "tensorflow", "keras", "jax", "mxnet", "paddle", "xgboost", "lightgbm", "catboost", "sklearn")
 ADAPTERS = {  # by name: adapters are never imported before their framework
     "torch": "trackside.frameworks.pytorch",
     "xgboost": "trackside.frameworks.xgboost",
     "keras": "trackside.frameworks.keras",
+    "lightgbm": "trackside.frameworks.lightgbm",
+    "catboost": "trackside.frameworks.catboost",
+    "mxnet": "trackside.frameworks.mxnet",
+    "sklearn.neural_network": "trackside.frameworks.sklearn.networks",
+    "sklearn.ensemble": "trackside.frameworks.sklearn.boosting",
 }
 
 

@@ -7,9 +7,11 @@ attaches itself while that lasts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from trackside.contracts.uncaptured import UncapturedProcess
+from trackside.environment import CaptureEnvironment
 
 
 class Automatic(Protocol):
@@ -18,6 +20,9 @@ class Automatic(Protocol):
     @property
     def has_begun(self) -> bool:
         """True once its run has begun."""
+
+    def install(self) -> None:
+        """Listen to the framework."""
 
     def uninstall(self) -> None:
         """Leave the framework as it was."""
@@ -32,8 +37,12 @@ class _InCharge:
 
 
 def attached() -> Automatic | None:
-    """Return the adapter that has begun, or else the first one that has attached itself; None without any."""
-    return next((each for each in _InCharge.adapters if each.has_begun), next(iter(_InCharge.adapters), None))
+    """Return the adapter that has begun, else one with signs of training, else the first one; None without any.
+
+    A script may import several frameworks and train with the last one.
+    """
+    nothing = UncapturedProcess()
+    return max(_InCharge.adapters, key=lambda each: (each.has_begun, each.signs() != nothing), default=None)
 
 
 def is_free() -> bool:
@@ -50,6 +59,15 @@ def is_others(adapter: object) -> bool:
 def attach(adapter: Automatic) -> None:
     """Register an adapter that has attached itself."""
     _InCharge.adapters = (*_InCharge.adapters, adapter)
+
+
+def attach_new(make: Callable[[CaptureEnvironment], Automatic]) -> None:
+    """Make, install and register an adapter, if the environment names a run and it is free."""
+    environment = CaptureEnvironment.read()
+    if environment.run_uri and is_free():
+        adapter = make(environment)
+        adapter.install()
+        attach(adapter)
 
 
 def put_script_in_charge() -> bool:

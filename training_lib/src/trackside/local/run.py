@@ -35,6 +35,7 @@ from trackside.local.capture_check import (
 from trackside.local.evaluator_process import EVALUATOR, EvaluatorProcess, EvaluatorState
 from trackside.local.first_facts import FirstFacts
 from trackside.local.local_twins import check_terms, local_twins
+from trackside.local.profile_request import request_profile
 from trackside.local.rule_state import RuleStatus, rule_statuses, worst_severity
 from trackside.local.run_folder import RunRecord, held, storage_problem, write_record
 from trackside.local.run_now import RunNow, RunNowReader, steps_of, watermarks_of
@@ -94,6 +95,7 @@ class LocalRun:
     limit_seconds              time after which the command is stopped; None: it may run for ever
     is_output_on_stderr        True: the command's stdout goes to stderr
     sample_interval_ms         milliseconds between two samples of the machine; 0: it is not sampled
+    issue_profile_steps        steps to profile in detail at the first issue; 0: none
     """
 
     command: tuple[str, ...]
@@ -107,6 +109,7 @@ class LocalRun:
     limit_seconds: float | None = None
     is_output_on_stderr: bool = False
     sample_interval_ms: int = 0
+    issue_profile_steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -221,7 +224,7 @@ class _Watch:
         self._is_captured = False
         self._storage_problem = ""
         self._stop_at = math.inf if run.limit_seconds is None else monotonic() + run.limit_seconds
-        self._is_off = False
+        self._is_off = self._is_profiled = False
         self._failures: set[str] = set()
         self.stopped_for: Verdict | None = None
 
@@ -352,6 +355,9 @@ class _Watch:
             self._observer.progress(RunNow(steps, loss, rules=len(self._run.request.rules), problems=problems))
 
     def _act(self, verdict: Verdict) -> None:
+        if self._run.issue_profile_steps and not self._is_profiled:
+            self._is_profiled = True
+            request_profile(str(self._run.folder), self._run.issue_profile_steps)
         for action, carry_out in self._twins.get(verdict.configuration_name, {}).items():
             try:
                 carry_out(verdict, self)

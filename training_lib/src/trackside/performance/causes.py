@@ -15,8 +15,14 @@ from trackside.performance.measured import FEWEST_SAMPLES, Measured
 from trackside.records.performance_facts import LineSamples, LoaderFacts
 
 INPUT, COPY, HOST = "input-bound", "copy-bound", "host-bound"
+COMMUNICATION, STRAGGLER = "communication-bound", "straggler rank"
 LEAST_SHARE_OF_LINE = 0.1  # of the samples of its phase
 MOST_WORKERS = 16  # that are ever suggested
+_FASTER_RANK = "give that rank less work, or a processor of its own; its own verdict names its line"
+_LESS_TO_EXCHANGE = (
+    "exchange gradients less often (several batches under no_sync()), or less of them (bf16_compress_hook of "
+    "torch.distributed.algorithms)"
+)
 _WAITS = re.compile(r"\.(item|cpu|tolist|numpy|synchronize)\(|\b(bool|float|int)\(\w*loss")
 _COPIES = re.compile(r"\.(to|cuda)\(")
 _SLEEPS = re.compile(r"\bsleep\(")
@@ -108,6 +114,29 @@ def line_causes(measured: Measured) -> Iterator[Cause]:
             change=change,
             step_seconds_after=(total - seconds) / measured.steps,
             lines=(line,),
+        )
+
+
+def rank_causes(measured: Measured) -> Iterator[Cause]:
+    """Yield the wait for a rank that is slower than this one, and the exchange of gradients itself."""
+    wait = measured.gradient_wait
+    if wait is None:
+        return
+    step = measured.training_seconds / measured.steps
+    exchange, for_others = min(wait.least_seconds, step), min(wait.seconds, step) - min(wait.least_seconds, step)
+    given = (
+        (STRAGGLER, for_others, f"waits for {wait.least_worker}", wait.least_worker, _FASTER_RANK),
+        (COMMUNICATION, exchange, "waits until gradients are averaged over the ranks", "", _LESS_TO_EXCHANGE),
+    )
+    for kind, seconds, what, where, change in given:
+        yield Cause(
+            kind=kind,
+            headline=f"{_percent(seconds / step)} of the step {what}",
+            share=seconds / step,
+            seconds=seconds * measured.steps,
+            where=where,
+            change=change,
+            step_seconds_after=step - seconds,
         )
 
 

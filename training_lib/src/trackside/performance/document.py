@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from trackside.contracts.run_layout import PERFORMANCE_KEY
+from trackside.performance.details import Detail
 from trackside.performance.measured import Machine, Measured
 from trackside.performance.verdict import PerformanceVerdict, judged_workers
 from trackside.storage.store import Store
 
 
-def speed_document(uri: str, workers: Mapping[str, Measured]) -> dict[str, Any]:
+def speed_document(uri: str, workers: Mapping[str, Measured], details: Sequence[Detail] = ()) -> dict[str, Any]:
     """Return the verdict on each worker of a run, the slowest first.
 
     Args:
         uri: The run.
         workers: The measurements by worker.
+        details: The profiles of its windows.
     """
     judged = [_worker(name, workers[name].machine, verdict) for name, verdict in judged_workers(workers)]
-    return {"run": uri, "workers": judged}
+    return {"run": uri, "workers": judged, "details": [asdict(detail) for detail in details]}
 
 
 def write_speed(store: Store, document: Mapping[str, Any]) -> None:

@@ -49,6 +49,41 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class GradientWait:
+    """The wait of one worker for the gradients of the others, in seconds of a step.
+
+    Attributes:
+        seconds: The wait of this worker.
+        least_seconds: The wait of the worker that waits least: what the exchange itself takes.
+        least_worker: That worker, for which the others wait.
+    """
+
+    seconds: float
+    least_seconds: float
+    least_worker: str
+
+
+def with_gradient_waits(workers: Mapping[str, Measured]) -> dict[str, Measured]:
+    """Return measurements with the waits for gradients, where those of several workers are known.
+
+    Args:
+        workers: The measurements by worker.
+    """
+    waits = {
+        name: one.facts.collectives.exposed_seconds
+        for name, one in workers.items()
+        if one.facts is not None and one.facts.collectives is not None
+    }
+    if len(waits) < 2:
+        return dict(workers)
+    least = min(waits, key=lambda name: waits[name])
+    return {
+        name: replace(one, gradient_wait=GradientWait(waits[name], waits[least], least)) if name in waits else one
+        for name, one in workers.items()
+    }
+
+
+@dataclass(frozen=True)
 class Measured:
     """Measurements of one worker.
 
@@ -63,6 +98,7 @@ class Measured:
             it was not measured.
         processor_wait: Share of the steps' seconds in which the training thread was ready and other work had the
             processor; None where it was not measured.
+        gradient_wait: The wait for gradients of other ranks; None where it was not measured.
     """
 
     steps: int = 0
@@ -73,6 +109,7 @@ class Measured:
     captured_steps: int = 0
     overhead: float | None = None
     processor_wait: float | None = None
+    gradient_wait: GradientWait | None = None
 
     @property
     def training_seconds(self) -> float:

@@ -20,7 +20,15 @@ from trackside.contracts.recorded_names import (
     STEP_SECONDS,
 )
 from trackside.contracts.run_layout import RunLocation
-from trackside.performance.measured import CAPTURE, EVALUATION, Machine, Measured, PhaseSeconds, with_forward
+from trackside.performance.measured import (
+    CAPTURE,
+    EVALUATION,
+    Machine,
+    Measured,
+    PhaseSeconds,
+    with_forward,
+    with_gradient_waits,
+)
 from trackside.records.performance_facts import PerformanceFacts, performance_workers, read_performance
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
@@ -56,7 +64,7 @@ def measured_workers(uri: str, trial: Trial | None = None) -> Mapping[str, Measu
     overhead, waits = number_columns(trial, OVERHEAD), number_columns(trial, PROCESSOR_WAIT_SECONDS)
     captured = trial.recorded_through + 1
     machine = _machine(trial.profile)
-    return {
+    found = {
         worker: _measured(
             steps.get(worker),
             {phase: columns[worker] for phase, columns in of_phases.items() if worker in columns},
@@ -68,6 +76,7 @@ def measured_workers(uri: str, trial: Trial | None = None) -> Mapping[str, Measu
         )
         for worker in workers
     }
+    return with_gradient_waits(found)
 
 
 def phase_columns(trial: Trial) -> tuple[dict[str, Columns], dict[str, dict[str, Columns]]]:

@@ -13,7 +13,7 @@ from enum import Enum
 from itertools import pairwise
 from statistics import median
 
-from trackside.performance.causes import Cause, input_cause, line_causes
+from trackside.performance.causes import Cause, input_cause, line_causes, rank_causes
 from trackside.performance.durations import duration
 from trackside.performance.measured import CAPTURE, EVALUATION, PHASES, Measured
 
@@ -36,6 +36,8 @@ class Bottleneck(Enum):
     COPY = "copy-bound"
     HOST = "host-bound"
     COMPUTE = "compute-bound"
+    COMMUNICATION = "communication-bound"
+    STRAGGLER = "straggler rank"
     MEMORY = "memory creep"
     BALANCED = "balanced"
     HANG = "hang"
@@ -121,7 +123,11 @@ def judge_speed(measured: Measured) -> PerformanceVerdict:
             Bottleneck.INCOMPLETE, _why_incomplete(measured), measured.steps, measured.training_seconds, missing=missing
         )
     causes = sorted(
-        (cause for cause in (*input_cause(measured), *line_causes(measured)) if cause.share >= NOTED_SHARE),
+        (
+            cause
+            for cause in (*input_cause(measured), *line_causes(measured), *rank_causes(measured))
+            if cause.share >= NOTED_SHARE
+        ),
         key=lambda cause: -cause.seconds,
     )[:MOST_CAUSES]
     bottleneck, headline = _bottleneck(measured, causes)
@@ -216,8 +222,8 @@ def _missing(measured: Measured) -> Iterator[str]:
         yield "backward: torch.autograd.backward was not called"
     if facts is None or not facts.lines:
         yield "lines: the run ended before its stacks were sampled"
-    if facts is not None and facts.workers > 1:
-        yield "collectives: they are not timed by themselves; their time is part of backward and rest"
+    if facts is not None and facts.workers > 1 and measured.gradient_wait is None:
+        yield "collectives: only DistributedDataParallel times them; their time is part of backward and rest"
     if facts is not None and facts.device == "cuda" and measured.machine.gpu_percent is None:
         yield "GPU: install nvidia-ml-py where `trackside run` is started"
     if not measured.machine.samples:

@@ -1,11 +1,12 @@
 """All runs of a place as tables: runs, rules, findings and, where wanted, statistics. For SQL, and as Parquet by date.
 
-The columns are documented in docs/query.md, which a test compares with `TABLES`.
+The columns are those of `trackside.contracts.questions.tables`.
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
@@ -14,79 +15,25 @@ from pathlib import Path
 from typing import Any
 
 from trackside.contracts.action import Action
-from trackside.contracts.errors import RunNotFoundError, StorageError, TracksideError
+from trackside.contracts.errors import RunNotFoundError, TracksideError
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.model_facts import ModelFacts
+from trackside.contracts.questions.tables import DATE, STATISTICS, TABLES, UNDATED
 from trackside.contracts.rule_catalogue import built_in_catalogue
-from trackside.contracts.run_layout import RunLocation
+from trackside.contracts.run_layout import RunLocation, SegmentName
 from trackside.contracts.verdict import Verdict
 from trackside.exchange.statistic_tables import file_name
 from trackside.extras import missing_extra
 from trackside.local.recorded_run import RecordedRun, read_run, summary_of
 from trackside.local.run_folder import RunRecord, read_record
 from trackside.local.run_listing import runs_in, stores_in
-from trackside.storage.store import Store
+from trackside.storage.open_store import open_store
+from trackside.storage.store import Store, put_parts
 from trackside.trial.model_facts import ModelFactsReader
 from trackside.trial.parallel import in_parallel
 from trackside.trial.trial import open_trial
 
-UNDATED = date(1970, 1, 1)  # of a run without a time: a folder of tensors that nothing judged
-
-# Name of a column -> its type in Arrow. `run` and `date` join all tables.
-TABLES: Mapping[str, Mapping[str, str]] = {
-    "runs": {
-        "run": "string",
-        "date": "date32",
-        "place": "string",
-        "state": "string",
-        "started_at": "timestamp",
-        "ended_at": "timestamp",
-        "seconds": "float64",
-        "command": "string",
-        "status": "int64",
-        "stopped_by_trackside": "bool",
-        "steps_saved": "int64",
-        "issues": "int64",
-        "worst": "string",
-        "judged": "bool",
-        "framework": "string",
-        "framework_version": "string",
-        "precision": "string",
-        "processes": "int64",
-        "parameters": "int64",
-    },
-    "rules": {
-        "run": "string",
-        "date": "date32",
-        "rule": "string",
-        "rule_id": "string",
-        "code": "string",
-        "state": "string",
-        "detail": "string",
-        "steps_judged": "int64",
-    },
-    "findings": {
-        "run": "string",
-        "date": "date32",
-        "rule": "string",
-        "rule_id": "string",
-        "code": "string",
-        "problem": "string",
-        "severity": "string",
-        "state": "string",
-        "since_step": "int64",
-        "step": "int64",
-        "recovered_at": "int64",
-        "probability": "float64",
-        "cause": "string",
-        "subject": "string",
-        "affected": "int64",
-        "message": "string",
-        "wants_stop": "bool",
-        "detected_at": "timestamp",
-    },
-}
-STATISTICS = "statistics"  # the table of `trackside export --to parquet`, for all runs
+_PART_BYTES = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -139,41 +86,71 @@ def schema(arrow: Any, table: str) -> Any:
     return arrow.schema([(name, kinds.get(kind) or getattr(arrow, kind)()) for name, kind in TABLES[table].items()])
 
 
-def write_run_tables(found: RunTables, folder: str | os.PathLike[str]) -> tuple[Path, ...]:
-    """Write the tables as Parquet files, `<table>/date=YYYY-MM-DD/<table>-0.parquet`, and return the tables' folders.
+@dataclass(frozen=True)
+class WrittenTables:
+    """The result of writing.
+
+    places              the tables, each with its location
+    rows                number of rows of each table but the statistics
+    without_statistics  each run without statistics, and the reason
+    """
+
+    places: Mapping[str, str]
+    rows: Mapping[str, int]
+    without_statistics: tuple[tuple[str, TracksideError], ...]
+
+
+def write_run_tables(found: RunTables, where: str | os.PathLike[str]) -> WrittenTables:
+    """Write the tables as Parquet files, `<table>/date=YYYY-MM-DD/<name>.parquet`, below a folder or `s3://` prefix.
 
     The layout is Hive's: DuckDB, Athena and pandas read `date` from it. The files of the same days are replaced, those
-    of other days stay.
+    of other days stay. Statistics have a file for each run.
 
     Raises:
         StorageError: A file cannot be written.
     """
+    store = open_store(os.fspath(where))
+    with tempfile.TemporaryDirectory(prefix="trackside-tables-") as place:
+        folder = Path(place)
+        _write_parquet(found, folder)
+        days = dict(zip(*(found.tables["runs"].column(name).to_pylist() for name in ("run", DATE)), strict=True))
+        missing: list[tuple[str, TracksideError]] = []
+        for name, result in write_statistics(found, lambda run: folder / STATISTICS / f"{DATE}={days[run]}"):
+            if not isinstance(result, Path):
+                missing.append((name, result))
+        for table in (*TABLES, STATISTICS):
+            _replace_days(store, table, folder)
+    rows = {name: table.num_rows for name, table in found.tables.items()}
+    return WrittenTables({name: f"{store.uri}/{name}" for name in (*TABLES, STATISTICS)}, rows, tuple(missing))
+
+
+def _write_parquet(found: RunTables, folder: Path) -> None:
     dataset, arrow = import_module("pyarrow.dataset"), _arrow()
-    by_date = dataset.partitioning(arrow.schema([("date", arrow.date32())]), flavor="hive")
-    target, folders = Path(folder).expanduser(), []
-    try:
-        for name, table in found.tables.items():
-            folders.append(target / name)
-            dataset.write_dataset(
-                table,
-                target / name,
-                format="parquet",
-                partitioning=by_date,
-                basename_template=f"{name}-{{i}}.parquet",
-                existing_data_behavior="delete_matching",
-            )
-    except OSError as error:
-        reason = error.strerror or error
-        raise StorageError(f"Cannot write {target}. {reason}.", advice="another folder") from error
-    return tuple(folders)
+    by_date = dataset.partitioning(arrow.schema([(DATE, arrow.date32())]), flavor="hive")
+    for name, table in found.tables.items():
+        dataset.write_dataset(
+            table, folder / name, format="parquet", partitioning=by_date, basename_template=f"{name}-{{i}}.parquet"
+        )
 
 
-def write_statistics(found: RunTables, folder: Path) -> Iterator[tuple[str, Path | TracksideError]]:
-    """Write the statistics of each run into `folder`, and yield its name with the file, or why it has none."""
+def _replace_days(store: Store, table: str, folder: Path) -> None:
+    """Store the new files of a table, then delete the other files of their days. A run may have got its date since."""
+    written = {path.relative_to(folder).as_posix(): path for path in sorted((folder / table).rglob("*.parquet"))}
+    for key, path in written.items():
+        with path.open("rb") as file:
+            put_parts(store, key, iter(lambda: file.read(_PART_BYTES), b""))
+    for day in {key.rpartition("/")[0] for key in written} | {f"{table}/{DATE}={UNDATED}"}:
+        for key in list(store.list(f"{day}/")):
+            if key not in written:
+                store.delete(key)
+
+
+def write_statistics(found: RunTables, folder_of: Callable[[str], Path]) -> Iterator[tuple[str, Path | TracksideError]]:
+    """Write the statistics of each run into its folder, and yield its name with the file, or why it has none."""
     from trackside.exchange.parquet import export_parquet
 
     for name, uri in found.places.items():
-        path = folder / f"{file_name(name)}.parquet"
+        path = folder_of(name) / f"{file_name(name)}.parquet"
         try:
             export_parquet(open_trial(uri), path, run=name)
         except TracksideError as error:
@@ -199,10 +176,11 @@ def _rows_or_error(uri: str, stores: Callable[[str], Store]) -> Mapping[str, Seq
 def _rows(uri: str, stores: Callable[[str], Store]) -> Mapping[str, Sequence[dict[str, Any]]]:
     recorded, name = read_run(uri, stores=stores), uri.rstrip("/").rpartition("/")[2]
     record = None if "://" in uri else read_record(Path(uri))
-    common = {"run": name, "date": _date_of(recorded, record)}
+    started_at = record.started_at if record else _first_segment_at(uri, stores)
+    common = {"run": name, DATE: _date_of(recorded, started_at)}
     code_of = built_in_catalogue().code_of
     return {
-        "runs": [{**common, **_run_row(recorded, record, _facts(uri, stores))}],
+        "runs": [{**common, **_run_row(recorded, record, started_at, _facts(uri, stores))}],
         "rules": [
             {
                 **common,
@@ -223,13 +201,15 @@ def _rows(uri: str, stores: Callable[[str], Store]) -> Mapping[str, Sequence[dic
     }
 
 
-def _run_row(recorded: RecordedRun, record: RunRecord | None, facts: ModelFacts | None) -> dict[str, Any]:
+def _run_row(
+    recorded: RecordedRun, record: RunRecord | None, started_at: float | None, facts: ModelFacts | None
+) -> dict[str, Any]:
     summary = summary_of(recorded)
     ended_at = record.ended_at if record else None
     row: dict[str, Any] = {
         "place": summary.uri,
         "state": summary.state.value,
-        "started_at": _moment(summary.started_at),
+        "started_at": _moment(started_at),
         "ended_at": _moment(ended_at),
         "seconds": ended_at - record.started_at if record and ended_at is not None else None,
         "command": " ".join(summary.command) or None,
@@ -274,10 +254,16 @@ def _finding_row(group: IssueGroup, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _date_of(recorded: RecordedRun, record: RunRecord | None) -> date:
-    """Return the day of the run's start, UTC; for a run elsewhere that of its first verdict."""
-    moments = [record.started_at] if record else [one.detected_at for one in recorded.verdicts]
-    return datetime.fromtimestamp(min(moments), tz=timezone.utc).date() if moments else UNDATED
+def _date_of(recorded: RecordedRun, started_at: float | None) -> date:
+    """Return the day of the run's start, UTC; for a run without a known start that of its first verdict."""
+    moments = [one.detected_at for one in recorded.verdicts] if started_at is None else [started_at]
+    return datetime.fromtimestamp(min(moments), tz=timezone.utc).date() if moments else date.fromisoformat(UNDATED)
+
+
+def _first_segment_at(uri: str, stores: Callable[[str], Store]) -> float | None:
+    """Return the start of the first worker that recorded statistics, from the name of its first segment."""
+    names = map(SegmentName.parse, stores(RunLocation(uri).statistics).list())
+    return next((name.started_ms / 1000 for name in names if name is not None), None)
 
 
 def _facts(uri: str, stores: Callable[[str], Store]) -> ModelFacts | None:

@@ -101,6 +101,21 @@ class HangFacts:
 
 
 @dataclass(frozen=True)
+class CollectiveFacts:
+    """The average of gradients over ranks, on the mean of the steps that PyTorch sampled.
+
+    Attributes:
+        seconds: Seconds of a step from the first bucket of gradients to the last.
+        exposed_seconds: Those of them in which no gradient was computed: the backward pass waited.
+        steps: Number of steps of the training when this was read.
+    """
+
+    seconds: float
+    exposed_seconds: float
+    steps: int
+
+
+@dataclass(frozen=True)
 class PerformanceFacts:
     """Facts about the speed of one worker's training.
 
@@ -112,6 +127,7 @@ class PerformanceFacts:
         loaders: The DataLoaders of the training.
         lines: Samples by line, most first.
         hang: The newest hang; None for none.
+        collectives: The average of gradients over ranks; None where it is not known.
     """
 
     device: str = "cpu"
@@ -121,13 +137,15 @@ class PerformanceFacts:
     loaders: tuple[LoaderFacts, ...] = ()
     lines: tuple[LineSamples, ...] = ()
     hang: HangFacts | None = None
+    collectives: CollectiveFacts | None = None
 
 
 def encode_performance(facts: PerformanceFacts) -> bytes:
     """Return the file's content."""
     document = {"version": VERSION, **asdict(facts)}
-    hang = document.pop("hang")
-    return json.dumps({**document, "hangs": [hang] if hang else []}, allow_nan=False).encode("ascii")
+    hang, collectives = document.pop("hang"), document.pop("collectives")
+    lists = {"hangs": [hang] if hang else [], "collectives": [collectives] if collectives else []}
+    return json.dumps({**document, **lists}, allow_nan=False).encode("ascii")
 
 
 def decode_performance(data: bytes, *, key: str) -> PerformanceFacts:
@@ -147,6 +165,9 @@ def decode_performance(data: bytes, *, key: str) -> PerformanceFacts:
         loaders=tuple(map(_loader, found.objects("loaders"))),
         lines=tuple(map(_line, found.objects("lines")[:MOST_LINES])),
         hang=next(map(_hang, found.objects("hangs")), None) if found.is_list("hangs") else None,
+        collectives=next(map(_collectives, found.objects("collectives")), None)
+        if found.is_list("collectives")
+        else None,
     )
 
 
@@ -204,6 +225,10 @@ def _line(found: UntrustedJson) -> LineSamples:
         is_in_model=found.boolean("is_in_model", False),
         samples=found.count("samples"),
     )
+
+
+def _collectives(found: UntrustedJson) -> CollectiveFacts:
+    return CollectiveFacts(found.number("seconds"), found.number("exposed_seconds"), found.count("steps"))
 
 
 def _hang(found: UntrustedJson) -> HangFacts:

@@ -61,7 +61,13 @@ def decode_trace(data: bytes, *, key: str, node: str = "", base: int = 0) -> Ite
     """
     match = _PROCESS_OF_A_NODE.fullmatch(node)
     reader = _Reader(f"{match['node']}-{match['process']}" if match else node, base)
-    for number, event in enumerate(_events(data, key=key)):
+    document = _document(data, key=key)
+    if isinstance(document, dict):  # PyTorch's profiler counts from a moment of its own
+        reader.base = base or int(document.get("baseTimeNanoseconds") or 0) // 1000
+        document = document.get("traceEvents")
+    if not isinstance(document, list):
+        raise RecordError(key, 0, "is no timeline: it holds no array of events")
+    for number, event in enumerate(document):
         try:
             found = reader.read(event)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -71,19 +77,14 @@ def decode_trace(data: bytes, *, key: str, node: str = "", base: int = 0) -> Ite
             yield found
 
 
-def _events(data: bytes, *, key: str) -> list[Any]:
+def _document(data: bytes, *, key: str) -> Any:
     try:
         text = _plain(data).decode("utf-8").strip()
         if text.startswith("[") and not text.endswith("]"):
             text = text.rstrip(",") + "]"
-        document = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError, zlib.error) as error:
         raise RecordError(key, 0, f"is no timeline: {type(error).__name__}") from error
-    if isinstance(document, dict):
-        document = document.get("traceEvents")
-    if not isinstance(document, list):
-        raise RecordError(key, 0, "is no timeline: it holds no array of events")
-    return document
 
 
 def _plain(data: bytes) -> bytes:

@@ -27,7 +27,7 @@ from trackside.trial.buckets import Buckets, bucketed, edges_of
 from trackside.trial.trial import Trial
 
 MOST_LOSSES = 4
-_MAPS = (  # title, collections, statistic
+LAYER_MAPS = (  # title, collections, statistic
     ("Gradient norm", ("gradients",), "l2"),
     ("Relative update: |Δw| / |w|", ("weights", "biases"), "update_ratio"),
     ("Share of zeros in gradients", ("gradients",), "zero_share"),
@@ -226,15 +226,20 @@ def _spans_about(tensor: str, problems: Sequence[IssueGroup], last: int) -> Iter
 
 
 def _heatmaps(trial: Trial, steps: tuple[int, int]) -> Iterator[Heatmap]:
-    facts = trial.model_facts
-    order = {parameter.name: place for place, parameter in enumerate(facts.parameters)} if facts else {}
-    edges = edges_of(*steps, MOST_COLUMNS)
-    for title, collections, statistic in _MAPS:
-        names = dict.fromkeys(name for one in collections for name in trial.tensor_names(collection=one))
-        in_order = sorted(names, key=lambda name: (order.get(name.removeprefix("gradient/"), len(order)), name))
-        found = _heatmap(trial, title, in_order, statistic, edges)
+    for each in LAYER_MAPS:
+        found = heatmap_of(trial, each, steps)
         if found is not None:
             yield found
+
+
+def heatmap_of(trial: Trial, of: tuple[str, tuple[str, ...], str], steps: tuple[int, int]) -> Heatmap | None:
+    """Return one of `LAYER_MAPS`, layers in the order of the model; None if nothing was recorded."""
+    title, collections, statistic = of
+    facts = trial.model_facts
+    order = {parameter.name: place for place, parameter in enumerate(facts.parameters)} if facts else {}
+    names = dict.fromkeys(name for one in collections for name in trial.tensor_names(collection=one))
+    in_order = sorted(names, key=lambda name: (order.get(name.removeprefix("gradient/"), len(order)), name))
+    return _heatmap(trial, title, in_order, statistic, edges_of(*steps, MOST_COLUMNS))
 
 
 def _heatmap(trial: Trial, title: str, names: Sequence[str], statistic: str, edges: np.ndarray) -> Heatmap | None:

@@ -114,6 +114,12 @@ def heatmap_figure(
     return element("figure", caption, choices, drawing, element("output", class_="readout"), class_="map")
 
 
+def size_picture(found: Heatmap) -> tuple[bytes, float, float]:
+    """Return the picture of sizes as PNG, a pixel a cell, and the sizes of its darkest and brightest color."""
+    (places, colors), low, high = _sizes(found)
+    return png(places, colors), low, high
+
+
 def _axis(found: Heatmap) -> tuple[int, int, int]:
     first, last = int(found.edges[0]), int(found.edges[-1]) - 1
     return first, (first + last) // 2, last

@@ -6,7 +6,6 @@ A user's own rule comes from a file that the request names: `rule_file.py`.
 from __future__ import annotations
 
 import importlib
-import inspect
 import json
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -63,7 +62,7 @@ def build_rules(
     that does not work.
     """
     rules = _Rules.requested(request)
-    catalogue = rules.catalogue()
+    catalogue = rules.catalogue(request)
     built: list[ConfiguredRule] = []
     problems: list[Problem] = []
     for configuration in request.rules:
@@ -101,8 +100,8 @@ def catalogue_json() -> str:
 
 def rules_in(module: ModuleType) -> Iterator[type[Rule]]:
     """Yield the rules that a module defines itself."""
-    for _, member in inspect.getmembers(module, is_rule):
-        if member.__module__ == module.__name__:
+    for _, member in sorted(vars(module).items()):
+        if is_rule(member) and member.__module__ == module.__name__:
             yield member
 
 
@@ -164,9 +163,15 @@ class _Rules:
         presets = {p: rule.describe(p) for (other, p), rule in sorted(self.documented.items()) if other == rule_id}
         return replace(self.calibrated[rule_id].describe(), presets=presets)
 
-    def catalogue(self) -> RuleCatalogue:
-        """Return these rules together with all that ship with Trackside, for suggestions after a wrong name."""
-        return RuleCatalogue({**built_in_catalogue().rules, **{each: self.described(each) for each in self.calibrated}})
+    def catalogue(self, request: RuleRequest) -> RuleCatalogue:
+        """Return the descriptions of the rules of a request.
+
+        With a wrong name in it, all that ship with Trackside as well, for a suggestion: reading them takes a while.
+        """
+        described = {each: self.described(each) for each in self.calibrated}
+        if all(rule.custom is not None or rule.rule_id in described for rule in request.rules):
+            return RuleCatalogue(described)
+        return RuleCatalogue({**built_in_catalogue().rules, **described})
 
 
 def by_id(rules: Iterable[type[Rule]]) -> Mapping[str, type[Rule]]:

@@ -27,6 +27,19 @@ def median(values: NDArray[np.floating[Any]] | Sequence[float]) -> float:
     return float(ordered[half]) if count % 2 else float((ordered[half - 1] + ordered[half]) / 2)
 
 
+def medians_of_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the median of each row, as `np.median` does; NaN for a row with one. NumPy's own imports `numpy.ma`.
+
+    Args:
+        rows: The values, shape (rows, n), n >= 1.
+    """
+    count = rows.shape[1]
+    half = count // 2
+    ordered = np.partition(rows, (half, count - 1) if count % 2 else (half - 1, half, count - 1), axis=1)
+    found = ordered[:, half] if count % 2 else (ordered[:, half - 1] + ordered[:, half]) / 2
+    return np.where(np.isnan(ordered[:, -1]), np.nan, found)
+
+
 def medians_of_three(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the median of every three successive values, shape (n - 2,).
 

@@ -17,8 +17,8 @@ def without_members(collections: Sequence[str], facts: ModelFacts) -> str:
 
 
 def activations(facts: ModelFacts) -> frozenset[str]:
-    """Return the families of the model's activations, as far as they are modules; empty without any."""
-    return frozenset([module.activation for module in facts.modules if module.role == "activation"])
+    """Return the families of the model's activations, as far as modules are or end with one; empty without any."""
+    return frozenset([module.activation for module in facts.modules if module.activation])
 
 
 def _no_relu(facts: ModelFacts) -> str:

@@ -96,8 +96,8 @@ def stands_out(sizes: NDArray[np.float64], *, deviations: float) -> bool:
     """
     if len(sizes) < TRAILING + _NEWEST:
         return False
-    newest = float(sizes[-_NEWEST:].min())
-    if newest <= _AT_LEAST * median(_recent(sizes)):  # most steps end here
+    newest, recent = float(sizes[-_NEWEST:].min()), _recent(sizes)
+    if np.count_nonzero(_AT_LEAST * recent >= newest) > TRAILING // 2:  # so is the median: most steps end here
         return False
     return newest > _usual(sizes, deviations)[2] > 0
 

@@ -13,6 +13,7 @@ from trackside.trial.recorded import Recorded
 from trackside.trial.step_index import StepIndex
 from trackside.trial.tensor_names import TensorNames
 
+_NONE: frozenset[str] = frozenset()
 _Times = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
@@ -53,23 +54,27 @@ class CompleteSteps:
 
     def mode_of(self, step: int) -> str:
         """Return the mode of the first worker with a mode at this step, "GLOBAL" without one."""
-        saved = self._index.saved(step)
-        if saved:
+        if self._index.is_saved(step) and (saved := self._index.saved(step)):
             return saved[min(saved)].mode
         recorded = self._recorded.steps
         return (recorded.mode_of(step) if recorded is not None else None) or "GLOBAL"
 
     def collections_at(self, step: int) -> frozenset[str]:
         """Return the collections with a saved tensor or a recorded statistic at this step."""
-        recorded = self._recorded.steps
-        tensors = recorded.tensors_at(step) if recorded is not None else frozenset[str]()
-        saved = self.saved_collections_at(step)
-        return saved | self._names.collections_among(tensors) if tensors else saved
+        saved, measured = self.saved_collections_at(step), self.measured_collections_at(step)
+        return saved | measured if saved else measured
 
     def saved_collections_at(self, step: int) -> frozenset[str]:
         """Return the collections with a saved tensor at this step."""
-        found = [self._names.collections_in(saved.layout) for saved in self._index.saved(step).values()]
-        return found[0] if len(found) == 1 else frozenset[str]().union(*found)
+        if not self._index.is_saved(step):
+            return _NONE
+        return _NONE.union(*(self._names.collections_in(saved.layout) for saved in self._index.saved(step).values()))
+
+    def measured_collections_at(self, step: int) -> frozenset[str]:
+        """Return the collections with a recorded statistic at this step. Equal ones are mostly the same object."""
+        recorded = self._recorded.steps
+        tensors = recorded.tensors_at(step) if recorded is not None else _NONE
+        return self._names.collections_among(tensors) if tensors else _NONE
 
     def times(self, worker: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the recorded training steps of a worker, ascending, and the end of each in seconds since the epoch."""
@@ -95,7 +100,7 @@ class CompleteSteps:
 
     def is_saved(self, step: int) -> bool:
         """Return True if a worker saved tensors at this step."""
-        return bool(self._index.workers_at(step))
+        return self._index.is_saved(step)
 
     def is_damaged(self, step: int) -> bool:
         """Return True if a file of this step has turned out to be unreadable."""

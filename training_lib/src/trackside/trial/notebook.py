@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 
 
@@ -18,4 +17,6 @@ def html_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]],
 
 
 def _text(text: str) -> str:
-    return html.escape("".join(c if c.isprintable() else ascii(c)[1:-1] for c in text))
+    from html import escape  # brings a table of all entities, for notebooks
+
+    return escape("".join(c if c.isprintable() else ascii(c)[1:-1] for c in text))

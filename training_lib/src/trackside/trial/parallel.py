@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from trackside.storage.store import Store
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 REMOTE_READS_AT_ONCE = 16
 READS_AHEAD = 32  # results that are fetched and not taken yet are held in memory
@@ -25,6 +27,8 @@ def in_parallel(store: Store, read: Callable[[T], R], items: Sequence[T]) -> lis
     """Return the result of `read` for each item, in order. Reads from a remote store run at the same time."""
     if len(items) < 2 or not is_remote(store):
         return [read(item) for item in items]
+    from concurrent.futures import ThreadPoolExecutor  # brings `multiprocessing`'s queues; a folder needs none
+
     with ThreadPoolExecutor(min(REMOTE_READS_AT_ONCE, len(items))) as pool:
         return list(pool.map(read, items))
 
@@ -37,6 +41,8 @@ def each_in_parallel(store: Store, read: Callable[[T], R], items: Sequence[T]) -
     if len(items) < 2 or not is_remote(store):
         yield from map(read, items)
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(min(REMOTE_READS_AT_ONCE, len(items))) as pool:
         ahead: deque[Future[R]] = deque()
         try:

@@ -34,8 +34,11 @@ class SavedQuestion:
 
     def columns(self, last_step: int) -> tuple[Column, ...]:
         """Implement `Question.columns`."""
-        self.read_on(last_step)
-        return self._follower.columns(self._place, last_step=last_step, mode=self._mode)
+        follower = self._follower  # `read_on`, without a call: a rule comes here for each tensor at each step
+        follower.is_requested = True
+        if self._reading.lags(follower, last_step):
+            self._reading.catch_up(follower, self._statistic, last_step)
+        return follower.columns(self._place, last_step, self._mode)
 
     def columns_beyond(self, last_step: int) -> tuple[Column, ...]:
         """Implement `Question.columns_beyond`."""
@@ -56,7 +59,7 @@ class SavedQuestion:
 
     def so_far(self) -> tuple[Column, ...]:
         """Return the columns over all steps read so far."""
-        return self._follower.columns(self._place, last_step=_LAST_STEP, mode=self._mode)
+        return self._follower.columns(self._place, _LAST_STEP, self._mode)
 
 
 class RecordedQuestion:
@@ -73,6 +76,8 @@ class RecordedQuestion:
 
     def columns(self, last_step: int) -> tuple[Column, ...]:
         """Implement `Question.columns`."""
+        if last_step == self._answer[0] and self._recorded.version == self._merged_from[0] and self.is_read(last_step):
+            return self._answer[1]
         whole = self.columns_beyond(last_step)
         if last_step != self._answer[0]:
             self._answer = last_step, tuple([upto for c in whole if (upto := _upto(c, last_step)) is not None])

@@ -33,7 +33,7 @@ class RecordedSteps:
         self.first_steps_version = 0
         self._first_by_tensors: dict[frozenset[str], int] = {}
         self._arrays: _Arrays = (np.empty(0, np.int64), np.empty(0, np.uint8), np.empty(0, np.uint64))
-        self._count = 0
+        self._count = self._last_place = 0
         self._taken: dict[RowTable, int] = {}
         self._kinds: dict[frozenset[str], np.uint64] = {}
         self._beyond: frozenset[str] = frozenset()
@@ -84,8 +84,17 @@ class RecordedSteps:
         return found
 
     def _place_of(self, step: int) -> int | None:
-        place = int(self.steps.searchsorted(step))
-        return place if place < self._count and self._arrays[0][place] == step else None
+        """Return the place of a step in the arrays; None without a row. Mostly it follows the last one."""
+        steps, count, place = self._arrays[0], self._count, self._last_place
+        if place < count and steps[place] == step:
+            return place
+        place += 1
+        if not (place < count and steps[place] == step):
+            place = int(self.steps.searchsorted(step))
+            if place >= count or steps[place] != step:
+                return None
+        self._last_place = place
+        return place
 
     def _new_rows(self, table: RowTable) -> Iterator[_Arrays]:
         start = self._taken.get(table, 0)

@@ -7,7 +7,6 @@ which the operating system removes with the process.
 from __future__ import annotations
 
 import itertools
-import tempfile
 import weakref
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -181,6 +180,8 @@ class _Slabs:
         self.is_long = True
         try:
             if self._file is None:
+                import tempfile  # for long runs
+
                 self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the table
                 weakref.finalize(self, self._file.close)
             self._file.seek(self._in_file * self._size_bytes)

@@ -137,6 +137,10 @@ class StepIndex:
         files = self._files.get(step)
         return files.get(worker) if files is not None else None
 
+    def is_saved(self, step: int) -> bool:
+        """Return True if a worker saved `step`, even with an unreadable index."""
+        return bool(self._files.get(step))
+
     def workers_at(self, step: int) -> frozenset[str]:
         """Return the workers that saved `step`, including ones with an unreadable index."""
         return frozenset(self._files.get(step, ()))

@@ -48,7 +48,7 @@ class TensorNames:
     def all(self) -> tuple[str, ...]:
         """Return the names of all tensors, sorted."""
         recorded = self._recorded.tensors  # the first use of it changes the version
-        version = self.version
+        version = len(self._index.first_steps), self._recorded.names_version  # `version`, looked up a few times a step
         if version != self._version:
             self._version = version
             self._reductions = frozenset(name for name in self._index.names if REDUCTION_MARK in name)

@@ -70,7 +70,7 @@ class Follower:
         self._table(mode, worker).extend(steps, numbers)
         self.rows += len(steps)
 
-    def columns(self, place: int, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
+    def columns(self, place: int, last_step: int, mode: str | None) -> tuple[Column, ...]:
         """Return the statistic at `place` of `STATISTICS`, per worker, over the steps read."""
         if mode is None:
             tables = [table for workers in self.tables.values() for table in workers.values()]
@@ -79,6 +79,10 @@ class Follower:
         workers = self.tables.get(mode)
         if workers is None:
             return ()
+        if len(workers) == 1:
+            (only,) = workers.values()
+            column = only.column(place, last_step)
+            return () if column is None else (column,)
         return tuple([c for table in workers.values() if (c := table.column(place, last_step)) is not None])
 
     def _table(self, mode: str, worker: str) -> Table:

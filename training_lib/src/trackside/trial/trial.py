@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,9 @@ from trackside.trial.selection import Selection, StepRange, parse_mode, parse_re
 from trackside.trial.series import MOST_HTML_ROWS, TensorSeries
 from trackside.trial.waiting import wait_for_steps
 from trackside.trial.window import Column, Panel, StepValues, Window
+
+if TYPE_CHECKING:
+    from trackside.report.layer_picture import LayerPicture
 
 __all__ = ["REDUCTION_MARK", "Trial", "open_trial"]
 
@@ -410,6 +414,21 @@ class Trial:
         seen_at = now if newest_step_at is None else newest_step_at
         mode = self.mode_of(step)
         return Window(source=self, step=step, mode=mode, now=now, newest_step_at=seen_at, profile=self.profile)
+
+    def heatmap(self, of: str = "gradient_norm", *, steps: tuple[int, int] | None = None) -> LayerPicture:
+        """Return layers over steps as a picture, which a notebook shows below the cell.
+
+        Args:
+            of: `gradient_norm`, `update_ratio`, `zero_share` (of gradients) or `weight_norm`.
+            steps: First and last training step; None: all.
+
+        Raises:
+            ConfigurationError: `of` is none of these.
+            TensorNotSavedError: The run recorded none of it.
+        """
+        from trackside.report.layer_picture import layer_picture
+
+        return layer_picture(self, of, steps=steps)
 
     def __repr__(self) -> str:
         count, steps = len(self.names), self.steps()

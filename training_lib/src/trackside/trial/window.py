@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -221,6 +221,22 @@ class TensorSource(Protocol):
         """
 
 
+class _Kept:
+    """The answers of a window that all rules ask for at a step.
+
+    names      the tensors by collection
+    has_facts  True once the facts were read
+    facts      the facts about the training program
+    """
+
+    __slots__ = ("facts", "has_facts", "names")
+
+    def __init__(self) -> None:
+        self.names: dict[str, tuple[str, ...]] = {}
+        self.has_facts = False
+        self.facts: ModelFacts | None = None
+
+
 @dataclass(frozen=True)
 class Window:
     """A run as a rule may see it at `step`: nothing newer, and the same however often it is read.
@@ -243,20 +259,28 @@ class Window:
     others: Mapping[str, TensorSource] = field(default_factory=dict)
     is_last: bool = False
     profile: ProfileSource = field(default_factory=_NoProfile)
+    _kept: _Kept = field(default_factory=_Kept, init=False, repr=False, compare=False)
 
     def seen_through(self, source: TensorSource) -> Window:
-        """Return the same window of another source.
+        """Return the same window of a source that passes on this one's data. Both look up names and facts once.
+
+        `dataclasses.replace` would take longer than most rules.
 
         Args:
             source: The data.
         """
-        return replace(self, source=source)
+        window = object.__new__(Window)
+        vars(window).update(vars(self), source=source)
+        return window
 
     @property
     def facts(self) -> ModelFacts | None:
         """The facts about the training program at this step; None for a run without them, or with newer ones only."""
-        facts = self.source.facts_at(self.step)
-        return facts if facts is None or facts.from_step <= self.step else None
+        if not self._kept.has_facts:
+            facts = self.source.facts_at(self.step)
+            self._kept.facts = facts if facts is None or facts.from_step <= self.step else None
+            self._kept.has_facts = True
+        return self._kept.facts
 
     @property
     def speed_facts(self) -> Mapping[str, PerformanceFacts]:
@@ -279,7 +303,10 @@ class Window:
         Args:
             collection: The name of the collection.
         """
-        return self.source.tensor_names(collection=collection, last_step=self.step)
+        names = self._kept.names.get(collection)
+        if names is None:
+            names = self._kept.names[collection] = self.source.tensor_names(collection=collection, last_step=self.step)
+        return names
 
     def statistic(
         self, tensor: str, name: str, *, last: int | None = None, mode: str | None = _OWN
@@ -299,6 +326,9 @@ class Window:
         columns = self.source.columns(tensor, name, last_step=self.step, mode=wanted)
         if last is None:
             return columns
+        if len(columns) == 1:
+            (c,) = columns
+            return (Column(c.tensor, c.worker, c.steps[-last:], c.values[-last:]),)
         return tuple([Column(c.tensor, c.worker, c.steps[-last:], c.values[-last:]) for c in columns])
 
     def at_step(self, tensors: Sequence[str], name: str, *, mode: str | None = _OWN) -> StepValues:

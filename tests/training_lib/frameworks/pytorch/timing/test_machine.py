@@ -15,8 +15,8 @@ from trackside.capture.session import Rank, RunSession
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.environment import CaptureEnvironment
+from trackside.frameworks.adapter import machine_parts
 from trackside.frameworks.pytorch.adapter import PyTorchAdapter
-from trackside.frameworks.pytorch.timing.timing import Timing
 from trackside.storage.local import LocalStore
 
 
@@ -38,9 +38,7 @@ def environment_of(folder: Path, *, interval: int = 100, rank: int = 0, **fields
 )
 def test_one_process_of_a_machine_samples_it(tmp_path: Path, fields: dict[str, Any], count: int) -> None:
     session = RunSession(environment_of(tmp_path, **fields))
-    timing = Timing(session, is_evaluating=lambda: False)
-    parts = list(timing.machine(session, Rank(session.environment.rank, 4)))
-    assert len(parts) == count
+    assert len(machine_parts(session, Rank(session.environment.rank, 4))) == count
     assert not list(tmp_path.iterdir())
 
 

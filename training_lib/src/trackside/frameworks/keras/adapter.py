@@ -2,48 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from trackside.capture.array_parameters import Parameters
-from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, RunSession, SessionOptions
-from trackside.contracts.uncaptured import UncapturedProcess
+from trackside.capture.last_step import StepPosition
+from trackside.capture.session import Owner, SessionOptions
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.adapter import Undo
 from trackside.frameworks.keras.calls import listen
+from trackside.frameworks.keras.facts import KerasFacts
 from trackside.frameworks.keras.loops_by_hand import LoopsByHand
+from trackside.frameworks.keras.names import OURS, Names, weight_name
 from trackside.frameworks.keras.replicas import ReplicaGradients
 from trackside.frameworks.keras.step import KerasStep
-from trackside.frameworks.keras.values import array_of, has_value, learning_rate_of, number_of, weight_name
+from trackside.frameworks.keras.values import array_of, has_value, learning_rate_of, number_of
+from trackside.frameworks.listening import ListeningAdapter
 
 RATE = "hyperparameters/optimizer/group_0/lr"
 
-_METRICS, _LAYERS = frozenset({"metrics"}), frozenset({"inputs", "outputs"})
+_LOSSES, _METRICS = frozenset({"losses"}), frozenset({"metrics"})
+_LAYERS = frozenset({"inputs", "outputs", "activations", "activation_inputs", "relu_outputs", "saturating_inputs"})
 
 
-class KerasAdapter:
+class KerasAdapter(ListeningAdapter):
     """The adapter of Keras; see `frameworks/adapter.py`.
 
     Attributes:
-        session: The run.
         loops: Loops by hand.
+        facts: Facts about the program.
 
     Args:
         environment: Address of the run, and the capture request.
         options: Options for storing the run.
         owner: Flushed and closed at the end of the process, in the place of this adapter.
+        names: The names of saved tensors.
     """
 
     def __init__(
-        self, environment: CaptureEnvironment, *, options: SessionOptions | None = None, owner: Owner | None = None
+        self,
+        environment: CaptureEnvironment,
+        *,
+        options: SessionOptions | None = None,
+        owner: Owner | None = None,
+        names: Names = OURS,
     ) -> None:
-        self.session = RunSession(environment, options=options)
-        self._engine, self._statistics = self.session.engine, self.session.statistics
-        self._step = KerasStep(self.session, self, owner or self)
+        super().__init__(environment, options=options, owner=owner)
+        self._engine, self._statistics, self._names = self.session.engine, self.session.statistics, names
+        self.facts = KerasFacts(self.session.guard)
+        self._step = KerasStep(self, names, self.facts)
         self.loops = LoopsByHand(self.session, self._step)
-        self._undo: Undo | None = None
         self._parameters, self._replicas = Parameters(), ReplicaGradients()
         self._slopes: dict[str, Any] = {}  # gradients and variables of the update under way
         self._variables: dict[str, Any] = {}
@@ -51,6 +61,7 @@ class KerasAdapter:
         protect = self.session.guard.protect
         self.batch_begins = protect("beginning a batch", self._batch_begins)
         self.batch_ended = protect("capturing a batch", self._batch_ended)
+        self.epoch_ended = protect("ending an epoch", self._epoch_ended)
         self.loop_began = protect("beginning a loop", self._loop_began)
         self.loss_computed = protect("capturing a loss", self._loss_computed)
         self.layer_called = protect("capturing a layer", self._layer_called)
@@ -58,39 +69,22 @@ class KerasAdapter:
         self._after = protect("ending a step", self._after_update)
 
     @property
-    def has_begun(self) -> bool:
-        """True once the first step has been made."""
-        return self.session.has_begun
-
-    @property
     def wants_layers(self) -> bool:
         """True while the open step saves inputs or outputs of layers."""
         return not self._engine.due.kinds.isdisjoint(_LAYERS) and bool(self._step.batch_mode or self.loops.is_recording)
 
-    def signs(self) -> UncapturedProcess:
-        """Return the signs of training before the first step: none is known."""
-        return UncapturedProcess()
+    def listen(self) -> Undo:
+        """Listen to Keras. Return the function that undoes it."""
+        return listen(self)
 
-    def install(self) -> None:
-        """Listen to Keras."""
-        self._undo = listen(self)
+    @property
+    def is_in_step(self) -> bool:
+        """True within a batch, and in a loop by hand from the tape on."""
+        return bool(self._step.batch_mode) or self.loops.has_begun_step
 
-    def uninstall(self) -> None:
-        """Close the run, and leave Keras as it was."""
-        self.close()
-        self.session.forget_process_end()
-        if self._undo is not None:
-            self._undo()
-            self._undo = None
-
-    def flush(self, timeout_seconds: float = SIGTERM_SECONDS) -> None:
-        """Store the steps that have ended."""
-        self.session.flush(timeout_seconds)
-
-    def close(self, timeout_seconds: float = CLOSE_SECONDS, *, is_interrupted: bool = False) -> None:
-        """End the run. Never raises."""
-        if self.session.has_begun:
-            self.session.close(timeout_seconds, is_interrupted=is_interrupted)
+    def step_of_script(self) -> StepPosition | None:
+        """Return the step that the last update of a loop by hand has ended, until the next one begins."""
+        return self._step.ended if self._step.is_by_hand and not self.is_in_step else None
 
     def gradients_applied(self, optimizer: Any, gradients: Any, variables: Any, apply: Callable[[], Any]) -> Any:
         """Capture an update: gradients and weights before it, the optimizer's variables after it."""
@@ -110,16 +104,17 @@ class KerasAdapter:
             return
         if mode == "TRAIN" and not self.session.has_begun:
             self.session.read_request()
-        step.batch_mode, step.losses = mode, []
+        step.batch_mode, step.is_by_hand, step.losses = mode, False, []
+        self.facts.model = model
         self._replicas.begin()
         self._engine.set_mode(mode)
 
-    def _batch_ended(self, mode: str, logs: Any) -> None:
+    def _batch_ended(self, mode: str, batch: int, logs: Any) -> None:
         step = self._step
         if step.is_refused or mode != step.batch_mode:
             return
         step.batch_mode = ""
-        if mode != "TRAIN" and not self.session.has_begun:  # a program that only evaluates is no training
+        if mode != "TRAIN" and not self.session.has_begun and not self._names.loss:  # one that only evaluates
             self._engine.set_mode("TRAIN")
             return
         step.begin()
@@ -129,40 +124,59 @@ class KerasAdapter:
             count, before = self._mean
             step.losses = step.losses or [mean * (count + 1) - before * count]
             self._mean = count + 1, mean
-        self._add_metrics(mode, values)
-        step.end()
+        if "metrics" in self._engine.due.kinds and mode != "PREDICT":
+            for name, array in self._metrics(values, mode, batch):
+                self._engine.open_step.add(name, array, collections=_METRICS)
+        step.end(mean)
         self._engine.set_mode("TRAIN")
 
-    def _add_metrics(self, mode: str, values: dict[str, Any]) -> None:
-        open_step = self._engine.open_step
-        if "metrics" not in self._engine.due.kinds or mode == "PREDICT":
+    def _epoch_ended(self, epoch: int, logs: Any) -> None:
+        """Add the numbers of the epoch to its last step, regardless of the schedules, as smdebug's hook did."""
+        last, ended = self.session.last, self._step.ended
+        if not self._names.loss or last is None or ended is None or self._step.is_refused or not isinstance(logs, dict):
             return
-        prefix = "val_" if mode == "EVAL" else ""
-        for key, value in values.items():
+        losses = {name: number_of(logs[name]) for name in ("loss", "val_loss") if name in logs}
+        for name, value in losses.items():
+            last.amend(ended, name, np.array([value], np.float64), _LOSSES)
+        for name, array in self._metrics(logs, "TRAIN", epoch):
+            last.amend(ended, name, array, _METRICS)
+
+    def _metrics(self, logs: dict[str, Any], mode: str, batch: int) -> Iterator[tuple[str, np.ndarray]]:
+        for name, value in self._names.metrics(logs, mode, batch):
             number = number_of(value)
             if number is not None:
-                open_step.add(f"{prefix}{key}", np.array([number]), collections=_METRICS)
+                yield name, np.array([number])
 
     # Inside a batch, or in a loop by hand.
 
-    def _loss_computed(self, x: Any, y: Any, predictions: Any, loss: Any) -> None:
+    def _loss_computed(self, model: Any, x: Any, y: Any, predictions: Any, loss: Any) -> None:
         self.loops.loss_computed()
         if self._step.is_refused:
             return
+        self.facts.model = model
         value = number_of(loss)
         if value is not None:
             self._step.add_loss(value)
-        self._step.add_parts(("inputs", x), ("model_inputs", x), ("labels", y), ("predictions", predictions))
+        self._step.add_parts(("x", x), ("y", y), ("predictions", predictions))
+
+    def layer_trained(self, layer: Any, *, is_training: bool) -> None:
+        """Note the mode of a layer's call by a training step, before the run begins."""
+        if not self.session.has_begun and (self._step.batch_mode == "TRAIN" or self.loops.is_recording):
+            self.facts.note_mode(layer, is_training=is_training)
 
     def _layer_called(self, layer: Any, inputs: Any, outputs: Any) -> None:
-        for kind, part in (("inputs", inputs), ("outputs", outputs)):
-            if kind in self._engine.due.kinds and part is not None:
-                self._step.add(f"{layer.name}/{kind}", part, frozenset({kind}))
+        for side, part in (("inputs", inputs), ("outputs", outputs)):
+            named = None if part is None else self._names.layer(layer, side)
+            if named is not None:
+                self._step.add(named[0], part, named[1])
 
     def _before_update(self, optimizer: Any, gradients: Any, variables: Any) -> dict[str, Any] | None:
         """Add gradients and weights. Return the weights, by name, if the size of the update is to be measured."""
         if self._step.is_others():
             return None
+        gradients = list(gradients)
+        variables = list(variables or optimizer._trainable_variables)
+        self.facts.note_update(optimizer, gradients, variables)
         if not _are_known(gradients):
             self.loops.note_update(is_compiled=True)
             return None
@@ -173,24 +187,24 @@ class KerasAdapter:
             self.session.read_request()
         self._step.begin()
         self._engine.set_mode("TRAIN")
-        recorder, open_step = self._statistics.recorder, self._engine.open_step
+        recorder = self._statistics.recorder
         has_norms = self._statistics.is_on and recorder.takes_norms
         if not has_norms and not self._engine.due.parameters:
             return {}
-        pairs = [
-            (weight_name(variable), variable, gradient)
-            for variable, gradient in zip(variables or optimizer._trainable_variables, gradients, strict=True)
-            if gradient is not None
-        ]
-        weights = {name: array_of(variable) for name, variable, _ in pairs}
-        slopes = {name: array_of(gradient) for name, _, gradient in pairs}
-        for prefix, arrays in (("", weights), ("gradient/", slopes)) if self._engine.due.parameters else ():
-            for name, array in arrays.items():
-                if array is not None and open_step.wants(prefix + name):
-                    open_step.add(prefix + name, array)
+        named = [(weight_name(variable), variable) for variable in variables]
+        weights = {name: array_of(variable) for name, variable in named}
+        slopes = {name: array_of(slope) for (name, _), slope in zip(named, gradients, strict=True)}
+        for name, variable in named if self._engine.due.parameters else ():
+            is_batch = bool(self._step.batch_mode)
+            self._add_array(self._names.weight(variable, is_batch=is_batch), weights[name])
+            self._add_array(self._names.gradient(variable), slopes[name])
         self._slopes = slopes
-        self._variables = {name: variable for name, variable, _ in pairs}
+        self._variables = dict(named)
         return weights
+
+    def _add_array(self, name: str, array: np.ndarray | None) -> None:
+        if array is not None and self._engine.open_step.wants(name):
+            self._engine.open_step.add(name, array)
 
     def _after_update(self, optimizer: Any, before: dict[str, Any] | None) -> None:
         if before is None:
@@ -206,10 +220,11 @@ class KerasAdapter:
         self._slopes, self._variables = {}, {}
         if "optimizer_variables" in self._engine.due.kinds:
             for variable in optimizer.variables:
-                self._step.add(f"optimizer/{variable.path}", variable, frozenset({"optimizer_variables"}))
+                name = self._names.optimizer_variable(optimizer, variable)
+                self._step.add(name, variable, frozenset({"optimizer_variables"}))
         self.loops.note_update(is_compiled=False)
         if self.loops.ends_at_update:
-            self._step.end()
+            self.loops.end_step()
 
 
 def _are_known(gradients: Iterable[Any]) -> bool:

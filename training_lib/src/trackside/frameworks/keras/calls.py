@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import keras
 
 from trackside.frameworks.adapter import Undo
+from trackside.frameworks.keras.facts import KerasFacts, ScriptLines
 from trackside.frameworks.keras.replacement import replaced
 from trackside.frameworks.keras.tensorflow_calls import TapeListener, listen_to_tensorflow
 
@@ -36,20 +37,30 @@ class Listener(Protocol):
     def batch_begins(self, mode: str, model: Any) -> None:
         """Handle the start of a batch of `fit`, `evaluate` or `predict`."""
 
-    def batch_ended(self, mode: str, logs: Any) -> None:
-        """Handle its end, with the metrics so far: means over the epoch."""
+    def batch_ended(self, mode: str, batch: int, logs: Any) -> None:
+        """Handle its end, with its number and the metrics so far: means over the epoch."""
+
+    def epoch_ended(self, epoch: int, logs: Any) -> None:
+        """Handle the end of an epoch, with its number and metrics."""
 
     def loop_began(self, mode: str) -> None:
         """Handle the start of an epoch, an evaluation or a prediction: means begin anew."""
 
-    def loss_computed(self, x: Any, y: Any, predictions: Any, loss: Any) -> None:
-        """Handle a loss."""
+    def loss_computed(self, model: Any, x: Any, y: Any, predictions: Any, loss: Any) -> None:
+        """Handle a loss of a model."""
+
+    def layer_trained(self, layer: Any, *, is_training: bool) -> None:
+        """Handle a call of a layer that differs in training, in training mode or not."""
 
     def gradients_applied(self, optimizer: Any, gradients: Any, variables: Any, apply: Callable[[], Any]) -> Any:
         """Call `apply`, once, which updates the variables. Return its result. Raises what `apply` raises."""
 
     def layer_called(self, layer: Any, inputs: Any, outputs: Any) -> None:
         """Handle the outputs of a layer. Called only if `wants_layers`."""
+
+    @property
+    def facts(self) -> KerasFacts:
+        """Gets notice of objects that the script makes."""
 
     @property
     def loops(self) -> LoopListener:
@@ -72,6 +83,11 @@ def listen(listener: Listener) -> Undo:
         replaced(keras.losses.Loss, "__call__", functools.partial(_loss, listener.loops)),
         replaced(keras.optimizers.LossScaleOptimizer, "scale_loss", functools.partial(_scale, listener.loops)),
         replaced(keras.layers.Layer, "__call__", functools.partial(_call, listener)),
+        replaced(keras.layers.Layer, "__init__", functools.partial(_noted, listener.facts.made)),
+        replaced(keras.optimizers.Optimizer, "__init__", functools.partial(_noted, listener.facts.made)),
+        replaced(keras.Model, "compile", functools.partial(_noted, listener.facts.compiled)),
+        replaced(keras.layers.Dropout, "call", functools.partial(_in_training, listener)),
+        replaced(keras.layers.BatchNormalization, "call", functools.partial(_in_training, listener)),
         *listen_to_tensorflow(listener.loops),
     ]
 
@@ -95,7 +111,7 @@ def _callback_list(listener: Listener) -> list[Undo]:
         @functools.wraps(original)
         def call(self: Any, batch: Any, logs: Any = None) -> Any:
             result = original(self, batch, logs)
-            listener.batch_ended(mode, logs)
+            listener.batch_ended(mode, batch, logs)
             return result
 
         return call
@@ -108,7 +124,16 @@ def _callback_list(listener: Listener) -> list[Undo]:
 
         return call
 
-    found = []
+    def epoch(original: Any) -> Any:
+        @functools.wraps(original)
+        def call(self: Any, epoch: Any, logs: Any = None) -> Any:
+            result = original(self, epoch, logs)
+            listener.epoch_ended(epoch, logs)
+            return result
+
+        return call
+
+    found = [replaced(keras.callbacks.CallbackList, "on_epoch_end", epoch)]
     for word, mode in _BATCHES.items():
         found += [
             replaced(keras.callbacks.CallbackList, f"on_{word}_batch_begin", functools.partial(began, mode)),
@@ -117,6 +142,24 @@ def _callback_list(listener: Listener) -> list[Undo]:
     for name, mode in (("on_epoch_begin", "TRAIN"), ("on_test_begin", "EVAL"), ("on_predict_begin", "PREDICT")):
         found.append(replaced(keras.callbacks.CallbackList, name, functools.partial(loop, mode)))
     return found
+
+
+def _noted(lines: ScriptLines, original: Any) -> Any:
+    @functools.wraps(original)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        lines.note(self)
+        return original(self, *args, **kwargs)
+
+    return call
+
+
+def _in_training(listener: Listener, original: Any) -> Any:
+    @functools.wraps(original)
+    def call(self: Any, inputs: Any, training: Any = None, *args: Any, **kwargs: Any) -> Any:
+        listener.layer_trained(self, is_training=training is not None and bool(training))
+        return original(self, inputs, training, *args, **kwargs)
+
+    return call
 
 
 def _apply(listener: Listener, original: Any) -> Any:
@@ -136,7 +179,7 @@ def _compute_loss(listener: Listener, original: Any) -> Any:
     def compute_loss(self: Any, x: Any = None, y: Any = None, y_pred: Any = None, *args: Any, **kwargs: Any) -> Any:
         listener.loops.loss_begins()
         loss = original(self, x, y, y_pred, *args, **kwargs)
-        listener.loss_computed(x, y, y_pred, loss)
+        listener.loss_computed(self, x, y, y_pred, loss)
         return loss
 
     return compute_loss

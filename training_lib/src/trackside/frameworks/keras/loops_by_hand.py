@@ -30,6 +30,7 @@ class LoopsByHand:
         self._functions, self._eager = CompiledFunctions(), EagerSteps()
         self._is_in_compute_loss = False
         self._tapes = 0  # that record
+        self._has_begun_step = False
         self._scaled: tuple[Any, Any] = None, None  # a loss, and the same scaled
         protect = session.guard.protect
         self.tape_began = protect("beginning a tape", self._tape_began)
@@ -45,6 +46,11 @@ class LoopsByHand:
     def is_recording(self) -> bool:
         """True while a tape records."""
         return self._tapes > 0
+
+    @property
+    def has_begun_step(self) -> bool:
+        """True from the beginning of a tape to the update."""
+        return self._has_begun_step
 
     @property
     def ends_at_update(self) -> bool:
@@ -95,10 +101,16 @@ class LoopsByHand:
         self._engine.set_mode("TRAIN")
         loss = None if step.losses else functions.loss(function)
         step.losses = step.losses or ([] if loss is None else [loss])
-        step.end()
+        self.end_step()
+
+    def end_step(self) -> None:
+        """End the step of a loop by hand."""
+        self._has_begun_step, self._step.is_by_hand = False, True
+        self._step.end()
 
     def _tape_began(self) -> None:
         self._tapes += 1
+        self._has_begun_step = not self._step.batch_mode  # Keras's own step has a tape, too
         self._is_in_compute_loss = False
 
     def _tape_ended(self) -> None:
@@ -137,7 +149,7 @@ class LoopsByHand:
             return
         if not (self._tapes or getattr(loss, "requires_grad", False)):
             return
-        step.add_parts(("labels", y), ("predictions", predictions))
+        step.add_parts(("y", y), ("predictions", predictions))
         value = None if self._tapes else number_of(loss)  # of a tape, the target is the loss
         if value is not None:
             self._take(value)

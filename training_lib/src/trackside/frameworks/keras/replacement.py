@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ def replaced(owner: type, name: str, wrap: Callable[[Any], Any]) -> Undo:
     home = next(kind for kind in owner.__mro__ if name in vars(kind))
     original = vars(home)[name]
     wrapped = wrap(original)
+    wrapped.__signature__ = inspect.signature(original)  # Keras looks at arguments, and not through wrappers
     setattr(home, name, wrapped)
 
     def undo() -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 
-from trackside.capture.program_facts import ProgramFactsFile
-from trackside.capture.session import Owner, Rank, RunSession
-from trackside.contracts.model_facts import ModelFacts, ProgramFacts
-from trackside.contracts.run_layout import worker_name
+from trackside.capture.last_step import StepPosition
+from trackside.capture.session import Rank
 from trackside.frameworks import in_charge
+from trackside.frameworks.keras.facts import KerasFacts
+from trackside.frameworks.keras.names import Names
 from trackside.frameworks.keras.replicas import number_of_replicas
 from trackside.frameworks.keras.values import array_of, named_parts
+from trackside.frameworks.listening import ListeningAdapter
 
 LOSS = "loss"
 
@@ -25,17 +25,22 @@ class KerasStep:
         batch_mode: The mode of the batch of `fit`, `evaluate` or `predict` that is under way; "" outside of one.
         losses: The losses so far; the first one is recorded.
         is_refused: True once another adapter has the run of this process.
+        is_by_hand: True if the step that ended last was none of `fit`, `evaluate` and `predict`.
+        ended: The step that ended last; None before the first.
 
     Args:
-        session: The run.
-        adapter: The adapter, as `in_charge` knows it.
-        owner: Flushed and closed at the end of the process.
+        adapter: The adapter.
+        names: The names of saved tensors.
+        facts: The facts about the program.
     """
 
-    def __init__(self, session: RunSession, adapter: object, owner: Owner) -> None:
-        self._session, self._adapter, self._owner = session, adapter, owner
+    def __init__(self, adapter: ListeningAdapter, names: Names, facts: KerasFacts) -> None:
+        session = adapter.session
+        self._session, self._adapter, self._names, self._facts = session, adapter, names, facts
         self._engine, self._statistics = session.engine, session.statistics
         self.batch_mode = ""
+        self.is_by_hand = False
+        self.ended: StepPosition | None = None
         self.losses: list[float] = []
         self.is_refused = False
 
@@ -50,14 +55,7 @@ class KerasStep:
         if session.has_begun:
             return
         rank = Rank(session.environment.rank, session.environment.world_size)
-        program = ProgramFacts(framework="keras", framework_version=keras.__version__, world_size=rank.of)
-        facts = ProgramFactsFile(
-            ModelFacts(0, (), (), (), (), program),
-            session.open_folder,
-            worker=worker_name(rank.number),
-            start=session.start_position,
-        )
-        session.begin(rank, owner=self._owner, facts=[facts] if session.stores_run else [])
+        self._adapter.begin_run(rank, self._facts.read(rank.of))
 
     def add_loss(self, loss: float) -> None:
         """Add a loss; with several replicas their losses are parts of one."""
@@ -66,22 +64,29 @@ class KerasStep:
         else:
             self.losses.append(loss)
 
-    def end(self) -> None:
-        """End the step, with its loss."""
+    def end(self, shown: float | None = None) -> None:
+        """End the step, with its loss; `shown` is the loss that Keras shows for it: a mean over the epoch."""
         engine = self._engine
         for loss in self.losses[:1]:
-            if engine.due.losses:
+            if not engine.due.losses:
+                pass
+            elif self._names.loss:
+                value = np.array([loss if shown is None else shown])
+                engine.open_step.add(self._names.loss, value, collections=frozenset({"losses"}))
+            else:
                 engine.open_step.add_loss(LOSS, np.array(loss, np.float64))
             self._statistics.add_loss(LOSS, loss, mode=engine.mode)
         self.losses = []
+        self.ended = StepPosition(engine.step, engine.mode, engine.mode_step())
         self._statistics.end_step(engine)
         engine.end_step()
 
     def add_parts(self, *parts: tuple[str, Any]) -> None:
-        """Add inputs, labels and the like that the step saves: (collection, value)."""
-        for kind, part in parts:
-            if kind in self._engine.due.kinds and part is not None:
-                self.add("inputs" if kind == "model_inputs" else kind, part, frozenset({kind}))
+        """Add inputs (`x`), labels (`y`) and `predictions` that the step saves: (which, value)."""
+        for which, part in parts:
+            name, collections = self._names.parts[which]
+            if not self._engine.due.kinds.isdisjoint(collections) and part is not None:
+                self.add(name, part, collections & self._engine.due.kinds)
 
     def add(self, name: str, value: Any, collections: frozenset[str]) -> None:
         """Add a tensor, or each in a list or a mapping, if the step saves it."""

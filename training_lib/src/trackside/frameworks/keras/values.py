@@ -1,4 +1,4 @@
-"""Names and values of what Keras shows. A value inside a compiled function has none."""
+"""Values of what Keras shows. A value inside a compiled function has none."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 import keras
 import numpy as np
 from numpy.typing import NDArray
-
-_BIASES = frozenset({"bias", "beta"})
 
 
 def array_of(value: Any) -> NDArray[Any] | None:
@@ -23,17 +21,6 @@ def array_of(value: Any) -> NDArray[Any] | None:
     else:
         array = np.array(keras.ops.convert_to_numpy(tensor))
     return array.reshape(1) if array.ndim == 0 else array
-
-
-def weight_name(variable: Any) -> str:
-    """Return the name of a variable as smdebug's hook had it: `dense/weights/dense/kernel:0`.
-
-    A bias is `dense/biases/dense/bias:0`: rules about weights must not judge it.
-    """
-    path = str(variable.path).split("/")
-    layer = path[-2] if len(path) > 1 else path[0]
-    kind = "biases" if path[-1] in _BIASES else "weights"
-    return f"{layer}/{kind}/{layer}/{path[-1]}:0"
 
 
 def named_parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -14,6 +14,8 @@ import numpy as np
 from trackside.capture.array_parameters import Parameters
 from trackside.capture.open_step import SCALARS
 from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Rank, RunSession, SessionOptions
+from trackside.capture.statistic_rows import Values
+from trackside.capture.step_engine import TRAIN
 from trackside.environment import CaptureEnvironment
 
 RATE = "hyperparameters/optimizer/group_0/lr"
@@ -71,11 +73,18 @@ class PlainAdapter:
         self.session.close(timeout_seconds, is_interrupted=is_interrupted)
 
     @_metered
-    def add_loss(self, name: str, value: float) -> None:
-        """Add a loss to the open step."""
+    def add_loss(self, name: str, value: float | Values) -> None:
+        """Add a loss to the open step. One that is on its way from a device is waited for only if it is saved."""
         if self._engine.due.losses:
-            self._engine.open_step.add_loss(name, np.array(value, np.float64))
+            number = value if isinstance(value, float) else value.get()[0]
+            self._engine.open_step.add_loss(name, np.array(number, np.float64))
         self._statistics.add_loss(name, value, mode=self._engine.mode)
+
+    @property
+    def takes_parameters(self) -> bool:
+        """True if the open step saves weights or gradients, or measures all of them."""
+        is_measured = self._statistics.is_on and self._engine.mode == TRAIN and self._statistics.recorder.takes_dear
+        return self._engine.due.parameters or is_measured
 
     def add_tensor(self, name: str, value: Any, collection: str) -> None:
         """Add a tensor of the program to the open step. It is saved regardless of the schedules."""
@@ -105,7 +114,7 @@ class PlainAdapter:
         for name, rate in rates.items():
             if open_step.wants(name):
                 open_step.add(name, np.array(rate, np.float64))
-        if self._statistics.is_on and self._engine.mode == "TRAIN":
+        if self._statistics.is_on and self._engine.mode == TRAIN:
             reading = self._parameters.reading(weights, gradients, updates, rates, self._statistics.recorder)
             self._statistics.recorder.add(reading)
 

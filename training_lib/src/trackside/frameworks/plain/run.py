@@ -59,8 +59,7 @@ class Run:
             value: A number, or anything that `float` takes.
             name: Its name; one that does not end with "loss" gets "_loss" behind it.
         """
-        full_name = name if name.lower().endswith("loss") else f"{name}_loss"
-        self._record("recording a loss", lambda adapter: adapter.add_loss(full_name, float(value)))
+        self._record("recording a loss", lambda adapter: adapter.add_loss(loss_name(name), float(value)))
 
     def parameters(
         self,
@@ -81,7 +80,7 @@ class Run:
         """
         self._record(
             "recording parameters",
-            lambda adapter: adapter.add_parameters(_named(weights), _named(gradients), _named(updates), learning_rate),
+            lambda adapter: adapter.add_parameters(named(weights), named(gradients), named(updates), learning_rate),
         )
 
     def tensor(self, name: str, value: Any, *, collection: str = "default") -> None:
@@ -164,6 +163,20 @@ class Run:
         adapter.set_mode(self._mode)
 
 
-def _named(arrays: Mapping[str, Any] | None) -> dict[str, Any]:
+def loss_name(name: str) -> str:
+    """Return the name of a loss as the rules find it: it ends with "loss".
+
+    Args:
+        name: The name that the program gave.
+    """
+    return name if name.lower().endswith("loss") else f"{name}_loss"
+
+
+def named(arrays: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return arrays with names by which the rules find them: each holds "weight" or "bias".
+
+    Args:
+        arrays: Arrays by the names of the program; None for none.
+    """
     found = {} if arrays is None else arrays
     return {name if "weight" in name or "bias" in name else f"{name}.weight": a for name, a in found.items()}

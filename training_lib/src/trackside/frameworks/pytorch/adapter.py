@@ -18,7 +18,7 @@ from trackside.contracts.run_layout import worker_name
 from trackside.contracts.uncaptured import UncapturedProcess
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks import in_charge
-from trackside.frameworks.adapter import Undo
+from trackside.frameworks.adapter import Undo, machine_parts
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsFile
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.optimizers.source import optimizers_beside
@@ -96,7 +96,7 @@ class PyTorchAdapter:
         timing = sources.timing
         idle_parts: list[BackgroundPart] = [sources.saver.slabs, *timing.files(session, rank)]
         idle_parts += self._checkpoints(rank)
-        idle_parts += timing.machine(session, rank)
+        idle_parts += machine_parts(session, rank)
         session.begin(rank, owner=self._owner, facts=facts, idle_parts=idle_parts)
         for file in facts:
             sources.facts.connect(file)

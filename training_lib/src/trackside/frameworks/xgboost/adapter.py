@@ -1,8 +1,4 @@
-"""Captures a training of XGBoost: a step is a boosting round.
-
-A run holds one boosting, the first that ends a round; it costs the others of the process (a search for settings, the
-folds of a validation) nothing.
-"""
+"""Captures a training of XGBoost: a step is a boosting round."""
 
 from __future__ import annotations
 
@@ -11,28 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import xgboost
 from xgboost.callback import CallbackContainer
+from xgboost.core import DataSplitMode
 
-from trackside.capture.program_facts import ProgramFactsFile
-from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, Rank, RunSession, SessionOptions
-from trackside.contracts.model_facts import LossFacts, ModelFacts, ProgramFacts
-from trackside.contracts.run_layout import worker_name
-from trackside.contracts.uncaptured import UncapturedProcess
+from trackside.capture.session import Owner, Rank, SessionOptions
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks import in_charge
 from trackside.frameworks.adapter import Undo
+from trackside.frameworks.rounds import FURTHER, Ended, Learning, Named, RoundsAdapter, Rows
 from trackside.frameworks.xgboost import model_data
-from trackside.frameworks.xgboost.metrics import (
-    SAME_LOSS,
-    Metric,
-    is_loss_of_smdebug,
-    loss_among,
-    loss_name,
-    newest,
-    training_set,
-)
+from trackside.frameworks.xgboost.metrics import SAME_LOSS, is_loss_of_smdebug, loss_among, newest, training_set
 from trackside.frameworks.xgboost.rounds import Round, listen
 
 SHAP_ROWS = 1000  # rows of which contributions are computed: all of 5000 take seconds
@@ -56,11 +40,8 @@ class GivenData:
     shap_rows: int = SHAP_ROWS
 
 
-class XGBoostAdapter:
-    """The adapter of XGBoost; see `frameworks/adapter.py`.
-
-    Attributes:
-        session: The run.
+class XGBoostAdapter(RoundsAdapter):
+    """The adapter of XGBoost; see `frameworks/rounds.py`.
 
     Args:
         environment: Address of the run, and the capture request.
@@ -70,6 +51,8 @@ class XGBoostAdapter:
         as_smdebug: True to save losses as smdebug's hook does: under the names of the metrics that they are.
         owner: Flushed and closed at the end of the process, in the place of this adapter.
     """
+
+    further = f"{FURTHER} Give the one to capture a trackside.XGBoostHook as callback."
 
     def __init__(
         self,
@@ -81,156 +64,76 @@ class XGBoostAdapter:
         as_smdebug: bool = False,
         owner: Owner | None = None,
     ) -> None:
-        self._as_smdebug = as_smdebug
-        self.session = RunSession(environment, options=options)
-        self._takes, self._given, self._owner = takes, given or GivenData(), owner or self
-        self._boosting: CallbackContainer | None = None
-        self._has_ended = False
-        self._undo: Undo | None = None
-        self._loss = ""
+        super().__init__(environment, options=options, owner=owner)
+        self._as_smdebug, self.saves_losses = as_smdebug, not as_smdebug
+        self._takes, self._given = takes, given or GivenData()
+        self._importances = model_data.Importances()
         self.round_ended = self.session.guard.protect("capturing a round", self._round_ended)
-        self.boosting_ended = self.session.guard.protect("ending a boosting", self._boosting_ended)
+        self.boosting_ended = self.session.guard.protect("ending a boosting", self.training_ended)
 
-    @property
-    def has_begun(self) -> bool:
-        """True once the first round has ended."""
-        return self.session.has_begun
-
-    def signs(self) -> UncapturedProcess:
-        """Return the signs of training before the first round: none is known."""
-        return UncapturedProcess()
-
-    def install(self) -> None:
-        """Listen to the rounds."""
-        self._undo = listen(self)
-
-    def uninstall(self) -> None:
-        """Close the run, and leave XGBoost as it was."""
-        self.close()
-        self.session.forget_process_end()
-        if self._undo is not None:
-            self._undo()
-            self._undo = None
-
-    def flush(self, timeout_seconds: float = SIGTERM_SECONDS) -> None:
-        """Store the rounds that have ended."""
-        self.session.flush(timeout_seconds)
-
-    def close(self, timeout_seconds: float = CLOSE_SECONDS, *, is_interrupted: bool = False) -> None:
-        """End the run. Never raises."""
-        if self.session.has_begun:
-            self.session.close(timeout_seconds, is_interrupted=is_interrupted)
-
-    def _boosting_ended(self, boosting: CallbackContainer) -> None:
-        if boosting is self._boosting:
-            self._boosting, self._has_ended = None, True
+    def listen(self) -> Undo:
+        """Listen to the rounds of every boosting."""
+        return listen(self)
 
     def _round_ended(self, ended: Round) -> None:
-        if not self._is_ours(ended.boosting):
+        if not self._takes(ended.boosting) or not self.is_ours(ended.boosting):
             return
-        meter = self.session.statistics.meter
-        if not meter.is_on:
-            self._capture(ended)
-            return
-        meter.enter()
-        try:
-            self._capture(ended)
-        finally:
-            meter.leave()
-
-    def _is_ours(self, boosting: CallbackContainer) -> bool:
-        if boosting is self._boosting:
-            return True
-        if not self._takes(boosting) or in_charge.is_others(self):
-            return False
-        if self._boosting is not None or self._has_ended:
-            message = (
-                "a further boosting of this process is not captured: a run holds one training, and the first one has "
-                "it. Give the one to capture a trackside.XGBoostHook as callback."
-            )
-            self.session.guard.warn_once("further", message)
-            return False
-        self._boosting = boosting
-        return True
-
-    def _begin(self, ended: Round, metrics: Iterable[Metric]) -> None:
-        session, environment = self.session, self.session.environment
-        session.read_request()
-        size = xgboost.collective.get_world_size()
-        rank = Rank(xgboost.collective.get_rank(), size) if size > 1 else Rank(environment.rank, environment.world_size)
-        self._loss = loss_among(metric.name for metric in metrics)
-        facts = ProgramFactsFile(
-            _facts(ended, self._loss, rank),
-            session.open_folder,
-            worker=worker_name(rank.number),
-            start=session.start_position,
-        )
-        session.begin(rank, owner=self._owner, facts=[facts] if session.stores_run else [])
-
-    def _capture(self, ended: Round) -> None:
-        session, engine = self.session, self.session.engine
         metrics = newest(ended.boosting.history)
-        if not session.has_begun:
-            self._begin(ended, metrics)
+        if self._as_smdebug:
+            metrics = [m._replace(collections=_LOSSES) if is_loss_of_smdebug(m.tensor_name) else m for m in metrics]
         trained_on = training_set(ended.sets, ended.training, names=ended.boosting.history)
-        open_step, statistics = engine.open_step, session.statistics
-        has_evaluation = False
-        for metric in metrics:
-            collections = _LOSSES if self._as_smdebug and is_loss_of_smdebug(metric.tensor_name) else _METRICS
-            if open_step.wants(metric.tensor_name, collections=collections):
-                open_step.add(metric.tensor_name, np.array([metric.value]), collections=collections)
-            if metric.name != self._loss:
-                continue
-            is_training = metric.of_set == trained_on
-            name = loss_name(metric.name)
-            if is_training and engine.due.losses and not self._as_smdebug:
-                open_step.add_loss(name, np.array(metric.value, np.float64))
-            statistics.add_loss(name, metric.value, mode="TRAIN" if is_training else "EVAL")
-            has_evaluation = has_evaluation or not is_training
-        if engine.due.kinds and not ended.boosting.is_cv:
-            self._add_model(ended)
-        if has_evaluation and statistics.is_on:  # of the same round, whose model it measures
-            statistics.recorder.end_step(step=engine.step, mode="EVAL", mode_step=engine.step)
-        statistics.end_step(engine)
-        engine.end_step()
+        sources = {} if ended.boosting.is_cv else self._sources(ended)
+        self.end_round(Ended(metrics, trained_on, sources), lambda: _learning(ended, (m.name for m in metrics)))
 
-    def _add_model(self, ended: Round) -> None:
-        model, given, kinds = ended.model, self._given, self.session.engine.due.kinds
-        sources: dict[str, Callable[[], Iterable[tuple[str, Any]]]] = {
+    def _sources(self, ended: Round) -> dict[str, Callable[[], Named | Rows]]:
+        model, given = ended.model, self._given
+        rows = functools.cache(lambda: self._explained(ended))
+        contributions = functools.cache(lambda: model_data.contributions(model, rows()))
+        sources: dict[str, Callable[[], Named | Rows]] = {
             "hyperparameters": lambda: model_data.hyperparameters(model, given.hyperparameters),
-            "feature_importance": lambda: model_data.importances(model),
+            "feature_importance": lambda: self._importances.read(model),
             "trees": lambda: model_data.trees(model, ended.number),
             "labels": lambda: [("labels", self._validation(ended).get_label())],
             "predictions": lambda: [("predictions", model.predict(self._validation(ended)))],
+            "average_shap": lambda: (
+                model_data.average_contributions(model, contributions()) if rows() is not None else ()
+            ),
+            "full_shap": lambda: model_data.full_contributions(model, contributions()) if rows() is not None else (),
         }
-        if not kinds.isdisjoint(("average_shap", "full_shap")):
-            rows = model_data.sample(ended.training if given.training is None else given.training, given.shap_rows)
-            values = functools.cache(lambda: model_data.contributions(model, rows))
-            sources["average_shap"] = lambda: model_data.average_contributions(model, values())
-            sources["full_shap"] = lambda: model_data.full_contributions(model, values())
-        for kind, source in sources.items():
-            if kind in kinds and not self._lacks_data(kind):
-                self.session.guard.attempt(f"saving the collection {kind}", functools.partial(self._add, kind, source))
-
-    def _add(self, kind: str, source: Callable[[], Iterable[tuple[str, Any]]]) -> None:
-        collections = frozenset({kind})
-        open_step = self.session.engine.open_step
-        for name, array in source():
-            if self._as_smdebug and name.endswith("_shap/bias"):  # its collections leave the bias out
-                continue
-            if open_step.wants(name, collections=collections):
-                open_step.add(name, np.array(array), collections=collections)
-
-    def _lacks_data(self, kind: str) -> bool:
-        """Return True if smdebug's hook would not save a collection, for want of data from the script. Log it once."""
+        if _is_split_by_columns(ended.training):
+            sources |= {kind: functools.partial(self._not_of_columns, kind) for kind in _OF_ALL_COLUMNS}
         if not self._as_smdebug:
-            return False
-        name = "train_data" if kind.endswith("_shap") else "validation_data" if kind in _OF_DATA else ""
-        lacks = bool(name) and (self._given.training if name == "train_data" else self._given.validation) is None
-        if lacks:
+            return sources
+        of_data = {kind: source for kind, source in sources.items() if kind.endswith("_shap") or kind in _OF_DATA}
+        return {**sources, **{kind: functools.partial(self._as_original, kind, of_data[kind]) for kind in of_data}}
+
+    def _not_of_columns(self, kind: str) -> Named:
+        """Return nothing: a worker with some of the columns predicts only together with the others."""
+        message = "the collection %s is not saved: each worker has only some of the columns."
+        self.session.guard.warn_once(f"columns/{kind}", message, kind)
+        return ()
+
+    def _as_original(self, kind: str, source: Callable[[], Any]) -> Named:
+        """Return what smdebug's hook would save of a collection of the script's data."""
+        name = "validation_data" if kind in _OF_DATA else "train_data"
+        if (self._given.training if name == "train_data" else self._given.validation) is None:
             message = "the collection %s is not saved: give the hook %s."
             self.session.guard.warn_once(f"data/{kind}", message, kind, name)
-        return lacks
+            return ()
+        return ((name, array) for name, array in source() if not name.endswith("_shap/bias"))
+
+    def _explained(self, ended: Round) -> Any:
+        """Return the rows of which contributions are computed; None if XGBoost picks no rows out of their matrix."""
+        data = ended.training if self._given.training is None else self._given.training
+        try:
+            return model_data.sample(data, self._given.shap_rows)
+        except xgboost.core.XGBoostError:
+            message = (
+                "contributions (SHAP) are not saved: XGBoost picks no rows out of a %s with quantiles or in external "
+                "memory. Give trackside.XGBoostHook a DMatrix of at most %d rows as train_data."
+            )
+            self.session.guard.warn_once("explained", message, type(data).__name__, self._given.shap_rows)
+            return None
 
     def _validation(self, ended: Round) -> Any:
         """Return the rows with the predictions and labels to save: the newest set that is not trained on."""
@@ -240,29 +143,29 @@ class XGBoostAdapter:
         return others[-1] if others else ended.training
 
 
-_METRICS = frozenset({"metrics"})
 _OF_DATA = frozenset({"labels", "predictions"})
+_OF_ALL_COLUMNS = ("predictions", "average_shap", "full_shap")
 _LOSSES = frozenset({"metrics", "losses"})
 
 
-def _facts(ended: Round, loss: str, rank: Rank) -> ModelFacts:
-    losses: tuple[LossFacts, ...] = ()
-    if loss:
-        weights = ended.training.get_weight() if hasattr(ended.training, "get_weight") else ()
-        balance = next((float(v[0]) for n, v in _settings_of(ended) if n == "hyperparameters/scale_pos_weight"), 1.0)
-        name = loss_name(loss)
-        type_name = SAME_LOSS.get(loss, "")
-        losses = (
-            LossFacts(
-                f"{name}_output_0",
-                type_name,
-                reduction="mean" if type_name else "",
-                is_weighted=len(weights) > 0 or balance != 1.0,
-            ),
-        )
-    program = ProgramFacts(framework="xgboost", framework_version=xgboost.__version__, world_size=rank.of)
-    return ModelFacts(0, (), (), (), losses, program)
+def _is_split_by_columns(data: Any) -> bool:
+    """Return True if the workers of a distributed boosting each have some of the columns, and not of the rows."""
+    if xgboost.collective.get_world_size() == 1 or not hasattr(data, "data_split_mode"):
+        return False
+    return bool(data.data_split_mode() == DataSplitMode.COL)
 
 
-def _settings_of(ended: Round) -> list[tuple[str, Any]]:
-    return [] if ended.boosting.is_cv else list(model_data.hyperparameters(ended.model, None))
+def _learning(ended: Round, metrics: Iterable[str]) -> Learning:
+    loss = loss_among(metrics)
+    weights = ended.training.get_weight() if loss and hasattr(ended.training, "get_weight") else ()
+    settings = {} if ended.boosting.is_cv or not loss else dict(model_data.hyperparameters(ended.model, None))
+    balance = float(settings.get("hyperparameters/scale_pos_weight", [1.0])[0])
+    size = xgboost.collective.get_world_size()
+    return Learning(
+        "xgboost",
+        xgboost.__version__,
+        loss=loss,
+        same_loss=SAME_LOSS.get(loss, ""),
+        is_weighted=len(weights) > 0 or balance != 1.0,
+        rank=Rank(xgboost.collective.get_rank(), size) if size > 1 else None,
+    )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from trackside.frameworks.rounds import Metric
 
 # Metrics of XGBoost that fall while a model learns, smooth ones first. What follows an @ is a parameter.
 _SMOOTH = (
@@ -15,19 +17,6 @@ _STEPPED = ("error", "merror")
 RISING_METRICS = "^[a-zA-z]+-(auc|map)$"  # those that smdebug's hook does not take for losses, as it is spelt there
 # PyTorch's name of the same loss, where there is one.
 SAME_LOSS = {"logloss": "BCELoss", "mlogloss": "NLLLoss", "mae": "L1Loss"}
-
-
-class Metric(NamedTuple):
-    """The newest value of one metric of one data set. Over the folds of `cv` it is the mean."""
-
-    of_set: str
-    name: str
-    value: float
-
-    @property
-    def tensor_name(self) -> str:
-        """The name of the original: `validation-rmse`."""
-        return f"{self.of_set}-{self.name}"
 
 
 def newest(history: Mapping[str, Mapping[str, Sequence[Any]]]) -> list[Metric]:
@@ -48,11 +37,6 @@ def loss_among(names: Iterable[str]) -> str:
             if is_loss(name):
                 return name
     return ""
-
-
-def loss_name(metric: str) -> str:
-    """Return the name of a loss as the rules find it: it ends with "loss"."""
-    return metric if metric.lower().endswith("loss") else f"{metric}_loss"
 
 
 def is_loss_of_smdebug(tensor_name: str) -> bool:

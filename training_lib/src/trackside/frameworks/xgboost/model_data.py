@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trackside.frameworks import rounds
+
 IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
 
 Named = Iterator[tuple[str, NDArray[Any]]]
@@ -23,19 +25,42 @@ _SETTINGS = (
 
 
 def hyperparameters(model: Any, given: Mapping[str, Any] | None) -> Named:
-    """Yield `hyperparameters/<name>`: those that the script gave, else all settings of the model."""
-    for name, value in (given if given is not None else dict(_settings(json.loads(model.save_config())))).items():
-        array = np.array(_number_or_text(value))
-        yield f"hyperparameters/{name}", array.reshape(1) if array.ndim == 0 else array
+    """Return `hyperparameters/<name>`: those that the script gave, else all settings of the model."""
+    return rounds.settings(given if given is not None else dict(_settings(json.loads(model.save_config()))))
 
 
-def importances(model: Any) -> Named:
-    """Yield `feature_importance/<kind>/<feature>`, each kind with the sum 1. A linear model has none."""
-    for kind in IMPORTANCES if _has_trees(model) else ():
-        scores = model.get_score(importance_type=kind)
-        total = sum(scores.values())
-        for feature, score in scores.items():
-            yield f"feature_importance/{kind}/{feature}", np.array([score / total if total else 0.0])
+class Importances:
+    """The importances of features, round after round. XGBoost walks all trees for each kind, so few are requested."""
+
+    def __init__(self) -> None:
+        self._has_trees: bool | None = None
+        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}  # by the features that are used
+
+    def read(self, model: Any) -> rounds.Rows:
+        """Return names, `feature_importance/<kind>/<feature>`, and values of shape (names, 1).
+
+        The values of each kind have the sum 1. A linear model has none.
+        """
+        if self._has_trees is None:
+            self._has_trees = _has_trees(model)
+        splits = model.get_score(importance_type="weight") if self._has_trees else {}
+        features = tuple(splits)
+        sums = [list(splits.values()), *([] if not features else self._sums(model, features))]
+        if not features:
+            return rounds.Rows((), np.zeros((0, 1)))
+        weight, total_gain, total_cover = np.array(sums, np.float64)
+        kinds = np.array([weight, total_gain / weight, total_cover / weight, total_gain, total_cover])
+        totals = kinds.sum(axis=1, keepdims=True)
+        shares = np.divide(kinds, totals, out=np.zeros_like(kinds), where=totals != 0)
+        names = self._names.get(features)
+        if names is None:
+            found = [f"feature_importance/{kind}/{feature}" for kind in IMPORTANCES for feature in features]
+            names = self._names[features] = tuple(found)
+        return rounds.Rows(names, shares.reshape(-1, 1))
+
+    def _sums(self, model: Any, features: tuple[str, ...]) -> list[list[float]]:
+        found = [model.get_score(importance_type=kind) for kind in ("total_gain", "total_cover")]
+        return [[scores[feature] for feature in features] for scores in found]
 
 
 def trees(model: Any, number: int) -> Named:
@@ -109,15 +134,6 @@ def _settings(config: Any) -> Iterator[tuple[str, Any]]:
                 yield from ((name, value) for name, value in inner.items() if not isinstance(value, (dict, list)))
             else:
                 yield from _settings(inner)
-
-
-def _number_or_text(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value if isinstance(value, (bool, int, float)) else str(value)
-    try:
-        return float(value)
-    except ValueError:
-        return value
 
 
 def _nodes(tree: int, node: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:

@@ -58,6 +58,7 @@ class GradientsNotCleared(Rule):
 
     rule_id = "gradients-not-cleared"
     code = "TS203"
+    only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses", "gradients")
     save_interval = 500

@@ -58,6 +58,7 @@ class LostUpdates(Rule):
 
     rule_id = "lost-updates"
     code = "TS205"
+    only_of = ("pytorch",)
     is_of_networks = True
     watches = ("weights", "biases")
     save_interval = 500

@@ -181,7 +181,7 @@ class ParametersNotTrained(Rule):
     ) -> list[tuple[ParameterFacts, str]]:
         """Return the parameters that are not trained, each once, with the reason."""
         first = window.source.facts_at(0)
-        frozen = {*frozen_at_random(facts), *(frozen_since(first, facts) if first is not None else ())}
+        frozen = dict.fromkeys([*frozen_at_random(facts), *(frozen_since(first, facts) if first is not None else ())])
         idle = idle_among_others(facts, present)  # their router is judged by collapsed-routing
         without = [p for p in unreached(facts, present=present) if p.name not in idle]
         found: dict[int, tuple[ParameterFacts, str]] = {}

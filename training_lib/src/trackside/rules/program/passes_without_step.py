@@ -49,6 +49,7 @@ class PassesWithoutStep(Rule):
 
     rule_id = "passes-without-step"
     code = "TS207"
+    only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses", "gradients")
     save_interval = 500

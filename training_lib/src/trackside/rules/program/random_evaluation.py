@@ -51,6 +51,7 @@ class RandomEvaluation(Rule):
 
     rule_id = "random-evaluation"
     code = "TS208"
+    only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses",)
     save_interval = 500

@@ -67,6 +67,7 @@ class RepeatedData(Rule):
 
     rule_id = "repeated-data"
     code = "TS209"
+    only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses",)
     save_interval = 500

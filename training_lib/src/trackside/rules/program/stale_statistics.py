@@ -51,6 +51,7 @@ class StaleStatistics(Rule):
 
     rule_id = "stale-statistics"
     code = "TS211"
+    only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses",)
     save_interval = 500

@@ -60,6 +60,7 @@ class StepsWithoutGradients(Rule):
 
     rule_id = "steps-without-gradients"
     code = "TS212"
+    only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses", "gradients")
     save_interval = 500

@@ -47,6 +47,7 @@ class DataStarvation(SpeedRule):
 
     rule_id = "data-starvation"
     code = "TS409"
+    only_of = ("pytorch",)
     likely_causes = (Cause.SLOW_INPUT,)
     what_to_do = (
         "Raise num_workers of the DataLoader; `trackside profile` computes how far.",

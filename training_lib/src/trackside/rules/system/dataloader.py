@@ -47,6 +47,7 @@ class Dataloader(SpeedRule):
 
     rule_id = "dataloader"
     code = "TS410"
+    only_of = ("pytorch",)
     likely_causes = (Cause.SLOW_INPUT,)
     presets = AMAZONS_TOO
     preset_defaults = amazons(least_wait=(0.0, 0.0), milliseconds=(0.0, 0.0))

@@ -51,6 +51,7 @@ class StragglerRank(SpeedRule):
 
     rule_id = "straggler-rank"
     code = "TS413"
+    only_of = ("pytorch",)
     likely_causes = (Cause.UNEVEN_WORK,)
     what_to_do = (
         "Compare the named rank's data, batches, disk and GPU with those of the others.",

@@ -262,7 +262,9 @@ def _zero_shares(window: Window, facts: ModelFacts | None) -> Mapping[str, float
 
 
 def _names_of_biases(window: Window, facts: ModelFacts | None) -> tuple[str, ...]:
-    names = [name for name in window.tensors("gradients") if name.endswith("bias")]
+    names = [
+        name for name in window.tensors("gradients") if name.endswith(("bias", "bias:0"))
+    ]  # of Keras: `dense/bias:0`
     return tuple([name for name in names if not _is_of_embedding(facts, name)])
 
 
@@ -308,7 +310,7 @@ def _is_of_embedding(facts: ModelFacts | None, name: str) -> bool:
 
 def _has_no_relu(facts: ModelFacts) -> bool:
     """Return True if all activations are known, and none of them puts out zeros."""
-    kinds = {module.activation for module in facts.modules if module.role == "activation"}
+    kinds = {module.activation for module in facts.modules if module.activation}
     return bool(kinds) and kinds.issubset(_WITHOUT_ZEROS)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import certain_causes
-from trackside.rules.medians import median
+from trackside.rules.medians import median, medians_of_rows
 from trackside.rules.phases import newest_phase, since
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import MOST_IN_PANEL, Column, Panel, Window
@@ -212,7 +212,7 @@ def recent_growth_of(norms: np.ndarray) -> float | None:
     if not usual > 0:
         return None
     before = np.lib.stride_tricks.sliding_window_view(norms[:-_NEWEST], _NEWEST)
-    return now / usual if now > _BEYOND * float(np.median(before, axis=1).max()) else None
+    return now / usual if now > _BEYOND * float(medians_of_rows(before).max()) else None
 
 
 def _proportions(window: Window, name: str) -> list[tuple[Column, float]]:

@@ -97,7 +97,9 @@ class ExplodingTensor(Rule):
         """Return the tensors with values that some worker measured as not finite at this step."""
         counts = window.at_step(names, "nan_count" if self.only_nan else "nonfinite_count")
         is_broken = counts.values > 0
-        found = [counts.tensors[place] for place in np.flatnonzero(is_broken).tolist()] if is_broken.any() else []
+        found = []
+        if np.count_nonzero(is_broken):  # quicker than `any`, and asked for at each step
+            found = [counts.tensors[place] for place in np.flatnonzero(is_broken).tolist()]
         if counts.unknown:
             means = window.at_step(counts.unknown, "mean")
             is_broken = np.isnan(means.values) if self.only_nan else ~np.isfinite(means.values)

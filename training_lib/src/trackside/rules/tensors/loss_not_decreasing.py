@@ -26,7 +26,7 @@ from trackside.rules.evaluations import (
     was_never_better,
 )
 from trackside.rules.guessing import best_guess
-from trackside.rules.medians import median
+from trackside.rules.medians import median, medians_of_rows
 from trackside.rules.phases import newest_phase
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.training_loss import whole_losses
@@ -370,7 +370,7 @@ def _rising(losses: Losses, window: int, threshold_percent: float) -> Answer | N
     if level <= losses[0] - _LEARNED * abs(losses[0]):
         return None
     whole = losses[: len(losses) // window * window].reshape(-1, window)
-    lowest = float(np.median(whole, axis=1).min())
+    lowest = float(medians_of_rows(whole).min())
     if losses[0] < lowest and level > _FAR * abs(losses[0]):  # it has been rising ever since
         lowest = float(losses[0])
     limit = lowest + threshold_percent / 100 * abs(lowest)

@@ -163,7 +163,8 @@ class LossSpike(FoldingRule):
                     spikes[key] = spike
             if key in spikes and spikes[key][_REASON]:
                 findings.append(self._finding(column, spikes[key], window))
-        return replace(state, by_loss=spikes), sorted(findings, key=lambda finding: finding.since_step)
+        state = state if spikes == state.by_loss else replace(state, by_loss=spikes)
+        return state, sorted(findings, key=lambda finding: finding.since_step)
 
     def dump(self, state: OpenSpikes) -> str:
         """Return the state as text; no text without spikes, as at most steps.
@@ -365,8 +366,26 @@ def level_left(losses: Losses, *, times: float) -> float | None:
 
 
 def _is_above(losses: Losses, at: int, allowed: float, window_losses: int) -> bool:
-    level = _level(losses[max(0, at - window_losses) : at])
-    return float(losses[at]) > level + _rise(level, losses, allowed)
+    before, loss = losses[max(0, at - window_losses) : at], float(losses[at])
+    if _is_half_above(before, _highest_level_below(loss, _first(losses), allowed)):  # as at most steps
+        return False
+    level = _level(before)
+    return loss > level + _rise(level, losses, allowed)
+
+
+def _highest_level_below(loss: float, first: float, allowed: float) -> float:
+    """Return a level from which on a loss does not stand above it by `_rise`; a little more, for rounding."""
+    by_level = loss / (1 + allowed) if loss > 0 else loss
+    by_first = (loss - allowed * first) / (1 - allowed) if allowed < 1 else by_level
+    return min(by_level, by_first) + 1e-9 * (abs(loss) + abs(first))
+
+
+def _is_half_above(losses: Losses, level: float) -> bool:
+    """Return True if `_level` of the losses is surely `level` or more. Counting is quicker than sorting."""
+    count = len(losses)
+    if np.count_nonzero(losses >= level) < count - count // 2:
+        return False
+    return int(np.count_nonzero(np.isfinite(losses))) == count
 
 
 def _rise(level: float, losses: Losses, allowed: float) -> float:
@@ -377,6 +396,8 @@ def _rise(level: float, losses: Losses, allowed: float) -> float:
 def _first(losses: Losses) -> float:
     """Return the loss at which the run began: the first one, or the median of the first three if that is larger."""
     first = [loss for loss in losses[:_NEWEST].tolist() if math.isfinite(loss)]
+    if len(first) == _NEWEST:
+        return float(max(first[0], sorted(first)[1]))
     return max(first[0], statistics.median(first)) if first else 0.0
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause, Suspicion
-from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.recorded_names import UPDATE_SIZE
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import certain_causes, training_losses
@@ -67,6 +66,7 @@ class RunawayUpdates(Rule):
 
     rule_id = "runaway-updates"
     code = "TS111"
+    only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses",)
     save_interval = 500
@@ -124,14 +124,6 @@ class RunawayUpdates(Rule):
         """
         most = max((len(c.values) for c in window.statistic(UPDATE_SIZE, "mean", last=FEWEST, mode=None)), default=0)
         return "" if most >= FEWEST else f"{FEWEST} measured updates; the run has {most}"
-
-    def nothing_to_judge(self, facts: ModelFacts) -> str:
-        """Return the reason why nothing can be measured; "" if something may be.
-
-        Args:
-            facts: The facts about the program.
-        """
-        return "" if facts.program.framework == "pytorch" else "the size of updates is measured of PyTorch alone"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
         """Return WARNING if a learning rate has risen beyond all before, else INFO.

@@ -21,7 +21,7 @@ from trackside.rules.diagnosis import (
     why_nothing_is_learned,
 )
 from trackside.rules.guessing import all_as_guessing
-from trackside.rules.medians import median
+from trackside.rules.medians import median, medians_of_rows
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -241,7 +241,7 @@ def _typical_ratios(window: Window) -> dict[str, float]:
     for panel in window.newest(names, "update_ratio", last=_MEASUREMENTS, mode=None):
         if panel.count < _FEWEST:
             continue
-        medians = np.median(panel.newest, axis=1).tolist()
+        medians = medians_of_rows(panel.newest).tolist()
         for tensor, worker, ratio in zip(panel.tensors, panel.workers, medians, strict=True):
             if tensor not in found or worker > found[tensor][0]:
                 found[tensor] = worker, ratio

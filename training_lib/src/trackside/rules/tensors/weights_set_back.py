@@ -67,6 +67,7 @@ class WeightsSetBack(Rule):
 
     rule_id = "weights-set-back"
     code = "TS120"
+    only_of = ("pytorch",)
     is_of_networks = True
     watches = ("weights",)
     save_interval = 500

@@ -20,6 +20,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
+from trackside.capture.script_lines import Place, script_path, shown, user_place
 from trackside.capture.step_engine import Position
 from trackside.contracts.errors import RecordError
 from trackside.contracts.model_facts import (
@@ -40,15 +41,7 @@ from trackside.frameworks.pytorch.ground.parameter_names import (
     unwrapped,
     without_wrappers,
 )
-from trackside.frameworks.pytorch.ground.source_lines import (
-    ModuleTree,
-    Place,
-    SourceLines,
-    script_path,
-    shown,
-    user_classes,
-    user_place,
-)
+from trackside.frameworks.pytorch.ground.source_lines import ModuleTree, SourceLines, user_classes
 from trackside.frameworks.pytorch.losses.description import UNNAMED, LossDescription
 from trackside.frameworks.pytorch.losses.graph import GraphFacts, addends
 from trackside.frameworks.pytorch.modules.roles import dropout_probability, reads_both_ways, role_of, widths

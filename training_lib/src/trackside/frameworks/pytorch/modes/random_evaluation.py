@@ -18,9 +18,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from trackside.capture.script_lines import Place, user_place
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.fuse import Fuse
-from trackside.frameworks.pytorch.ground.source_lines import Place, user_place
 from trackside.frameworks.pytorch.ground.structures import flatten, is_no_computation
 from trackside.frameworks.pytorch.losses.calls import FunctionCalls
 

@@ -28,9 +28,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from trackside.capture.script_lines import Place, user_place
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.fuse import Fuse
-from trackside.frameworks.pytorch.ground.source_lines import Place, user_place
 from trackside.frameworks.pytorch.ground.structures import is_no_computation
 from trackside.frameworks.pytorch.modules.roles import role_of
 from trackside.frameworks.pytorch.modules.source import TrainedModules

@@ -232,16 +232,15 @@ class ScriptedCapture:
             if self._is_in_charge:
                 in_charge.leave()
 
-    def retire(self, *, is_removed: bool) -> None:
+    def retire(self, *, is_gone: bool) -> None:
         """End the capture, and leave its run open for another hook of this process.
 
-        Store nothing more if `is_removed` is True.
+        Store nothing more if it was removed: `is_gone` is True if it is not to be found.
         """
         self._first_call.remove()
         was_over, self.is_over = self.is_over, True
         if self.control is not None and not was_over:
-            self.control.adapter.session.leave_open(is_removed=is_removed)
-            if is_removed:  # an open step goes nowhere
+            if self.control.adapter.session.leave_open(is_gone=is_gone):  # an open step goes nowhere
                 self.control.adapter.session.guard.switch_off_silently()
             self._guard.attempt("leaving the run", self.control.uninstall)
 

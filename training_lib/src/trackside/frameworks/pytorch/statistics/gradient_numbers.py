@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
+from trackside.capture.script_lines import Place, user_place
 from trackside.capture.statistic_rows import Values
 from trackside.capture.step_numbers import MOST_CLIPPINGS, clipping_name
 from trackside.contracts.recorded_names import BACKWARD_PASSES, GRADIENTS_KEPT, PASSES_WITHOUT_STEP, WITHOUT_GRADIENTS
 from trackside.frameworks.pytorch.compiling.tracing import untraced
-from trackside.frameworks.pytorch.ground.source_lines import Place, user_place
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.statistics.cleared_gradients import ClearedGradients
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from trackside.capture.script_lines import script_path, shown, user_place
 from trackside.contracts.uncaptured import UncapturedProcess
-from trackside.frameworks.pytorch.ground.source_lines import script_path, shown, user_place
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 
 MOST_LOOKS = 16  # at the weights: afterwards an update by hand would have been seen

@@ -18,6 +18,7 @@ from trackside.capture.step_engine import TRAIN
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
 from trackside.frameworks.pytorch.modes.validation import Validation
 from trackside.frameworks.pytorch.optimizers.source import SkippedSteps
+from trackside.profiling.windows import ProfilingWindows
 
 
 class IdleWay:
@@ -29,11 +30,18 @@ class IdleWay:
     """
 
     def __init__(
-        self, session: RunSession, *, facts: ModelFactsSource, validation: Validation, skipped_steps: SkippedSteps
+        self,
+        session: RunSession,
+        *,
+        facts: ModelFactsSource,
+        validation: Validation,
+        skipped_steps: SkippedSteps,
+        windows: ProfilingWindows,
     ) -> None:
         self.steps_left, self.is_stepping = 0, False
         self._session, self._engine, self._guard = session, session.engine, session.guard
         self._facts, self._validation, self._skipped_steps = facts, validation, skipped_steps
+        self._windows = windows
         self._optimizer: Callable[[], Optimizer | None] = lambda: None
         self._open_step = session.engine.open_step
         self._unnoted = 0  # steps that the facts do not know of
@@ -61,7 +69,8 @@ class IdleWay:
         Return True if nothing is left to do.
         """
         is_as_before = not (kwargs or len(args) > 1 or self._guard.is_off or self._validation.is_watching)
-        if not is_as_before or self._facts.is_looking or self._optimizer() is not optimizer:
+        is_watched = self._engine.step >= self._windows.watched_from
+        if not is_as_before or is_watched or self._facts.is_looking or self._optimizer() is not optimizer:
             self.close()
             return False
         self._skipped_steps.has_stepped = self.is_stepping = True

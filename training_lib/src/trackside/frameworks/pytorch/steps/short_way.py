@@ -47,6 +47,7 @@ from trackside.profiling.phase_clock import (
     Phase,
     PhaseClock,
 )
+from trackside.profiling.windows import ProfilingWindows
 
 NOT_READ = Reading(Watched(()), [])
 MOST_KEPT = 16  # steps, until what they change elsewhere is done
@@ -79,6 +80,7 @@ class ShortWay:
         skipped_steps: SkippedSteps,
         look_ahead: Callable[[], None],
         clock: PhaseClock,
+        windows: ProfilingWindows,
     ) -> None:
         self.is_open = self.is_stepping = False
         self._has_seen_loss = False  # in this step, so its gradients were cleared
@@ -89,7 +91,7 @@ class ShortWay:
         self._update_size = update_size
         self._facts, self._validation, self._skipped_steps = facts, validation, skipped_steps
         self._look_ahead = look_ahead
-        self._clock, self._read = clock, clock.read
+        self._clock, self._read, self._windows = clock, clock.read, windows
         self._meter = session.statistics.meter
         self._optimizer: Callable[[], Optimizer | None] = lambda: None
         self._reading = NOT_READ
@@ -171,6 +173,8 @@ class ShortWay:
         if clock.current or get_ident() != clock.thread or not self._has_seen_loss or kwargs or len(args) > 1:
             return False
         if self._validation.is_watching or self._optimizer() is not optimizer:
+            return False
+        if self._engine.step >= self._windows.watched_from:
             return False
         began = self._read()
         meter = self._meter

@@ -119,6 +119,7 @@ class PyTorchSources:
             self.numbering,
             self.batches,
             self.timing.phases,
+            self.timing.windows,
             *(make(session, self.modules) for make in extra),
         )
 

@@ -60,7 +60,11 @@ class TrainingSteps:
         self._update_size = sources.update_size
         self._validation, self._facts = sources.validation, sources.facts
         self.idle_way = IdleWay(
-            session, facts=sources.facts, validation=sources.validation, skipped_steps=sources.skipped_steps
+            session,
+            facts=sources.facts,
+            validation=sources.validation,
+            skipped_steps=sources.skipped_steps,
+            windows=sources.timing.windows,
         )
         self.short_way = ShortWay(
             session,
@@ -72,6 +76,7 @@ class TrainingSteps:
             skipped_steps=sources.skipped_steps,
             look_ahead=self.look_ahead,
             clock=sources.timing.phases.clock,
+            windows=sources.timing.windows,
         )
 
     # What PyTorch shows.
@@ -231,10 +236,12 @@ class TrainingSteps:
             self._guard.attempt("saving the last step of the evaluation", self._end_validation)
         if self._strategy.boundary.is_open and not self._guard.is_off:
             self._guard.attempt("saving the last step", self.end_step)
+        self.sources.timing.windows.end()
 
     def stand_down(self) -> None:
         """Remove everything with a noticeable cost, once capture is switched off."""
         self.is_down = True
+        self.sources.timing.windows.end()
         self.sources.stand_down()
 
     def _end_validation(self) -> None:

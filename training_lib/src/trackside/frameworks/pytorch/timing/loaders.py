@@ -10,7 +10,7 @@ from typing import Any
 from torch.utils.data import dataloader
 from torch.utils.data._utils.collate import default_collate, default_convert
 
-from trackside.frameworks.pytorch.ground.source_lines import Place, is_user_file, user_place
+from trackside.capture.script_lines import Place, is_user_file, user_place
 
 MOST_LOADERS = 8
 

@@ -12,8 +12,10 @@ from collections.abc import Callable
 import torch
 
 from trackside.capture.guard import Guard
+from trackside.capture.script_lines import Place, is_user_file, script_path, shown
 from trackside.contracts.run_layout import performance_key
-from trackside.frameworks.pytorch.ground.source_lines import Place, SourceLines, is_user_file, script_path, shown
+from trackside.frameworks.pytorch.ground.source_lines import SourceLines
+from trackside.frameworks.pytorch.timing.collectives import GradientAverages
 from trackside.frameworks.pytorch.timing.loaders import Loaders, MetLoader
 from trackside.profiling.hang_watch import Hang, HangWatch
 from trackside.profiling.phase_clock import Phase, PhaseClock
@@ -42,6 +44,7 @@ class PerformanceFile:
         workers: Number of workers.
         clock: The clock of the training.
         loaders: The DataLoaders of the training.
+        averages: The averages of gradients over ranks.
         guard: Logs a failure of the sampler.
         monotonic: Returns seconds.
     """
@@ -54,11 +57,12 @@ class PerformanceFile:
         workers: int,
         clock: PhaseClock,
         loaders: Loaders,
+        averages: GradientAverages,
         guard: Guard,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._open_store, self._worker, self._monotonic = open_store, worker, monotonic
-        self._workers, self._loaders = workers, loaders
+        self._workers, self._loaders, self._averages = workers, loaders, averages
         self._store: Store | None = None
         self._source = SourceLines()
         self._stored = PerformanceFacts()
@@ -116,6 +120,7 @@ class PerformanceFile:
             threads=torch.get_num_threads(),
             loaders=tuple(self._loader(loader, script) for loader in list(self._loaders.met)),
             lines=tuple(_line(line, count, script) for line, count in lines.most_common(MOST_LINES)),
+            collectives=self._averages.facts(),
             hang=_hang(hang, script) if (hang := self._watch.hang) is not None else None,
         )
 

@@ -6,17 +6,19 @@ import functools
 from collections.abc import Callable, Iterator
 
 from trackside.capture.session import Rank, RunSession
-from trackside.contracts.run_layout import PROFILES, worker_name
-from trackside.environment import inherited
+from trackside.capture.writer_parts import BackgroundPart
+from trackside.contracts.profiling_request import OPERATORS, PYTHON, ProfilingRequest
+from trackside.contracts.run_layout import PROFILER_CONFIG_KEY, PROFILES, worker_name
 from trackside.frameworks.pytorch.data.batches import BatchSource
 from trackside.frameworks.pytorch.ground.fuse import Fuse
+from trackside.frameworks.pytorch.timing.collectives import GradientAverages
 from trackside.frameworks.pytorch.timing.loaders import Loaders
+from trackside.frameworks.pytorch.timing.operators import begin_operator_profile
 from trackside.frameworks.pytorch.timing.performance_file import PerformanceFile
 from trackside.frameworks.pytorch.timing.phases import StepPhases
-from trackside.profiling.machine_part import MachinePart
-from trackside.profiling.system_sampler import FIRST_NODE
-
-LEAST_INTERVAL_MS = 100
+from trackside.profiling.python_profile import begin_python_profile
+from trackside.profiling.window_part import WindowPart
+from trackside.profiling.windows import ProfilingWindow, ProfilingWindows, Recording
 
 
 class Timing:
@@ -25,6 +27,7 @@ class Timing:
     Attributes:
         phases: The source of the seconds of each phase.
         batches: The source of numbers about batches, which also times them.
+        windows: The windows of detailed profiling, a source.
 
     Args:
         session: The session.
@@ -42,22 +45,35 @@ class Timing:
             clock=self.phases.clock,
             loader_met=Fuse(guard, "looking at DataLoaders").protect(self._loaders.fetched),
         )
+        self._request = ProfilingRequest()  # the newest
+        self.windows = ProfilingWindows(
+            ProfilingWindow(OPERATORS, begin_operator_profile),
+            ProfilingWindow(PYTHON, self._begin_python, is_by_step=True),
+            protect=Fuse(guard, "profiling operators and functions").protect,
+        )
 
-    def machine(self, session: RunSession, rank: Rank) -> Iterator[MachinePart]:
-        """Yield the sampler of this machine, if the request asks for it and this process is the machine's first."""
-        environment, interval = session.environment, session.request.machine_interval_ms
-        number = rank.number if environment.local_rank is None else environment.local_rank
-        if interval and number == 0 and session.has_place_for_profiles and not environment.ended_by:
-            yield MachinePart(
-                functools.partial(session.open_folder, PROFILES),
-                interval_ms=max(interval, LEAST_INTERVAL_MS),
-                node=environment.machine or FIRST_NODE,
-                environment=inherited(),
-            )
+    @staticmethod
+    def _config(folder: str) -> str:
+        return f"{folder}/{PROFILES}/{PROFILER_CONFIG_KEY}" if folder else ""
 
-    def files(self, session: RunSession, rank: Rank) -> Iterator[PerformanceFile]:
+    def _begin_python(self) -> Recording | None:
+        return begin_python_profile(self._request.profiler, self._request.timer)
+
+    def files(self, session: RunSession, rank: Rank) -> Iterator[BackgroundPart]:
         """Yield the file about this worker's speed, and start to fill it. Yield none if the run has no place for it."""
-        if not (session.has_place_for_profiles and session.statistics.is_on):
+        if not session.has_place_for_profiles:
+            return
+        yield WindowPart(
+            self.windows,
+            functools.partial(session.open_folder, PROFILES),
+            worker=worker_name(rank.number),
+            request=session.request.profiling,
+            config=session.environment.profiler_config or self._config(session.local_folder),
+            started=functools.partial(setattr, self, "_request"),
+            start=lambda: session.start_position().step,
+            warn=lambda text: session.guard.warn_once(text, "%s", text),
+        )
+        if not session.statistics.is_on:
             return
         yield PerformanceFile(
             functools.partial(session.open_folder, PROFILES),
@@ -65,5 +81,6 @@ class Timing:
             workers=rank.of,
             clock=self.phases.clock,
             loaders=self._loaders,
+            averages=GradientAverages(),
             guard=session.guard,
         )

@@ -1,0 +1,193 @@
+"""The tables of docs/frameworks.md: the data of each framework, with the test of it, and the rules that judge it.
+
+`docs/generate.py` writes both. `tests/architecture/test_framework_tables.py` holds each cell to its test, and the rules
+to what the evaluator does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from trackside.rules.rule import Rule
+
+PYTORCH, XGBOOST, ANY = "PyTorch", "XGBoost 3", "any program"
+ON_TORCH, ON_TENSORFLOW, ON_JAX = "Keras on PyTorch", "Keras on TensorFlow", "Keras on JAX"
+FRAMEWORKS = (PYTORCH, XGBOOST, ON_TORCH, ON_TENSORFLOW, ON_JAX, ANY)
+JUDGED = FRAMEWORKS[:-1]
+
+_TESTS = "tests/training_lib/frameworks"
+_KERAS, _BOOSTING = f"{_TESTS}/keras", f"{_TESTS}/xgboost/test_adapter.py"
+_CONTRACT = "training_lib/src/trackside/testing/adapter_contract.py"
+
+
+class Cell(NamedTuple):
+    """What is captured, and the test of it: `path::name`; for what is not, the reason, without a test."""
+
+    text: str
+    test: str = ""
+
+
+def _contract(adapter: str) -> str:
+    return f"{_CONTRACT}::test_saves_what_the_training_used, by {_TESTS}/{adapter}"
+
+
+_NONE = Cell("there are none")
+_PASSED = Cell("as passed", f"{_TESTS}/plain/test_run.py::test_values_of_the_program")
+_FIT = f"{_KERAS}/test_adapter.py::test_saves_everything_of_fit"
+_SAVED = f"{_KERAS}/test_situations.py::test_saves_weights_gradients_and_outputs"
+_INSIDE = Cell("no: inside `jit`")
+_SCRIPT = f"{_KERAS}/test_adapter.py::test_needs_no_change_of_the_script"
+_LOSSES = f"{_KERAS}/test_situations.py::test_the_training_is_the_same_and_its_losses_are_recorded"
+_STATE = f"{_TESTS}/pytorch/optimizers/test_source.py::test_the_state_is_that_after_the_step"
+_NORMS = f"{_CONTRACT}::test_records_statistics_of_every_step"
+_MODES = f"{_CONTRACT}::test_counts_the_steps_of_each_mode"
+
+TABLE: Mapping[str, tuple[Cell, ...]] = {
+    "without a change": (
+        Cell("yes", f"{_TESTS}/test_attach.py::test_an_unmodified_script_is_captured_and_computes_the_same"),
+        Cell("`train`, `cv`, estimators", f"{_BOOSTING}::test_needs_no_change_of_the_script"),
+        Cell("`fit`, loops by hand", _SCRIPT),
+        Cell("`fit`, loops by hand", f"{_KERAS}/test_loops_by_hand.py::test_needs_no_change_of_the_script"),
+        Cell("`fit`", _LOSSES),
+        Cell("no: it calls `trackside.Run`"),
+    ),
+    "losses": (
+        Cell("every step", _contract("pytorch/test_adapter.py")),
+        Cell("every round, each set", f"{_BOOSTING}::test_losses_of_every_round_are_recorded_in_both_modes"),
+        Cell("every batch", _LOSSES),
+        Cell("every batch, from means", _LOSSES),
+        Cell("every batch, from means", _LOSSES),
+        _PASSED,
+    ),
+    "weights": (
+        Cell("yes", _contract("pytorch/test_adapter.py")),
+        _NONE,
+        Cell("yes", _SAVED),
+        Cell("at saved steps", _SAVED),
+        _INSIDE,
+        Cell("as passed", f"{_TESTS}/plain/test_run.py::test_names_say_what_is_a_weight"),
+    ),
+    "gradients": (
+        Cell("yes", _contract("pytorch/test_adapter.py")),
+        _NONE,
+        Cell("yes", _SAVED),
+        Cell("at saved steps", f"{_KERAS}/test_loops_by_hand.py::test_saves_what_each_step_used"),
+        _INSIDE,
+        Cell("as passed", _contract("plain/test_run.py")),
+    ),
+    "their norms, every step": (
+        Cell("yes", _NORMS),
+        _NONE,
+        Cell("yes", _NORMS),
+        Cell("no: at saved steps"),
+        _INSIDE,
+        Cell("as passed", _NORMS),
+    ),
+    "activations": (
+        Cell("yes", f"{_TESTS}/pytorch/modules/test_roles.py::test_only_what_is_asked_for_is_saved"),
+        _NONE,
+        Cell("yes", _FIT),
+        Cell("at saved steps", _SAVED),
+        _INSIDE,
+        _PASSED,
+    ),
+    "optimizer's variables": (
+        Cell("yes", _STATE),
+        _NONE,
+        Cell("yes", _FIT),
+        Cell("at saved steps", _FIT),
+        _INSIDE,
+        _PASSED,
+    ),
+    "modes": (
+        Cell("yes", _MODES),
+        Cell("sets as EVAL", f"{_BOOSTING}::test_losses_of_every_round_are_recorded_in_both_modes"),
+        Cell("yes", _MODES),
+        Cell("yes", _MODES),
+        Cell("yes", _MODES),
+        Cell("as set", _MODES),
+    ),
+    "several workers": (
+        Cell(
+            "DDP, FSDP",
+            f"{_TESTS}/situations/test_distributed.py"
+            "::test_torchrun_ddp_records_reduced_gradients_on_every_rank_and_changes_no_bit",
+        ),
+        Cell(
+            "each of `xgboost.collective`",
+            f"{_TESTS}/xgboost/test_workers.py::test_each_worker_is_recorded_and_the_model_is_the_same",
+        ),
+        Cell("no"),
+        Cell("`MirroredStrategy`", f"{_KERAS}/test_situations.py::test_replicas_of_mirrored_strategy"),
+        Cell("no"),
+        Cell("no test: RANK, WORLD_SIZE"),
+    ),
+    "profiling": (
+        Cell(
+            "phases, waits, machine", f"{_TESTS}/pytorch/timing/test_timing.py::test_phases_and_rest_are_the_whole_step"
+        ),
+        *[Cell("machine", f"{_TESTS}/test_listening.py::test_the_machine_is_sampled_if_requested")] * 4,
+        Cell(
+            "machine, by `trackside run`",
+            "tests/training_lib/profiling/test_system_sampler.py::test_writes_samples_until_it_is_ended",
+        ),
+    ),
+}
+
+# Rules that judge less than `Rule.is_of_networks` and `Rule.only_of` let them: (rule, framework) to the reason.
+OF_NETWORKS, ALONE, JIT = "no layers", "recorded of PyTorch alone", "inside `jit`"
+EXCEPTIONS: Mapping[tuple[str, str], str] = {
+    ("double-softmax", ON_TENSORFLOW): "no: Keras takes the scores from before the softmax there, and warns",
+    ("parameters-not-trained", ON_JAX): "no: a gradient of zeros stands for none",
+    **{
+        (rule, ON_JAX): "no: layers are not described there"
+        for rule in ("double-softmax", "unsuitable-loss", "wrong-mode")
+    },
+    **{
+        (rule, framework): "no: XGBoost's"
+        for rule in ("tree-depth", "feature-importance-overweight")
+        for framework in JUDGED
+        if framework != XGBOOST
+    },
+}
+_BY_FACTS = frozenset({"double-softmax", "unsuitable-loss", "wrong-mode"})
+_BY_LOSS = frozenset({"losses", "hyperparameters"})
+
+
+def cell_of(rule: type[Rule], framework: str) -> str:
+    """Return "yes", or where and why a rule does not judge, or not each step."""
+    if found := EXCEPTIONS.get((rule.rule_id, framework)):
+        return found
+    if rule.only_of and framework != PYTORCH:
+        return f"no: {ALONE}"
+    if rule.is_of_networks and framework == XGBOOST:
+        return f"no: {OF_NETWORKS}"
+    reads_tensors = rule.is_of_networks and rule.rule_id not in _BY_FACTS and not set(rule.watches) <= _BY_LOSS
+    if reads_tensors and framework == ON_TENSORFLOW:
+        return "at saved steps"
+    if reads_tensors and framework == ON_JAX:
+        return f"no: {JIT}"
+    return "yes"
+
+
+def captured_table() -> list[str]:
+    """Return the lines of the table of data, and the list of the tests in it."""
+    numbers: dict[str, int] = {}
+    rows = []
+    for row, cells in TABLE.items():
+        shown = [
+            each.text + (f" ({numbers.setdefault(each.test, len(numbers) + 1)})" if each.test else "") for each in cells
+        ]
+        rows.append(f"| {row} | {' | '.join(shown)} |")
+    tests = [f"{number}. `{test}`" for test, number in numbers.items()]
+    return [f"| | {' | '.join(FRAMEWORKS)} |", "|---" * (len(FRAMEWORKS) + 1) + "|", *rows, "", "Tests:", "", *tests]
+
+
+def rules_table(rules: Mapping[str, type[Rule]]) -> list[str]:
+    """Return the lines of the table of rules."""
+    rows = [
+        f"| [{name}](rules/{name}.md) | {' | '.join(cell_of(rule, framework) for framework in JUDGED)} |"
+        for name, rule in rules.items()
+    ]
+    return [f"| rule | {' | '.join(JUDGED)} |", "|---" * (len(JUDGED) + 1) + "|", *rows]

@@ -1,0 +1,73 @@
+"""The tables of frameworks: each cell has its test, and rules judge where the table shows them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from docs.framework_tables import (
+    ALONE,
+    EXCEPTIONS,
+    FRAMEWORKS,
+    JUDGED,
+    OF_NETWORKS,
+    ON_TORCH,
+    PYTORCH,
+    TABLE,
+    XGBOOST,
+    Cell,
+    cell_of,
+)
+from trackside.contracts.model_facts import ModelFacts, ProgramFacts
+from trackside.evaluation.missing_inputs import nothing_to_judge
+from trackside.rules.catalogue import built_in_rules
+
+ROOT = Path(__file__).resolve().parents[2]
+CELLS = [
+    (row, framework, cell) for row, cells in TABLE.items() for framework, cell in zip(FRAMEWORKS, cells, strict=True)
+]
+NAMED = {PYTORCH: "pytorch", XGBOOST: "xgboost", ON_TORCH: "keras"}
+
+
+def functions_in(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text("utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize(("row", "framework", "cell"), CELLS, ids=[f"{row}-{framework}" for row, framework, _ in CELLS])
+def test_each_cell_has_a_test_or_a_reason(row: str, framework: str, cell: Cell) -> None:
+    if not cell.test:
+        assert re.match(r"no\b|there are none", cell.text)
+        return
+    paths = re.findall(r"[\w/]+\.py", cell.test)
+    (name,) = re.findall(r"::(\w+)", cell.test)
+    assert name in functions_in(paths[0])
+    for path in paths:
+        assert (ROOT / path).exists(), path
+    for inheriting in paths[1:]:
+        assert "AdapterContract" in (ROOT / inheriting).read_text("utf-8")
+
+
+def test_a_cell_without_its_test_would_fail() -> None:
+    assert "test_never_was" not in functions_in("tests/architecture/test_framework_tables.py") - {"test_never_was"}
+    with pytest.raises(AssertionError):
+        test_each_cell_has_a_test_or_a_reason("", "", Cell("yes", "tests/architecture/test_docs.py::never"))
+
+
+@pytest.mark.parametrize("framework", NAMED)
+@pytest.mark.parametrize("name", built_in_rules())
+def test_a_rule_applies_where_the_table_shows_it(name: str, framework: str) -> None:
+    rule = built_in_rules()[name]
+    facts = ModelFacts(program=ProgramFacts(framework=NAMED[framework]))
+    reason, cell = nothing_to_judge(rule(), facts), cell_of(rule, framework)
+    assert cell == "yes" or cell.startswith(("no: ", "at saved steps"))
+    is_refused = "alone" in reason or "boosted" in reason
+    assert is_refused == (cell in (f"no: {ALONE}", f"no: {OF_NETWORKS}")), (reason, cell)
+
+
+def test_exceptions_name_rules_and_frameworks() -> None:
+    rules = built_in_rules()
+    assert all(rule in rules and framework in JUDGED for rule, framework in EXCEPTIONS)

@@ -1,0 +1,47 @@
+"""Runs a script of a user in a process of its own, captured or not: the way of `trackside run`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import trackside
+from tests.patience import HANGS_SECONDS
+from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
+from trackside.environment import inherited
+from trackside.trial.trial import Trial
+
+EVERYTHING = CaptureRequest(
+    tuple(
+        CollectionRequest(name, Schedule(every))
+        for name, every in (("metrics", 1), ("losses", 1), ("hyperparameters", 100), ("feature_importance", 5))
+    ),
+    statistics=StatisticsRequest(budget=1.0),
+)
+
+
+def printed(script: str, run: Path | None = None, request: CaptureRequest = EVERYTHING) -> tuple[str, str]:
+    """Run a script, captured if `run` is a folder. Return its output, and what it logged."""
+    captured = {"TRACKSIDE_RUN": str(run), "TRACKSIDE_CAPTURE_REQUEST": request.to_json()} if run else {}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        env={**inherited(), "OMP_NUM_THREADS": "1", **captured},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANGS_SECONDS,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+def curve(trial: Trial, loss: str, mode: str) -> list[float]:
+    """Return the recorded losses of a mode, in the order of their steps."""
+    columns = trial.columns(f"{loss}_output_0", "mean", last_step=10**9, mode=mode)
+    return [value for column in columns for value in column.values.tolist()]
+
+
+def opened(run: Path) -> Trial:
+    """Open a run."""
+    return trackside.open_trial(str(run))

@@ -1,0 +1,237 @@
+"""scikit-learn, against what its estimators keep, and against the same training without us."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.training_lib.frameworks.captured_script import curve, opened, printed
+from trackside.contracts.rule_request import RuleConfiguration
+from trackside.evaluation.backtest import backtest
+
+DATA = """
+import json, sys
+import numpy as np
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import SGDClassifier
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+
+def data(rows, seed):
+    random = np.random.default_rng(seed)
+    inputs = random.normal(size=(rows, 5))
+    return inputs, inputs[:, 0] + inputs[:, 1] ** 2 + random.normal(scale=0.3, size=rows)
+
+a, score = data(300, 0)
+c, _ = data(50, 1)
+b = (score > 0.5).astype(int)
+shuffled = np.random.default_rng(0).permutation(b)
+def show(model, training=(), validation=()):
+    print(json.dumps([list(map(float, training)), list(map(float, validation)), model.predict(c).tobytes().hex()]))
+"""
+MLP = "model = MLPClassifier(8, max_iter=15, random_state=0{more}).fit(a, {b})\nshow(model, model.loss_curve_)"
+PARTIAL = """
+model = MLPRegressor(hidden_layer_sizes=8, random_state=0)
+for _ in range(9):
+    model.partial_fit(a, score)
+show(model, model.loss_curve_)
+"""
+WARM = """
+model = MLPClassifier(8, max_iter=6, random_state=0, warm_start=True)
+model.fit(a, b).fit(a, b)
+show(model, model.loss_curve_)
+"""
+GROWN = """
+model = {kind}(n_estimators=10, random_state=0, warm_start=True).fit(a, {b})
+show(model.set_params(n_estimators=16).fit(a, {b}), model.train_score_)
+"""
+TREES = "model = {kind}(n_estimators=12, random_state=0{more}).fit(a, {b})\nshow(model, model.train_score_)"
+MONITORED = """
+seen = []
+model = GradientBoostingClassifier(n_estimators=12, random_state=0)
+model.fit(a, b, None, lambda k, model, variables: seen.append(k) or k == 7)
+show(model, model.train_score_)
+print(seen)
+"""
+HISTOGRAMS = """
+model = {kind}(max_iter=12, random_state=0, early_stopping=True, tol=0, n_iter_no_change=50{more}).fit(a, {b})
+show(model, -model.train_score_, -model.validation_score_)
+"""
+CASES = [
+    pytest.param(MLP.format(more="", b="b"), "log_loss", id="mlp-classifier"),
+    pytest.param(MLP.format(more=", solver='sgd'", b="b"), "log_loss", id="mlp-sgd"),
+    pytest.param(PARTIAL, "squared_error_loss", id="mlp-partial-fit"),
+    pytest.param(WARM, "log_loss", id="mlp-warm-start"),
+    pytest.param(TREES.format(kind="GradientBoostingClassifier", more="", b="b"), "log_loss", id="trees"),
+    pytest.param(
+        TREES.format(kind="GradientBoostingRegressor", more=", subsample=0.5", b="score"),
+        "squared_error_loss",
+        id="trees-of-samples",
+    ),
+    pytest.param(GROWN.format(kind="GradientBoostingClassifier", b="b"), "log_loss", id="trees-warm-start"),
+    pytest.param(MONITORED, "log_loss", id="trees-with-a-monitor"),
+    pytest.param(HISTOGRAMS.format(kind="HistGradientBoostingClassifier", more="", b="b"), "log_loss", id="histograms"),
+    pytest.param(
+        HISTOGRAMS.format(kind="HistGradientBoostingRegressor", more="", b="score"),
+        "squared_error_loss",
+        id="histograms-of-numbers",
+    ),
+]
+
+
+@pytest.mark.parametrize(("script", "loss"), CASES)
+def test_records_what_the_estimator_keeps_and_changes_nothing(script: str, loss: str, tmp_path: Path) -> None:
+    bare, _ = printed(DATA + script)
+    captured, logged = printed(DATA + script, tmp_path / "run")
+    assert captured == bare
+    assert "trackside" not in logged
+    training, validation, _ = json.loads(captured.splitlines()[0])
+    trial = opened(tmp_path / "run")
+    assert trial.steps() == tuple(range(len(training)))
+    assert trial.has_ended
+    assert curve(trial, loss, "TRAIN") == pytest.approx(training, rel=1e-6)
+    assert curve(trial, loss, "EVAL") == pytest.approx(validation, rel=1e-6)
+
+
+def test_saves_validation_scores_settings_and_importances(tmp_path: Path) -> None:
+    script = """
+model = MLPClassifier(8, max_iter=15, random_state=0, early_stopping=True, n_iter_no_change=50).fit(a, b)
+print(json.dumps(model.validation_scores_))
+"""
+    scores = json.loads(printed(DATA + script, tmp_path / "mlp")[0])
+    trial = opened(tmp_path / "mlp")
+    found = [float(trial.value("validation-score", step=s, worker=trial.workers[0])[0]) for s in trial.steps()]
+    assert found == pytest.approx(scores)
+    assert trial.value("hyperparameters/max_iter", step=0, worker=trial.workers[0]) == 15
+
+    script = """
+model = GradientBoostingClassifier(n_estimators=13, random_state=0).fit(a, b)
+print(json.dumps(model.feature_importances_.tolist()))
+"""
+    shares = json.loads(printed(DATA + script, tmp_path / "trees")[0])
+    trial = opened(tmp_path / "trees")
+    last = trial.steps()[-1]  # no multiple of the interval of 5: the model is whole there
+    for feature, share in ((k, share) for k, share in enumerate(shares) if share):
+        found_share = trial.value(f"feature_importance/weight/f{feature}", step=last, worker=trial.workers[0])
+        assert found_share == pytest.approx([share])
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param("HistGradientBoostingClassifier(early_stopping=False).fit(a, b)", id="histograms"),
+        pytest.param("MLPClassifier(4, solver='lbfgs').fit(a, b)", id="lbfgs"),
+        pytest.param("SGDClassifier().partial_fit(a, b, classes=[0, 1])", id="linear"),
+        pytest.param("import torch; MLPClassifier(4, max_iter=3).fit(a, b)", id="beside-torch"),
+    ],
+)
+def test_an_estimator_that_keeps_nothing_or_stands_beside_a_trainer_makes_no_run(script: str, tmp_path: Path) -> None:
+    _, logged = printed(DATA + script, tmp_path / "run")
+    assert not (tmp_path / "run" / "debug-output").exists()
+    assert "trackside" not in logged
+
+
+@pytest.mark.parametrize(
+    ("script", "steps", "is_silent"),
+    [
+        pytest.param(
+            "from sklearn.model_selection import GridSearchCV\n"
+            "GridSearchCV(MLPClassifier(4, max_iter=5), {'alpha': [0.1, 0.2]}, cv=2).fit(a, b)",
+            5,
+            False,
+            id="search",
+        ),
+        pytest.param("model = MLPClassifier(4, max_iter=5)\nmodel.fit(a, b).fit(a, b)", 5, False, id="trained-anew"),
+        pytest.param("MLPClassifier(4, max_iter=5).fit(a, b)", 5, True, id="one"),
+        pytest.param(
+            "from sklearn.pipeline import make_pipeline\nfrom sklearn.preprocessing import StandardScaler\n"
+            "make_pipeline(StandardScaler(), MLPClassifier(4, max_iter=5)).fit(a, b)",
+            5,
+            True,
+            id="pipeline",
+        ),
+    ],
+)
+def test_the_first_training_has_the_run(script: str, steps: int, is_silent: bool, tmp_path: Path) -> None:
+    _, logged = printed(DATA + script, tmp_path / "run")
+    assert len(opened(tmp_path / "run").steps()) == steps
+    assert ("a further training" not in logged) == is_silent
+
+
+@pytest.mark.parametrize(
+    ("script", "rule", "is_found"),
+    [
+        pytest.param(
+            "MLPClassifier(8, max_iter=300, learning_rate_init=1e-9, tol=0, n_iter_no_change=999).fit(a, b)",
+            "loss-not-decreasing",
+            True,
+            id="mlp-rate-0",
+        ),
+        pytest.param(
+            "MLPClassifier(8, max_iter=300, tol=0, n_iter_no_change=999).fit(a, b)",
+            "loss-not-decreasing",
+            False,
+            id="mlp-learns",
+        ),
+        pytest.param(
+            "HistGradientBoostingClassifier(max_iter=300, min_samples_leaf=1, learning_rate=0.3, early_stopping=True,"
+            " n_iter_no_change=300).fit(a, shuffled)",
+            "overfit",
+            True,
+            id="histograms-of-random-labels",
+        ),
+        pytest.param(
+            "HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=4, learning_rate=0.05, early_stopping=True,"
+            " n_iter_no_change=300).fit(a, b)",
+            "overfit",
+            False,
+            id="histograms",
+        ),
+    ],
+)
+def test_rules_judge_it(script: str, rule: str, is_found: bool, tmp_path: Path) -> None:
+    printed(DATA + script, tmp_path / "run")
+    found = backtest(str(tmp_path / "run"), [RuleConfiguration(rule)], clock=lambda: 0.0)
+    assert bool(found.issues) == is_found
+
+
+def test_rules_about_networks_do_not_apply(tmp_path: Path) -> None:
+    printed(DATA + "MLPClassifier(4, max_iter=20).fit(a, b)", tmp_path / "run")
+    names = ("vanishing-gradient", "weight-update-ratio", "steps-without-gradients")
+    found = backtest(str(tmp_path / "run"), [RuleConfiguration(name) for name in names], clock=lambda: 0.0)
+    assert [verdict.is_not_applicable for verdict in found.verdicts] == [True] * len(names)
+
+
+def test_errors_of_the_script_pass_through(tmp_path: Path) -> None:
+    script = DATA + (
+        "\ndef broken(*_): raise ZeroDivisionError\n"
+        "try: GradientBoostingClassifier().fit(a, b, monitor=broken)\nexcept ZeroDivisionError: print('raised')\n"
+        "try: GradientBoostingClassifier().fit(wrong=1)\nexcept TypeError as error: print(error)\n"
+        "try: MLPClassifier().fit(a)\nexcept TypeError as error: print(error)"
+    )
+    assert printed(script)[0] == printed(script, tmp_path / "run")[0] != ""
+
+
+@pytest.mark.parametrize("run", ["ftp://host/run", "{file}/run"])
+def test_a_run_that_cannot_be_stored_costs_the_training_nothing(run: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    script = DATA + MLP.format(more="", b="b")
+    captured, logged = printed(script, run.format(file=tmp_path / "file"))  # type: ignore[arg-type] # an address
+    assert captured == printed(script)[0]
+    assert "trackside: " in logged
+
+
+@pytest.mark.parametrize(
+    ("rate", "is_found"),
+    [pytest.param("", False, id="learns"), pytest.param(', learning_rate="constant", eta0=1e-9', True, id="rate-0")],
+)
+def test_the_loop_of_partial_fit_in_the_docs(rate: str, is_found: bool, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "more-frameworks.md").read_text("utf-8")
+    _, _, code = page.partition("```python\n")
+    script = code.partition("```")[0].replace("random_state=0", f"random_state=0{rate}")
+    printed(script, tmp_path / "run")
+    assert len(opened(tmp_path / "run").steps()) >= 600
+    found = backtest(str(tmp_path / "run"), [RuleConfiguration("loss-not-decreasing")], clock=lambda: 0.0)
+    assert bool(found.issues) == is_found

@@ -1,0 +1,1 @@
+"""The explicit API for JAX: flax, optax, or a loop of the program's own."""

@@ -1,0 +1,109 @@
+"""Captures a training of LightGBM: a step is a boosting round.
+
+`train` and `cv` get one callback more. It is called after the script's own that measure, and before early stopping.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import lightgbm
+from lightgbm import engine, sklearn
+
+from trackside.environment import CaptureEnvironment
+from trackside.frameworks.adapter import Undo
+from trackside.frameworks.replaced_methods import replace
+from trackside.frameworks.rounds import Ended, Learning, Metric, Named, RoundsAdapter, importances, settings
+
+PLACES = ((lightgbm, "train"), (engine, "train"), (sklearn, "train"), (lightgbm, "cv"), (engine, "cv"))
+# PyTorch's name of the same loss, where there is one.
+SAME_LOSS = {"binary_logloss": "BCELoss", "multi_logloss": "NLLLoss", "l1": "L1Loss", "l2": "MSELoss"}
+KINDS = {"weight": "split", "total_gain": "gain"}  # XGBoost's name of an importance -> LightGBM's
+WEIGHTING = ("scale_pos_weight", "is_unbalance", "unbalance", "unbalanced_sets")
+
+
+class Rounds:
+    """The callback of one boosting. `lightgbm.train` sorts callbacks by `order`; early stopping has 30."""
+
+    order = 25
+
+    def __init__(self, ended: Callable[[Rounds, Any], object]) -> None:
+        self.training_set: Any = None
+        self._ended = ended
+
+    def __call__(self, round_: Any) -> None:
+        self._ended(self, round_)
+
+
+class LightGBMAdapter(RoundsAdapter):
+    """The adapter of LightGBM; see `frameworks/rounds.py`."""
+
+    def __init__(self, environment: CaptureEnvironment) -> None:
+        super().__init__(environment)
+        self._round_ended_safely = self.session.guard.protect("capturing a round", self._round_ended)
+        self._with_callback_safely = self.session.guard.protect("adding a callback", _with_callback)
+        self._ended_safely = self.session.guard.protect("ending a boosting", self.training_ended)
+
+    def listen(self) -> Undo:
+        """Give every boosting a callback."""
+        return replace(PLACES, self._listening)
+
+    def _listening(self, train: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(train)
+        def trained(*args: Any, **kwargs: Any) -> Any:
+            callback = Rounds(self._round_ended_safely)
+            call = self._with_callback_safely(train, callback, args, kwargs)
+            if call is None:  # capture is off, or the call is wrong, which LightGBM shows better
+                return train(*args, **kwargs)
+            try:
+                return train(*call.args, **call.kwargs)
+            finally:
+                self._ended_safely(callback)
+
+        return trained
+
+    def _round_ended(self, callback: Rounds, round_: Any) -> None:
+        if not self.is_ours(callback):
+            return
+        model, parameters = round_.model, round_.params
+        found = [tuple(each)[:4] for each in round_.evaluation_result_list or ()]
+        metrics = [Metric(of_set, name, float(value)) for of_set, name, value, _ in found]
+        is_one = isinstance(model, lightgbm.Booster)
+        trained_on = getattr(model, "_train_data_name", "training") if is_one else "train"
+        sources: Mapping[str, Callable[[], Named]] = {"hyperparameters": lambda: settings(parameters)}
+        if is_one:
+            sources = {**sources, "feature_importance": lambda: _importances(model)}
+        falling = [name for _, name, _, rises in found if not rises]
+        ended = Ended(metrics, trained_on, sources)
+        self.end_round(ended, lambda: _learning(falling, parameters, callback.training_set))
+
+
+def _with_callback(
+    train: Callable[..., Any], callback: Rounds, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> inspect.BoundArguments:
+    """Return the call of `train` or `cv` with a callback more."""
+    call = inspect.signature(train).bind(*args, **kwargs)
+    call.arguments["callbacks"] = [*(call.arguments.get("callbacks") or ()), callback]
+    callback.training_set = call.arguments.get("train_set")
+    return call
+
+
+def _learning(falling: list[str], parameters: Mapping[str, Any], rows: Any) -> Learning:
+    """Return the facts. The loss is the first metric that falls and is no error rate, else the first that falls."""
+    loss = next((name for name in falling if "error" not in name), next(iter(falling), ""))
+    is_weighted = getattr(rows, "weight", None) is not None or any(
+        parameters.get(name) not in {None, False, 1} for name in WEIGHTING
+    )
+    return Learning(
+        "lightgbm", lightgbm.__version__, loss=loss, same_loss=SAME_LOSS.get(loss, ""), is_weighted=is_weighted
+    )
+
+
+def _importances(model: lightgbm.Booster) -> Iterator[tuple[str, Any]]:
+    names = model.feature_name()
+    for kind, own in KINDS.items():
+        scores = zip(names, model.feature_importance(own).tolist(), strict=True)
+        yield from importances(kind, {name: score for name, score in scores if score})

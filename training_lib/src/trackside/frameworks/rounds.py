@@ -1,0 +1,290 @@
+"""The capture of a training in rounds that end with metrics: boosted trees, or the epochs of an estimator.
+
+The adapters of libraries without a network that can be seen share it. A run holds one training, the first that ends a
+round; it costs the others of the process (a search for settings, the folds of a validation) nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trackside.capture.session import Owner, Rank, SessionOptions
+from trackside.contracts.model_facts import LossFacts, ModelFacts, ProgramFacts
+from trackside.environment import CaptureEnvironment
+from trackside.frameworks import in_charge
+from trackside.frameworks.listening import ListeningAdapter
+
+METRICS = frozenset({"metrics"})
+FURTHER = "a further training of this process is not captured: a run holds one training, and the first one has it."
+
+Named = Iterable[tuple[str, Any]]
+
+
+class Rows(NamedTuple):
+    """Many tensors of one shape, in one array of shape (names, ...): they are added at once."""
+
+    names: tuple[str, ...]
+    values: np.ndarray
+
+
+class Metric(NamedTuple):
+    """The newest value of one metric of one data set. Over the folds of a validation it is the mean."""
+
+    of_set: str
+    name: str
+    value: float
+    collections: frozenset[str] = METRICS
+
+    @property
+    def tensor_name(self) -> str:
+        """The name of the original: `validation-rmse`."""
+        return f"{self.of_set}-{self.name}"
+
+
+@dataclass(frozen=True)
+class Learning:
+    """The facts about a training, looked up once.
+
+    framework, version   "lightgbm", "4.7.0"
+    loss         the metric that counts as the loss; "" without one
+    same_loss    PyTorch's class for the same loss, where there is one; ""
+    is_weighted  the loss has weights of classes or samples
+    rank         the number of this worker; None for that of the environment
+    """
+
+    framework: str
+    version: str
+    loss: str = ""
+    same_loss: str = ""
+    is_weighted: bool = False
+    rank: Rank | None = None
+
+    def facts(self, rank: Rank) -> ModelFacts:
+        """Return the facts as rules read them."""
+        losses: tuple[LossFacts, ...] = ()
+        if self.loss:
+            reduction = "mean" if self.same_loss else ""
+            name = f"{loss_name(self.loss)}_output_0"
+            losses = (LossFacts(name, self.same_loss, reduction=reduction, is_weighted=self.is_weighted),)
+        program = ProgramFacts(framework=self.framework, framework_version=self.version, world_size=rank.of)
+        return ModelFacts(0, (), (), (), losses, program)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A round that has ended.
+
+    metrics      the newest values
+    trained_on   name of the set that is trained on; "" if it is not evaluated
+    sources      data of the model by collection, computed where they are due
+    is_last      True if the model is whole: what is requested of it is saved, due or not
+    """
+
+    metrics: Sequence[Metric]
+    trained_on: str = ""
+    sources: Mapping[str, Callable[[], Named | Rows]] = field(default_factory=dict)
+    is_last: bool = False
+
+
+class RoundsAdapter(ListeningAdapter):
+    """An adapter with rounds for steps; see `frameworks/adapter.py`. An inheriting class listens to its library.
+
+    Attributes:
+        further: Logged once if a further training is left out.
+
+    Args:
+        environment: Address of the run, and the capture request.
+        options: Options for storing the run.
+        owner: Flushed and closed at the end of the process, in the place of this adapter.
+    """
+
+    further = FURTHER
+    saves_losses = True  # as tensors of their own, beside the metrics
+
+    def __init__(
+        self, environment: CaptureEnvironment, *, options: SessionOptions | None = None, owner: Owner | None = None
+    ) -> None:
+        super().__init__(environment, options=options, owner=owner)
+        self._training: object = None
+        self._has_ended = False
+        self._loss = ""
+
+    def training_ended(self, training: object) -> None:
+        """Leave the run without a holder: a further training is not captured."""
+        if training is self._training:
+            self._training, self._has_ended = None, True
+
+    def is_ours(self, training: object) -> bool:
+        """Return True if the run holds this training, or may begin with it."""
+        if training is self._training:
+            return True
+        if in_charge.is_others(self):
+            return False
+        if self._training is not None or self._has_ended:
+            self.session.guard.warn_once("further", self.further)
+            return False
+        self._training = training
+        return True
+
+    def end_round(self, ended: Ended, learning: Callable[[], Learning]) -> None:
+        """Capture a round of the training that is ours.
+
+        Args:
+            ended: The round.
+            learning: Returns the facts about the training; called at the first round.
+        """
+        meter = self.session.statistics.meter
+        if not meter.is_on:
+            self._capture(ended, learning)
+            return
+        meter.enter()
+        try:
+            self._capture(ended, learning)
+        finally:
+            meter.leave()
+
+    def _begin(self, found: Learning) -> None:
+        session, environment = self.session, self.session.environment
+        session.read_request()
+        rank = found.rank or Rank(environment.rank, environment.world_size)
+        self._loss = found.loss
+        self.begin_run(rank, found.facts(rank))
+
+    def _capture(self, ended: Ended, learning: Callable[[], Learning]) -> None:
+        session, engine = self.session, self.session.engine
+        if not session.has_begun:
+            self._begin(learning())
+        open_step, statistics = engine.open_step, session.statistics
+        has_evaluation = False
+        for metric in ended.metrics:
+            if open_step.wants(metric.tensor_name, collections=metric.collections):
+                open_step.add(metric.tensor_name, np.array([metric.value]), collections=metric.collections)
+            if metric.name != self._loss:
+                continue
+            is_training = metric.of_set == ended.trained_on
+            name = loss_name(metric.name)
+            if is_training and engine.due.losses and self.saves_losses:
+                open_step.add_loss(name, np.array(metric.value, np.float64))
+            statistics.add_loss(name, metric.value, mode="TRAIN" if is_training else "EVAL")
+            has_evaluation = has_evaluation or not is_training
+        kinds = self._requested() if ended.is_last else engine.due.kinds
+        for kind, source in ended.sources.items() if kinds else ():
+            if kind in kinds:
+                add = functools.partial(self._add, kind, source, is_due=ended.is_last)
+                session.guard.attempt(f"saving the collection {kind}", add)
+        if has_evaluation and statistics.is_on:  # of the same round, whose model it measures
+            statistics.recorder.end_step(step=engine.step, mode="EVAL", mode_step=engine.step)
+        statistics.end_step(engine)
+        engine.end_step()
+
+    def _requested(self) -> frozenset[str]:
+        return frozenset(collection.name for collection in self.session.request.collections)
+
+    def _add(self, kind: str, source: Callable[[], Named | Rows], *, is_due: bool) -> None:
+        collections, open_step = frozenset({kind}), self.session.engine.open_step
+        found = source()
+        if isinstance(found, Rows):
+            if is_due or not open_step.due.collections.isdisjoint(collections):
+                for name, row in zip(*found, strict=True):
+                    open_step.add(name, row, collections=collections)
+                return
+            found = zip(*found, strict=True)  # but collections with a regex
+        for name, array in found:
+            if is_due or open_step.wants(name, collections=collections):
+                open_step.add(name, np.array(array), collections=collections)
+
+
+class HistoryReader:
+    """Captures the rounds of a training that keeps every value of its metrics.
+
+    Args:
+        adapter: The adapter with the run.
+    """
+
+    def __init__(self, adapter: RoundsAdapter) -> None:
+        self._adapter = adapter
+        self._count = 0  # of rounds that are captured
+
+    def read(self, training: object, found: History, learning: Callable[[], Learning]) -> None:
+        """Capture the rounds that have ended since the last call.
+
+        Args:
+            training: The training; ignored if the run holds another one.
+            found: The values so far.
+            learning: Returns the facts about the training.
+        """
+        if not self._adapter.is_ours(training):
+            return
+        count = found.rounds
+        if count < self._count:  # trained anew
+            self._adapter.training_ended(training)
+            self._adapter.is_ours(training)  # logs that it is left out
+            return
+        for number in range(self._count, count - found.holds_newest):
+            metrics = [
+                Metric(of_set, name, float(values[number]))
+                for of_set, own in found.values.items()
+                for name, values in own.items()
+                if number < len(values)
+            ]
+            is_last = found.is_over and number == count - 1
+            has_sources = is_last or not found.is_over  # rounds in between are not those of the whole model
+            sources = found.sources if has_sources else {}
+            self._adapter.end_round(Ended(metrics, found.trained_on, sources, is_last), learning)
+            self._count = number + 1
+
+
+@dataclass(frozen=True)
+class History:
+    """All values of the metrics of a training so far.
+
+    values        by set and metric
+    trained_on    name of the set that is trained on
+    sources       data of the model by collection
+    is_over       the training has ended, and the model is whole
+    holds_newest  the newest round waits for the next call, since more of the model is known at the end
+    """
+
+    values: Mapping[str, Mapping[str, Sequence[float]]]
+    trained_on: str
+    sources: Mapping[str, Callable[[], Named | Rows]] = field(default_factory=dict)
+    is_over: bool = False
+    holds_newest: bool = False
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds that have ended."""
+        return max((len(values) for own in self.values.values() for values in own.values()), default=0)
+
+
+def loss_name(metric: str) -> str:
+    """Return the name of a loss as the rules find it: it ends with "loss"."""
+    return metric if metric.lower().endswith("loss") else f"{metric}_loss"
+
+
+def settings(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield `hyperparameters/<name>`, each as an array of one number or text, or of the items of a list."""
+    for name, value in given.items():
+        array = np.array(_number_or_text(value))
+        yield f"hyperparameters/{name}", array.reshape(1) if array.ndim == 0 else array
+
+
+def importances(kind: str, scores: Mapping[str, float]) -> Iterator[tuple[str, Any]]:
+    """Yield `feature_importance/<kind>/<feature>`, with the sum 1."""
+    total = sum(scores.values())
+    for feature, score in scores.items():
+        yield f"feature_importance/{kind}/{feature}", np.array([score / total if total else 0.0])
+
+
+def _number_or_text(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value if isinstance(value, (bool, int, float)) else str(value)
+    try:
+        return float(value)
+    except ValueError:
+        return value

@@ -1,0 +1,114 @@
+"""Captures gradient boosting of scikit-learn: a step is a boosting round.
+
+`GradientBoosting*` takes a monitor, which sees each round. `HistGradientBoosting*` keeps losses only where it stops
+early, and its rounds are captured when `fit` has ended; the value before the first round is step 0.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
+
+from trackside.frameworks import in_charge
+from trackside.frameworks.adapter import Undo
+from trackside.frameworks.replaced_methods import replace
+from trackside.frameworks.rounds import History, Named, importances, settings
+from trackside.frameworks.sklearn.estimators import EstimatorAdapter, owner_of
+
+
+class BoostingAdapter(EstimatorAdapter):
+    """The adapter of gradient boosting in `sklearn.ensemble`."""
+
+    def listen(self) -> Undo:
+        """Listen to the rounds."""
+        self._monitored = self.session.guard.protect("adding a monitor", self._with_monitor)
+        undo_rounds = replace([owner_of(GradientBoostingClassifier, "fit")], self._monitoring)
+        undo_histograms = replace([owner_of(HistGradientBoostingClassifier, "fit")], self._fitting)
+        return lambda: (undo_rounds(), undo_histograms())
+
+    def _monitoring(self, fit: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fit)
+        def fitted(estimator: Any, *args: Any, **kwargs: Any) -> Any:
+            call = self._monitored(fit, estimator, args, kwargs)
+            if call is None:  # capture is off, or the call is wrong, which scikit-learn shows better
+                return fit(estimator, *args, **kwargs)
+            found = fit(*call.args, **call.kwargs)
+            self.read(estimator, _of_whole)
+            self.fit_ended(estimator)
+            return found
+
+        return fitted
+
+    def _with_monitor(
+        self, fit: Callable[..., Any], estimator: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> inspect.BoundArguments:
+        """Return the call of `fit` with a monitor that calls the script's own first."""
+        call = inspect.signature(fit).bind(estimator, *args, **kwargs)
+        own = call.arguments.get("monitor")
+
+        def monitor(number: int, estimator: Any, variables: Any) -> Any:
+            ends = own(number, estimator, variables) if own is not None else None
+            self.read(estimator, functools.partial(_of_rounds, count=number + 1))
+            return ends
+
+        call.arguments["monitor"] = monitor
+        return call
+
+    def _fitting(self, fit: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fit)
+        def fitted(estimator: Any, *args: Any, **kwargs: Any) -> Any:
+            found = fit(estimator, *args, **kwargs)
+            self.read(estimator, _of_histograms)
+            self.fit_ended(estimator)
+            return found
+
+        return fitted
+
+
+def attach() -> None:
+    """Switch capture on if the environment names a run. Called once `sklearn.ensemble` has been imported."""
+    in_charge.attach_new(BoostingAdapter)
+
+
+def _of_rounds(estimator: Any, count: int) -> History:
+    values = _values(estimator, count)
+    return History(values, "train", {"hyperparameters": lambda: _settings(estimator)}, holds_newest=True)
+
+
+def _of_whole(estimator: Any) -> History:
+    sources = {
+        "hyperparameters": lambda: _settings(estimator),
+        "feature_importance": lambda: _importances(estimator),
+    }
+    return History(_values(estimator, None), "train", sources, is_over=True)
+
+
+def _of_histograms(estimator: Any) -> History:
+    """Return the losses, or the scores if early stopping watches another metric than the loss."""
+    is_loss = estimator.scoring == "loss"
+    kept = {"train": estimator.train_score_, "validation": estimator.validation_score_}
+    name = estimator.loss if is_loss else "score"
+    values = {of_set: {name: -own if is_loss else own} for of_set, own in kept.items() if len(own)}
+    return History(values, "train", {"hyperparameters": lambda: _settings(estimator)}, is_over=True)
+
+
+def _values(estimator: Any, count: int | None) -> dict[str, dict[str, Any]]:
+    values = {"train": {estimator.loss: estimator.train_score_[:count]}}
+    if hasattr(estimator, "oob_scores_"):  # of other rows in each round: no curve of a validation set
+        values["oob"] = {"score": estimator.oob_scores_[:count]}
+    return values
+
+
+def _settings(estimator: Any) -> Named:
+    return settings(estimator.get_params(deep=False))
+
+
+def _importances(estimator: Any) -> Named:
+    names = getattr(estimator, "feature_names_in_", None)
+    found = enumerate(estimator.feature_importances_.tolist())
+    scores = {str(names[k]) if names is not None else f"f{k}": value for k, value in found if value}
+    return importances("weight", scores)  # the name under which rules look for them
