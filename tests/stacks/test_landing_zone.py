@@ -11,6 +11,7 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk.assertions import Template
 
+from docs.permissions import LARGEST
 from stacks.assembly import assembly
 from stacks.deployment_settings import DeploymentSettings
 from stacks.paths import ROOT
@@ -33,7 +34,8 @@ from tests.stacks.variants import (
 
 Resources = Mapping[str, Mapping[str, Any]]
 PLACE = {"AWS::Partition": "aws-cn", "AWS::Region": "cn-north-1", "AWS::URLSuffix": "amazonaws.com.cn"}
-GIVEN = [ALARM_TOPIC, NOTIFICATION_TOPIC, BOUNDARY, HUB_OF_STAGING["trackside:key_arn"], VOLUME_KEY]
+CERTIFICATE = LARGEST["trackside:team_dashboard_certificate_arn"]
+GIVEN = [ALARM_TOPIC, NOTIFICATION_TOPIC, BOUNDARY, HUB_OF_STAGING["trackside:key_arn"], VOLUME_KEY, CERTIFICATE]
 
 
 def read(folder: Path) -> Resources:

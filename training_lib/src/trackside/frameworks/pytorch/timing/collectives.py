@@ -8,6 +8,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+import torch.distributed as ranks
 from torch.nn.parallel import DistributedDataParallel
 
 from trackside.frameworks.pytorch.ground.live_objects import instances
@@ -21,7 +22,9 @@ class GradientAverages:
     """The wrappers of one training that average gradients, as they are when the training begins."""
 
     def __init__(self) -> None:
-        self._wrappers = [weakref.ref(wrapper) for wrapper in instances(DistributedDataParallel)]
+        is_one_of_many = ranks.is_available() and ranks.is_initialized()  # a wrapper needs it, a search costs 10 ms
+        wrappers = instances(DistributedDataParallel) if is_one_of_many else []
+        self._wrappers = [weakref.ref(wrapper) for wrapper in wrappers]
 
     def facts(self) -> CollectiveFacts | None:
         """Return the seconds of a step; None without such a wrapper, or before it has measured."""
