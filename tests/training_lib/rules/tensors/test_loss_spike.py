@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import ModelFacts, OptimizerFacts
+from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.recorded_names import UPDATE_SIZE
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.tensors.loss_spike import LossSpike, first_of_spike, level_left
@@ -29,6 +29,10 @@ SECOND_TRAINER = (
 ONE_EACH_EPOCH = tuple(
     ModelFacts(from_step=40 * n, optimizers=(OptimizerFacts(f"AdamW_{n}", "AdamW"),)) for n in range(5)
 )
+BODY, HEAD = (
+    ParameterFacts(f"Net_{name}.weight", name, (8, 8), "float32", optimizer="AdamW") for name in ("body", "head")
+)
+TWO_PARTS = ModelFacts(parameters=(BODY, HEAD), optimizers=(OptimizerFacts("AdamW", "AdamW"),))
 _NOISE = np.random.default_rng(0).normal(0, 1, 2000)
 
 
@@ -68,6 +72,19 @@ BOOTSTRAPPED = [*learned(level=0.3), *[0.3 * 1.06**k for k in range(90)]]  # the
 PHASED_IN = [*learned(), *[2.4 + 8.0 * min(1.0, k / 40) for k in range(90)]]
 HARDER = learned() + learned(60, level=4.5)
 
+
+def parts(steps: int, *, head_from: int, every: int = 1) -> dict[str, Any]:
+    """Return the gradients of a body, and of a head that has its first one at a step."""
+    measured = range(0, steps, every)
+    return {
+        "also": {
+            BODY.gradient: {"is_present": dict.fromkeys(measured, 1.0)},
+            HEAD.gradient: {"is_present": {k: float(k >= head_from) for k in measured}},
+        },
+        "facts": TWO_PARTS,
+    }
+
+
 FIRES = [
     case("a rate that runs away", AFTER_40[:215], rates=LATE_RATE[:215], fires=(LOSS,)),
     case("updates that run away", AFTER_40[:215], updates=LATE_UPDATES[:215], fires=(LOSS,)),
@@ -86,6 +103,10 @@ FIRES = [
     case("the second trainer's own spike", [*HARDER, 9.0, 20.0, 60.0], facts=SECOND_TRAINER, fires=(LOSS,)),
     case("the second trainer breaks", [*learned(), math.nan], facts=SECOND_TRAINER, fires=(LOSS,)),
     case("an optimizer made each epoch", [*learned(), 9.0, 20.0, 60.0], facts=ONE_EACH_EPOCH, fires=(LOSS,)),
+    case("a head for later has no gradient yet", HARDER[:225], **parts(225, head_from=999), fires=(LOSS,)),
+    case("both parts trained before", [*learned(), 9.0, 20.0, 60.0], **parts(203, head_from=100), fires=(LOSS,)),
+    case("a new part, then its own spike", [*HARDER, 9.0, 20.0, 60.0], **parts(263, head_from=200), fires=(LOSS,)),
+    case("a new part, and no number", [*learned(), math.nan], **parts(201, head_from=200), fires=(LOSS,)),
     case("several optimizers of one loss", [*learned(), 9.0, 20.0, 60.0], facts=TWO_OPTIMIZERS, fires=(LOSS,)),
 ]
 SILENT = [
@@ -96,6 +117,12 @@ SILENT = [
     case(
         "a second trainer with larger updates", learned() + [4.0] * 25, updates=LATE_UPDATES[:225], facts=SECOND_TRAINER
     ),
+    case("the next task has a head of its own", learned() + [9.0] * 30, **parts(230, head_from=200)),
+    case(
+        "the same with larger updates", learned() + [4.0] * 25, updates=LATE_UPDATES[:225], **parts(225, head_from=200)
+    ),
+    case("gradients measured seldom: not yet", learned() + [9.0] * 30, **parts(230, head_from=200, every=64)),
+    case("gradients measured seldom: it was the head", learned() + [9.0] * 80, **parts(280, head_from=200, every=64)),
     case("learning, with wide noise", learned(400, noise=0.4)),
     case("a single odd batch", [*learned(), 40.0]),
     case("two odd batches", [*learned(), 40.0, 30.0]),

@@ -1,9 +1,10 @@
-"""The trainings that one process runs one after the other, each with an optimizer of its own."""
+"""The phases of a run: trainings with an optimizer of their own, and parts that begin to train late."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from enum import Enum
 
 from trackside.trial.window import Column, Window
 
@@ -25,6 +26,34 @@ def newest_phase(window: Window) -> int:
             begins.append(facts.from_step)
         facts = earlier
     return begins[0] if begins and len(begins) <= _MOST_PHASES else 0
+
+
+class NewPart(Enum):
+    """Whether weights that had never had a gradient have one since a step."""
+
+    NONE = "none"
+    POSSIBLE = "possible"  # some have had none yet, and gradients were not measured since that step
+    BEGAN = "began"
+
+
+def new_part(window: Window, *, since: int) -> NewPart:
+    """Return whether a part of the model, such as the head of the next task, has its first gradients since a step.
+
+    Only weights of two dimensions and more count, and only in a run whose gradients were measured before that step.
+
+    Args:
+        window: The window to read.
+        since: The first step at which the new part may have been used.
+    """
+    facts = window.facts
+    weights = [p for p in facts.parameters if len(p.shape) > 1 and not p.tied_to] if facts is not None else []
+    columns = [column for held in weights for column in window.statistic(held.gradient, "is_present", mode=None)]
+    if not any((column.steps < since).any() for column in columns):
+        return NewPart.NONE
+    untrained = [column for column in columns if not (column.values[column.steps < since] > 0).any()]
+    if any((column.values > 0).any() for column in untrained):
+        return NewPart.BEGAN
+    return NewPart.POSSIBLE if any(column.steps[-1] < since for column in untrained) else NewPart.NONE
 
 
 def since(columns: Iterable[Column], step: int) -> tuple[Column, ...]:

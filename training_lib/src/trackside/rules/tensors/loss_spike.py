@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from trackside.contracts.recorded_names import BATCH_NUMBER, EPOCH
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import certain_causes, why_it_breaks
 from trackside.rules.medians import median, medians_of_three
-from trackside.rules.phases import newest_phase, since
+from trackside.rules.phases import NewPart, new_part, newest_phase, since
 from trackside.rules.rule import FoldingRule, parameter
 from trackside.rules.training_loss import whole_losses
 from trackside.rules.update_growth import BEYOND, growth_of_updates, risen_rate
@@ -42,9 +42,11 @@ class OpenSpikes:
 
     by_loss  "<tensor> <worker>" -> first step, level before, rise above it that is none, highest level of the run
              before, reason why the training is being hurt, number of newest losses in a row that are not finite
+    began    step at which the newest part of the model began to train; 0 without one that began late
     """
 
     by_loss: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    began: int = 0
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,9 @@ class LossSpike(FoldingRule):
         all earlier levels in runs that are right. Where it ends above its first value, `loss-not-decreasing` judges.
 
         A new optimizer begins a new baseline, of losses and of updates: two trainings in one process, the second of
-        another task, are two runs. Not where optimizers are made again and again.
+        another task, are two runs. Not where optimizers are made again and again. So does a part of the model whose
+        weights have their first gradients since the loss rose, as the head of the next task has. Where some weights
+        have had no gradient yet, a finite rise is reported once gradients were measured after it.
 
         The losses of several models that are trained in turns, and losses that are ever negative, rise as they like:
         of these only numbers that are not finite count.
@@ -150,7 +154,7 @@ class LossSpike(FoldingRule):
             state: The spikes that were open before.
             window: The run up to the step to judge.
         """
-        began, facts = newest_phase(window), window.facts
+        began, facts = max(newest_phase(window), state.began), window.facts
         columns = since(whole_losses(window), began)
         is_shared = len(columns) > 1 and facts is not None and len(facts.optimizers) > 1
         spikes = {key: spike for key, spike in state.by_loss.items() if spike[_SINCE] >= began}
@@ -161,9 +165,16 @@ class LossSpike(FoldingRule):
                 spike = self._followed(column, spikes.pop(key, None), window, is_shared=is_shared)
                 if spike is not None:
                     spikes[key] = spike
-            if key in spikes and spikes[key][_REASON]:
+        rose = min((int(s[_SINCE]) for s in spikes.values() if s[_REASON] and not s[_BROKEN]), default=window.step)
+        late = new_part(window, since=rose - _BACK) if rose < window.step else NewPart.NONE
+        if late is NewPart.BEGAN:
+            began, spikes = rose, {}
+        for column in columns:
+            key = f"{column.tensor} {column.worker}"
+            if key in spikes and spikes[key][_REASON] and (late is NewPart.NONE or spikes[key][_BROKEN]):
                 findings.append(self._finding(column, spikes[key], window))
-        state = state if spikes == state.by_loss else replace(state, by_loss=spikes)
+        if late is NewPart.BEGAN or spikes != state.by_loss:
+            state = OpenSpikes(spikes, began)
         return state, sorted(findings, key=lambda finding: finding.since_step)
 
     def dump(self, state: OpenSpikes) -> str:
@@ -172,7 +183,7 @@ class LossSpike(FoldingRule):
         Args:
             state: The open spikes.
         """
-        return super().dump(state) if state.by_loss else ""
+        return super().dump(state) if state.by_loss or state.began else ""
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: a loss with enough values.
