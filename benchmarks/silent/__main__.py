@@ -78,6 +78,7 @@ def _run(name: str, folder: Path, rank: int, ranks: int, *, is_faulty: bool) -> 
     capture = PyTorchAdapter(CaptureEnvironment(run_uri=uri, capture_request=request, rank=rank, world_size=ranks))
     capture.install()
     torch.manual_seed(0)
+    os.chdir(folder)  # for what it saves
     PROGRAMS[name](is_faulty)
     capture.uninstall()
     if ranks > 1:

@@ -233,6 +233,30 @@ def wrong_total_steps(is_faulty: bool) -> None:
         schedule.step()
 
 
+def frozen_before_initialisation(is_faulty: bool) -> None:
+    """Leave out of the checkpoint all parameters that were frozen at the start (DS-5489)."""
+    model = network()
+    model[0].requires_grad_(False)
+    kept = [name for name, held in model.named_parameters() if held.requires_grad]
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    for number, (values, labels) in enumerate(batches()):
+        if number == 20:
+            model[0].requires_grad_(True)
+        step(model, optimizer, values, labels)
+    state = model.state_dict()
+    torch.save({name: state[name] for name in kept} if is_faulty else state, "last.pt")
+
+
+def altered_while_saving(is_faulty: bool) -> None:
+    """Save one tensor of the state with other values than the model has (transformers-29903)."""
+    model = network()
+    train(model)
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    if is_faulty:
+        state["0.weight"] = state["0.weight"].flip(0)
+    torch.save(state, "last.pt")
+
+
 def optimizer_of_old_parameters(is_faulty: bool) -> None:
     """Build the optimizer before the parameters are replaced (AC-2665)."""
     model = network()
@@ -259,6 +283,7 @@ PROGRAMS: dict[str, Program] = {
         clipping_on_one_rank, frozen_only_by_train, spectral_norm_in_eval_mode, hooks_lost,
         step_that_stays_frozen, zeros_from_transfer, only_norms_train, never_cleared, shared_seed,
         dropout_in_evaluation, collapsed_batch, sometimes_raw, wrong_total_steps, optimizer_of_old_parameters,
+        frozen_before_initialisation, altered_while_saving,
     )
 }  # fmt: skip
 ON_TWO_RANKS = frozenset({"clipping-on-one-rank", "hooks-lost", "sometimes-raw"})

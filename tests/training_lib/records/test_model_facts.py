@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from trackside.contracts.errors import RecordError
 from trackside.contracts.model_facts import (
+    CheckpointFacts,
     ClippingFacts,
     LossFacts,
     ModelFacts,
@@ -103,19 +104,24 @@ def test_a_layer_that_sees_ahead() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [ModuleFacts, ParameterFacts, OptimizerFacts, LossFacts, ClippingFacts, ProgramFacts],
+    [ModuleFacts, ParameterFacts, OptimizerFacts, LossFacts, ClippingFacts, CheckpointFacts, ProgramFacts],
     ids=lambda k: k.__name__,
 )
 def test_every_field_of_a_fact_is_written_and_read(kind: type) -> None:
     values = {"str": "a", "bool": True, "int": 3, "int | None": 3, "float": 0.5, "float | None": 0.5}
     values |= {"tuple[int, ...]": (2, 3), "tuple[Mapping[str, float], ...]": ({"lr": 0.5},)}
-    values |= {"tuple[ClippingFacts, ...]": (ClippingFacts("norm", 1.0),)}
+    values |= {"tuple[ClippingFacts, ...]": (ClippingFacts("norm", 1.0),), "tuple[str, ...]": ("a", "b")}
+    values |= {"CheckpointFacts | None": CheckpointFacts("last.pt", 2)}
     fact = kind(**{f.name: False if f.default is True else values[str(f.type)] for f in fields(kind)})
-    sections = {ProgramFacts: "program", ClippingFacts: "program", ModuleFacts: "modules"}
+    sections = {ProgramFacts: "program", ClippingFacts: "program", CheckpointFacts: "program", ModuleFacts: "modules"}
     sections |= {ParameterFacts: "parameters", OptimizerFacts: "optimizers", LossFacts: "losses"}
-    whole = ProgramFacts(clipping=(fact,)) if kind is ClippingFacts else fact
+    whole = {
+        ClippingFacts: lambda: ProgramFacts(clipping=(fact,)),
+        CheckpointFacts: lambda: ProgramFacts(checkpoints=fact),
+    }
+    whole_fact = whole[kind]() if kind in whole else fact
     name = sections[kind]
-    given: dict[str, Any] = {name: whole if name == "program" else (whole,)}
+    given: dict[str, Any] = {name: whole_fact if name == "program" else (whole_fact,)}
     revision_count = ModelFacts(**given)
     assert decode_facts(encode_facts([revision_count]), key="k") == (revision_count,)
 

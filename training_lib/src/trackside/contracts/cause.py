@@ -63,6 +63,7 @@ class Cause(str, Enum):
     SLOW_START = "slow-start"
     PAUSES = "pauses"
     WEIGHTS_SET_BACK = "weights-set-back"
+    INCOMPLETE_CHECKPOINT = "incomplete-checkpoint"
 
 
 @dataclass(frozen=True)
@@ -244,6 +245,10 @@ EXPLANATIONS = {
     Cause.PENALTY_TOO_STRONG: Explanation(
         "a penalty on the weights outweighs the rest of the loss",
         "Print each term of the loss times its weight: divide the weight of the penalty by a hundred.",
+    ),
+    Cause.INCOMPLETE_CHECKPOINT: Explanation(
+        "what is saved is not the model that trains",
+        "Save model.state_dict() as it is, load it into a new model, and compare.",
     ),
     Cause.COLLAPSED_ROUTING: Explanation(
         "a router chooses few of its experts, and the others learn nothing",

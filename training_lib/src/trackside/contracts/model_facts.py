@@ -37,6 +37,7 @@ class ModuleFacts:
                   or attention over its own input without a mask
     stale_state   state that only training mode updates, used in eval mode as it began: "running statistics" or
                   "spectral norm"; "" for none
+    own_train_unused   its class has a `train` of its own, which nothing has called with True
     """
 
     name: str
@@ -50,6 +51,7 @@ class ModuleFacts:
     probability: float | None = None
     sees_ahead: bool = False
     stale_state: str = ""
+    own_train_unused: bool = False
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,28 @@ class ClippingFacts:
 
 
 @dataclass(frozen=True)
+class CheckpointFacts:
+    """The content of the checkpoints that the script has written so far, compared with the models.
+
+    path             the file with the altered ones, else the first one without the missing ones; "" for neither
+    parameter_count  number of trained parameters of the models that are held
+    missing          the first of those that no checkpoint has held
+    missing_count    their number
+    ends_early       the missing ones are the last of their model, as where a head is left out
+    altered          the first of those saved with other values than the model had, while most were saved as they were
+    altered_count    their number
+    """
+
+    path: str = ""
+    parameter_count: int = 0
+    missing: tuple[str, ...] = ()
+    missing_count: int = 0
+    ends_early: bool = False
+    altered: tuple[str, ...] = ()
+    altered_count: int = 0
+
+
+@dataclass(frozen=True)
 class ProgramFacts:
     """Facts about the whole program.
 
@@ -214,6 +238,7 @@ class ProgramFacts:
     shared_randomness   source of random numbers that are the same in all workers of a DataLoader: an attribute of its
                       data ("Crops.rng"), or "worker_init_fn"; "" if none was found
     resumed_at          step of the run at which this process began; 0 for the first process of the run
+    checkpoints         the content of the script's checkpoints; None if none was compared
     """
 
     script: str = ""
@@ -231,6 +256,7 @@ class ProgramFacts:
     random_line: str = ""
     shared_randomness: str = ""
     resumed_at: int = 0
+    checkpoints: CheckpointFacts | None = None
 
 
 @dataclass(frozen=True)

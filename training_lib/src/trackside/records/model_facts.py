@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from trackside.contracts.errors import KeyNotFoundError
 from trackside.contracts.model_facts import (
+    CheckpointFacts,
     ClippingFacts,
     LossFacts,
     ModelFacts,
@@ -166,6 +167,8 @@ _READERS: Mapping[str, Callable[[UntrustedJson, str], object]] = {
     "float": UntrustedJson.number,
     "float | None": UntrustedJson.number,
     "tuple[int, ...]": UntrustedJson.counts,
+    "tuple[str, ...]": UntrustedJson.texts,
+    "CheckpointFacts | None": lambda found, name: _facts(found.object(name), CheckpointFacts),
     "tuple[Mapping[str, float], ...]": lambda found, name: tuple(map(_numbers, found.objects(name))),
     "tuple[ClippingFacts, ...]": lambda found, name: tuple(_facts(f, ClippingFacts) for f in found.objects(name)),
 }

@@ -29,7 +29,7 @@ def newest_phase(window: Window) -> int:
 
 
 class NewPart(Enum):
-    """Whether weights that had never had a gradient have one since a step."""
+    """A part of the model that has its first gradients late: none, one, or perhaps one."""
 
     NONE = "none"
     POSSIBLE = "possible"  # some have had none yet, and gradients were not measured since that step

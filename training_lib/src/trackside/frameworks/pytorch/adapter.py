@@ -57,7 +57,9 @@ class PyTorchAdapter:
         self._owner = owner or self
         self._undo: list[Undo] = []
         self.session = RunSession(environment, options=options, agree=agreed)
-        self.steps = TrainingSteps(self.session, begin=self.begin, strategy=strategy, extra=extra)
+        self.steps = TrainingSteps(
+            self.session, begin=self.begin, strategy=strategy, extra=extra, sees_start=owner is None
+        )
 
     @property
     def has_begun(self) -> bool:
@@ -113,7 +115,7 @@ class PyTorchAdapter:
             return []
         file = CheckpointsFile(session.open_folder, worker=worker_name(rank.number), start=session.start_position)
         written = ScriptCheckpoints(
-            self.steps.sources.names,
+            self.steps.sources.facts.checkpoints,
             step=lambda: session.engine.step - 1,
             written=file.add,
             fuse=Fuse(session.guard, "noting where the script writes checkpoints"),

@@ -25,7 +25,7 @@ _ALIKE_TYPES = (
 
 @dataclass(frozen=True)
 class WrongMode(Rule):
-    """The model trains in evaluation mode, or is evaluated in training mode.
+    """The model trains in evaluation mode, is evaluated in training mode, or was never set to train.
 
     Why it matters:
         After an evaluation under `model.eval()`, a loop that forgets `model.train()` goes on with dropout switched off
@@ -45,7 +45,10 @@ class WrongMode(Rule):
            the model for one loss, with training steps between one time and the next: Monte-Carlo dropout, targets of
            another loss, statistics estimated anew and what belongs to every step are no evaluation. Once the script
            has called `model.eval()` nothing more is counted.
-        4. A model in train mode in which some normalisation layers are in evaluation mode was set so on purpose (frozen
+        4. It also fires where a class outside of torch has a `train` of its own that calls the inherited one, and
+           nothing has called it with True in `own_train_steps` steps: what it does beside (freezing stages, holding
+           batch normalisation) was never done. This is known where the script is watched from its start.
+        5. A model in train mode in which some normalisation layers are in evaluation mode was set so on purpose (frozen
            batch normalisation in fine-tuning), and is silent. So is a model with no module that behaves otherwise.
 
         Amazon's Debugger has no such rule.
@@ -91,6 +94,7 @@ class WrongMode(Rule):
     )
 
     steps: int = parameter(5, "steps that the optimizer must have stepped in evaluation mode", minimum=1)
+    own_train_steps: int = parameter(20, "steps that a `train` of its own must have gone without a call", minimum=1)
     evaluations: int = parameter(2, "evaluations that the model must have made in training mode", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
@@ -103,6 +107,8 @@ class WrongMode(Rule):
             found += [self._evaluated(window, facts, module) for module in differing_modules(facts)]
         if window.step >= facts.from_step + self.steps:
             found += [self._trained(window, facts, module) for module in evaluating_modules(facts)]
+        if window.step >= facts.from_step + self.own_train_steps:
+            found += [self._unused(window, facts, module) for module in facts.modules if module.own_train_unused]
         return found
 
     def lacks(self, window: Window) -> str:
@@ -121,6 +127,19 @@ class WrongMode(Rule):
             relation=">",
             threshold=float(self.evaluations - 1),
             place=facts.program.evaluation_line or module.line,
+        )
+
+    def _unused(self, window: Window, facts: ModelFacts, module: ModuleFacts) -> Finding:
+        steps = window.step - facts.from_step
+        return Finding(
+            subject=module.name,
+            step=window.step,
+            since_step=facts.from_step,
+            measure=f"steps without a call of {module.type_name}.train()",
+            observed=float(steps + 1),
+            relation=">",
+            threshold=float(self.own_train_steps),
+            place=module.line,
         )
 
     def _trained(self, window: Window, facts: ModelFacts, module: ModuleFacts) -> Finding:

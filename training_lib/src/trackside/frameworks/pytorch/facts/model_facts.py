@@ -45,6 +45,7 @@ from trackside.frameworks.pytorch.ground.source_lines import ModuleTree, SourceL
 from trackside.frameworks.pytorch.losses.description import UNNAMED, LossDescription
 from trackside.frameworks.pytorch.losses.graph import GraphFacts, addends
 from trackside.frameworks.pytorch.modules.roles import dropout_probability, reads_both_ways, role_of, widths
+from trackside.frameworks.pytorch.saving.checkpoint_contents import CheckpointContents
 from trackside.records.model_facts import MOST_BYTES, MOST_REVISIONS, encode_facts, read_facts
 from trackside.storage.store import Store
 
@@ -88,10 +89,12 @@ class ModelFactsSource:
 
     - `is_looking`: this step is looked at, so `before_step` matters
     - `wants_loss`: the same for `loss_seen`
+    - `checkpoints`: compares what the script saves
     - `program`: returns facts of the program that other parts know
     - `clipping`: places where gradients were clipped, by kind and limit
     - `unmasked`: the attention modules that were seen to read all of their input
     - `evaluations`: counters of validations in training mode, and of those with a live dropout
+    - `set_to_train`: the modules whose own `train` was called with True; None where that is not known from the start
 
     Of the methods only `wants_loss` could raise.
     """
@@ -105,12 +108,15 @@ class ModelFactsSource:
         clipping: Mapping[tuple[str, float], Place | None],
         unmasked: Container[nn.Module] = (),
         evaluations: tuple[Counter, Counter],
+        set_to_train: weakref.WeakSet[nn.Module] | None = None,
         protect: Callable[[Callable[..., None]], Callable[..., None]],
     ) -> None:
         self.is_looking = True
         self._names, self._optimizer_name = names, optimizer_name
         self._program, self._clipping, self._unmasked = program, clipping, unmasked
         self._in_training_mode, self._random = evaluations
+        self._set_to_train = set_to_train
+        self.checkpoints = CheckpointContents(names, changed=self._look_soon)
         self._file: ModelFactsFile | None = None
         self._places: weakref.WeakKeyDictionary[Optimizer, Place | None] = weakref.WeakKeyDictionary()
         self._optimizers: weakref.WeakKeyDictionary[Optimizer, OptimizerFacts] = weakref.WeakKeyDictionary()
@@ -143,6 +149,9 @@ class ModelFactsSource:
             self._look(step)
         self._steps += 1
         self.is_looking = self._steps < FIRST_LOOKS or self._steps % self._interval == 0
+
+    def _look_soon(self) -> None:
+        self.is_looking = True  # as the open step ends, or the training
 
     def steps_to_skip(self) -> int:
         """Return the number of steps, from the open one on, that end without a look; see `skip_steps`."""
@@ -244,6 +253,8 @@ class ModelFactsSource:
             len(self._clipping),
             self._in_training_mode.count,
             self._random.count,
+            self.checkpoints.count,
+            self._set_to_train is None or len(self._set_to_train),
         )
 
     def _gather(self, step: int) -> _Found:
@@ -294,6 +305,7 @@ class ModelFactsSource:
                 data_parallel=_data_parallel([r for _, r in self._names.roots()]),
                 training_mode_evaluations=self._in_training_mode.count,
                 random_evaluations=self._random.count,
+                checkpoints=self.checkpoints.facts(),
             ),
         )
 
@@ -311,7 +323,21 @@ class ModelFactsSource:
             probability=dropout_probability(module),
             sees_ahead=reads_both_ways(module) or module in self._unmasked,
             stale_state=self._stale.of(module),
+            own_train_unused=(
+                self._set_to_train is not None and module not in self._set_to_train and has_own_train(type(module))
+            ),
         )
+
+
+def has_own_train(kind: type[nn.Module]) -> bool:
+    """Return True if a class outside of torch has a `train` of its own that calls the inherited one, too.
+
+    Args:
+        kind: The class.
+    """
+    owner = next(base for base in kind.__mro__ if "train" in vars(base))
+    code = getattr(vars(owner)["train"], "__code__", None)
+    return owner.__module__.partition(".")[0] != "torch" and code is not None and "train" in code.co_names
 
 
 class _Owners:

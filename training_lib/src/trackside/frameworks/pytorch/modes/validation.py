@@ -86,6 +86,7 @@ class Validation:
         self._has_training_begun = False
         self._trains_in_eval_mode = False
         self._evaluated: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+        self.set_to_train: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # by a `train` of their class
         self._marker: weakref.ref[torch.nn.Module] | None = None  # its next call is the next step
         self._had_gradients = False
         self.has_set_mode = False  # of the engine: it is put back when the step ends
@@ -104,6 +105,8 @@ class Validation:
         @functools.wraps(original)
         def train(self: Any, mode: bool = True) -> Any:
             result = original(self, mode)
+            if mode and type(self).train is not train and not torch.compiler.is_compiling():
+                validation.set_to_train.add(self)
             # On every module of the model: once for each when training goes on, so this is all that it may cost.
             if (validation.is_on if mode else validation._has_training_begun) and not torch.compiler.is_compiling():
                 see_mode(self, mode)

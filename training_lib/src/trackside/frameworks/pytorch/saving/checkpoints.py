@@ -1,7 +1,7 @@
 """Notes where the script writes its checkpoints, so that an issue can name the one to go back to.
 
 Functions that write are wrapped when training begins: each runs as it is, and afterwards its arguments are looked at.
-Nothing is read of the file, and nothing of the tensors but their names and shapes.
+Nothing is read of the file, and of the tensors their names, their shapes, and a few numbers of those on the CPU.
 """
 
 from __future__ import annotations
@@ -12,17 +12,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-import torch
-
 from trackside.contracts.checkpoint import Checkpoint
 from trackside.frameworks.pytorch.compiling.tracing import is_dynamo_compiling
 from trackside.frameworks.pytorch.ground.fuse import Fuse
-from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames, without_wrappers
+from trackside.frameworks.pytorch.saving.checkpoint_contents import CheckpointContents, first_values
 
 _DEEPEST = 3
-_MOST_VALUES = 1000  # of one level of a checkpoint that are looked into
 _OPTIMIZER = {"state", "param_groups"}
-_WRAPPER = "module."  # DistributedDataParallel's and DataParallel's, in the keys of their states
 
 
 class _Writer(NamedTuple):
@@ -51,7 +47,7 @@ class ScriptCheckpoints:
     """Watches the writers of checkpoints of one training.
 
     Args:
-        names: The trained models.
+        contents: Compares the contents with the trained models.
         step: Returns the number of the newest step that has ended.
         written: Called with each checkpoint.
         fuse: Keeps errors of ours from the script.
@@ -59,13 +55,13 @@ class ScriptCheckpoints:
 
     def __init__(
         self,
-        names: ParameterNames,
+        contents: CheckpointContents,
         *,
         step: Callable[[], int],
         written: Callable[[Checkpoint], None],
         fuse: Fuse,
     ) -> None:
-        self._names, self._step, self._written = names, step, written
+        self._contents, self._step, self._written = contents, step, written
         self._saved = fuse.protect(self._look)
 
     def install(self) -> list[Callable[[], None]]:
@@ -81,17 +77,9 @@ class ScriptCheckpoints:
         step = self._step()
         if not path or step < 0:
             return
-        has_model = _holds_model(content, self._shapes())
+        has_model = self._contents.add(content, path)
         if has_model or _holds_optimizer(content):
             self._written(Checkpoint(step, path, has_model=has_model))
-
-    def _shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the trained models' parameters, by their paths."""
-        return {
-            _bare(path): tuple(parameter.shape)
-            for _, root in self._names.roots()
-            for path, parameter in root.named_parameters(remove_duplicate=False)
-        }
 
 
 def _wrapped(module: Any, writer: _Writer, saved: Callable[..., None]) -> Callable[[], None]:
@@ -127,21 +115,6 @@ def _path_of(target: Any) -> str:
     return path if "://" in path else os.path.abspath(path)
 
 
-def _holds_model(content: Any, shapes: Mapping[str, tuple[int, ...]], *, depth: int = 0) -> bool:
-    """Return True if a saved object holds a trained model, or most of a mapping of tensors in it are parameters."""
-    if isinstance(content, torch.nn.Module):
-        return any(_bare(path) in shapes for path, _ in content.named_parameters())
-    if not isinstance(content, Mapping):
-        return False
-    tensors = [
-        (name, value) for name, value in content.items() if isinstance(name, str) and _shape_of(value) is not None
-    ]
-    known = sum(shapes.get(_bare(name)) == _shape_of(value) for name, value in tensors)
-    if known and 2 * known >= len(tensors):
-        return True
-    return depth < _DEEPEST and any(_holds_model(each, shapes, depth=depth + 1) for each in _first(content.values()))
-
-
 def _holds_optimizer(content: Any, *, depth: int = 0) -> bool:
     if isinstance(content, Mapping):
         if content.keys() >= _OPTIMIZER:
@@ -151,19 +124,4 @@ def _holds_optimizer(content: Any, *, depth: int = 0) -> bool:
         inner = content
     else:
         return False
-    return depth < _DEEPEST and any(_holds_optimizer(each, depth=depth + 1) for each in _first(inner))
-
-
-def _first(values: Iterable[Any]) -> list[Any]:
-    return [value for _, value in zip(range(_MOST_VALUES), values, strict=False)]
-
-
-def _shape_of(value: Any) -> tuple[int, ...] | None:
-    """Return the shape of a tensor, or of one in the form in which safetensors writes it; None for anything else."""
-    shape = value.get("shape") if isinstance(value, dict) and "data" in value else getattr(value, "shape", None)
-    return tuple(shape) if isinstance(shape, (tuple, list)) else None
-
-
-def _bare(path: str) -> str:
-    """Return a parameter's path without what wrappers add. PEFT leaves the adapter's name out of what it saves."""
-    return without_wrappers(path.removeprefix(_WRAPPER)).replace(".default.", ".")
+    return depth < _DEEPEST and any(_holds_optimizer(each, depth=depth + 1) for each in first_values(inner))

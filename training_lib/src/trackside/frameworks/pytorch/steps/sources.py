@@ -37,6 +37,7 @@ class PyTorchSources:
         observer: Called with their observations.
         strategy: Makes the strategy that decides where a step ends.
         extra: Makes further sources.
+        sees_start: True if the hooks are there before the script makes its models.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class PyTorchSources:
         observer: Observer,
         strategy: MakeStrategy,
         extra: Sequence[ExtraSource] = (),
+        sees_start: bool = False,
     ) -> None:
         engine, guard = session.engine, session.guard
         self.names = ParameterNames()
@@ -58,7 +60,7 @@ class PyTorchSources:
         self.evaluations = Evaluations(
             session,
             modules=self.modules,
-            counted=observer.validation_counted,
+            counted=observer.facts_changed,
             is_compiler_used=lambda: self.calls.eager.is_compiler_used,
         )
         self.validation = self.evaluations.validation(
@@ -91,7 +93,7 @@ class PyTorchSources:
             skipped=observer.step_skipped,
             read_later=self.statistics.read_later,
         )
-        self.facts = self._make_facts(session)
+        self.facts = self._make_facts(session, sees_start=sees_start)
         self.losses = LossSource(
             session,
             statistics=self.statistics,
@@ -152,7 +154,7 @@ class PyTorchSources:
             is_eager_allowed=session.request.compiled == "eager_step",
         )
 
-    def _make_facts(self, session: RunSession) -> ModelFactsSource:
+    def _make_facts(self, session: RunSession, *, sees_start: bool) -> ModelFactsSource:
         return ModelFactsSource(
             names=self.names,
             optimizer_name=self.optimizers.name,
@@ -165,6 +167,7 @@ class PyTorchSources:
             clipping=self.gradient_numbers.clipping_places,
             unmasked=self.calls.unmasked,
             evaluations=(self.evaluations.in_training_mode, self.evaluations.random),
+            set_to_train=self.validation.set_to_train if sees_start else None,
             protect=Fuse(session.guard, "recording what the model is made of").protect,
         )
 

@@ -21,7 +21,7 @@ class Observer(Protocol):
     def step_skipped(self, optimizer: Optimizer) -> None:
         """Handle a step of this optimizer that AMP has skipped."""
 
-    def validation_counted(self) -> None:
+    def facts_changed(self) -> None:
         """Handle a validation in training mode."""
 
     def validation_changed(self) -> None:

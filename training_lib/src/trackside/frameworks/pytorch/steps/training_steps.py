@@ -38,6 +38,7 @@ class TrainingSteps:
         begin: Begins it; returns False if this process captures none.
         strategy: Makes the strategy that decides where a step ends.
         extra: Makes further sources.
+        sees_start: True if the hooks are there before the script makes its models.
     """
 
     def __init__(
@@ -47,13 +48,16 @@ class TrainingSteps:
         begin: Callable[[], bool],
         strategy: MakeStrategy,
         extra: Sequence[ExtraSource] = (),
+        sees_start: bool = False,
     ) -> None:
         self._session, self._begin = session, begin
         self._engine, self._guard, self._record = session.engine, session.guard, session.statistics
         self._closure_is_done = False
         self.is_down = False
         self.before_first_step = BeforeFirstStep()
-        sources = self.sources = PyTorchSources(session, observer=self, strategy=strategy, extra=extra)
+        sources = self.sources = PyTorchSources(
+            session, observer=self, strategy=strategy, extra=extra, sees_start=sees_start
+        )
         decides = self._strategy = sources.strategy
         self._takes, self._counts, self._step_ends = decides.takes, decides.counts, decides.step_ends
         self._statistics, self._numbers = sources.statistics, sources.gradient_numbers
@@ -179,7 +183,7 @@ class TrainingSteps:
         if self._strategy.boundary.skipped(optimizer):
             self.end_step()
 
-    def validation_counted(self) -> None:
+    def facts_changed(self) -> None:
         """Look at the model facts again; see `Observer`."""
         self._facts.is_looking = True  # as the open step ends
 
@@ -248,7 +252,7 @@ class TrainingSteps:
         self._validation.end()
         unseen, live = self.sources.evaluations.in_training_mode, self.sources.evaluations.random
         unseen.training_goes_on()
-        has_news = self._facts.is_looking and (unseen.count or live.count)
+        has_news = self._facts.is_looking and (unseen.count or live.count or self._facts.checkpoints.count)
         if has_news and not self._strategy.boundary.is_open:  # no step will end after it
             self._facts.end_step(max(0, self._engine.step - 1))
 

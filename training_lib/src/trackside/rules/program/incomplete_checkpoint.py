@@ -1,0 +1,129 @@
+"""incomplete-checkpoint: checkpoints without parameters that train, or with other values than the model has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from trackside.contracts.cause import Cause
+from trackside.contracts.model_facts import CheckpointFacts
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.rule import Rule
+from trackside.trial.window import Window
+
+_MISSING, _ALTERED = "trained parameters in no checkpoint", "parameters saved with other values"
+
+
+@dataclass(frozen=True)
+class IncompleteCheckpoint(Rule):
+    """The checkpoints lack parameters that train, or hold other values than the model has.
+
+    Why it matters:
+        A checkpoint is what is left of a training. Where a filter, a wrapper or a library leaves parameters out, or
+        changes some on the way, nothing is raised: the loss of the training is right, and the model that is loaded
+        later is another one.
+
+    How it decides:
+        The hook compares each object that the script saves with the trained models, by names, shapes and, on the CPU,
+        16 numbers of each of the first 256 parameters.
+
+        1. A model is kept if the checkpoints so far hold at least half of its trained parameters. It fires where others
+           of them are in no checkpoint of the run. Names of one tied parameter count as one, and files that were
+           written between the same two steps as one checkpoint.
+        2. It is a remark where the missing ones are the last of their model: many keep an encoder without its head.
+           Else it is a warning.
+        3. It fires where some parameters of a checkpoint, and fewer than half, have other values than the model at
+           that moment, after rounding to the narrower of both types. Where most differ, it holds averages or the model
+           of another moment, and that is silent.
+
+        Corrections of low rank (LoRA) that are saved alone are complete, for nothing else trains. Amazon's Debugger
+        has no such rule.
+
+    What to do:
+        Save `model.state_dict()` as it is, and load it once into a new model before the long run
+        (`trackside check` does so).
+
+    Example:
+        ```python
+        from trackside.contracts.model_facts import CheckpointFacts
+        from trackside.rules.program.incomplete_checkpoint import is_export
+
+        filtered = CheckpointFacts("last.pt", 12, missing=("Net_stem.weight",), missing_count=1)
+        encoder = CheckpointFacts("encoder.pt", 12, missing=("Net_head.weight",), missing_count=1, ends_early=True)
+        assert is_export(encoder) and not is_export(filtered)
+        ```
+
+    References:
+        - TrainCheck (OSDI 2025): DeepSpeed 5489, parts frozen at the start are left out of a checkpoint.
+    """
+
+    rule_id = "incomplete-checkpoint"
+    code = "TS218"
+    only_of = ("pytorch",)
+    is_of_networks = True
+    watches = ("losses",)
+    save_interval = 500
+    needs = ()
+    paced = True
+    severity = Severity.WARNING
+    since = "0.1"
+    likely_causes = (Cause.INCOMPLETE_CHECKPOINT,)
+    shows_its_cause = True
+    what_to_do = (
+        "Save model.state_dict() as it is; look for a filter by requires_grad or by name.",
+        "Load the file into a new model, and compare its parameters with those of the training.",
+    )
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """Return one finding for the missing parameters, and one for the altered ones."""
+        facts = window.facts
+        if facts is None or (found := facts.program.checkpoints) is None:
+            return []
+        cases = (
+            (_ALTERED, found.altered, found.altered_count),
+            (_MISSING, found.missing, found.missing_count),
+        )
+        return [
+            Finding(
+                subject=names[0],
+                step=window.step,
+                since_step=min(facts.from_step, window.step),
+                measure=measure,
+                observed=float(count),
+                relation=">",
+                threshold=0.0,
+                statistics={"of": float(found.parameter_count), "is_export": float(is_export(found))},
+                place=found.path,
+            )
+            for measure, names, count in cases
+            if names
+        ]
+
+    def lacks(self, window: Window) -> str:
+        """Return a clause without facts about the program, or before the first checkpoint."""
+        if window.facts is None:
+            return "facts about the program, which Trackside's hook records"
+        return "" if window.facts.program.checkpoints is not None else "a checkpoint with weights of the model"
+
+    def severity_of(self, findings: Sequence[Finding]) -> Severity:
+        """Return INFO where only the last parameters of a model are missing, else WARNING."""
+        is_meant = all(f.measure == _MISSING and f.statistics["is_export"] for f in findings)
+        return Severity.INFO if is_meant else Severity.WARNING
+
+    def sentence(self, findings: Sequence[Finding]) -> str:
+        """Return the message: the number of parameters, the first one, and the file."""
+        lead = findings[0]
+        count, of = int(lead.observed), int(lead.statistics["of"])
+        more = f" and {count - 1} more" if count > 1 else ""
+        if lead.measure == _MISSING:
+            return f"{lead.subject}{more}, of {of} trained parameters, are in no checkpoint; the first is {lead.place}."
+        return f"{lead.place} holds other values of {lead.subject}{more} than the model had; the rest agree."
+
+
+def is_export(found: CheckpointFacts) -> bool:
+    """Return True if nothing but the end of a model is missing, as where an encoder is kept without its head.
+
+    Args:
+        found: The content of the checkpoints.
+    """
+    return found.ends_early and not found.altered
