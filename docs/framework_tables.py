@@ -125,12 +125,28 @@ TABLE: Mapping[str, tuple[Cell, ...]] = {
     ),
     "profiling": (
         Cell(
-            "phases, waits, machine", f"{_TESTS}/pytorch/timing/test_timing.py::test_phases_and_rest_are_the_whole_step"
+            "phases, waits, machine, operators and functions of some steps",
+            f"{_TESTS}/pytorch/timing/test_timing.py::test_phases_and_rest_are_the_whole_step",
         ),
-        *[Cell("machine", f"{_TESTS}/test_listening.py::test_the_machine_is_sampled_if_requested")] * 4,
         Cell(
-            "machine, by `trackside run`",
-            "tests/training_lib/profiling/test_system_sampler.py::test_writes_samples_until_it_is_ended",
+            "machine, functions of some rounds",
+            f"{_TESTS}/xgboost/test_adapter.py::test_profiles_the_python_functions_of_the_requested_rounds",
+        ),
+        Cell(
+            "machine, functions of some batches",
+            f"{_KERAS}/test_operators.py::test_the_functions_of_the_requested_steps",
+        ),
+        Cell(
+            "machine, operators and functions of some batches",
+            f"{_KERAS}/test_operators.py::test_the_operators_of_the_requested_steps",
+        ),
+        Cell(
+            "machine, functions of some batches",
+            f"{_KERAS}/test_operators.py::test_the_functions_of_the_requested_steps",
+        ),
+        Cell(
+            "machine, by `trackside run`; functions of some steps",
+            f"{_CONTRACT}::test_profiles_the_python_functions_of_the_requested_steps, by {_TESTS}/plain/test_run.py",
         ),
     ),
 }

@@ -19,10 +19,14 @@ from sklearn.base import clone
 import trackside
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.contracts.errors import ConfigurationError, TensorNotSavedError
+from trackside.contracts.profiling_request import ProfilingRequest, Window
 from trackside.contracts.rule_request import RuleConfiguration
+from trackside.contracts.run_layout import RunLocation
 from trackside.environment import inherited
 from trackside.evaluation.backtest import backtest
 from trackside.frameworks.xgboost import rounds
+from trackside.performance.details import PYTHON, read_details
+from trackside.storage.open_store import open_store
 from trackside.trial.trial import Trial
 
 Array = NDArray[Any]
@@ -324,6 +328,21 @@ def test_needs_no_change_of_the_script(train: str, rounds_seen: int, tmp_path: P
     trial = opened(run)
     assert len(trial.steps()) == rounds_seen
     assert trial.has_ended
+
+
+def test_profiles_the_python_functions_of_the_requested_rounds(tmp_path: Path) -> None:
+    profiling = ProfilingRequest(operators=Window(1, 2), python=Window(3, 2))
+    request = CaptureRequest((CollectionRequest("metrics", Schedule(1)),), profiling=profiling)
+    subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(train="boost('binary', rounds=8)")],
+        cwd=Path(__file__).parents[4],
+        env={**inherited(), "TRACKSIDE_RUN": str(tmp_path), "TRACKSIDE_CAPTURE_REQUEST": request.to_json()},
+        check=True,
+        timeout=120,
+    )
+    (functions,) = read_details(open_store(RunLocation(str(tmp_path)).profiles))  # XGBoost has no operators
+    assert (functions.kind, functions.first_step, functions.last_step) == (PYTHON, 3, 4)
+    assert any("update" in row.name for row in functions.rows)
 
 
 @pytest.mark.parametrize(

@@ -274,14 +274,15 @@ def performance_key(worker: str) -> str:
     return f"{PERFORMANCE_PREFIX}{worker}.json"
 
 
-def operators_prefix(step: int, *, hour: str) -> str:
-    """Return the prefix, below a run's profiles, of a profile of PyTorch's operators.
+def operators_prefix(step: int, *, framework: str, hour: str) -> str:
+    """Return the prefix, below a run's profiles, of a profile of a framework's operators.
 
     Args:
         step: Its first step.
+        framework: The framework: "pytorch", "tensorflow".
         hour: The hour of its start in UTC, as YYYYMMDDHH.
     """
-    return f"framework/pytorch/detailed_profiling/{hour}/{step:09d}/"
+    return f"framework/{framework}/detailed_profiling/{hour}/{step:09d}/"
 
 
 def python_prefix(step: int, last_step: int, *, profiler: str, worker: str, started_at: float, ended_at: float) -> str:

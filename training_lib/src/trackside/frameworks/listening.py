@@ -22,6 +22,8 @@ from trackside.contracts.uncaptured import UncapturedProcess
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks import in_charge
 from trackside.frameworks.adapter import Undo, machine_parts
+from trackside.frameworks.detailed_profile import DetailedProfile
+from trackside.profiling.windows import Begin
 from trackside.records.modes import checked_mode
 
 
@@ -30,17 +32,31 @@ class ListeningAdapter:
 
     Attributes:
         session: The run.
+        detailed: The detailed profiling of a few steps. An inheriting class calls its `step_ended` after each step.
 
     Args:
         environment: Address of the run, and the capture request.
         options: Options for storing the run.
         owner: Flushed and closed at the end of the process, in the place of this adapter.
+        framework: The framework of `begin_operators`; see `DetailedProfile`.
+        begin_operators: Begins a profile of the framework's operators.
     """
 
     def __init__(
-        self, environment: CaptureEnvironment, *, options: SessionOptions | None = None, owner: Owner | None = None
+        self,
+        environment: CaptureEnvironment,
+        *,
+        options: SessionOptions | None = None,
+        owner: Owner | None = None,
+        framework: str = "",
+        begin_operators: Begin | None = None,
     ) -> None:
         self.session = RunSession(environment, options=options)
+        self.detailed = DetailedProfile(
+            self.session,
+            framework=framework,
+            begin_operators=begin_operators,
+        )
         self._owner, self._undo = owner or self, list[Undo]()
 
     @property
@@ -87,6 +103,7 @@ class ListeningAdapter:
         if self.session.has_begun:
             if self.session.last is not None:
                 self.session.guard.attempt("saving the last step", self.session.last.release)
+            self.detailed.windows.end()
             self.session.close(timeout_seconds, is_interrupted=is_interrupted)
 
     def begin_run(self, rank: Rank, facts: ModelFacts) -> ProgramFactsFile:
@@ -96,7 +113,8 @@ class ListeningAdapter:
             facts, session.open_folder, worker=worker_name(rank.number), start=session.start_position
         )
         facts_parts = [file] if session.stores_run else []
-        session.begin(rank, owner=self._owner, facts=facts_parts, idle_parts=machine_parts(session, rank))
+        idle_parts = [*machine_parts(session, rank), *self.detailed.parts(rank)]
+        session.begin(rank, owner=self._owner, facts=facts_parts, idle_parts=idle_parts)
         return file
 
 

@@ -181,6 +181,7 @@ class RoundsAdapter(ListeningAdapter):
             statistics.recorder.end_step(step=engine.step, mode="EVAL", mode_step=engine.step)
         statistics.end_step(engine)
         engine.end_step()
+        self.detailed.step_ended()
 
     def _requested(self) -> frozenset[str]:
         return frozenset(collection.name for collection in self.session.request.collections)

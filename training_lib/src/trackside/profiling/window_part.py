@@ -26,6 +26,7 @@ from trackside.records.function_times import FUNCTIONS
 from trackside.storage.store import Store
 
 LOOK_SECONDS = 1.0
+_SHORT = {"pytorch": "pt", "tensorflow": "tf"}  # in the names of files: a trace of PyTorch's ends in .pt.trace.json.gz
 TIMED_AHEAD_SECONDS = 2.0  # steps are watched from so long before a window of time
 
 
@@ -36,6 +37,7 @@ class WindowPart:
         windows: The windows.
         open_store: Opens the store of the run's profiles.
         worker: Name of the worker.
+        framework: The framework of the operators, as in the keys of their files.
         request: The request that the training began with.
         config: Path of a file that may hold another; "" for none.
         started: Called with a request before its windows open.
@@ -51,6 +53,7 @@ class WindowPart:
         open_store: Callable[[], Store],
         *,
         worker: str,
+        framework: str = "pytorch",
         request: ProfilingRequest,
         config: str,
         started: Callable[[ProfilingRequest], object],
@@ -60,6 +63,7 @@ class WindowPart:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._windows, self._open_store, self._worker = windows, open_store, worker
+        self._framework = framework
         self._config, self._started, self._start, self._warn = config, started, start, warn
         self._clock, self._monotonic = wall_clock, monotonic
         self._request, self._pending = request, dict[str, Window]()
@@ -155,5 +159,6 @@ class WindowPart:
             )
             return f"{prefix}{name}"
         moment = time.strftime("%Y_%m_%d_%H_%M_%S", time.gmtime(finished.started_at))
-        prefix = operators_prefix(first, hour=time.strftime("%Y%m%d%H", time.gmtime(finished.started_at)))
-        return f"{prefix}plugins/profile/{moment}/{self._worker}.{first}-{last}.pt.{name}"
+        hour = time.strftime("%Y%m%d%H", time.gmtime(finished.started_at))
+        prefix = operators_prefix(first, framework=self._framework, hour=hour)
+        return f"{prefix}plugins/profile/{moment}/{self._worker}.{first}-{last}.{_SHORT[self._framework]}.{name}"

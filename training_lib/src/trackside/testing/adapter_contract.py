@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +22,12 @@ from numpy.typing import NDArray
 
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.contracts.errors import TensorNotSavedError
+from trackside.contracts.profiling_request import ProfilingRequest, Window
 from trackside.contracts.rule_request import RuleConfiguration
+from trackside.contracts.run_layout import RunLocation
 from trackside.evaluation.backtest import backtest
+from trackside.performance.details import PYTHON, read_details
+from trackside.storage.open_store import open_store
 from trackside.trial.trial import Trial, open_trial
 
 Array = NDArray[np.float64]
@@ -151,6 +155,13 @@ class AdapterContract:
     def test_ends_the_run(self, tmp_path: Path) -> None:
         self.train(training(2), str(tmp_path), REQUEST)
         assert open_trial(str(tmp_path)).has_ended
+
+    def test_profiles_the_python_functions_of_the_requested_steps(self, tmp_path: Path) -> None:
+        window = ProfilingRequest(python=Window(first_step=2, steps=3))
+        self.train(training(8), str(tmp_path), replace(REQUEST, profiling=window))
+        (functions,) = read_details(open_store(RunLocation(str(tmp_path)).profiles))
+        assert (functions.kind, functions.first_step, functions.last_step) == (PYTHON, 2, 4)
+        assert functions.rows
 
     def test_goes_on_with_a_run_that_was_left_open(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("TRACKSIDE_ENDED_BY", "somebody")

@@ -16,6 +16,7 @@ from trackside.frameworks.keras.calls import listen
 from trackside.frameworks.keras.facts import KerasFacts
 from trackside.frameworks.keras.loops_by_hand import LoopsByHand
 from trackside.frameworks.keras.names import OURS, Names, weight_name
+from trackside.frameworks.keras.operators import begin_operator_profile
 from trackside.frameworks.keras.replicas import ReplicaGradients
 from trackside.frameworks.keras.step import KerasStep
 from trackside.frameworks.keras.values import array_of, has_value, learning_rate_of, number_of
@@ -49,7 +50,9 @@ class KerasAdapter(ListeningAdapter):
         owner: Owner | None = None,
         names: Names = OURS,
     ) -> None:
-        super().__init__(environment, options=options, owner=owner)
+        super().__init__(
+            environment, options=options, owner=owner, framework="tensorflow", begin_operators=begin_operator_profile
+        )
         self._engine, self._statistics, self._names = self.session.engine, self.session.statistics, names
         self.facts = KerasFacts(self.session.guard)
         self._step = KerasStep(self, names, self.facts)

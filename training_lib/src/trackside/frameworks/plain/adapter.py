@@ -17,6 +17,7 @@ from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Rank, RunS
 from trackside.capture.statistic_rows import Values
 from trackside.capture.step_engine import TRAIN
 from trackside.environment import CaptureEnvironment
+from trackside.frameworks.detailed_profile import DetailedProfile
 
 RATE = "hyperparameters/optimizer/group_0/lr"
 
@@ -52,12 +53,14 @@ class PlainAdapter:
         self.session = RunSession(environment, options=options)
         self._engine, self._statistics = self.session.engine, self.session.statistics
         self._parameters = Parameters()
+        self._detailed = DetailedProfile(self.session)
 
     def install(self) -> None:
         """Begin the run: a program that passes numbers trains."""
         self.session.read_request()
         environment = self.session.environment
-        self.session.begin(Rank(environment.rank, environment.world_size), owner=self)
+        rank = Rank(environment.rank, environment.world_size)
+        self.session.begin(rank, owner=self, idle_parts=[*self._detailed.parts(rank)])
 
     def uninstall(self) -> None:
         """Close the run."""
@@ -70,6 +73,7 @@ class PlainAdapter:
 
     def close(self, timeout_seconds: float = CLOSE_SECONDS, *, is_interrupted: bool = False) -> None:
         """End the run. A step that the program has not ended is left out. Never raises."""
+        self._detailed.windows.end()
         self.session.close(timeout_seconds, is_interrupted=is_interrupted)
 
     @_metered
@@ -127,6 +131,7 @@ class PlainAdapter:
         """End the open step."""
         self._statistics.end_step(self._engine)
         self._engine.end_step()
+        self._detailed.step_ended()
 
     def _array(self, name: str, value: Any) -> np.ndarray | None:
         try:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 from trackside.capture.session import Rank, RunSession
 from trackside.capture.writer_parts import BackgroundPart
-from trackside.contracts.profiling_request import OPERATORS, PYTHON, ProfilingRequest
-from trackside.contracts.run_layout import PROFILER_CONFIG_KEY, PROFILES, worker_name
+from trackside.contracts.run_layout import PROFILES, worker_name
+from trackside.frameworks.detailed_profile import DetailedProfile
 from trackside.frameworks.pytorch.data.batches import BatchSource
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.timing.collectives import GradientAverages
@@ -16,9 +16,6 @@ from trackside.frameworks.pytorch.timing.loaders import Loaders
 from trackside.frameworks.pytorch.timing.operators import begin_operator_profile
 from trackside.frameworks.pytorch.timing.performance_file import PerformanceFile
 from trackside.frameworks.pytorch.timing.phases import StepPhases
-from trackside.profiling.python_profile import begin_python_profile
-from trackside.profiling.window_part import WindowPart
-from trackside.profiling.windows import ProfilingWindow, ProfilingWindows, Recording
 
 
 class Timing:
@@ -45,35 +42,18 @@ class Timing:
             clock=self.phases.clock,
             loader_met=Fuse(guard, "looking at DataLoaders").protect(self._loaders.fetched),
         )
-        self._request = ProfilingRequest()  # the newest
-        self.windows = ProfilingWindows(
-            ProfilingWindow(OPERATORS, begin_operator_profile),
-            ProfilingWindow(PYTHON, self._begin_python, is_by_step=True),
+        self._detailed = DetailedProfile(
+            session,
+            framework="pytorch",
+            begin_operators=begin_operator_profile,
             protect=Fuse(guard, "profiling operators and functions").protect,
         )
-
-    @staticmethod
-    def _config(folder: str) -> str:
-        return f"{folder}/{PROFILES}/{PROFILER_CONFIG_KEY}" if folder else ""
-
-    def _begin_python(self) -> Recording | None:
-        return begin_python_profile(self._request.profiler, self._request.timer)
+        self.windows = self._detailed.windows
 
     def files(self, session: RunSession, rank: Rank) -> Iterator[BackgroundPart]:
         """Yield the file about this worker's speed, and start to fill it. Yield none if the run has no place for it."""
-        if not session.has_place_for_profiles:
-            return
-        yield WindowPart(
-            self.windows,
-            functools.partial(session.open_folder, PROFILES),
-            worker=worker_name(rank.number),
-            request=session.request.profiling,
-            config=session.environment.profiler_config or self._config(session.local_folder),
-            started=functools.partial(setattr, self, "_request"),
-            start=lambda: session.start_position().step,
-            warn=lambda text: session.guard.warn_once(text, "%s", text),
-        )
-        if not session.statistics.is_on:
+        yield from self._detailed.parts(rank)
+        if not session.has_place_for_profiles or not session.statistics.is_on:
             return
         yield PerformanceFile(
             functools.partial(session.open_folder, PROFILES),
