@@ -265,6 +265,23 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
                 "phases": [{"name": "text", "seconds": "seconds", "percent": "number"}],
             }
         ],
+        "operators": [
+            {
+                "worker": "text",
+                "first_step": "count",
+                "last_step": "count",
+                "rows": [
+                    {
+                        "name": "text",
+                        "calls": "count",
+                        "self_seconds": "seconds",
+                        "total_seconds": "seconds",
+                        "percent": "number or null",
+                        "is_on_device": "boolean",
+                    }
+                ],
+            }
+        ],
         "rules": [
             {
                 "rule": "text",

@@ -14,6 +14,7 @@ from tests.training_lib.rules.system.machines import gpus, loader, metric, steps
 from trackside.documents.profiler_rules import PROFILER_RULES
 from trackside.documents.rule_names import known_rule
 from trackside.evaluation.profiler_report import profiler_report, store_profiler_report
+from trackside.performance.details import OPERATORS, PYTHON, Detail, TimeRow
 from trackside.storage.memory import MemoryStore
 from trackside.testing.fake_trial import WALL_TIME
 from trackside.testing.rule_case import RuleCase
@@ -40,6 +41,23 @@ def test_has_its_schema() -> None:
         store = MemoryStore()
         store_profiler_report(store, report(case))
         jsonschema.validate(json.loads(store.get("profiler-report.json")), schema)
+
+
+def test_the_operators_of_a_window() -> None:
+    rows = (
+        TimeRow("MatMul", "", 20, 0.03, 0.03),
+        TimeRow("Relu", "", 10, 0.01, 0.01),
+        TimeRow("kernel", "", 10, 0.02, 0.02, is_on_device=True),
+    )
+    details = [
+        Detail(OPERATORS, "worker_0", 10, 14, rows, "trace"),
+        Detail(PYTHON, "worker_0", 20, 24, (TimeRow("fit", "train.py:3", 1, 1.0, 1.0),), "stats"),
+    ]
+    document = profiler_report(CASE.trial, run="runs/one", now=WALL_TIME, details=details)
+    (found,) = document["operators"]
+    assert (found["worker"], found["first_step"], found["last_step"]) == ("worker_0", 10, 14)
+    assert [row["percent"] for row in found["rows"]] == [75.0, 25.0, None]
+    jsonschema.validate({"schema_version": 1, **document}, output_schema("profile-report"))
 
 
 def test_the_times_of_the_job() -> None:

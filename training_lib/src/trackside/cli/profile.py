@@ -140,11 +140,15 @@ def _relative(uri: str, key: str) -> str:
 def _print_report(uri: str) -> None:
     import time
 
+    from trackside.contracts.run_layout import RunLocation
     from trackside.evaluation.profiler_report import profiler_report
+    from trackside.performance.details import read_details
+    from trackside.storage.open_store import open_store
     from trackside.trial.trial import open_trial
 
     with shown_waiting("reading the run"):
-        document = profiler_report(open_trial(uri), run=uri, now=time.time())
+        details = read_details(open_store(RunLocation(uri).profiles))
+        document = profiler_report(open_trial(uri), run=uri, now=time.time(), details=details)
     print_json(document)
 
 

@@ -10,7 +10,7 @@ its state is one of found, clean and not judged: a section that is missing would
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import PROFILER_REPORT_KEY, old_report_key
 from trackside.documents.profiler_rules import PROFILER_RULES
 from trackside.documents.rule_names import RULE_IDS
+from trackside.performance.details import OPERATORS, Detail
 from trackside.rules.catalogue import build_rules
 from trackside.rules.rule import Rule
 from trackside.rules.speed import CPU, GPU, IO_WAIT, of_processors, step_times
@@ -43,13 +44,14 @@ _METRICS = {
 }
 
 
-def profiler_report(trial: Trial, *, run: str, now: float) -> dict[str, Any]:
+def profiler_report(trial: Trial, *, run: str, now: float, details: Sequence[Detail] = ()) -> dict[str, Any]:
     """Return the report of a run.
 
     Args:
         trial: The run, refreshed.
         run: Its location.
         now: The present, in seconds since the epoch.
+        details: The newest profiles of its operators and functions.
     """
     window = _last_window(trial, now=now)
     return {
@@ -57,6 +59,7 @@ def profiler_report(trial: Trial, *, run: str, now: float) -> dict[str, Any]:
         "job": _job(trial, window),
         "system": list(_system(window)),
         "steps": list(_steps(window)),
+        "operators": [_operators(detail) for detail in details if detail.kind == OPERATORS],
         "rules": [_rule(rule, window) for rule in _reported_rules()],
     }
 
@@ -135,6 +138,27 @@ def _steps(window: Window) -> Iterator[dict[str, Any]]:
                 for name, values in sorted(times.phases.items())
             ],
         }
+
+
+def _operators(detail: Detail) -> dict[str, Any]:
+    """Return the operators of one worker, the longest first: what OverallFrameworkMetrics and TfOperatorTime show."""
+    total = sum(row.self_seconds for row in detail.rows if not row.is_on_device)
+    return {
+        "worker": detail.worker,
+        "first_step": detail.first_step,
+        "last_step": detail.last_step,
+        "rows": [
+            {
+                "name": row.name,
+                "calls": row.calls,
+                "self_seconds": row.self_seconds,
+                "total_seconds": row.total_seconds,
+                "percent": 100 * row.self_seconds / total if total and not row.is_on_device else None,
+                "is_on_device": row.is_on_device,
+            }
+            for row in detail.rows
+        ],
+    }
 
 
 def _summary(values: NDArray[np.float64]) -> dict[str, float | int]:

@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 from trackside.contracts.run_layout import RunLocation
 from trackside.evaluation.profiler_report import profiler_report, store_profiler_report
+from trackside.performance.details import read_details
 from trackside.performance.document import speed_document, write_speed
 from trackside.performance.reading import measured_workers
+from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.trial import open_trial
 
@@ -28,6 +30,7 @@ def store_speed(run: RunLocation, rule_output: Store, *, clock: Callable[[], flo
     try:
         trial = open_trial(run.uri)
         write_speed(rule_output, speed_document(run.uri, measured_workers(run.uri, trial)))
-        store_profiler_report(rule_output, profiler_report(trial, run=run.uri, now=clock()))
+        details = read_details(open_store(run.profiles))
+        store_profiler_report(rule_output, profiler_report(trial, run=run.uri, now=clock(), details=details))
     except Exception as error:
         _logger.warning("The speed of the run was not judged: %s: %s", type(error).__name__, error, exc_info=error)
