@@ -285,12 +285,15 @@ def operators_prefix(step: int, *, framework: str, hour: str) -> str:
     return f"framework/{framework}/detailed_profiling/{hour}/{step:09d}/"
 
 
-def python_prefix(step: int, last_step: int, *, profiler: str, worker: str, started_at: float, ended_at: float) -> str:
+def python_prefix(
+    step: int, last_step: int, *, framework: str, profiler: str, worker: str, started_at: float, ended_at: float
+) -> str:
     """Return the prefix, below a run's profiles, of a profile of Python functions, as SageMaker Debugger has it.
 
     Args:
         step: Its first step.
         last_step: Its last step.
+        framework: The framework: "pytorch", "tensorflow"; "python" for any other.
         profiler: One of `profiling_request.PROFILERS`.
         worker: Name of the worker.
         started_at: Its start, in seconds since the epoch.
@@ -298,7 +301,7 @@ def python_prefix(step: int, last_step: int, *, profiler: str, worker: str, star
     """
     start = f"train-{step}-stepstart-{1e6 * started_at:.1f}"
     node = worker.replace("_", "-")
-    return f"framework/pytorch/{profiler}/{node}/{start}_train-{last_step}-stepend-{1e6 * ended_at:.1f}/"
+    return f"framework/{framework}/{profiler}/{node}/{start}_train-{last_step}-stepend-{1e6 * ended_at:.1f}/"
 
 
 def check_key(worker: str) -> str:

@@ -93,19 +93,27 @@ def _of_process(process: UncapturedProcess) -> str:
         return f"backward ran, but no torch.optim optimizer was made; if it updates weights by hand, {HAND_STEP}"
     if "torch" in process.frameworks:
         return "torch was imported, but `backward` was never called, so nothing was trained"
-    others = ", ".join(process.frameworks)
-    return f"{crashed + '; ' if crashed else ''}the script uses {others}; `trackside run` captures PyTorch only"
+    return _of_others(process, crashed)
+
+
+def _of_others(process: UncapturedProcess, crashed: str) -> str:
+    """Return the reason for a process that did not import torch."""
+    if crashed:
+        return f"{crashed} before the first step; the traceback is above"
+    if set(process.frameworks) == {"jax"}:
+        return "the script uses jax, which is captured by a call: trackside.JaxRun"
+    return f"the script uses {', '.join(process.frameworks)}, and no training was seen that `trackside run` captures"
 
 
 def _without_report(command: Sequence[str], status: int) -> str:
     name = Path(command[0]).name
     if status > 0:
-        return f"the command ended with code {status} before it imported torch; its own message is above"
+        return f"the command ended with code {status} before it imported a framework; its own message is above"
     if status < 0:
         return "a signal ended the command before its first optimizer step"
     if name.startswith("python"):
-        return "the script never imported torch; `trackside run` captures PyTorch trainings"
-    return f"{name} started no Python that has Trackside and trains with PyTorch"
+        return "the script never imported a framework; a program without one is captured by a call: trackside.Run"
+    return f"{name} started no Python that has Trackside and trains"
 
 
 def _interpreter(command: Sequence[str], *, search_path: str | None) -> str:

@@ -152,6 +152,7 @@ class WindowPart:
             prefix = python_prefix(
                 first,
                 last,
+                framework=self._framework or "python",
                 profiler="cprofile" if name in {STATS, FUNCTIONS} else "pyinstrument",
                 worker=self._worker,
                 started_at=finished.started_at,
