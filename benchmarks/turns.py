@@ -336,7 +336,8 @@ def measure(workload: str, options: argparse.Namespace) -> None:
     bare = found["bare"]
     print(
         f"\n{workload}: a bare step takes {1e6 * statistics.median(bare):.0f} us of processor; "
-        f"{options.rounds} turns of {steps} steps; torch {torch.__version__}; load {min(loads):.1f} to {max(loads):.1f}\n"
+        f"{options.rounds} turns of {steps} steps; torch {torch.__version__}; "
+        f"load {min(loads):.1f} to {max(loads):.1f}\n"
     )
     print("| | target | CPU | extra us a step | first step ms | peak MB over bare | |\n|---|---|---|---|---|---|---|")
     for name, times in found.items():
