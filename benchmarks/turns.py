@@ -1,6 +1,9 @@
 """What capture costs a training, measured in one run: all participants are forked from one process and take turns.
 
-    python -m benchmarks.turns mlp --kind on --against OTHER/training_lib/src
+    python -m benchmarks.turns tiny mlp deep gpt --against OTHER/training_lib/src
+
+With `--peers`, smdebug 1.0.34 and TensorBoard take part. Install them by `pip install --no-deps --target FOLDER`, with
+protobuf 3.20.3 and numpy 2.2.6, which smdebug needs, and set PYTHONPATH=FOLDER.
 
 Each round every participant trains the same number of steps, in the order A B C, then C B A. A figure is the processor
 time of all threads of a participant, to the end of what it stores, over that of the first bare one in the same round:
@@ -13,11 +16,17 @@ import argparse
 import itertools
 import json
 import os
+import resource
+import shutil
 import statistics
 import sys
 import tempfile
 import time
+import traceback
+import types
 from collections.abc import Callable
+from functools import partial
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,9 +36,43 @@ from torch.nn import functional
 
 HERE = Path(__file__).resolve().parents[1] / "training_lib" / "src"
 REDUCTIONS = ("mean", "std", "min", "max", "l1_norm", "l2_norm", "abs_max")
-STEPS = {"tiny": 1000, "mlp": 100, "deep": 20}
+MODEL = ("weights", "gradients", "biases")
 BATCHES = 8
-ANSWER_BYTES = 128
+ANSWER_BYTES = 256
+
+
+class Workload(NamedTuple):
+    """One training, the steps of a turn, and what is measured on it."""
+
+    steps: int
+    kinds: tuple[str, ...]
+
+
+class Cell(NamedTuple):
+    """A request: collections saved every so many steps, whole or reduced; its target as a ratio, by workload."""
+
+    collections: tuple[str, ...]
+    every: int
+    is_reduced: bool
+    targets: dict[str, float]
+
+
+WORKLOADS = {
+    "tiny": Workload(600, ("on", "idle")),
+    "half": Workload(400, ("on", "idle")),
+    "mlp": Workload(100, ("on", "idle", "loss@1", "wgb@10", "wgb@100", "red@1")),
+    "deep": Workload(6, ("on", "idle")),
+    "gpt": Workload(10, ("on", "wgb@10", "red@1")),
+    "gpt110m": Workload(10, ("on", "wgb@10")),
+}
+CELLS = {
+    "on": Cell((), 0, False, {"tiny": 1.05, "half": 1.05, "mlp": 1.02, "deep": 1.03, "gpt": 1.01}),
+    "idle": Cell(("losses",), 10**9, False, {"mlp": 1.005}),
+    "loss@1": Cell(("losses",), 1, False, {"mlp": 1.05}),
+    "wgb@10": Cell(MODEL, 10, False, {"mlp": 1.07, "gpt": 1.05, "gpt110m": 1.10}),
+    "wgb@100": Cell(MODEL, 100, False, {"mlp": 1.01}),
+    "red@1": Cell(MODEL, 1, True, {"mlp": 1.15, "gpt": 1.12}),
+}
 
 
 class Participant(NamedTuple):
@@ -40,113 +83,289 @@ class Participant(NamedTuple):
     answer: int
 
 
-def training(workload: str) -> Callable[[int], None]:
-    """Return a function that trains a number of steps: 2 layers, 0.15 million parameters, or 300 thin layers."""
-    torch.manual_seed(0)
-    sizes, rows = {"tiny": ([8, 16, 2], 64), "mlp": ([64, 256, 256, 256, 10], 144), "deep": ([16] * 301, 16)}[workload]
-    layers = [layer for a, b in itertools.pairwise(sizes) for layer in (nn.Linear(a, b), nn.ReLU())]
-    model = nn.Sequential(*layers[:-1])
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    batches = [(torch.randn(rows, sizes[0]), torch.randint(0, sizes[-1], (rows,))) for _ in range(BATCHES)]
+class Training:
+    """A training with its model: 2 layers, 4 layers of 0.15 million parameters, 1,001 thin layers, or a transformer."""
 
-    def train(steps: int) -> None:
+    def __init__(self, workload: str) -> None:
+        torch.manual_seed(0)
+        if workload.startswith("gpt"):
+            from benchmarks.capture_workloads import Gpt
+
+            width, layers, heads = (384, 6, 6) if workload == "gpt" else (864, 12, 12)
+            self.model: nn.Module = Gpt(width=width, layers=layers, heads=heads)
+            tokens = [torch.randint(0, 2048, (2 if workload == "gpt" else 1, 65)) for _ in range(BATCHES)]
+            self.batches = [(text[:, :-1], text[:, 1:].flatten()) for text in tokens]
+        else:
+            sizes, rows = {
+                "tiny": ([8, 16, 2], 64),
+                "half": ([64, 128, 128, 10], 96),
+                "mlp": ([64, 256, 256, 256, 10], 144),
+                "deep": ([16] * 1002, 16),
+            }[workload]
+            layers_ = [layer for a, b in itertools.pairwise(sizes) for layer in (nn.Linear(a, b), nn.ReLU())]
+            self.model = nn.Sequential(*layers_[:-1])
+            self.batches = [(torch.randn(rows, sizes[0]), torch.randint(0, sizes[-1], (rows,))) for _ in range(BATCHES)]
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        self.criterion: Callable[..., Any] = functional.cross_entropy
+        self.after_backward: Callable[[Any], None] | None = None
+
+    def run(self, steps: int) -> None:
+        """Train that many steps."""
         for step in range(steps):
-            inputs, labels = batches[step % BATCHES]
-            optimizer.zero_grad()
-            loss = functional.cross_entropy(model(inputs), labels)
+            inputs, labels = self.batches[step % BATCHES]
+            self.optimizer.zero_grad()
+            loss = self.criterion(self.model(inputs), labels)
             loss.backward()
-            optimizer.step()
+            if self.after_backward is not None:
+                self.after_backward(loss)
+            self.optimizer.step()
             loss.item()
 
-    return train
+
+class Bare:
+    """A training without capture. Others are attached around the making of the model."""
+
+    def __init__(self, kind: str, run: str) -> None:
+        self.cell, self.run = CELLS[kind], run
+
+    def attach(self, training: Training) -> None:
+        """Take part in a training that exists."""
+
+    def flush(self) -> None:
+        """Wait until all is stored."""
+
+    def state(self) -> str:
+        """Return what to say about this participant beside its figures."""
+        return ""
 
 
-def captured(kind: str, source: Path, *, has_loops: bool) -> Any:
-    """Return a capture of this process, by the library in `source`."""
-    sys.path.insert(0, str(source))
-    from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
-    from trackside.environment import CaptureEnvironment
+class Ours(Bare):
+    """The library in a source folder, attached as to a script that knows nothing of it."""
 
-    if not has_loops:
-        from trackside.capture import one_pass
+    def __init__(self, kind: str, run: str, *, source: Path, has_loops: bool = True) -> None:
+        super().__init__(kind, run)
+        sys.path.insert(0, str(source))
+        from trackside.contracts.capture_request import (
+            CaptureRequest,
+            CollectionRequest,
+            Schedule,
+            StatisticsRequest,
+        )
+        from trackside.environment import CaptureEnvironment
 
-        one_pass.LOOPS = None
-    from trackside.frameworks.pytorch.adapter import PyTorchAdapter
+        if not has_loops:
+            from trackside.capture import one_pass
 
-    collections: tuple[CollectionRequest, ...] = ()
-    if kind == "idle":
-        collections = (CollectionRequest("losses", Schedule(10**9, 1)),)
-    if kind == "reductions":
-        names = ("weights", "gradients", "biases")
-        collections = tuple(CollectionRequest(name, Schedule(1), reductions=REDUCTIONS) for name in names)
-    request = CaptureRequest(collections, statistics=StatisticsRequest(enabled=kind == "on"))
-    run = tempfile.mkdtemp(prefix="turns-")
-    capture = PyTorchAdapter(CaptureEnvironment(f"{run}/run", request.to_json(), 0, 1))
-    capture.install()
-    return capture
+            one_pass.LOOPS = None
+        from trackside.frameworks.pytorch.adapter import PyTorchAdapter
+
+        cell = self.cell
+        schedule = Schedule(cell.every or 1, 1 if cell.every > 1000 else 0)
+        reductions = REDUCTIONS if cell.is_reduced else ()
+        requests = tuple(CollectionRequest(name, schedule, reductions=reductions) for name in cell.collections)
+        self.is_on = kind == "on"
+        request = CaptureRequest(requests, statistics=StatisticsRequest(enabled=self.is_on))
+        self.capture = PyTorchAdapter(CaptureEnvironment(run, request.to_json(), 0, 1))
+        self.capture.install()
+
+    def flush(self) -> None:
+        self.capture.flush(60)
+
+    def state(self) -> str:
+        if not self.is_on:
+            return ""
+        return f"{self.capture.session.statistics.budget.intervals}"
 
 
-def take_part(options: argparse.Namespace, make: Callable[[], Any], ask: int, answer: int) -> None:
+class SmDebug(Bare):
+    """The original, 1.0.34."""
+
+    def __init__(self, kind: str, run: str) -> None:
+        super().__init__(kind, run)
+        for absent in ("pandas", "psutil", "pyinstrument", "pyinstrument.renderers"):  # for its profiler only
+            module = sys.modules.setdefault(absent, types.ModuleType(absent))
+            module.__spec__ = module.__spec__ or ModuleSpec(absent, None)
+            vars(module).setdefault("Profiler", object)
+            vars(module).setdefault("JSONRenderer", object)
+
+    def attach(self, training: Training) -> None:
+        from smdebug.core.reduction_config import ReductionConfig
+        from smdebug.core.save_config import SaveConfig
+        from smdebug.pytorch import Hook
+
+        reduced = ReductionConfig(reductions=["mean", "std", "min", "max"], norms=["l1", "l2"], abs_reductions=["max"])
+        self.hook = Hook(
+            out_dir=self.run,
+            save_config=SaveConfig(save_interval=self.cell.every),
+            include_collections=list(self.cell.collections),
+            reduction_config=reduced if self.cell.is_reduced else None,
+        )
+        self.hook.register_module(training.model)
+        if self.cell.collections == ("losses",):
+            training.criterion = nn.CrossEntropyLoss()
+            self.hook.register_loss(training.criterion)
+
+    def flush(self) -> None:
+        self.hook._close_writers()
+
+
+class TensorBoard(Bare):
+    """PyTorch's writer for TensorBoard: scalars of losses and reductions, histograms of tensors."""
+
+    def attach(self, training: Training) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.writer, self.step, self.model = SummaryWriter(self.run), 0, training.model
+        training.after_backward = self.after_backward
+
+    def after_backward(self, loss: Any) -> None:
+        if self.step % self.cell.every == 0:
+            if self.cell.collections == ("losses",):
+                self.writer.add_scalar("loss", loss.item(), self.step)
+            else:
+                for name, parameter in self.model.named_parameters():
+                    self.writer.add_histogram(name, parameter.detach(), self.step)
+                    self.writer.add_histogram(f"gradient/{name}", parameter.grad, self.step)
+        self.step += 1
+
+    def flush(self) -> None:
+        self.writer.flush()
+
+
+class RawWrite(Bare):
+    """The bound: the same bytes appended to one file, and nothing else."""
+
+    def attach(self, training: Training) -> None:
+        os.makedirs(self.run)
+        self.file, self.step, self.model = open(f"{self.run}/raw", "ab", buffering=0), 0, training.model  # noqa: SIM115
+        training.after_backward = self.after_backward
+
+    def after_backward(self, loss: Any) -> None:
+        if self.step % self.cell.every == 0:
+            if self.cell.collections == ("losses",):
+                self.file.write(b"%300f" % loss.item())
+            else:
+                for parameter in self.model.parameters():
+                    self.file.write(memoryview(parameter.detach().numpy()))  # type: ignore[arg-type]
+                    self.file.write(memoryview(parameter.grad.numpy()))  # type: ignore[arg-type, union-attr]
+        self.step += 1
+
+
+def take_part(workload: str, steps: int, make: Callable[[str], Bare], ask: int, answer: int) -> None:
     """Train a stretch for each byte that comes, and answer with its processor time."""
-    capture = make()
-    train = training(options.workload)
-    train(3 * options.steps)
+    folder = tempfile.mkdtemp(prefix="turns-")
+    part = make(f"{folder}/run")
+    training = Training(workload)
+    part.attach(training)
+    began = time.process_time()
+    training.run(1)
+    part.flush()
+    first_ms = 1e3 * (time.process_time() - began)
+    training.run(steps)
+    part.flush()
     os.write(answer, b" " * ANSWER_BYTES)
     while os.read(ask, 1) == b"g":
         began = time.process_time()
-        train(options.steps)
-        if capture is not None:
-            capture.flush(60)
-        costs = capture.session.statistics.budget if capture is not None and options.kind == "on" else None
-        found = [time.process_time() - began, f"{costs.intervals}" if costs else ""]
+        training.run(steps)
+        part.flush()
+        seconds = time.process_time() - began
+        peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        found = {"seconds": seconds, "peak_mb": peak_mb, "first_ms": first_ms, "state": part.state()}
         os.write(answer, json.dumps(found).encode().ljust(ANSWER_BYTES))
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
 
-def forked(name: str, options: argparse.Namespace, make: Callable[[], Any]) -> Participant:
+def forked(name: str, workload: str, steps: int, make: Callable[[str], Bare]) -> Participant:
     """Return a participant that is ready."""
     (asked, ask), (answer, answered) = os.pipe(), os.pipe()
     if os.fork() == 0:
-        take_part(options, make, asked, answered)
-    os.read(answer, ANSWER_BYTES)
+        os.close(ask)
+        try:
+            take_part(workload, steps, make, asked, answered)
+        except BaseException:  # noqa: BLE001 - of a fork, which must not go on as its parent
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    os.close(answered)
+    if len(os.read(answer, ANSWER_BYTES)) < ANSWER_BYTES:
+        raise SystemExit(f"{name} could not begin.")
     return Participant(name, ask, answer)
 
 
-def main() -> None:
-    """Let all participants take turns, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workload", choices=STEPS)
-    parser.add_argument("--kind", choices=["on", "idle", "reductions"], default="on")
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--steps", type=int, help="of a turn")
-    parser.add_argument("--against", type=Path, help="the source folder of another tree")
-    options = parser.parse_args()
-    options.steps = options.steps or STEPS[options.workload]
-    torch.set_num_threads(1)
-    makes: dict[str, Callable[[], Any]] = {"bare": lambda: None, "bare again": lambda: None}
-    if options.against:
-        makes["other tree"] = lambda: captured(options.kind, options.against, has_loops=True)
-    makes["without the loops"] = lambda: captured(options.kind, HERE, has_loops=False)
-    makes["this tree"] = lambda: captured(options.kind, HERE, has_loops=True)
-    participants = [forked(name, options, make) for name, make in makes.items()]
-    found: dict[str, list[float]] = {name: [] for name in makes}
-    states: dict[str, str] = {}
+def participants_of(kinds: list[str], options: argparse.Namespace) -> dict[str, tuple[str, Callable[[str], Bare]]]:
+    """Return the kind and the making of each participant, by its name."""
+    found: dict[str, tuple[str, Callable[[str], Bare]]] = {"bare": ("", partial(Bare, "on"))}
+    found["bare again"] = found["bare"]
+    for kind in kinds:
+        if options.against:
+            found[f"{kind}, other tree"] = kind, partial(Ours, kind, source=options.against)
+        if options.without_loops:
+            found[f"{kind}, without the loops"] = kind, partial(Ours, kind, source=HERE, has_loops=False)
+        found[kind] = kind, partial(Ours, kind, source=HERE)
+        is_saving = kind not in {"on", "idle"}
+        if is_saving and kind != "red@1":
+            found[f"{kind}, raw write"] = kind, partial(RawWrite, kind)
+        if options.peers and kind != "on":
+            found[f"{kind}, smdebug"] = kind, partial(SmDebug, kind)
+            if is_saving and kind != "red@1":
+                found[f"{kind}, TensorBoard"] = kind, partial(TensorBoard, kind)
+    return found
+
+
+def measure(workload: str, options: argparse.Namespace) -> None:
+    """Let all participants of one workload take turns, and print a table."""
+    steps = options.steps or WORKLOADS[workload].steps
+    kinds = list(options.kinds or WORKLOADS[workload].kinds)
+    named = participants_of(kinds, options)
+    participants = [forked(name, workload, steps, make) for name, (_, make) in named.items()]
+    found: dict[str, list[float]] = {name: [] for name in named}
+    last: dict[str, dict[str, Any]] = {}
+    loads = []
     for number in range(options.rounds):
         for each in participants if number % 2 == 0 else participants[::-1]:
             os.write(each.ask, b"g")
-            seconds, states[each.name] = json.loads(os.read(each.answer, ANSWER_BYTES))
-            found[each.name].append(seconds / options.steps)
+            last[each.name] = json.loads(os.read(each.answer, ANSWER_BYTES))
+            found[each.name].append(last[each.name]["seconds"] / steps)
+        loads.append(os.getloadavg()[0])
     for each in participants:
         os.write(each.ask, b"q")
+        os.close(each.ask)
+    for _ in participants:
+        os.wait()
     bare = found["bare"]
-    bare_us = 1e6 * statistics.median(bare)
-    print(f"{options.workload}, {options.kind}: a bare step takes {bare_us:.0f} us of processor;", end=" ")
-    print(f"{options.rounds} turns of {options.steps} steps; torch {torch.__version__}; load {os.getloadavg()[0]:.1f}")
-    print("| | CPU | microseconds a step | |\n|---|---|---|---|")
+    print(
+        f"\n{workload}: a bare step takes {1e6 * statistics.median(bare):.0f} us of processor; "
+        f"{options.rounds} turns of {steps} steps; torch {torch.__version__}; "
+        f"load {min(loads):.1f} to {max(loads):.1f}\n"
+    )
+    print("| | target | CPU | extra us a step | first step ms | peak MB over bare | |\n|---|---|---|---|---|---|---|")
     for name, times in found.items():
         low, middle, high = statistics.quantiles([a / b for a, b in zip(times, bare, strict=True)], n=4)
         extra = 1e6 * statistics.median(a - b for a, b in zip(times, bare, strict=True))
-        print(f"| {name} | {middle:.3f} ({low:.3f}-{high:.3f}) | {extra:+.0f} | {states[name]} |")
+        target = CELLS[named[name][0]].targets.get(workload, "") if name in CELLS else ""
+        more_mb = last[name]["peak_mb"] - last["bare"]["peak_mb"]
+        print(
+            f"| {name} | {target} | {middle:.3f} ({low:.3f}-{high:.3f}) | {extra:+.0f} | {last[name]['first_ms']:.0f} |"
+            f" {more_mb:+.0f} | {last[name]['state']} |",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Measure the workloads one after another."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workloads", nargs="+", choices=WORKLOADS)
+    parser.add_argument("--kinds", nargs="+", choices=CELLS, help="instead of the workload's own")
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--steps", type=int, help="of a turn")
+    parser.add_argument("--against", type=Path, help="the source folder of another tree")
+    parser.add_argument("--without-loops", action="store_true", help="measure this tree without compiled loops too")
+    parser.add_argument("--peers", action="store_true", help="measure smdebug and TensorBoard too")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    for workload in options.workloads:
+        measure(workload, options)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from trackside.contracts.errors import (
     StorageError,
     StorageUnavailableError,
 )
+from trackside.storage.direct_writing import DirectWriting
 from trackside.storage.folder_names import FolderNames
 from trackside.storage.keys import PARTIAL_SUFFIX, checked_key, checked_prefix, checked_range
 from trackside.storage.plain_folders import PlainFolders
@@ -64,6 +65,7 @@ class LocalStore:
         self._folder = os.path.abspath(folder)
         self._plain_folders = PlainFolders(self._folder, monotonic=monotonic)
         self._folder_names = FolderNames(monotonic=monotonic)
+        self._direct = DirectWriting(monotonic=monotonic)
         self._own_name, self._partial_count = os.urandom(6).hex(), itertools.count()
 
     @property
@@ -73,13 +75,13 @@ class LocalStore:
     def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
         path = self._path(key, trusting=True)
         partial = self._partial(path)
-        self._write(key, path, lambda: _write_whole(partial, path, [memoryview(data).cast("B")]))
+        self._write(key, path, lambda: _write_whole(partial, path, [memoryview(data).cast("B")], self._direct))
 
     def put_parts(self, key: str, parts: Iterable[bytes | memoryview]) -> None:
         """Store an object from its parts, which are written one after another and never joined."""
         path, views = self._path(key, trusting=True), [memoryview(part).cast("B") for part in parts]
         partial = self._partial(path)
-        self._write(key, path, lambda: _write_whole(partial, path, views))
+        self._write(key, path, lambda: _write_whole(partial, path, views, self._direct))
 
     def append(self, key: str, data: bytes | bytearray | memoryview) -> int:
         path = self._path(key, trusting=True)
@@ -307,15 +309,17 @@ def _write_at_end(path: str, data: memoryview) -> int:
         os.close(descriptor)
 
 
-def _write_whole(partial: str, path: str, views: Sequence[memoryview]) -> None:
+def _write_whole(partial: str, path: str, views: Sequence[memoryview], direct: DirectWriting) -> None:
     """Write `partial` and rename it to `path`. On any error nothing remains of it.
 
     No fsync: a killed process leaves whole files, and only a power cut could lose the newest ones.
     """
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
     try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
         try:
-            if len(views) == 1:
+            if direct.wants(sum(map(len, views))) and direct.write(descriptor, views):
+                pass
+            elif len(views) == 1:
                 _write_all(descriptor, views[0])
             else:
                 _write_views(descriptor, views)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from trackside.contracts.errors import KeyNotFoundError, RecordError
 from trackside.storage.store import Store
-from trackside.trial.parallel import in_parallel
+from trackside.trial.parallel import in_parallel, is_remote
 from trackside.trial.record_reader import Array, Found, RecordReader, missing
 from trackside.trial.saved_step import Layout, SavedStep
 from trackside.trial.selection import Selection
@@ -156,7 +156,7 @@ class Reading:
     """Followers over the same part of a run. The bytes read are not kept.
 
     neighbours  (tensor, statistic) -> tensors likely to be requested next, with their sources, so that small adjacent
-                records come in one request
+                records come in one request, in a folder from the second tensor on
     covers      returns True for steps of this part; None: all steps
     """
 
@@ -173,6 +173,7 @@ class Reading:
         self._neighbours, self._covers = neighbours, covers
         self._followers: dict[tuple[Sources, str], Follower] = {}
         self._company = _Company([])
+        self._led_by: Follower | None = None  # the first tensor that was read
 
     def follower(
         self,
@@ -202,11 +203,18 @@ class Reading:
         Errors: those of the store. The next call continues from the point of failure.
         """
         beside = self._beside(follower, statistic) if follower.cursor == 0 else frozenset()
+        self._led_by = self._led_by or follower
         while self.lags(follower, last_step):
             self._read_block(follower, beside)
 
     def _beside(self, follower: Follower, statistic: str) -> frozenset[Follower]:
-        """Return the neighbours as followers."""
+        """Return the neighbours as followers.
+
+        None for the first tensor in a folder: who asks for one column alone should not pay for a hundred. A request to
+        a remote store costs more than what comes with it.
+        """
+        if self._led_by in {None, follower} and not is_remote(self._store):
+            return frozenset()
         near = []
         for tensor, sources in self._neighbours(follower.tensor, statistic):
             key = (sources, "")
