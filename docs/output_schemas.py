@@ -118,7 +118,7 @@ SPEED = {
             "where": "text",
             "change": "text",
             "step_seconds_after": "seconds",
-            "lines": [{"place": "text", "function": "text", "code": "text", "share": "share"}],
+            "lines": [{"place": "text", "function": "text", "code": "text", "share": "share", "library": "text"}],
         }
     ],
     "missing": ["text"],
@@ -129,6 +129,7 @@ SPEED = {
         "training_cpu_percent": "number or null",
         "memory_percent": "number or null",
         "gpu_percent": "number or null",
+        "disk_wait_percent": "number or null",
         "samples": "count",
     },
 }

@@ -9,7 +9,13 @@ import pytest
 
 from trackside.performance.measured import Machine, Measured, PhaseSeconds, with_gradient_waits
 from trackside.performance.verdict import PerformanceVerdict, judge_speed, judged_workers
-from trackside.records.performance_facts import CollectiveFacts, LineSamples, LoaderFacts, PerformanceFacts
+from trackside.records.performance_facts import (
+    CollectiveFacts,
+    GarbageFacts,
+    LineSamples,
+    LoaderFacts,
+    PerformanceFacts,
+)
 
 STEPS = 100
 LOADER = LoaderFacts(
@@ -144,6 +150,82 @@ def test_judges_a_line_by_its_text(code: str, device: str, said: str) -> None:
     machine = replace(MACHINE, gpu_percent=20.0)
     run = measured(line("other", "t.py:9", code, 90), device=device, machine=machine, data=0.1, rest=30, **COMPUTE)
     assert said in judge_speed(run).headline
+
+
+@pytest.mark.parametrize(
+    ("loader", "machine", "change", "where"),
+    [
+        pytest.param(
+            replace(LOADER, workers=9), MACHINE,
+            "num_workers=4 and persistent_workers=True: 9 workers share 4 processors, and each epoch starts them anew",
+            "num_workers=9", id="too-many-workers",
+        ),
+        pytest.param(
+            replace(LOADER, batch_bytes=75 << 20), MACHINE,
+            "make the items smaller before they are batched: a batch has 75 MiB; then num_workers=4", "75 MiB a batch",
+            id="oversized-inputs",
+        ),
+        pytest.param(
+            LOADER, replace(MACHINE, disk_wait_percent=60.0),
+            "read the data from another disk, or keep them in memory: the training waits for the disk", "num_workers=0",
+            id="a-busy-disk",
+        ),
+        pytest.param(replace(LOADER, batch_bytes=1 << 20), MACHINE, "num_workers=4", "1 MiB a batch", id="small-items"),
+    ],
+)  # fmt: skip
+def test_names_what_makes_batches_late(loader: LoaderFacts, machine: Machine, change: str, where: str) -> None:
+    (cause,) = judge_speed(measured(SLOW_COLLATE, loader=loader, machine=machine, data=50, **COMPUTE)).causes
+    assert cause.change == change
+    assert where in cause.where
+
+
+@pytest.mark.parametrize(
+    ("code", "where", "change"),
+    [
+        pytest.param("gc.collect()", "train.py:60 in work", "call gc.collect() seldom", id="called"),
+        pytest.param("x = [y]", "Python's own collections", "gc.freeze() before the loop", id="by-python"),
+    ],
+)
+def test_names_garbage_collection(code: str, where: str, change: str) -> None:
+    run = measured(SLEEP, line("other", "train.py:60", "gc.collect()", 5), data=0.3, rest=20, **COMPUTE)
+    assert run.facts is not None
+    garbage = GarbageFacts(20, 0.0235 * 50, 0.1, 50, "train.py:60", "work", code)
+    first, *others = judge_speed(replace(run, facts=replace(run.facts, garbage=garbage))).causes
+    assert (first.where, first.headline) == (where, "80 % of the step is garbage collection")
+    assert first.change.startswith(change)
+    assert not [cause for cause in others if "garbage" in cause.headline], "each second is blamed once"
+
+
+@pytest.mark.parametrize(
+    ("without_processor", "bottleneck"),
+    [
+        pytest.param(0.0, "straggler rank", id="its-own-work"),
+        pytest.param(0.6, "compute-bound", id="other-work-had-its-processor"),
+        pytest.param(None, "straggler rank", id="unknown"),
+    ],
+)
+def test_a_rank_that_had_no_processor_is_not_blamed(without_processor: float | None, bottleneck: str) -> None:
+    workers = ranks(worker_0=6.0, worker_1=0.1)
+    late = replace(workers["worker_1"], processor_wait=without_processor)
+    verdicts = dict(judged_workers(with_gradient_waits({**workers, "worker_1": late})))
+    assert verdicts["worker_0"].bottleneck.value == bottleneck
+
+
+def test_a_straggler_s_own_cause_is_that_of_the_run() -> None:
+    slow = measured(SLOW_COLLATE, data=50, **COMPUTE)
+    waiting = measured(data=0.3, **{**COMPUTE, "backward": 55.0})
+    workers = with_gradient_waits(
+        {
+            name: replace(run, facts=replace(run.facts, workers=2, collectives=CollectiveFacts(wait, wait, 100)))
+            for name, run, wait in (("worker_0", waiting, 0.05), ("worker_1", slow, 0.0001))
+            if run.facts is not None
+        }
+    )
+    name, verdict = judged_workers(workers)[0]
+    assert (name, verdict.bottleneck.value) == ("worker_0", "straggler rank")
+    assert verdict.causes[0].where.startswith("worker_1, input-bound: DataLoader of Images at train.py:31")
+    assert verdict.causes[0].change == "in worker_1: num_workers=4"
+    assert verdict.causes[0].lines[0].place == "data.py:22"
 
 
 def missing_of(run: Measured) -> set[str]:

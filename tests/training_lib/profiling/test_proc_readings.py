@@ -122,6 +122,7 @@ def test_reads_throttling(text: bytes, microseconds: int | None) -> None:
     ("text", "state"),
     [
         pytest.param(PROCESS, ProcessState(750, 25 * 4096), id="a-name-with-brackets"),
+        pytest.param(PROCESS.replace(b") S", b") D"), ProcessState(750, 25 * 4096, True), id="in-a-disk-wait"),
         pytest.param(b"", None, id="gone"),
         pytest.param(b"412 (x) Z 1", None, id="cut-off"),
     ],

@@ -30,7 +30,7 @@ AFTER = {
     "net/dev": "eth0: 3000 1 0 0 0 0 0 0 400 1 0 0 0 0 0 0\n",
     "pressure/cpu": "some avg10=0 total=1500000\n",
     "7/stat": "7 (python) S 1 7 7 0 -1 0 0 0 0 0 250 0 0 0 20 0 1 0 1 1 10 1\n",
-    "8/stat": "8 (worker) S 7 7 7 0 -1 0 0 0 0 0 60 0 0 0 20 0 1 0 1 1 5 1\n",
+    "8/stat": "8 (worker) D 7 7 7 0 -1 0 0 0 0 0 60 0 0 0 20 0 1 0 1 1 5 1\n",
 }
 
 
@@ -61,6 +61,7 @@ def test_rates_are_differences_of_two_samples(tmp_path: Path) -> None:
     page = os.sysconf("SC_PAGE_SIZE")
     assert first == {
         "MemoryUsedPercent Platform": 60.0, "training ProcessMemoryBytes": 15 * page, "training ProcessCount": 2,
+        "training ProcessesInDiskWait": 0,
     }  # fmt: skip
     write(tmp_path, AFTER)
     found = sampled(metrics)
@@ -72,7 +73,7 @@ def test_rates_are_differences_of_two_samples(tmp_path: Path) -> None:
         "DiskReadBytesPerSecond Disk": 20 * 512, "DiskWriteBytesPerSecond Disk": 0.0, "DiskBusyPercent Disk": 50.0,
         "ReceiveBytesPerSecond Algorithm": 2000.0,  # and none for the sent bytes, for that counter was reset
         "cpu PressurePercentage": 50.0,
-        "training ProcessCPUUtilization": pytest.approx(100 * 200 / ticks),
+        "training ProcessCPUUtilization": pytest.approx(100 * 200 / ticks), "training ProcessesInDiskWait": 1,
     }  # fmt: skip
 
 

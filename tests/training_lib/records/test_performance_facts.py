@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from trackside.contracts.errors import RecordError
 from trackside.records.performance_facts import (
+    CollectiveFacts,
+    GarbageFacts,
     HangFacts,
     LineSamples,
     LoaderFacts,
@@ -21,7 +23,12 @@ from trackside.records.performance_facts import (
 texts, counts, truths = st.text(max_size=20), st.integers(0, 2**53), st.booleans()
 seconds = st.floats(0, 1e9)
 loaders = st.builds(
-    LoaderFacts, texts, texts, texts, texts, texts, texts, counts, counts, counts, is_pinned=truths, is_iterable=truths
+    LoaderFacts,
+    *[texts] * 6,
+    *[counts] * 3,
+    is_pinned=truths,
+    is_iterable=truths,
+    batch_bytes=counts,
 )
 lines = st.builds(LineSamples, texts, texts, texts, texts, texts, truths, counts)
 hangs = st.builds(HangFacts, texts, counts, seconds, seconds, seconds, texts, texts, texts, texts, truths)
@@ -34,6 +41,8 @@ facts = st.builds(
     st.lists(loaders, max_size=3).map(tuple),
     st.lists(lines, max_size=3).map(tuple),
     st.none() | hangs,
+    st.none() | st.builds(CollectiveFacts, seconds, seconds, counts),
+    st.none() | st.builds(GarbageFacts, counts, seconds, seconds, counts, texts, texts, texts),
 )
 
 
@@ -42,10 +51,16 @@ def test_facts_survive(found: PerformanceFacts) -> None:
     assert decode_performance(encode_performance(found), key="k") == found
 
 
-def test_a_file_from_before_hangs_were_looked_for_is_read() -> None:
-    document = json.loads(encode_performance(PerformanceFacts(processors=4)))
-    del document["hangs"]
-    assert decode_performance(json.dumps(document).encode(), key="k") == PerformanceFacts(processors=4)
+LOADER = LoaderFacts(*"abcdef", 1, 2, 3, is_pinned=True, is_iterable=False)
+
+
+def test_a_file_of_an_older_version_is_read() -> None:
+    expected = PerformanceFacts(processors=4, loaders=(LOADER,))
+    document = json.loads(encode_performance(expected))
+    for name in ("hangs", "collectives", "garbage"):
+        del document[name]
+    del document["loaders"][0]["batch_bytes"]
+    assert decode_performance(json.dumps(document).encode(), key="k") == expected
 
 
 @pytest.mark.parametrize(

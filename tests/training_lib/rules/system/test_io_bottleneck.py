@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.training_lib.rules.system.machines import SECOND_STEP, gpus, metric
+from tests.training_lib.rules.system.machines import SECOND_STEP, gpus, metric, steps
 from trackside.rules.system.io_bottleneck import IoBottleneck
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -16,6 +16,12 @@ def waits(*values: float) -> dict[tuple[str, ...], dict[float, float]]:
     return dict(metric("processors", "total", "I/OWaitPercentageTotal", list(values) * (120 // len(values))))  # type: ignore[arg-type]
 
 
+def own(*processes: float) -> dict[tuple[str, ...], dict[float, float]]:
+    """Processes of the training that wait for a disk."""
+    values = list(processes) * (18 // len(processes))
+    return dict(metric("process", "training", "ProcessesInDiskWait", values))  # type: ignore[arg-type]
+
+
 CASES = [
     RuleCase(
         "beside an idle GPU", recorded=SECOND_STEP, machine={**gpus(IDLE), **waits(80)}, fires=("gpu0 of algo-1",)
@@ -25,6 +31,20 @@ CASES = [
     RuleCase("a busy GPU", recorded=SECOND_STEP, machine={**gpus(BUSY), **waits(80)}),
     RuleCase("short waits", recorded=SECOND_STEP, machine=waits(40)),
     RuleCase("now and then", recorded=SECOND_STEP, machine=waits(80, 0, 0)),
+    RuleCase(
+        "the training waits, and the processors have other work",
+        recorded=steps([0.02] * 20, data=[0.015] * 20),
+        machine=own(1, 0),
+        fires=("the training on algo-1",),
+    ),
+    RuleCase(
+        "a loop without a DataLoader waits",
+        recorded=steps([0.02] * 20),
+        machine=own(2),
+        fires=("the training on algo-1",),
+    ),
+    RuleCase("workers read ahead", recorded=steps([0.02] * 20, data=[0.0001] * 20), machine=own(6)),
+    RuleCase("the training waits seldom", recorded=steps([0.02] * 20), machine=own(1, 0, 0)),
     RuleCase("nothing sampled", recorded=SECOND_STEP),
 ]
 
@@ -32,3 +52,8 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_cases(case: RuleCase) -> None:
     assert_case(RULE, case)
+
+
+def test_in_amazons_sense_only_processors_wait() -> None:
+    rule = IoBottleneck.from_parameters({}, preset="aws-docs")
+    assert_case(rule, RuleCase("own", recorded=steps([0.02] * 20), machine=own(2)))

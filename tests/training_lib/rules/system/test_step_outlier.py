@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.system.machines import steps
+from trackside.records.performance_facts import GarbageFacts, PerformanceFacts
 from trackside.rules.system.step_outlier import StepOutlier
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -39,6 +40,22 @@ CASES = [
 def test_in_amazons_sense_cheap_outliers_count() -> None:
     rule = StepOutlier.from_parameters({}, preset="aws-sdk")
     assert_case(rule, RuleCase("cheap", recorded=steps(paused(25, 0.004)), fires=ONE))
+
+
+@pytest.mark.parametrize(
+    ("longest_seconds", "because"),
+    [
+        pytest.param(0.25, "Python collected all garbage 16 times in these steps, for 4 s", id="garbage"),
+        pytest.param(0.01, "", id="short-collections"),
+    ],
+)
+def test_names_garbage_collection(longest_seconds: float, because: str) -> None:
+    garbage = GarbageFacts(16, 4.0, longest_seconds, 400)
+    speed = {"worker_0": PerformanceFacts(garbage=garbage)}
+    window = RuleCase("", recorded=steps(paused(25, 0.3)), speed=speed).window
+    (finding,) = RULE.check(window)
+    (suspicion,) = RULE.suspicions([finding], window)
+    assert suspicion.because == because
 
 
 def test_another_mode_has_no_timed_step() -> None:

@@ -36,7 +36,7 @@ def command(*, run: str, output: str, report: bool, steps: int | None) -> None:
     RUN is named as for `trackside findings`. The verdict is one of input-bound, copy-bound, host-bound, compute-bound,
     communication-bound, straggler rank, memory creep, balanced, hang, or incomplete: then the missing measurements are
     named. Below it stand the line to change, the change to try and its gain at best, and the phases of a step. Of
-    several workers the slowest is shown; JSON has all.
+    several workers one that waits for a slower one is shown, else the slowest; JSON has all.
 
     --steps profiles the operators of so many steps, and then the Python functions of as many. The training needs no
     change. These steps take longer.
@@ -70,7 +70,7 @@ def command(*, run: str, output: str, report: bool, steps: int | None) -> None:
     workers = document["workers"]
     print_verdict(workers[0], color=wants_color())
     if len(workers) > 1:
-        click.echo(f"\n{workers[0]['worker']} is the slowest of {len(workers)} workers; --format json has all")
+        click.echo(f"\nshown is {workers[0]['worker']} of {len(workers)} workers; --format json has all")
     for detail in document["details"]:
         _print_detail(uri, detail, color=wants_color())
 

@@ -62,6 +62,7 @@ class Cause(str, Enum):
     THROTTLED = "throttled"
     SLOW_START = "slow-start"
     PAUSES = "pauses"
+    SLOW_LINE = "slow-line"
     WEIGHTS_SET_BACK = "weights-set-back"
     INCOMPLETE_CHECKPOINT = "incomplete-checkpoint"
 
@@ -286,6 +287,9 @@ EXPLANATIONS = {
         "single steps take many times as long as the others",
         "Look at what runs only every so many steps: checkpoints, logging, garbage collection.",
     ),
+    Cause.SLOW_LINE: Explanation(
+        "a line of the loop holds up each step", "Look at the named line: do it less often, or outside of the loop."
+    ),
     Cause.WEIGHTS_SET_BACK: Explanation(
         "the weights are set back to an earlier state while the training goes on",
         "Look for code that loads a checkpoint or copies weights inside of the loop: load once, before the first step.",
@@ -304,6 +308,7 @@ SPEED_CAUSES = frozenset(
         Cause.THROTTLED,
         Cause.SLOW_START,
         Cause.PAUSES,
+        Cause.SLOW_LINE,
     ]
 )
 

@@ -6,27 +6,28 @@ A cause has the seconds that its cure can win back at most, and the line to chan
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trackside.performance.measured import FEWEST_SAMPLES, Measured
 from trackside.records.performance_facts import LineSamples, LoaderFacts
+from trackside.trial.stalls import CHANGES, Stall, stall_of
 
 INPUT, COPY, HOST = "input-bound", "copy-bound", "host-bound"
 COMMUNICATION, STRAGGLER = "communication-bound", "straggler rank"
 LEAST_SHARE_OF_LINE = 0.1  # of the samples of its phase
 MOST_WORKERS = 16  # that are ever suggested
+MOST_WORKERS_A_PROCESSOR = 2
+DISK_WAIT_PERCENT = 40.0  # of the samples, from which a disk is the limit
+MIB = 1 << 20
+LARGE_BATCH_BYTES = 32 * MIB
+_FREEZE = "gc.freeze() before the loop: the objects that exist by then are visited no longer"
 _FASTER_RANK = "give that rank less work, or a processor of its own; its own verdict names its line"
 _LESS_TO_EXCHANGE = (
     "exchange gradients less often (several batches under no_sync()), or less of them (bf16_compress_hook of "
     "torch.distributed.algorithms)"
 )
-_WAITS = re.compile(r"\.(item|cpu|tolist|numpy|synchronize)\(|\b(bool|float|int)\(\w*loss")
-_COPIES = re.compile(r"\.(to|cuda)\(")
-_SLEEPS = re.compile(r"\bsleep\(")
-_STORES = re.compile(r"\b(save|dump|savetxt|write|print|savefig)\w*\(")
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,14 @@ class Line:
         function: The function in it.
         code: The text of the line.
         share: Share of the samples of its phase.
+        library: The innermost function of a library that it calls: `module.function`; "" for none.
     """
 
     place: str
     function: str
     code: str
     share: float
+    library: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,8 +85,10 @@ def input_cause(measured: Measured) -> Iterator[Cause]:
     lines = tuple(_lines(measured, phase="data"))
     workers = loader.workers if loader else 0
     wanted, after = _with_workers(wait, step, workers=workers, processors=facts.processors if facts else 0)
-    change = _change(loader, wanted, lines)
-    if wanted <= workers:  # more of them do not help: the work itself has to become less
+    change = _change(loader, wanted, lines, measured)
+    if wanted <= workers or not change.startswith(
+        "num_workers"
+    ):  # more of them do not help: the work itself has to become less
         after = step - wait
     won = max(0.0, step - after) * measured.steps
     yield Cause(
@@ -104,17 +109,39 @@ def line_causes(measured: Measured) -> Iterator[Cause]:
     is_cuda = measured.facts is not None and measured.facts.device == "cuda"
     for line in _lines(measured, phase="other"):
         seconds = line.share * rest
-        kind, what, change = _judged(line.code, is_cuda=is_cuda)
+        stall = stall_of(line.code, line.library, is_cuda=is_cuda)
+        if stall is Stall.COLLECTION:
+            continue  # see `collection_causes`
         yield Cause(
-            kind=kind,
-            headline=f"{_percent(seconds / total)} of the step is {what}",
+            kind=COPY if stall is Stall.COPY else HOST,
+            headline=f"{_percent(seconds / total)} of the step is {stall.value}",
             share=seconds / total,
             seconds=seconds,
             where=f"{line.place} in {line.function}",
-            change=change,
+            change=CHANGES[stall],
             step_seconds_after=(total - seconds) / measured.steps,
             lines=(line,),
         )
+
+
+def collection_causes(measured: Measured) -> Iterator[Cause]:
+    """Yield the collections of garbage. No stack is sampled in one: it keeps Python from running."""
+    garbage = measured.facts.garbage if measured.facts is not None else None
+    if garbage is None or not garbage.steps:
+        return
+    total = measured.training_seconds
+    seconds = min(total, garbage.seconds / garbage.steps * measured.steps)
+    is_called = stall_of(garbage.code, "", is_cuda=False) is Stall.COLLECTION
+    yield Cause(
+        kind=HOST,
+        headline=f"{_percent(seconds / total)} of the step is {Stall.COLLECTION.value}",
+        share=seconds / total,
+        seconds=seconds,
+        where=f"{garbage.place} in {garbage.function}" if is_called else "Python's own collections",
+        change=CHANGES[Stall.COLLECTION] if is_called else _FREEZE,
+        step_seconds_after=(total - seconds) / measured.steps,
+        lines=(Line(garbage.place, garbage.function, garbage.code, 1.0),) if is_called else (),
+    )
 
 
 def rank_causes(measured: Measured) -> Iterator[Cause]:
@@ -123,7 +150,9 @@ def rank_causes(measured: Measured) -> Iterator[Cause]:
     if wait is None:
         return
     step = measured.training_seconds / measured.steps
-    exchange, for_others = min(wait.least_seconds, step), min(wait.seconds, step) - min(wait.least_seconds, step)
+    exchange = min(wait.least_seconds, step) * wait.own_share
+    late = min(wait.seconds, step) - min(wait.least_seconds, step)
+    for_others = max(0.0, late - (1 - wait.own_share) * step)  # a rank without a processor is late, and not slow
     given = (
         (STRAGGLER, for_others, f"waits for {wait.least_worker}", wait.least_worker, _FASTER_RANK),
         (COMMUNICATION, exchange, "waits until gradients are averaged over the ranks", "", _LESS_TO_EXCHANGE),
@@ -153,8 +182,18 @@ def _with_workers(wait: float, step: float, *, workers: int, processors: int) ->
     return wanted, max(others, fetch / max(1, wanted))
 
 
-def _change(loader: LoaderFacts | None, wanted: int, lines: tuple[Line, ...]) -> str:
+def _change(loader: LoaderFacts | None, wanted: int, lines: tuple[Line, ...], measured: Measured) -> str:
     slow = f"make {lines[0].function} ({lines[0].place}) cheaper" if lines and lines[0].function != "<module>" else ""
+    if (measured.machine.disk_wait_percent or 0.0) >= DISK_WAIT_PERCENT:
+        return "read the data from another disk, or keep them in memory: the training waits for the disk"
+    if loader is not None and loader.batch_bytes >= LARGE_BATCH_BYTES:
+        return f"make the items smaller before they are batched: a batch has {_mib(loader)}; then num_workers={wanted}"
+    processors = measured.facts.processors if measured.facts is not None else 0
+    if loader is not None and processors and loader.workers > MOST_WORKERS_A_PROCESSOR * processors:
+        return (
+            f"num_workers={processors} and persistent_workers=True: {loader.workers} workers share {processors} "
+            "processors, and each epoch starts them anew"
+        )
     if loader is None:
         return slow or "fetch batches in workers of a DataLoader"
     if loader.workers and wanted <= loader.workers:
@@ -170,7 +209,12 @@ def _where(loader: LoaderFacts | None) -> str:
     parts = [f"num_workers={loader.workers}"]
     parts += [f"batch_size={loader.batch_size}"] if loader.batch_size else []
     parts += [f"collate_fn={loader.collate}"] if loader.collate else []
+    parts += [f"{_mib(loader)} a batch"] if loader.batch_bytes >= MIB else []
     return f"DataLoader of {loader.dataset} at {loader.created_at or loader.looped_at or '?'}: {', '.join(parts)}"
+
+
+def _mib(loader: LoaderFacts) -> str:
+    return f"{loader.batch_bytes / MIB:.3g} MiB"
 
 
 def _lines(measured: Measured, *, phase: str) -> Iterator[Line]:
@@ -188,20 +232,7 @@ def _lines(measured: Measured, *, phase: str) -> Iterator[Line]:
     for key, count in counts.most_common():
         line = of_place[key]
         if line.place and count >= LEAST_SHARE_OF_LINE * total:
-            yield Line(line.place, line.function, line.code, count / total)
-
-
-def _judged(code: str, *, is_cuda: bool) -> tuple[str, str, str]:
-    """Return the bottleneck that a line makes, its description, and the change to try."""
-    if _SLEEPS.search(code):
-        return HOST, "a sleep", "remove the sleep, or sleep outside of the loop"
-    if is_cuda and _COPIES.search(code):
-        return COPY, "a copy to the device", "pin_memory=True in the DataLoader and non_blocking=True in the copy"
-    if is_cuda and _WAITS.search(code):
-        return HOST, "a wait for the device", "read the value every 100th step, or after the loop"
-    if _STORES.search(code):
-        return HOST, "output", "write less often, or in another thread"
-    return HOST, "work at one line", "move it out of the loop, into DataLoader workers, or do it less often"
+            yield Line(line.place, line.function, line.code, count / total, line.library)
 
 
 def _percent(share: float) -> str:

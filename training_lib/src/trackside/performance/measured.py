@@ -35,6 +35,7 @@ class Machine:
         training_cpu_percent: Processors that the training used; 100 is one processor.
         memory_percent: The highest share of the memory in use.
         gpu_percent: Accelerators in use.
+        disk_wait_percent: Samples in which a process of the training waited for a disk.
         memory_series: (seconds since the epoch, bytes) of the training's processes.
         samples: Number of samples.
     """
@@ -44,6 +45,7 @@ class Machine:
     training_cpu_percent: float | None = None
     memory_percent: float | None = None
     gpu_percent: float | None = None
+    disk_wait_percent: float | None = None
     memory_series: tuple[tuple[float, float], ...] = ()
     samples: int = 0
 
@@ -56,11 +58,13 @@ class GradientWait:
         seconds: The wait of this worker.
         least_seconds: The wait of the worker that waits least: what the exchange itself takes.
         least_worker: That worker, for which the others wait.
+        own_share: Share of the time in which neither of both was kept waiting for a processor by other work.
     """
 
     seconds: float
     least_seconds: float
     least_worker: str
+    own_share: float = 1.0
 
 
 def with_gradient_waits(workers: Mapping[str, Measured]) -> dict[str, Measured]:
@@ -77,10 +81,12 @@ def with_gradient_waits(workers: Mapping[str, Measured]) -> dict[str, Measured]:
     if len(waits) < 2:
         return dict(workers)
     least = min(waits, key=lambda name: waits[name])
-    return {
-        name: replace(one, gradient_wait=GradientWait(waits[name], waits[least], least)) if name in waits else one
-        for name, one in workers.items()
-    }
+
+    def wait_of(name: str) -> GradientWait:
+        without_processor = max(workers[each].processor_wait or 0.0 for each in (name, least))
+        return GradientWait(waits[name], waits[least], least, max(0.0, 1.0 - without_processor))
+
+    return {name: replace(one, gradient_wait=wait_of(name)) if name in waits else one for name, one in workers.items()}
 
 
 @dataclass(frozen=True)

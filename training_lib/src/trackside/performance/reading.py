@@ -165,6 +165,7 @@ def _machine(profile: RunProfile) -> Machine:
         training_cpu_percent=_mean(values("ProcessCPUUtilization")),
         memory_percent=float(memory.max()) if len(memory) else None,
         gpu_percent=_mean(values("GPUUtilization")),
+        disk_wait_percent=_mean(np.where(values("ProcessesInDiskWait") > 0, 100.0, 0.0)),
         memory_series=tuple(_series(profile, "ProcessMemoryBytes")),
         samples=len(memory) or len(cpus),
     )

@@ -8,12 +8,19 @@ never a phase of 0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
 from statistics import median
 
-from trackside.performance.causes import Cause, input_cause, line_causes, rank_causes
+from trackside.performance.causes import (
+    DISK_WAIT_PERCENT,
+    Cause,
+    collection_causes,
+    input_cause,
+    line_causes,
+    rank_causes,
+)
 from trackside.performance.durations import duration
 from trackside.performance.measured import CAPTURE, EVALUATION, PHASES, Measured
 
@@ -26,6 +33,7 @@ CREEP_SECONDS = 60.0  # of samples, at least
 CREEP_BLOCKS = 10
 CREEP_BYTES, CREEP_SHARE = 100 << 20, 0.05  # growth over the second half, at least
 MOST_CAUSES = 5
+_OWN_WORK = frozenset({"input-bound", "copy-bound", "host-bound"})  # of a rank that the others wait for
 LEAST_SECONDS = 1.0  # to win back, for a line in the summary of a run
 
 
@@ -102,13 +110,30 @@ class PerformanceVerdict:
 
 
 def judged_workers(workers: Mapping[str, Measured]) -> tuple[tuple[str, PerformanceVerdict], ...]:
-    """Return the verdict on each worker by its name, the slowest first.
+    """Return the verdict on each worker by its name: those that wait for a slower one first, then the slowest.
+
+    A wait for a slower worker has the line and the change of that worker.
 
     Args:
         workers: The measurements by worker.
     """
-    judged = [(name, judge_speed(measured)) for name, measured in workers.items()]
-    return tuple(sorted(judged, key=lambda one: -one[1].step_seconds))
+    judged = {name: judge_speed(measured) for name, measured in workers.items()}
+    complete = {name: _with_culprit(verdict, judged) for name, verdict in judged.items()}
+    return tuple(
+        sorted(complete.items(), key=lambda one: (one[1].bottleneck is not Bottleneck.STRAGGLER, -one[1].step_seconds))
+    )
+
+
+def _with_culprit(verdict: PerformanceVerdict, others: Mapping[str, PerformanceVerdict]) -> PerformanceVerdict:
+    """Return a verdict on a worker that waits for another one with the line and the change of that one."""
+    causes = list(verdict.causes)
+    for number, cause in enumerate(causes):
+        culprit = others.get(cause.where) if cause.kind == Bottleneck.STRAGGLER.value else None
+        own = next((one for one in culprit.causes if one.kind in _OWN_WORK), None) if culprit is not None else None
+        if own is not None:
+            where = f"{cause.where}, {own.kind}: {own.where}"
+            causes[number] = replace(cause, where=where, change=f"in {cause.where}: {own.change}", lines=own.lines)
+    return replace(verdict, causes=tuple(causes))
 
 
 def judge_speed(measured: Measured) -> PerformanceVerdict:
@@ -125,7 +150,8 @@ def judge_speed(measured: Measured) -> PerformanceVerdict:
     causes = sorted(
         (
             cause
-            for cause in (*input_cause(measured), *line_causes(measured), *rank_causes(measured))
+            for causes_of in (input_cause, line_causes, collection_causes, rank_causes)
+            for cause in causes_of(measured)
             if cause.share >= NOTED_SHARE
         ),
         key=lambda cause: -cause.seconds,
@@ -250,6 +276,8 @@ def _notes(measured: Measured) -> Iterator[str]:
         yield f"watching took {100 * measured.overhead:.1f} % of the training's time, its writer included"
     if machine.io_wait_percent is not None and machine.io_wait_percent >= 20:
         yield f"the processors waited for a disk for {machine.io_wait_percent:.0f} % of the time"
+    if machine.disk_wait_percent is not None and machine.disk_wait_percent >= DISK_WAIT_PERCENT:
+        yield f"processes of the training waited for a disk in {machine.disk_wait_percent:.0f} % of the samples"
     if machine.memory_percent is not None and machine.memory_percent >= 95:
         yield f"the machine's memory was in use to {machine.memory_percent:.0f} %"
     if _is_creeping(measured):

@@ -41,6 +41,7 @@ class ProcessState(NamedTuple):
 
     cpu_ticks: int
     resident_bytes: int
+    is_in_disk_wait: bool = False
 
 
 def cpu_times(stat: bytes) -> dict[str, CpuTime]:
@@ -126,7 +127,7 @@ def process_state(stat: bytes, *, page_bytes: int) -> ProcessState | None:
     fields = stat.rpartition(b")")[2].split()  # a name may hold spaces and brackets
     if len(fields) < 22:
         return None
-    return ProcessState(int(fields[11]) + int(fields[12]), int(fields[21]) * page_bytes)
+    return ProcessState(int(fields[11]) + int(fields[12]), int(fields[21]) * page_bytes, fields[0] == b"D")
 
 
 def _kilobytes(meminfo: bytes, name: bytes) -> int | None:

@@ -166,6 +166,8 @@ class SystemMetrics:
             return
         yield Metric("process", "training", "ProcessMemoryBytes", sum(state.resident_bytes for state in found.values()))
         yield Metric("process", "training", "ProcessCount", len(found))
+        waiting = sum(state.is_in_disk_wait for state in found.values())
+        yield Metric("process", "training", "ProcessesInDiskWait", waiting)
         if before and elapsed > 0:
             ticks = sum(state.cpu_ticks - before.get(pid, (0, 0))[0] for pid, state in found.items())
             yield Metric("process", "training", "ProcessCPUUtilization", 100 * ticks * self._tick_seconds / elapsed)

@@ -33,6 +33,7 @@ class LoaderFacts:
         prefetch_factor: Batches that each worker prepares ahead; 0 without workers.
         is_pinned: True if batches are copied to pinned memory.
         is_iterable: True for an `IterableDataset`.
+        batch_bytes: Bytes of the tensors of its first batch; 0 if unknown.
     """
 
     looped_at: str
@@ -46,6 +47,7 @@ class LoaderFacts:
     prefetch_factor: int
     is_pinned: bool
     is_iterable: bool
+    batch_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,29 @@ class CollectiveFacts:
 
 
 @dataclass(frozen=True)
+class GarbageFacts:
+    """Python's collections of all objects on the thread of the training, without the first steps.
+
+    Attributes:
+        count: Number of collections.
+        seconds: Seconds of all together.
+        longest_seconds: Seconds of the longest.
+        steps: Number of steps in which they were counted.
+        place: The innermost line of the user's code in the longest; "" for none.
+        function: Its function.
+        code: Its text.
+    """
+
+    count: int
+    seconds: float
+    longest_seconds: float
+    steps: int
+    place: str = ""
+    function: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True)
 class PerformanceFacts:
     """Facts about the speed of one worker's training.
 
@@ -128,6 +153,7 @@ class PerformanceFacts:
         lines: Samples by line, most first.
         hang: The newest hang; None for none.
         collectives: The average of gradients over ranks; None where it is not known.
+        garbage: Collections of garbage; None before the first one.
     """
 
     device: str = "cpu"
@@ -138,13 +164,18 @@ class PerformanceFacts:
     lines: tuple[LineSamples, ...] = ()
     hang: HangFacts | None = None
     collectives: CollectiveFacts | None = None
+    garbage: GarbageFacts | None = None
 
 
 def encode_performance(facts: PerformanceFacts) -> bytes:
     """Return the file's content."""
     document = {"version": VERSION, **asdict(facts)}
-    hang, collectives = document.pop("hang"), document.pop("collectives")
-    lists = {"hangs": [hang] if hang else [], "collectives": [collectives] if collectives else []}
+    hang, collectives, garbage = (document.pop(name) for name in ("hang", "collectives", "garbage"))
+    lists = {
+        "hangs": [hang] if hang else [],
+        "collectives": [collectives] if collectives else [],
+        "garbage": [garbage] if garbage else [],
+    }
     return json.dumps({**document, **lists}, allow_nan=False).encode("ascii")
 
 
@@ -168,6 +199,7 @@ def decode_performance(data: bytes, *, key: str) -> PerformanceFacts:
         collectives=next(map(_collectives, found.objects("collectives")), None)
         if found.is_list("collectives")
         else None,
+        garbage=next(map(_garbage, found.objects("garbage")), None) if found.is_list("garbage") else None,
     )
 
 
@@ -212,6 +244,7 @@ def _loader(found: UntrustedJson) -> LoaderFacts:
         prefetch_factor=found.count("prefetch_factor"),
         is_pinned=found.boolean("is_pinned", False),
         is_iterable=found.boolean("is_iterable", False),
+        batch_bytes=found.count("batch_bytes", 0),
     )
 
 
@@ -229,6 +262,18 @@ def _line(found: UntrustedJson) -> LineSamples:
 
 def _collectives(found: UntrustedJson) -> CollectiveFacts:
     return CollectiveFacts(found.number("seconds"), found.number("exposed_seconds"), found.count("steps"))
+
+
+def _garbage(found: UntrustedJson) -> GarbageFacts:
+    return GarbageFacts(
+        count=found.count("count"),
+        seconds=found.number("seconds"),
+        longest_seconds=found.number("longest_seconds"),
+        steps=found.count("steps"),
+        place=found.text("place"),
+        function=found.text("function"),
+        code=found.text("code"),
+    )
 
 
 def _hang(found: UntrustedJson) -> HangFacts:

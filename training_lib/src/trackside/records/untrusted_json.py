@@ -89,9 +89,9 @@ class UntrustedJson:
     def boolean(self, name: str, default: bool) -> bool:
         return bool(self._checked(name, self._fields.get(name, default), bool, "true or false"))
 
-    def count(self, name: str) -> int:
-        """Return a whole number from 0 on that fits 63 bits."""
-        return self._count(name, self._fields.get(name))
+    def count(self, name: str, default: int | None = None) -> int:
+        """Return a whole number from 0 on that fits 63 bits, or the default for an absent one."""
+        return self._count(name, self._fields.get(name, default))
 
     def step(self, name: str) -> int:
         """Return a step within a mode: a whole number as in `count`, or smdebug's -1 before the mode's first step."""

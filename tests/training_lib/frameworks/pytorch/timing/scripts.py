@@ -84,3 +84,15 @@ COMPUTE = """
 for x, y in DataLoader(data, batch_size=8):
     train(x, y)
 """
+WORKERS = """
+import multiprocessing.popen_fork as forks
+launched = forks.Popen._launch
+def slow_launch(self, process):
+    time.sleep(0.15)
+    return launched(self, process)
+forks.Popen._launch = slow_launch
+loader = DataLoader(data, batch_size=32, num_workers=2)
+for epoch in range(4):
+    for x, y in loader:
+        train(x, y)
+"""

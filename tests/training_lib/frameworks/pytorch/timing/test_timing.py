@@ -143,6 +143,19 @@ def test_phases_and_rest_are_the_whole_step(runs: Mapping[str, Measured], name: 
     assert timed == pytest.approx(run.training_seconds, rel=0.02)
 
 
+def test_the_start_of_workers_is_a_wait_for_data(warm_python: WarmPython, tmp_path: Path) -> None:
+    script = tmp_path / "workers.py"
+    script.write_text(scripts.HEAD.format(steps=STEPS, width=64) + scripts.WORKERS)
+    environment = {**inherited(), **capture_environment(str(tmp_path / "run"), CaptureRequest(()))}
+    with warm_python.start_captured(script, env=environment) as process:
+        assert process.finish().returncode == 0
+    run = measured_workers(str(tmp_path / "run"))["worker_0"]
+    assert run.of("data") > 3 * 2 * 0.15, "that of the first epoch is before the first step"
+    assert run.facts is not None
+    (loader,) = run.facts.loaders
+    assert (loader.workers, loader.batch_bytes) == (2, 32 * 64 * 4 + 32 * 8)
+
+
 def test_an_evaluation_is_not_the_training_s_wait(runs: Mapping[str, Measured]) -> None:
     run = runs["evaluation"]
     assert run.of("evaluation") > 4 * 4 * 0.03 * 0.8, "its fetches are part of it"

@@ -11,6 +11,8 @@ from trackside.rules.rule import parameter
 from trackside.rules.speed import DATA, STEPS, SpeedRule, found_in, step_times
 from trackside.trial.window import Window
 
+LARGE_BATCH_BYTES = 32 << 20  # from which the size of a batch is evidence
+
 
 @dataclass(frozen=True)
 class DataStarvation(SpeedRule):
@@ -93,6 +95,9 @@ class DataStarvation(SpeedRule):
         if loader is not None:
             because = f"the DataLoader of {loader.dataset} has num_workers={loader.workers}"
             because += f", collate_fn={loader.collate}" if loader.collate else ""
+            because += (
+                f", and {loader.batch_bytes >> 20} MiB a batch" if loader.batch_bytes >= LARGE_BATCH_BYTES else ""
+            )
         return tuple([replace(each, because=because) for each in super().suspicions(findings, window)])
 
 

@@ -12,6 +12,7 @@ from trackside.contracts.verdict import Finding
 from trackside.rules.rule import parameter
 from trackside.rules.speed import (
     AMAZONS_TOO,
+    DATA,
     GPU,
     IO_WAIT,
     NO_SAMPLES,
@@ -22,8 +23,13 @@ from trackside.rules.speed import (
     device_of,
     found_in,
     of_processors,
+    step_times,
 )
 from trackside.trial.window import MachineSeries, Window
+
+DISK_WAITS = "ProcessesInDiskWait"
+FEWEST_OF_PROCESSES = 10  # samples
+LEAST_WAIT = 0.1  # of the steps, for batches
 
 
 @dataclass(frozen=True)
@@ -40,9 +46,12 @@ class IoBottleneck(SpeedRule):
         1. A sample is a bottleneck if the processors wait for a disk for more than `io_threshold` percent of their time
            while the GPU is used below `gpu_threshold` percent. Without a GPU the wait alone counts.
         2. It fires where bottlenecks are more than `threshold` percent of all samples.
+        3. It fires too where a process of the training itself waits for a disk in more than `process_threshold` percent
+           of the samples of its processes, once they are 10, and the training waits for batches for a tenth of its
+           steps, or has no DataLoader. Processors that are many, or busy with other work, do not show such a wait.
 
         Its issues are warnings; with `is_critical` they may stop the run. SageMaker Debugger's rule of this name
-        decides alike, on machines with a GPU.
+        decides by the first two, on machines with a GPU.
 
     What to do:
         Copy the data to a local disk before the training, read few large files instead of many small ones, or keep
@@ -66,7 +75,7 @@ class IoBottleneck(SpeedRule):
     code = "TS403"
     likely_causes = (Cause.BUSY_DISK, Cause.SLOW_INPUT)
     presets = AMAZONS_TOO
-    preset_defaults = amazons(patience=(1000, 1000), gpu_threshold=(10.0, 70.0))
+    preset_defaults = amazons(patience=(1000, 1000), gpu_threshold=(10.0, 70.0), process_threshold=(0.0, 0.0))
     what_to_do = (
         "Copy the data to a local disk before the training.",
         "Read few large files instead of many small ones, or keep decoded data in memory.",
@@ -76,6 +85,9 @@ class IoBottleneck(SpeedRule):
     threshold: float = parameter(50.0, "percent of samples that are bottlenecks", minimum=0, maximum=100)
     gpu_threshold: float = parameter(10.0, "percent below which a GPU is idle", minimum=0, maximum=100)
     io_threshold: float = parameter(50.0, "percent of the processors' time in waits", minimum=0, maximum=100)
+    process_threshold: float = parameter(
+        40.0, "percent of samples in which the training waits for a disk; 0: do not look", minimum=0, maximum=100
+    )
     patience: int = parameter(240, "samples before it judges", minimum=1)  # type: ignore[misc]  # Amazon's name
 
     def check(self, window: Window) -> Iterable[Finding]:
@@ -95,8 +107,30 @@ class IoBottleneck(SpeedRule):
                     since=window.profile.step_at(float(waits.times[0])),
                 )
 
+        yield from self._own_waits(window)
+
+    def _own_waits(self, window: Window) -> Iterator[Finding]:
+        """Yield a finding for each machine on which processes of the training wait for a disk."""
+        if not self.process_threshold or not is_waiting_for_data(window):
+            return
+        for waits in window.machine(DISK_WAITS):
+            if len(waits.values) >= FEWEST_OF_PROCESSES:
+                share = float(np.mean(waits.values > 0))
+                if 100 * share > self.process_threshold:
+                    yield found_in(
+                        window,
+                        f"the training on {waits.node}",
+                        measure="share of samples in which the training waits for a disk",
+                        observed=share,
+                        threshold=self.process_threshold / 100,
+                        since=window.profile.step_at(float(waits.times[0])),
+                    )
+
     def lacks(self, window: Window) -> str:
         """Name the missing input: enough samples of the machine."""
+        own = [len(waits.values) for waits in window.machine(DISK_WAITS)] if self.process_threshold else []
+        if max(own, default=0) >= FEWEST_OF_PROCESSES:
+            return ""
         counts = [len(waits.values) for _, waits, _ in self._devices(window)]
         if not counts:
             return NO_SAMPLES
@@ -112,6 +146,11 @@ class IoBottleneck(SpeedRule):
                 yield device_of(gpu), at_gpu, gpu
             if not own:
                 yield node, waits, None
+
+
+def is_waiting_for_data(window: Window) -> bool:
+    """Return True if a worker waits for batches for a tenth of its steps, or has no DataLoader."""
+    return any(DATA not in times.phases or times.share_of(DATA) >= LEAST_WAIT for times in step_times(window))
 
 
 def share_of_waits(waits: Values, gpu: Values | None, *, waiting: float, idle: float) -> float:

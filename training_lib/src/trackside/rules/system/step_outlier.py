@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.contracts.cause import Cause
+from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding
 from trackside.rules.rule import parameter
 from trackside.rules.speed import AMAZONS_TOO, STEPS, SpeedRule, Values, amazons, found_in, step_times
@@ -99,6 +99,19 @@ class StepOutlier(SpeedRule):
                         "usual_seconds": usual,
                     },
                 )
+
+    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
+        """Return the one cause, with the collections of garbage as its evidence where they take half of the pauses."""
+        facts = window.speed_facts.get(findings[0].worker) if findings else None
+        garbage = facts.garbage if facts is not None else None
+        because = ""
+        if (
+            garbage is not None
+            and 2 * garbage.count >= findings[0].observed
+            and 2 * garbage.longest_seconds >= (findings[0].statistics["slowest_seconds"])
+        ):
+            because = f"Python collected all garbage {garbage.count} times in these steps, for {garbage.seconds:.3g} s"
+        return tuple([replace(each, because=because) for each in super().suspicions(findings, window)])
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: timed steps of the mode."""

@@ -70,7 +70,7 @@ class BatchSource:
         is_evaluating: Returns True during an evaluation: its batches do not count.
         protect: Makes a function of ours harmless to the script.
         clock: The clock of the training; fetches are a phase of it.
-        loader_met: Called with an iterator whose first batch was fetched for the training.
+        loader_met: Called with an iterator whose first batch was fetched for the training, and that batch.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class BatchSource:
         is_evaluating: Callable[[], bool],
         protect: Callable[[Callable[..., None]], Callable[..., None]],
         clock: PhaseClock,
-        loader_met: Callable[[Any], None],
+        loader_met: Callable[[Any, Any], None],
     ) -> None:
         self._statistics, self._is_evaluating = statistics, is_evaluating
         self._clock, self._loader_met = clock, loader_met
@@ -90,16 +90,44 @@ class BatchSource:
         self._drawn = untraced(protect(self._look_at_rows))
 
     def install(self) -> Callable[[], None]:
-        """Wrap two steps of DataLoaders' iterators: the draw of a batch's rows, and its fetch.
+        """Wrap three steps of DataLoaders' iterators: the start of workers, the draw of a batch's rows, and its fetch.
 
         Returns:
             The function that undoes it.
         """
-        undo_fetches, undo_draws = self._watch_fetches(), self._watch_draws()
+        undo_fetches, undo_draws, undo_starts = self._watch_fetches(), self._watch_draws(), self._watch_starts()
 
         def undo() -> None:
             undo_fetches()
             undo_draws()
+            undo_starts()
+
+        return undo
+
+    def _watch_starts(self) -> Callable[[], None]:
+        """Time the start of a DataLoader's workers as a wait for data. The end of workers is part of the last fetch."""
+        kind = dataloader._MultiProcessingDataLoaderIter
+        original = kind.__init__
+        statistics, clock = self._statistics, self._clock
+
+        @functools.wraps(original)
+        def __init__(self: Any, *arguments: Any, **named: Any) -> None:  # noqa: N807 - it replaces one
+            if not statistics.is_on or is_dynamo_compiling() or compiler_at_work() is not None:
+                return original(self, *arguments, **named)
+            is_training = torch.is_grad_enabled()
+            before = clock.enter(DATA if is_training else EVALUATION)
+            try:
+                return original(self, *arguments, **named)
+            finally:
+                if is_training:
+                    clock.leave(before)
+
+        skip_frame(__init__)
+        setattr(kind, "__init__", __init__)  # noqa: B010 - as for fetches
+
+        def undo() -> None:
+            if kind.__init__ is __init__:  # as for fetches
+                setattr(kind, "__init__", original)  # noqa: B010 - as above
 
         return undo
 
@@ -169,7 +197,7 @@ class BatchSource:
         seen.count += 1
         if iterator._num_yielded == 1:
             seen.passes += 1
-            self._loader_met(iterator)
+            self._loader_met(iterator, batch)
             self._look_at_workers(iterator)
         added = self._statistics.recorder.numbers.added
         added[BATCH_NUMBER, "mean"] = float(iterator._num_yielded - 1)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch.utils.data import dataloader
 from torch.utils.data._utils.collate import default_collate, default_convert
 
 from trackside.capture.script_lines import Place, is_user_file, user_place
 
 MOST_LOADERS = 8
+MOST_DEPTH = 4  # of lists and dicts in a batch
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class MetLoader:
         prefetch_factor: Batches that each worker prepares ahead; 0 without workers.
         is_pinned: True if batches are copied to pinned memory.
         is_iterable: True for an `IterableDataset`.
+        batch_bytes: Bytes of the tensors of that batch.
     """
 
     looped_at: Place | None
@@ -42,6 +45,7 @@ class MetLoader:
     prefetch_factor: int
     is_pinned: bool
     is_iterable: bool
+    batch_bytes: int
 
 
 class Loaders:
@@ -54,15 +58,15 @@ class Loaders:
     def __init__(self) -> None:
         self.met: list[MetLoader] = []
 
-    def fetched(self, iterator: Any) -> None:
+    def fetched(self, iterator: Any, batch: Any) -> None:
         """Note the DataLoader of an iterator with its first batch."""
         if len(self.met) < MOST_LOADERS:
-            facts = _facts(iterator)
-            if facts not in self.met:
+            facts = _facts(iterator, batch)
+            if all(replace(facts, batch_bytes=met.batch_bytes) != met for met in self.met):
                 self.met.append(facts)
 
 
-def _facts(iterator: Any) -> MetLoader:
+def _facts(iterator: Any, batch: Any) -> MetLoader:
     dataset, collate = iterator._dataset, iterator._collate_fn
     is_iterable = iterator._dataset_kind == dataloader._DatasetKind.Iterable
     workers = int(iterator._num_workers)
@@ -77,7 +81,15 @@ def _facts(iterator: Any) -> MetLoader:
         prefetch_factor=int(getattr(iterator, "_prefetch_factor", 0) or 0) if workers else 0,
         is_pinned=bool(iterator._pin_memory),
         is_iterable=is_iterable,
+        batch_bytes=_bytes_of(batch),
     )
+
+
+def _bytes_of(batch: Any, depth: int = 0) -> int:
+    if isinstance(batch, torch.Tensor):
+        return batch.numel() * batch.element_size()
+    parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, list | tuple) else ()
+    return sum(_bytes_of(part, depth + 1) for part in parts) if depth < MOST_DEPTH else 0
 
 
 def _method(dataset: Any, *, is_iterable: bool) -> Callable[..., Any] | None:

@@ -17,11 +17,13 @@ from trackside.contracts.run_layout import performance_key
 from trackside.frameworks.pytorch.ground.source_lines import SourceLines
 from trackside.frameworks.pytorch.timing.collectives import GradientAverages
 from trackside.frameworks.pytorch.timing.loaders import Loaders, MetLoader
+from trackside.profiling.garbage_watch import Collections, GarbageWatch
 from trackside.profiling.hang_watch import Hang, HangWatch
 from trackside.profiling.phase_clock import Phase, PhaseClock
 from trackside.profiling.stack_sampler import SampledLine, StackSampler
 from trackside.records.performance_facts import (
     MOST_LINES,
+    GarbageFacts,
     HangFacts,
     LineSamples,
     LoaderFacts,
@@ -78,6 +80,8 @@ class PerformanceFile:
             ),
         )
         self._sampler.start()
+        self._garbage = GarbageWatch(clock, is_user_file=is_user_file)
+        self._garbage.start()
 
     @property
     def due_in_seconds(self) -> float:
@@ -108,6 +112,7 @@ class PerformanceFile:
     def close(self) -> None:
         """End the sampling, and store the rest; see `BackgroundPart`."""
         self._sampler.stop()
+        self._garbage.stop()
         self.flush()
 
     def _facts(self) -> PerformanceFacts:
@@ -121,6 +126,7 @@ class PerformanceFile:
             loaders=tuple(self._loader(loader, script) for loader in list(self._loaders.met)),
             lines=tuple(_line(line, count, script) for line, count in lines.most_common(MOST_LINES)),
             collectives=self._averages.facts(),
+            garbage=_garbage(found, script) if (found := self._garbage.so_far()) is not None else None,
             hang=_hang(hang, script) if (hang := self._watch.hang) is not None else None,
         )
 
@@ -138,6 +144,7 @@ class PerformanceFile:
             prefetch_factor=met.prefetch_factor,
             is_pinned=met.is_pinned,
             is_iterable=met.is_iterable,
+            batch_bytes=met.batch_bytes,
         )
 
 
@@ -151,6 +158,18 @@ def _line(line: SampledLine, count: int, script: str) -> LineSamples:
         library=line.library,
         is_in_model=line.is_in_model,
         samples=count,
+    )
+
+
+def _garbage(found: Collections, script: str) -> GarbageFacts:
+    return GarbageFacts(
+        count=found.count,
+        seconds=found.seconds,
+        longest_seconds=found.longest_seconds,
+        steps=found.steps,
+        place=shown(Place(found.file, found.line), script) if found.file else "",
+        function=found.function,
+        code=linecache.getline(found.file, found.line).strip()[:MOST_CODE] if found.file else "",
     )
 
 

@@ -1,0 +1,1 @@
+"""Planted faults of speed and their right twins, trained under `trackside run` and judged by rule and by profile."""
