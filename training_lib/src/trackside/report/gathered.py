@@ -16,11 +16,14 @@ from trackside.local.rule_state import RuleStatus
 from trackside.local.run_folder import RunRecord, read_record
 from trackside.performance.reading import measured_workers
 from trackside.performance.verdict import PerformanceVerdict, judged_workers
+from trackside.report.changes import Changes, changes
+from trackside.report.distribution import Distribution, distributions
 from trackside.report.heatmap import MOST_COLUMNS, MOST_ROWS, Heatmap
 from trackside.report.incident import Incident, incidents
 from trackside.report.line_chart import MOST_BUCKETS, Span
 from trackside.report.machine import machine_curves
 from trackside.report.model.labelled import LabelledRun, labelled_run
+from trackside.report.routing import routing_maps
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.buckets import Buckets, bucketed, edges_of
@@ -49,7 +52,11 @@ class ReportData:
     facts      about the program; None without any
     steps      first and last training step; None without any
     charts     (title, numbers) of each curve, each with at least one bucket
+    is_window  True if only some steps are shown
+    changes    what changed at these steps against those before; None for all steps, or if too few lie before
     heatmaps   layers over steps, each with at least one row
+    routing    experts over steps, a picture for each layer of experts
+    distributions   values over steps of the tensors to look at first
     machine  (title, numbers) of each metric of the machines, over the same steps
     speed      verdict on the speed of each process by its name, the slowest first
     model      labels, predictions, metrics and importance; None for a run that saved none of them
@@ -64,7 +71,11 @@ class ReportData:
     facts: ModelFacts | None
     steps: tuple[int, int] | None
     charts: tuple[tuple[str, Buckets], ...]
+    is_window: bool
+    changes: Changes | None
     heatmaps: tuple[Heatmap, ...]
+    routing: tuple[Heatmap, ...]
+    distributions: tuple[Distribution, ...]
     machine: tuple[tuple[str, Buckets], ...]
     speed: Speed
     model: LabelledRun | None
@@ -135,6 +146,7 @@ def gather(
     steps, charts = _charts(live, window)
     live = _without_curves(live)
     heatmaps = tuple(_heatmaps(trial, steps)) if steps else ()
+    is_window = window != (None, None)
     return ReportData(
         recorded=recorded,
         live=live,
@@ -142,7 +154,11 @@ def gather(
         facts=trial.model_facts,
         steps=steps,
         charts=charts,
+        is_window=is_window,
+        changes=changes(trial, steps, now=clock()) if is_window and steps else None,
         heatmaps=heatmaps,
+        routing=tuple(routing_maps(trial, steps)) if steps else (),
+        distributions=distributions(trial, recorded.groups, steps) if steps else (),
         machine=tuple(machine_curves(trial, steps, now=clock())) if steps else (),
         speed=speed(uri) if speed else judged_workers(measured_workers(uri, trial)),
         model=labelled_run(trial),
