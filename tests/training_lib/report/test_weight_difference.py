@@ -29,7 +29,7 @@ def test_saved_values_are_compared_exactly_at_the_nearest_steps() -> None:
     assert found[0].turned_share == pytest.approx(np.mean(np.sign(BEFORE) != np.sign(AFTER)))
     values = both_values(trial, NAME, 45, 103)
     assert values is not None
-    np.testing.assert_allclose(values.quantiles[1][3], np.median(AFTER))
+    np.testing.assert_allclose(values.quantiles[1, 3], np.median(AFTER))
     assert "51" not in repr(trial.difference(45, 103))
 
 

@@ -86,7 +86,7 @@ class Dashboard:
             Route("/runs/{run}/timeline", self.timeline),
             Route("/runs/{run}/events", self.events),
             Route("/style.css", lambda _: Response(_style(), media_type="text/css")),
-            Route("/script.js", lambda _: Response(_script(), media_type="text/javascript")),
+            Route("/script.js", lambda _: Response(script(), media_type="text/javascript")),
         ]
         handlers = {TracksideError: _as_page, HTTPException: _as_page_of_http}
         return Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]
@@ -299,7 +299,8 @@ def _style() -> str:
     return part("report.css") + _own("dashboard.css")
 
 
-def _script() -> str:
+def script() -> str:
+    """Return the script of all pages."""
     return part("report.js") + _own("dashboard.js")
 
 

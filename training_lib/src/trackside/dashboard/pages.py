@@ -19,17 +19,17 @@ from trackside.local.comparison import Comparison
 from trackside.local.comparison_text import facts_in_order, issue_lines, loss_lines, pace_line
 from trackside.local.recorded_run import RunSummary
 from trackside.local.side_by_side import OneOfMany, SideBySide
-from trackside.report.distribution import QUANTILES, Distribution
+from trackside.report.distribution import Distribution
 from trackside.report.distribution_figure import distribution_figure
 from trackside.report.gathered import ReportData
 from trackside.report.incident import Incident
 from trackside.report.incident_section import MOST_SIGNALS, incident_parts, name_of
 from trackside.report.line_chart import Span, line_chart, number
 from trackside.report.markup import Markup, element, joined
-from trackside.report.model.figures import Line, curves, folded, histogram, table
+from trackside.report.model.figures import Line, curves, folded
 from trackside.report.page import Links, content_of, document_of
 from trackside.report.timeline import StepBars, timeline_figure
-from trackside.report.weight_difference import BothValues, WeightDifference, cells_of
+from trackside.report.weight_difference import WeightDifference, cells_of
 from trackside.trial.buckets import Buckets
 
 SAVING = "trackside run --save weights=100 -- ..."
@@ -275,7 +275,7 @@ def tensor_page(
 
 
 def difference_page(
-    run: str, found: WeightDifference, *, ends: tuple[int, int], name: str, values: BothValues | None
+    run: str, found: WeightDifference, *, ends: tuple[int, int], name: str, values: Distribution | None
 ) -> str:
     """Return the page on the weights between two steps.
 
@@ -324,22 +324,12 @@ def difference_page(
     )
 
 
-def _detail(run: str, name: str, values: BothValues | None) -> Markup:
+def _detail(run: str, name: str, values: Distribution | None) -> Markup:
     heading = element("h2", element("a", name, href=tensor_address(run, name)))
     if values is None:
         why = element("p", "Its values were not saved at two steps: ", element("code", SAVING), " saves them.")
         return element("section", heading, why)
-    bars = histogram(
-        f"Values of {name}",
-        values.edges,
-        [("first step", values.counts[0]), ("last step", values.counts[1])],
-        x="value",
-    )
-    rows = [
-        (f"{share:.0%}", number(float(before)), number(float(after)))
-        for share, before, after in zip(QUANTILES, *values.quantiles, strict=True)
-    ]
-    return element("section", heading, bars, table(("Share of the values below", "First step", "Last step"), rows))
+    return element("section", heading, distribution_figure(values))
 
 
 def timeline_page(run: str, found: Sequence[StepBars], *, data: ReportData, window: Window) -> str:
@@ -452,7 +442,7 @@ def _losses_of_many(loss: str, lines: Sequence[Line]) -> Markup:
 def many_page(found: SideBySide) -> str:
     """Return the page of three runs or more, side by side."""
     letters = [f"{place + 1}" for place in range(len(found.runs))]
-    words = ("", "Run", "Verdict", "Steps", "Last loss", "Steps a second")
+    words = ("No.", "Run", "Verdict", "Steps", "Last loss", "Steps a second")
     head = element("tr", *(element("th", word, scope="col") for word in words))
     rows = [
         element(

@@ -18,6 +18,7 @@ PIECES = 8  # of the window; the baseline has as many pieces of the same length 
 FEWEST_PIECES = 4  # of a baseline, without which nothing is compared
 MOST_CHANGES = 40
 UNUSUAL = 4.0  # spreads of the baseline from which on a number has changed
+_PLAIN = 100.0  # spreads from which on a change is plain: of those the earliest stands first
 _LOG_FLOOR, _FLOOR = 0.01, 1e-3  # least spread: decades of a positive number, or share of its size
 
 Numbers = NDArray[np.float64]
@@ -88,7 +89,7 @@ def changes(trial: Trial, steps: tuple[int, int], *, now: float) -> Changes | No
         before, here, low, high, score, at = change
         if score >= UNUSUAL:
             found.append(Change(name, statistic, worker, before, here, low, high, score, at))
-    found.sort(key=lambda one: (-one.score, one.first_step, one.name, one.statistic))
+    found.sort(key=lambda one: (-min(one.score, _PLAIN), one.first_step, one.name, one.statistic))
     shown = tuple(found[:MOST_CHANGES])
     return Changes(steps, (begin, first - 1), shown, compared, len(found) - len(shown))
 

@@ -124,20 +124,35 @@ def _of_values(trial: Trial, name: str, worker: str, at: Sequence[int]) -> Distr
         read = trial.values(name, steps=chosen, worker=worker)
     except (RecordError, TensorNotSavedError):
         return None
+    return described(name, worker, chosen, read, left_out=len(at) - len(chosen))
+
+
+def described(
+    name: str, worker: str, steps: Sequence[int], read: Sequence[NDArray[np.generic]], *, left_out: int = 0
+) -> Distribution:
+    """Return the distribution of a tensor from its values at these steps.
+
+    Args:
+        name: The tensor.
+        worker: The process.
+        steps: The steps, ascending.
+        read: Values at each of them.
+        left_out: Saved steps that were not read.
+    """
     values = [value.astype(np.float64).ravel() for value in read]
     edges = bins_of(values)
     finite = [value[np.isfinite(value)] for value in values]
     return Distribution(
         name=name,
         worker=worker,
-        steps=np.array(chosen, np.int64),
+        steps=np.array(steps, np.int64),
         quantiles=np.array([np.quantile(v, QUANTILES) if len(v) else [np.nan] * len(QUANTILES) for v in finite]),
         edges=edges,
         counts=np.array([np.histogram(value, edges)[0] for value in finite]),
         size=values[-1].size,
         zeros=np.array([int(np.count_nonzero(value == 0)) for value in values]),
         broken=np.array([len(value) - len(some) for value, some in zip(values, finite, strict=True)]),
-        left_out=len(at) - len(chosen),
+        left_out=left_out,
     )
 
 

@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.errors import RecordError, TensorNotSavedError
-from trackside.report.distribution import QUANTILES, bins_of
+from trackside.report.distribution import Distribution, described
 from trackside.report.line_chart import number
 from trackside.trial.notebook import html_table
 from trackside.trial.trial import Trial
 
 WEIGHTS = ("weights", "biases")
-BINS = 60
 _NEAR_SHARE = 0.2  # of the steps asked for: saved values so near are better than norms that are nearer
 
 Numbers = NDArray[np.float64]
@@ -55,15 +54,6 @@ class TensorDifference:
     def size(self) -> float:
         """The change if it is known, else the least that it can be."""
         return self.least_change if self.change is None else self.change
-
-
-@dataclass(frozen=True, eq=False)
-class BothValues:
-    """The values of one tensor at two steps, as histograms over the same bins, and as quantiles at `QUANTILES`."""
-
-    edges: Numbers
-    counts: tuple[NDArray[np.int64], NDArray[np.int64]]
-    quantiles: tuple[Numbers, Numbers]
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,10 +110,13 @@ def tensor_difference(trial: Trial, name: str, first: int, last: int) -> TensorD
     return _of_norms(trial, name, first, last)
 
 
-def both_values(trial: Trial, name: str, first: int, last: int) -> BothValues | None:
+def both_values(trial: Trial, name: str, first: int, last: int) -> Distribution | None:
     """Return the values of one tensor at two steps; None unless they were saved at two."""
     pair = _saved_pair(trial, name, first, last)
-    return None if pair is None else _histograms(pair[2], pair[3])
+    if pair is None:
+        return None
+    a, b, before, after = pair
+    return described(name, "", [a, b], [before, after]) if a < b else described(name, "", [b, a], [after, before])
 
 
 def _nearest(steps: Sequence[int], wanted: int) -> int:
@@ -170,16 +163,8 @@ def _of_values(name: str, pair: tuple[int, int, Numbers, Numbers]) -> TensorDiff
         cosine=cosine,
         turned_share=turned,
         broken=int(np.count_nonzero(~np.isfinite(after))),
-        divergence=divergence_of(*_histograms(before, after).counts),
+        divergence=divergence_of(*described(name, "", [first, last], [before, after]).counts),
     )
-
-
-def _histograms(before: Numbers, after: Numbers) -> BothValues:
-    edges = bins_of([before, after], BINS)
-    finite = [values[np.isfinite(values)] for values in (before, after)]
-    a, b = (np.histogram(values, edges)[0] for values in finite)
-    of_a, of_b = (np.quantile(v, QUANTILES) if len(v) else np.full(len(QUANTILES), np.nan) for v in finite)
-    return BothValues(edges, (a, b), (of_a, of_b))
 
 
 def divergence_of(a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
