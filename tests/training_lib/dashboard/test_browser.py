@@ -228,6 +228,21 @@ def test_every_flow_goes_by_keyboard_alone(server: Served, visitor: Visitor) -> 
     assert visitor.complaints == []
 
 
+def test_the_cursor_stands_at_one_step_in_curves_over_time(server: Served, visitor: Visitor) -> None:
+    page = visitor.enter(server, "/runs/right")
+    page.keyboard.press("x")
+    page.wait_for_url("**axis=time")
+    box = page.locator(".chart").first.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 60)
+    places = page.locator(".chart .cursor").evaluate_all(
+        "(all) => [...new Set(all.map((one) => one.getAttribute('x1')))]"
+    )
+    assert len(places) == 1
+    # 480 of 960 places, of which 72 and 12 are no steps: 46.6 % of 400 seconds, a step each.
+    assert page.locator("output.readout").first.inner_text().startswith("step 186:")
+    assert visitor.complaints == []
+
+
 def test_keys_go_to_sections_and_can_be_switched_off(server: Served, visitor: Visitor) -> None:
     page = visitor.enter(server, "/runs/faulty")
     page.keyboard.press("g")

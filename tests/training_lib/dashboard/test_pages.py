@@ -20,6 +20,7 @@ PAGES = (
     f"/runs/faulty/incident?of={ISSUE.group}",
     "/runs/faulty/timeline",
     "/runs/faulty?steps=200:260",
+    "/runs/faulty?axis=time",
     f"/runs/faulty/difference?name={quote(WEIGHT)}",
     "/compare?run=faulty&run=right",
     "/compare?run=faulty&run=right&run=torn",
@@ -175,6 +176,15 @@ def test_a_step_with_much_work_has_changed(server: Served) -> None:
     text = seen(server.page("/runs/right?steps=70:80")).text
     assert "trackside/step_seconds" in text[text.index("What changed here") :]
     assert "x 20" in text
+
+
+def test_charts_are_drawn_by_time_on_request_and_the_address_keeps_it(server: Served) -> None:
+    page = server.page("/runs/right?axis=time&steps=100:300")
+    charts = [a for name, a in seen(page).elements if name == "svg" and a.get("class") == "chart"]
+    assert all("data-clock" in chart for chart in charts)
+    assert "3 min 20 s" in seen(page).text, "a step a second, 200 of them"
+    assert 'name="axis" value="time"' in page
+    assert "data-clock" not in server.page("/runs/right?axis=else")
 
 
 def test_saved_weights_are_compared_between_two_steps(server: Served) -> None:

@@ -105,8 +105,9 @@ class Dashboard:
     def run(self, request: Request) -> Response:
         """Answer with the page of a run."""
         window = _window(request)
-        revision, data = self._watched.get(request.path_params["run"]).data(window)
-        return HTMLResponse(pages.run_page(data, revision=revision, window=window))
+        axis = pages.TIME if request.query_params.get("axis") == pages.TIME else ""
+        revision, data = self._watched.get(request.path_params["run"]).data(window, is_by_time=bool(axis))
+        return HTMLResponse(pages.run_page(data, revision=revision, window=window, axis=axis))
 
     def tensors(self, request: Request) -> Response:
         """Answer with the list of a run's tensors."""

@@ -8,7 +8,7 @@ function showSteps(first, last) {
 
 function attachChoice(chart) {
   let from = null, shade = null;
-  const x = (step) => LEFT + ((step - chart.first) / (chart.last - chart.first)) * (WIDTH - LEFT - RIGHT);
+  const x = (step) => xOf(chart, step);
   const end = () => { if (shade) shade.remove(); from = shade = null; };
   chart.svg.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
@@ -114,7 +114,7 @@ const OFF = "trackside-keys-off";
 const SECTIONS = { f: "findings", w: "changes", i: "incidents", t: "training", s: "speed", m: "machine", l: "layers",
   d: "distributions", r: "rules" };
 const KEYS = [
-  ["/", "search, or choose steps"], ["[ and ]", "finding before, finding after"], ["0", "all steps"],
+  ["/", "search, or choose steps"], ["[ and ]", "finding before, finding after"], ["0", "all steps"], ["x", "by steps or by time"],
   ["g, then f w i t s m l d r", "go to findings, what changed, how it began, training, speed, machine, layers, distributions, rules"],
   ["g, then a", "all runs"], ["c", "copy the address of this view"], ["p", "hold or follow a run that trains"],
   ["← → + -", "on a curve: move the cursor, show fewer or more steps"], ["?", "these keys"],
@@ -183,6 +183,7 @@ document.addEventListener("keydown", (event) => {
     address.searchParams.delete("steps");
     location.assign(address);
   }
+  if (key === "x") document.querySelector("a.axis-choice")?.click();
   if (key === "c" && navigator.clipboard) navigator.clipboard.writeText(location.href);
   if (key === "p" && live) hold();
   if (key === "?") help.showModal();

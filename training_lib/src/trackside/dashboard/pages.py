@@ -32,6 +32,7 @@ from trackside.report.timeline import StepBars, timeline_figure
 from trackside.report.weight_difference import WeightDifference, cells_of
 from trackside.trial.buckets import Buckets
 
+TIME = "time"  # the other axis, in addresses
 SAVING = "trackside run --save weights=100 -- ..."
 MOST_DIFFERENCES = 500  # tensors of a page
 MOST_FACTS = 200  # of a comparison
@@ -178,15 +179,16 @@ def _other_pages(listed: ListedRuns) -> Markup | None:
     return element("nav", "Page", links, aria_label="Pages of runs")
 
 
-def run_page(data: ReportData, *, revision: str, window: Window) -> str:
-    """Return the page of a run: its report, with links to tensors and a choice of steps."""
+def run_page(data: ReportData, *, revision: str, window: Window, axis: str) -> str:
+    """Return the page of a run: its report, with links to tensors and a choice of steps. `axis`: `TIME` or ""."""
     name = data.recorded.location.name
     links = Links(
         tensor=lambda tensor, step: tensor_address(name, tensor, step),
         incident=lambda group: address_of(name, "incident", of=group),
         above=_way_back(),
         below=joined(
-            _choice_of_steps(address_of(name), {}, window, data.steps),
+            _choice_of_steps(address_of(name), {"axis": axis} if axis else {}, window, data.steps),
+            _choice_of_axis(name, window, axis, is_known=data.wall_time is not None),
             element(
                 "p",
                 element("a", "All tensors", href=address_of(name, "tensors")),
@@ -203,6 +205,16 @@ def run_page(data: ReportData, *, revision: str, window: Window) -> str:
         *content_of(data, links),
         events=address_of(name, "events", since=revision),
     )
+
+
+def _choice_of_axis(run: str, window: Window, axis: str, *, is_known: bool) -> Markup:
+    """Return the way to the same page over the other axis."""
+    other = address_of(run, steps=text_of(window), axis="" if axis else TIME)
+    link = element("a", "by steps" if axis else "by time", href=other, class_="axis-choice")
+    if not axis:
+        return element("p", "Charts are drawn by steps; draw them ", link, ".", class_="note")
+    here = "Charts are drawn by time" if is_known else "The moments of these steps are not known"
+    return element("p", f"{here}; draw them ", link, ".", class_="note")
 
 
 def tensor_address(run: str, tensor: str, step: int | None = None) -> str:

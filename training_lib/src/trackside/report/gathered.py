@@ -24,6 +24,7 @@ from trackside.report.line_chart import MOST_BUCKETS, Span
 from trackside.report.machine import machine_curves
 from trackside.report.model.labelled import LabelledRun, labelled_run
 from trackside.report.routing import routing_maps
+from trackside.report.wall_time import WallTime
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.buckets import Buckets, bucketed, edges_of
@@ -51,6 +52,7 @@ class ReportData:
     record     of `trackside run`; None for other runs
     facts      about the program; None without any
     steps      first and last training step; None without any
+    wall_time  the moments of these steps, if the charts are over wall time
     charts     (title, numbers) of each curve, each with at least one bucket
     is_window  True if only some steps are shown
     changes    what changed at these steps against those before; None for all steps, or if too few lie before
@@ -70,6 +72,7 @@ class ReportData:
     record: RunRecord | None
     facts: ModelFacts | None
     steps: tuple[int, int] | None
+    wall_time: WallTime | None
     charts: tuple[tuple[str, Buckets], ...]
     is_window: bool
     changes: Changes | None
@@ -122,6 +125,7 @@ def gather(
     *,
     clock: Callable[[], float],
     window: tuple[int | None, int | None] = (None, None),
+    is_by_time: bool = False,
     stores: Callable[[str], Store] = open_store,
     speed: Callable[[str], Speed] | None = None,
     began: Began = incidents,
@@ -133,6 +137,7 @@ def gather(
         trial: The same run.
         clock: Returns seconds since the epoch.
         window: First and last step of the curves and the layers; None: those of the run.
+        is_by_time: True for charts over wall time.
         stores: Opens the store of a location.
         speed: Judges the speed of the run at a location; None: from all that was measured.
         began: Returns how the standing problems of a run began.
@@ -153,6 +158,7 @@ def gather(
         record=None if "://" in uri else read_record(Path(uri)),
         facts=trial.model_facts,
         steps=steps,
+        wall_time=_wall_time(trial, steps) if is_by_time and steps else None,
         charts=charts,
         is_window=is_window,
         changes=changes(trial, steps, now=clock()) if is_window and steps else None,
@@ -184,6 +190,10 @@ def _charts(
         return None, ()
     shown = ((title, _inside(curve, steps)) for title, curve in curves)
     return steps, tuple((title, _in_buckets(curve, steps)) for title, curve in shown if len(curve.steps))
+
+
+def _wall_time(trial: Trial, steps: tuple[int, int]) -> WallTime | None:
+    return WallTime.of(*trial.parts.steps.times(trial.workers[0]), steps) if trial.workers else None
 
 
 def _without_curves(live: LiveRun) -> LiveRun:

@@ -243,7 +243,10 @@ def _training(data: ReportData) -> Markup:
     if not data.charts or data.steps is None:
         return element("p", "Nothing was recorded at any step: no loss, no learning rate, no gradient.")
     legend = "Shaded: the steps of a problem. A band shows least and most where a point stands for several steps."
-    charts = [line_chart(title, found, steps=data.steps, spans=data.spans) for title, found in data.charts]
+    charts = [
+        line_chart(title, found, steps=data.steps, spans=data.spans, clock=data.wall_time)
+        for title, found in data.charts
+    ]
     return joined(element("p", legend, class_="note"), charts)
 
 
@@ -254,7 +257,12 @@ def _machine(data: ReportData) -> Markup:
         )
     charts = [
         line_chart(
-            title, found, steps=data.steps, spans=data.spans, shown=(0.0, 100.0) if "in use, %" in title else (0.0,)
+            title,
+            found,
+            steps=data.steps,
+            spans=data.spans,
+            shown=(0.0, 100.0) if "in use, %" in title else (0.0,),
+            clock=data.wall_time,
         )
         for title, found in data.machine
     ]
@@ -276,7 +284,7 @@ def _layers(data: ReportData, links: Links | None) -> Markup:
     )
     address = (lambda name: links.tensor(name, None)) if links else None
     maps = [
-        heatmap_figure(found, number_of=place, marked=tuple(data.named_tensors), address=address)
+        heatmap_figure(found, number_of=place, marked=tuple(data.named_tensors), address=address, clock=data.wall_time)
         for place, found in enumerate(data.heatmaps)
     ]
     return joined(element("p", note, class_="note"), maps)
@@ -287,7 +295,9 @@ def _experts(data: ReportData) -> Markup:
         "A row is an expert; bright: it has most of its layer's gradient. Dark: the router seldom chooses it, or never."
     )
     first = len(data.heatmaps)
-    maps = [heatmap_figure(found, number_of=first + place) for place, found in enumerate(data.routing)]
+    maps = [
+        heatmap_figure(found, number_of=first + place, clock=data.wall_time) for place, found in enumerate(data.routing)
+    ]
     return joined(element("p", note, class_="note"), maps)
 
 
