@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackside.report.wall_time import WallTime, spoken_seconds
+from trackside.report.wall_time import WallTime, duration_text
 from trackside.trial.buckets import edges_of
 
 
@@ -44,4 +44,4 @@ def test_without_moments_there_is_no_axis() -> None:
 
 @pytest.mark.parametrize(("seconds", "words"), [(0.25, "0.25 s"), (61, "1 min 1 s"), (7200, "2 h 0 min")])
 def test_seconds_in_words(seconds: float, words: str) -> None:
-    assert spoken_seconds(seconds) == words
+    assert duration_text(seconds) == words

@@ -47,7 +47,7 @@ class WallTime:
 
     def labels(self) -> tuple[str, str, str]:
         """Return the moments of the beginning, the middle and the end in words."""
-        return "0 s", spoken_seconds(float(self.seconds[-1]) / 2), spoken_seconds(float(self.seconds[-1]))
+        return "0 s", duration_text(float(self.seconds[-1]) / 2), duration_text(float(self.seconds[-1]))
 
     def to_json(self) -> str:
         """Return steps and shares of the axis, for the script."""
@@ -55,7 +55,7 @@ class WallTime:
         return json.dumps([[int(step), round(float(share), 5)] for step, share in zip(self.steps, shares, strict=True)])
 
 
-def spoken_seconds(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Return a time since the start in words."""
     if seconds < 60:
         return f"{seconds:.3g} s"
