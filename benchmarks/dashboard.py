@@ -92,15 +92,15 @@ def make_runs(folder: Path, *, count: int, steps: int) -> None:
     end_run(saved)
 
 
-def write_long(store: LocalStore, *, steps: int) -> None:
+def write_long(store: LocalStore, *, steps: int, layers: int = LAYERS) -> None:
     """Write the statistics of a run in the form of capture: a loss and the norm of each gradient, at every step."""
-    gradients = [f"gradient/Net_layer.{number:02d}.weight" for number in range(LAYERS)]
+    gradients = [f"gradient/Net_layer.{number:03d}.weight" for number in range(layers)]
     schema = Schema((StatisticColumn(LOSS, "mean"), *(StatisticColumn(name, "l2") for name in gradients)))
     random = np.random.default_rng(0)
     parts = [encode_header("worker_0", number=0), encode_block(SCHEMA_KIND, encode_schema(0, schema), number=0)]
     for number, first in enumerate(range(0, steps, ROWS_A_BLOCK)):
         at = np.arange(first, min(steps, first + ROWS_A_BLOCK))
-        norms = 10.0 ** -np.linspace(0, 4, LAYERS) * random.lognormal(sigma=0.2, size=(len(at), LAYERS))
+        norms = 10.0 ** -np.linspace(0, 4, layers) * random.lognormal(sigma=0.2, size=(len(at), layers))
         values = np.column_stack([2.0 / (1 + at / steps * 9), norms])
         values[at == steps // 2, 1] = np.nan
         times, modes = STARTED + at / 50.0, np.full(len(at), MODE_NUMBERS["TRAIN"])
@@ -114,7 +114,7 @@ def measure(folder: Path, *, steps: int, count: int) -> Iterator[Answer]:
     with serving(folder) as (process, address):
         run = f"{address}/runs/{LONG}"
         middle = steps // 2
-        tensor = quote("gradient/Net_layer.07.weight")
+        tensor = quote("gradient/Net_layer.007.weight")
         for what, page in (
             (f"the list of {count:,} runs", address),
             ("the list again", address),
@@ -173,13 +173,13 @@ def table(answers: Sequence[Answer], *, runs: int, steps: int) -> str:
     return "\n".join([*rows, "", machine()])
 
 
-def replaced(page: str, text: str) -> str:
+def replaced(page: str, text: str, *, start: str = START, end: str = END) -> str:
     """Return the page with `text` between the markers. Errors: `ValueError` if they are missing."""
-    before, start, rest = page.partition(START)
-    _, end, after = rest.partition(END)
-    if not start or not end:
-        raise ValueError(f"The page has no {START} and {END}.")
-    return f"{before}{start}\n\n{text}\n\n{end}{after}"
+    before, begin, rest = page.partition(start)
+    _, stop, after = rest.partition(end)
+    if not begin or not stop:
+        raise ValueError(f"The page has no {start} and {end}.")
+    return f"{before}{begin}\n\n{text}\n\n{stop}{after}"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Makes the pictures of the docs from real output: of the terminal, and of pages of the report and the dashboard.
 
 python -m docs.pictures           all; the demo takes a minute or two
-python -m docs.pictures card      one of them: card, demo, incident or timeline
+python -m docs.pictures card      one of them: card, demo, or a page of `PAGES`, such as incident
 
 Pages need Chromium and Playwright.
 """
@@ -14,8 +14,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
@@ -90,28 +92,74 @@ def demo() -> str:
     return f"{_PROMPT}make demo\n\n{output}"
 
 
+THEMES: tuple[tuple[Literal["light", "dark"], str], ...] = (
+    ("light", ""),
+    ("dark", "-dark"),
+)  # with the ending of a name
+
+
 def take_pages(names: Sequence[str], *, folder: Path) -> None:
-    """Train with a fault from step 300 on, serve the run, and take a picture of each page."""
+    """Train with a fault and without it, serve these runs, and take a picture of each page in both themes."""
     from playwright.sync_api import sync_playwright
 
+    train_runs(folder)
+    with serving(folder) as address, sync_playwright() as engine:
+        browser = engine.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for theme, ending in THEMES:
+            view = browser.new_context(
+                viewport={"width": 1120, "height": 860}, color_scheme=theme, java_script_enabled=False
+            )
+            page = view.new_page()
+            page.goto(f"{address}/?token={TOKEN}")
+            for name in names:
+                path, part, most = PAGES[name]
+                page.goto(f"{address}{resolved(page, address, path)}")
+                box = page.locator(part).first.bounding_box() or {"x": 0, "y": 0, "width": 1120, "height": 860}
+                edge = 0 if part == "body" else 12
+                page.screenshot(
+                    path=IMAGES / f"{name}{ending}.png",
+                    full_page=True,
+                    clip={
+                        "x": max(0.0, box["x"] - edge),
+                        "y": max(0.0, box["y"] - edge),
+                        "width": box["width"] + 2 * edge,
+                        "height": min(box["height"] + 2 * edge, float(most)),
+                    },
+                )
+        browser.close()
+
+
+def train_runs(folder: Path) -> None:
+    """Train twice below `folder`: `digits` with a fault from step 300 on, `digits-right` without."""
     (folder / "train.py").write_text(LATE_FAULT, encoding="utf-8")
     trackside = str(Path(sys.executable).with_name("trackside"))
-    variables = {**inherited(), "OMP_NUM_THREADS": "1", "TRACKSIDE_TOKEN": "of-pictures", "PYTHONUNBUFFERED": "1"}
-    training = [trackside, "run", "--out", ".trackside/runs/digits", "--", sys.executable, "train.py"]
-    subprocess.run(training, cwd=folder, env=variables, capture_output=True, check=False)  # an issue: exit code 1
-    serving = [trackside, "serve", "--port", "0"]
-    with subprocess.Popen(serving, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True) as server:
-        address = (server.stdout or io.StringIO()).readline().partition("/?")[0]
-        with sync_playwright() as engine:
-            browser = engine.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-            view = browser.new_context(viewport={"width": 1120, "height": 760}, java_script_enabled=False)
-            page = view.new_page()
-            for name in names:
-                path, part = PAGES[name]
-                page.goto(f"{address}/runs/digits{path}?token=of-pictures")
-                page.locator(part).first.screenshot(path=IMAGES / f"{name}.png")
-            browser.close()
-        server.terminate()
+    for name, rate in (("digits-right", "0.05"), ("digits-slow", "0.01"), ("digits", "8.0")):
+        out = f".trackside/runs/{name}"
+        training = [trackside, "run", "--save", "weights=20", "--out", out, "--", sys.executable, "train.py", rate]
+        variables = {**inherited(), "OMP_NUM_THREADS": "1"}
+        subprocess.run(training, cwd=folder, env=variables, capture_output=True, check=False)  # an issue: exit code 1
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """Serve the runs of a folder, and return the address of the dashboard."""
+    trackside = str(Path(sys.executable).with_name("trackside"))
+    variables = {**inherited(), "TRACKSIDE_TOKEN": TOKEN, "PYTHONUNBUFFERED": "1"}
+    command = [trackside, "serve", "--port", "0"]
+    with subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            yield (server.stdout or io.StringIO()).readline().partition("/?")[0]
+        finally:
+            server.terminate()
+
+
+def resolved(page: Any, address: str, path: str) -> str:
+    """Return a path; `>SELECTOR` after it stands for the address of the link there."""
+    before, found, selector = path.partition(">")
+    if not found:
+        return before
+    page.goto(f"{address}{before}")
+    return str(page.locator(selector).first.get_attribute("href"))
 
 
 def first_card(output: str) -> str:
@@ -176,9 +224,28 @@ def _set_size(terminal: int) -> None:
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 60, COLUMNS, 0, 0))
 
 
-# Page below the run, and the part of it to show.
-PAGES: Mapping[str, tuple[str, str]] = {"incident": ("", "#incidents"), "timeline": ("/timeline", "main")}
+TOKEN = "of-pictures"  # noqa: S105 - of a server that lives for a minute
+# Path of a page, the part of it to show, and the most of its height. `>` leads on by a link of the page.
+PAGES: Mapping[str, tuple[str, str, int]] = {
+    "runs": ("/", "body", 420),
+    "dashboard": ("/runs/digits", "body", 1000),
+    "training": ("/runs/digits", "#training", 640),
+    "layers": ("/runs/digits", "#layers", 640),
+    "changes": ("/runs/digits?steps=290:310", "#changes", 620),
+    "incident": ("/runs/digits>a:has-text('How it began: its')", "main", 760),
+    "dashboard-tensor": ("/runs/digits>.evidence a", "body", 900),
+    "tensors": ("/runs/digits/tensors", "body", 480),
+    "timeline": ("/runs/digits/timeline", "main", 900),
+    "difference": ("/runs/digits/difference?steps=280:340&name=Sequential_0.weight", "body", 900),
+    "distribution": ("/runs/digits", "#distributions", 720),
+    "machine": ("/runs/digits", "#machine", 640),
+    "rules": ("/runs/digits", "#rules", 640),
+    "compare": ("/compare?run=digits-right&run=digits", "body", 900),
+    "compare-many": ("/compare?run=digits-right&run=digits-slow&run=digits", "body", 900),
+}
 LATE_FAULT = """
+import sys
+
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
@@ -193,7 +260,7 @@ loss_function, step = nn.CrossEntropyLoss(), 0
 for epoch in range(10):
     for inputs, labels in DataLoader(data, batch_size=32, shuffle=True):
         if step == 300:
-            optimizer.param_groups[0]["lr"] = 8.0
+            optimizer.param_groups[0]["lr"] = float(sys.argv[1])
         optimizer.zero_grad()
         loss_function(model(inputs), labels).backward()
         optimizer.step()

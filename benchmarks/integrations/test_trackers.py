@@ -138,6 +138,8 @@ def test_a_recorded_run_is_exported(folder: Path) -> None:
     alerts = [record for record in records if record.WhichOneof("record_type") == "alert"]
     assert len(alerts) == len(training.issues) > 0
     assert summary_of(records)["trackside/worst"] == "critical"
+    (artifact,) = [each.artifact for each in records if each.WhichOneof("record_type") == "artifact"]
+    assert (artifact.type, [entry.path for entry in artifact.manifest.contents]) == ("report", ["report.html"])
 
     for destination in ("faults", mlflow.MlflowClient().create_run("0").info.run_id):
         result = CliRunner().invoke(main, ["export", "broken", destination, "--to", "mlflow"])
@@ -145,4 +147,7 @@ def test_a_recorded_run_is_exported(folder: Path) -> None:
         stored = mlflow.get_run(result.stdout.split()[-1])
         assert stored.data.tags["trackside.worst"] == "critical"
         assert stored.data.tags["trackside.run"] == "broken"
+        report = mlflow.artifacts.load_text(f"{stored.info.artifact_uri}/trackside/report.html")
+        assert report.startswith("<!DOCTYPE html>")
+        assert "exploding" in report or "loss" in report
     assert stored.info.run_id == destination

@@ -13,7 +13,8 @@ from tests.training_lib.dashboard.served import Served, served
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with three runs: one with an issue, one without, one whose files are damaged."""
     place = tmp_path_factory.mktemp("dashboard")
-    write_run(place / ".trackside/runs/faulty", verdicts=(ISSUE,), tensors=(HOSTILE, "gradient/Net_fc.bias"))
+    tensors = (HOSTILE, "gradient/Net_fc.bias")
+    write_run(place / ".trackside/runs/faulty", verdicts=(ISSUE,), tensors=tensors, has_weights=True)
     write_run(place / ".trackside/runs/right", slope=0.5)
     broken = place / ".trackside/runs/torn"
     write_run(broken)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
+
 from tests.training_lib.local.verdicts import finding, issue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RULE_REQUEST_KEY, VERDICTS_KEY, RunLocation
@@ -14,6 +16,7 @@ from trackside.testing.fake_trial import end_run, write_collections, write_stati
 
 LOSS = "CrossEntropyLoss_output_0"
 HOSTILE = "gradient/Net_</script><img src=x onerror=alert(1)>.\"'weight"
+WEIGHT = "Net_</td><script>alert(2)</script>.weight"
 ISSUE = issue(findings=(finding(HOSTILE),))
 
 
@@ -26,8 +29,12 @@ def write_run(
     slope: float = 1.0,
     broken_at: int | None = 123,
     ended: bool = True,
+    has_weights: bool = False,
 ) -> None:
-    """Write a run with a loss at every step, which is not a number at one, and the norms of these tensors."""
+    """Write a run with a loss at every step, which is not a number at one, and the norms of these tensors.
+
+    With weights it has the values of one more at three steps, one of them infinite.
+    """
     run = RunLocation(str(folder))
     saved = LocalStore(run.tensors)
     write_collections(saved)
@@ -36,6 +43,11 @@ def write_run(
     numbers = {LOSS: {"mean": losses}}
     for place, name in enumerate(tensors):
         numbers[name] = {"l2": {step: 10.0 ** -(place + step / steps) for step in range(0, steps, 4)}}
+    if has_weights:
+        values = np.random.default_rng(0).normal(size=(3, 200)).astype(np.float32)
+        values[1, 7] = math.inf
+        for place, step in enumerate((100, 200, 300)):
+            write_tensors(saved, step, {WEIGHT: values[place]})
     numbers["trackside/step_seconds"] = {"mean": {step: 2.0 if step == 77 else 0.1 for step in range(steps)}}
     numbers["trackside/data_seconds"] = {"mean": dict.fromkeys(range(steps), 0.03)}
     write_statistics(LocalStore(run.statistics), numbers)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlencode
 
 import pytest
 
 from tests.patience import HANGS_SECONDS
-from tests.training_lib.dashboard.runs import write_run
+from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, WEIGHT, write_run
 from tests.training_lib.dashboard.served import TOKEN, Served, served
 from tests.training_lib.dashboard.test_live import judge
+from trackside.report.page import _SIGNS
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api")
@@ -156,3 +161,167 @@ def test_a_narrow_page_needs_no_scrolling_sideways(server: Served, browser: Any,
     page.set_viewport_size({"width": 360, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     visitor.close()
+
+
+def test_from_the_card_in_the_terminal_to_the_first_bad_layer_in_two_clicks(
+    folder: Path, server: Served, visitor: Visitor
+) -> None:
+    """A newcomer has the card of the run and the address that `trackside serve` printed."""
+    run = folder / ".trackside/runs/faulty"
+    command = [sys.executable, "-m", "trackside", "findings", str(run)]
+    card = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    assert f"step {ISSUE.since_step}" in card
+    page = visitor.enter(server)
+    begun = time.monotonic()
+    page.get_by_role("link", name="faulty").click()  # the first click: the run, its verdict on top
+    assert f"Since step {ISSUE.since_step}." in page.locator(".verdict").inner_text()
+    page.locator(".evidence a").first.click()  # the second one: the layer, around the step
+    assert page.get_by_role("heading", level=1).inner_text() == HOSTILE
+    first, last = map(int, page.locator(".chart").first.get_attribute("data-steps").split(","))
+    assert first <= ISSUE.since_step <= last
+    assert page.locator(".chart .span").count() > 0, "the steps of the issue are shaded"
+    assert time.monotonic() - begun < 60
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/?q=fault",
+        "/runs/faulty?steps=100:200",
+        f"/runs/faulty/tensor?{urlencode({'name': HOSTILE, 'steps': '0:100'})}",
+        f"/runs/faulty/difference?{urlencode({'name': WEIGHT, 'steps': '100:300'})}",
+        "/runs/faulty/timeline?steps=27:127",
+        "/compare?run=faulty&run=right&run=torn",
+    ],
+)
+def test_an_address_restores_the_view_in_a_fresh_browser(server: Served, browser: Any, path: str) -> None:
+    seen_by = []
+    for _ in range(2):
+        visitor = Visitor(browser)
+        page = visitor.enter(server, path)
+        assert unquote(page.url) == unquote(f"{server.address}{path}")
+        seen_by.append(page.locator("body").inner_text())
+        assert visitor.complaints == []
+        visitor.close()
+    assert seen_by[0] == seen_by[1]
+
+
+def test_every_flow_goes_by_keyboard_alone(server: Served, visitor: Visitor) -> None:
+    page = visitor.enter(server)
+    page.keyboard.press("/")
+    page.keyboard.type("fault")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**q=fault")
+    tab_to(page, "faulty")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", level=1, name="faulty").wait_for()
+    page.keyboard.press("]")
+    assert "CRITICAL" in focused(page)
+    tab_to(page, HOSTILE)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**tensor?**steps=*")
+    page.keyboard.press("0")
+    page.wait_for_url(lambda url: "steps" not in url)
+    page.keyboard.press("g")
+    page.keyboard.press("a")
+    page.wait_for_url(f"{server.address}/")
+    assert visitor.complaints == []
+
+
+def test_the_cursor_stands_at_one_step_in_curves_over_time(server: Served, visitor: Visitor) -> None:
+    page = visitor.enter(server, "/runs/right")
+    page.keyboard.press("x")
+    page.wait_for_url("**axis=time")
+    box = page.locator(".chart").first.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 60)
+    places = page.locator(".chart .cursor").evaluate_all(
+        "(all) => [...new Set(all.map((one) => one.getAttribute('x1')))]"
+    )
+    assert len(places) == 1
+    # 480 of 960 places, of which 72 and 12 are no steps: 46.6 % of 400 seconds, a step each.
+    assert page.locator("output.readout").first.inner_text().startswith("step 186:")
+    assert visitor.complaints == []
+
+
+def test_keys_go_to_sections_and_can_be_switched_off(server: Served, visitor: Visitor) -> None:
+    page = visitor.enter(server, "/runs/faulty")
+    page.keyboard.press("g")
+    page.keyboard.press("r")
+    assert page.evaluate("document.activeElement.id") == "rules"
+    page.keyboard.press("?")
+    page.get_by_role("dialog").wait_for()
+    page.get_by_role("button", name="Switch keys off").click()
+    page.get_by_role("button", name="Close").click()
+    page.keyboard.press("g")
+    page.keyboard.press("l")
+    assert page.evaluate("document.activeElement.id") != "layers"
+
+
+def tab_to(page: Any, text: str) -> None:
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        if focused(page) == text:
+            return
+    raise AssertionError(f"{text!r} is not reached by Tab")
+
+
+def focused(page: Any) -> str:
+    return str(page.evaluate("document.activeElement.innerText")).strip()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_five_states_of_rules_differ_without_color(server: Served, browser: Any, theme: Any) -> None:
+    visitor = Visitor(browser, color_scheme=theme)
+    page = visitor.enter(server, "/runs/faulty")
+    words = page.locator("#rules .state").all_inner_texts()
+    assert words
+    assert all(word.split()[0] in "✖▲⚠✔◌▶–" and len(word.split()) > 1 for word in words), "a sign and a word"
+    assert len({sign for sign, _ in _SIGNS.values()} | {"▲"}) >= 6
+    visitor.close()
+
+
+def test_it_prints_whole_and_light(server: Served, browser: Any, tmp_path: Path) -> None:
+    visitor = Visitor(browser, color_scheme="dark")
+    page = visitor.enter(server, "/runs/faulty")
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+    assert not page.locator("nav").first.is_visible()
+    page.set_viewport_size({"width": 700, "height": 1000})  # A4 between its margins
+    assert page.evaluate("document.documentElement.scrollWidth") <= 700
+    page.pdf(path=tmp_path / "page.pdf", format="A4")
+    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
+    visitor.close()
+
+
+def test_the_report_in_a_file_needs_no_network(folder: Path, browser: Any, tmp_path: Path) -> None:
+    target = tmp_path / "report.html"
+    run = folder / ".trackside/runs/faulty"
+    subprocess.run([sys.executable, "-m", "trackside", "report", str(run), "-o", str(target)], check=True)
+    visitor = Visitor(browser, offline=True)
+    visitor.page.goto(target.as_uri())
+    visitor.page.locator(".chart").first.focus()
+    visitor.page.keyboard.press("ArrowRight")
+    assert "step" in visitor.page.locator("output.readout").first.inner_text(), "charts answer"
+    assert [url for url in visitor.asked if not url.startswith(("file:", "data:"))] == []
+    assert visitor.complaints == []
+    visitor.close()
+
+
+def test_pixels_of_known_cells_have_their_colors(server: Served, visitor: Visitor) -> None:
+    """The norms of the gradients fall with the steps: the first cell is brighter than the last one."""
+    page = visitor.enter(server, "/runs/faulty")
+    picture = page.locator("#layers .picture-0").first
+    image = page.evaluate(
+        """(image) => {
+          const canvas = document.createElement("canvas");
+          canvas.width = image.naturalWidth; canvas.height = image.naturalHeight;
+          canvas.getContext("2d").drawImage(image, 0, 0);
+          return [...Array(image.naturalWidth).keys()].map((x) =>
+            [...canvas.getContext("2d").getImageData(x, 0, 1, 1).data]);
+        }""",
+        picture.element_handle(),
+    )
+    light = [sum(pixel[:3]) for pixel in image if pixel[3] == 255]
+    assert light[0] > light[len(light) // 2] > light[-1]
+    assert page.locator("#training .chart .broken").count() == 1, "the loss that is not a number, once"

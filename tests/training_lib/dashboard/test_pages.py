@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, LOSS
+from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, LOSS, WEIGHT
 from tests.training_lib.dashboard.served import Served
 from tests.training_lib.report.test_markup import seen
 
@@ -19,7 +19,11 @@ PAGES = (
     f"/runs/faulty/tensor?name={quote(HOSTILE)}",
     f"/runs/faulty/incident?of={ISSUE.group}",
     "/runs/faulty/timeline",
+    "/runs/faulty?steps=200:260",
+    "/runs/faulty?axis=time",
+    f"/runs/faulty/difference?name={quote(WEIGHT)}",
     "/compare?run=faulty&run=right",
+    "/compare?run=faulty&run=right&run=torn",
 )
 
 
@@ -144,11 +148,55 @@ def test_two_runs_are_compared(server: Served) -> None:
     assert server.ask("/compare?run=faulty&run=faulty").status == 200
 
 
-@pytest.mark.parametrize("query", ["", "?run=faulty", "?run=faulty&run=right&run=torn"])
-def test_one_run_or_three_are_refused_with_what_to_do(server: Served, query: str) -> None:
+def test_three_runs_stand_side_by_side(server: Served) -> None:
+    page = server.page("/compare?run=faulty&run=right&run=torn")
+    text = seen(page).text
+    assert "vanishing-gradient since step" in text
+    assert "✔ no issue" not in text, "no rule has judged the others"
+    assert text.count("not judged") == 2
+    assert "1: faulty" in text
+    assert "3: torn" in text
+
+
+@pytest.mark.parametrize("query", ["", "?run=faulty", "?" + "&".join(["run=faulty"] * 11)])
+def test_one_run_or_too_many_are_refused_with_what_to_do(server: Served, query: str) -> None:
     answer = server.ask(f"/compare{query}")
     assert answer.status == 400
-    assert "Mark two in the list of runs" in seen(answer.text).text
+    assert "Mark 2 to 10 in the list of runs" in seen(answer.text).text
+
+
+def test_a_chosen_window_says_what_changed_in_it(server: Served) -> None:
+    text = seen(server.page("/runs/faulty?steps=120:130")).text
+    changed = text.partition("What changed here")[2].partition("How it began")[0]
+    assert changed.index(LOSS) < changed.index("not finite"), "the loss is not a number at step 123"
+    assert "What changed here" not in seen(server.page("/runs/faulty")).text
+
+
+def test_a_step_with_much_work_has_changed(server: Served) -> None:
+    text = seen(server.page("/runs/right?steps=70:80")).text
+    assert "trackside/step_seconds" in text[text.index("What changed here") :]
+    assert "x 20" in text
+
+
+def test_charts_are_drawn_by_time_on_request_and_the_address_keeps_it(server: Served) -> None:
+    page = server.page("/runs/right?axis=time&steps=100:300")
+    charts = [a for name, a in seen(page).elements if name == "svg" and a.get("class") == "chart"]
+    assert all("data-clock" in chart for chart in charts)
+    assert "3 min 20 s" in seen(page).text, "a step a second, 200 of them"
+    assert 'name="axis" value="time"' in page
+    assert "data-clock" not in server.page("/runs/right?axis=else")
+
+
+def test_saved_weights_are_compared_between_two_steps(server: Served) -> None:
+    text = seen(server.page(f"/runs/faulty/difference?steps=0:400&name={quote(WEIGHT)}")).text
+    assert "100 to 300" in text, "the steps at which it was saved"
+    assert "200 elements at 2 saved steps" in text
+
+
+def test_the_page_of_a_saved_tensor_has_its_distribution(server: Served) -> None:
+    text = seen(server.page(f"/runs/faulty/tensor?name={quote(WEIGHT)}")).text
+    assert "200 elements at 3 saved steps" in text
+    assert "1 numbers are not finite" in text
 
 
 def test_a_damaged_run_is_shown_as_far_as_it_can_be_read(server: Served) -> None:

@@ -168,3 +168,12 @@ def test_a_rule_of_ones_own_that_watches_what_nothing_saves_is_told_of(tmp_path:
     rules = [RuleConfiguration("Mine", f.stem, source=str(f)) for f in sorted(tmp_path.glob("*.py"))]
     plan = plan_rules(rules, catalogue=RuleCatalogue({}), actions=None)
     assert plan.notes == ("wrong cannot judge anything: nothing saves gradiants. Did you mean 'gradients'?",)
+
+
+def test_saved_collections_add_values_and_take_nothing_from_a_rule() -> None:
+    saves = [CollectionRequest("losses", Schedule(save_interval=10**6)), CollectionRequest("weights", Schedule(7))]
+    plan = plan_rules([RuleConfiguration("loss-not-decreasing")], catalogue=CATALOGUE, actions=None, saves=saves)
+    found = {collection.name: collection for collection in plan.capture.collections}
+    assert found["losses"].schedule.save_interval == 5
+    assert found["losses"].saves_raw_tensor
+    assert found["weights"].schedule.save_interval == 7

@@ -34,10 +34,18 @@ OBJECTIVES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def boost(folder: Path, objective: str, *, rows: int = 400, rounds: int = 20, **settings: Any) -> xgboost.Booster:
-    """Train and capture, and return the model."""
+def boost(
+    folder: Path,
+    objective: str,
+    *,
+    rows: int = 400,
+    rounds: int = 20,
+    also: Mapping[str, int] | None = None,
+    **settings: Any,
+) -> xgboost.Booster:
+    """Train and capture, and return the model. `also`: further collections, and the interval of each."""
     training, validation = (_data(objective, rows, seed) for seed in (0, 1))
-    hook = trackside.XGBoostHook(str(folder), save=SAVE)
+    hook = trackside.XGBoostHook(str(folder), save={**SAVE, **(also or {})})
     chosen = {
         "objective": objective,
         "nthread": 1,
@@ -61,6 +69,11 @@ def boost(folder: Path, objective: str, *, rows: int = 400, rounds: int = 20, **
 def validation_of(objective: str, rows: int = 400) -> xgboost.DMatrix:
     """Return the rows of which labels and predictions are saved."""
     return _data(objective, rows, 1)
+
+
+def training_of(objective: str, rows: int = 400) -> xgboost.DMatrix:
+    """Return the rows of which SHAP values are saved."""
+    return _data(objective, rows, 0)
 
 
 def _data(objective: str, rows: int, seed: int) -> xgboost.DMatrix:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from tests.training_lib.report.model.boosted import OBJECTIVES, boost, validation_of
+from tests.training_lib.report.model.boosted import OBJECTIVES, boost, training_of, validation_of
 from tests.training_lib.report.test_markup import seen
 from trackside.contracts.run_layout import REPORT_KEY, XGBOOST_REPORT_KEY, RunLocation
 from trackside.report.at_the_end import store_report
@@ -74,6 +74,23 @@ def test_the_numbers_of_the_last_step_are_the_models(tmp_path: Path) -> None:
     assert f"Accuracy {metrics.accuracy_score(labels, scores > 0.5):.1%}" in text
     matrix = metrics.confusion_matrix(labels, scores > 0.5)
     assert all(f"{count} " in text for count in matrix.reshape(-1))
+
+
+def test_the_average_of_shap_values_is_that_of_the_model(tmp_path: Path) -> None:
+    model = boost(tmp_path / "run", "reg:squarederror", rounds=6, also={"average_shap": 5})
+    found = labelled_run(open_trial(str(tmp_path / "run")))
+    assert found is not None
+    shown = found.importance["average_shap"]
+    rows = training_of("reg:squarederror")
+    names = list(rows.feature_names or ())
+    means = model.predict(rows, pred_contribs=True).mean(axis=0)
+    assert {name: last for name, (_, last) in shown.items()} == pytest.approx(
+        dict(zip(names, means.tolist(), strict=False)), rel=1e-4
+    )
+    text = seen(str(model_section(found))).text
+    largest = max(zip(names, means, strict=False), key=lambda one: abs(one[1]))[0]
+    part = text[text.index("average SHAP: how far") :]
+    assert part.index(largest) == min(part.index(name) for name in names)
 
 
 def test_the_report_lies_at_the_old_key_too(tmp_path: Path) -> None:

@@ -16,13 +16,13 @@ from trackside.cli.terminal.configured import ConfiguredCommand, is_given, setti
 from trackside.cli.terminal.options import is_quiet, is_verbose, quiet_option, shared_options, wants_color
 from trackside.cli.terminal.reports import ReportPath
 from trackside.contracts.action import Action
-from trackside.contracts.errors import ConfigurationError, Problem, TracksideError
+from trackside.contracts.capture_request import BUILT_IN_COLLECTIONS, CaptureRequest, CollectionRequest, Schedule
+from trackside.contracts.errors import ConfigurationError, Problem, TracksideError, did_you_mean
 from trackside.contracts.profiling_request import MOST_STEPS, Window
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity
 
 if TYPE_CHECKING:
-    from trackside.contracts.capture_request import CaptureRequest
     from trackside.integrations.notification import Receiver
     from trackside.local.preflight import RulePlan
     from trackside.local.rules_file import RulesFile
@@ -49,6 +49,24 @@ class StepRange(click.ParamType):  # type: ignore[type-arg] # generic in click 8
         if match is None or not 1 <= count <= MOST_STEPS:
             self.fail(f"{value!r} is not FIRST:COUNT with a count from 1 to {MOST_STEPS}, such as 100:3.", param, ctx)
         return Window(first_step=int(match["first"]), steps=count)
+
+
+class SavedCollection(click.ParamType):  # type: ignore[type-arg] # generic in click 8.5 and later only
+    """A collection, or COLLECTION=STEPS."""
+
+    name = "collection"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> CollectionRequest:
+        """Return the request for the collection's values."""
+        if isinstance(value, CollectionRequest):
+            return value
+        name, _, steps = str(value).partition("=")
+        if name not in BUILT_IN_COLLECTIONS:
+            self.fail(f"{name!r} is no collection. {did_you_mean(name, BUILT_IN_COLLECTIONS)}", param, ctx)
+        if steps and not (steps.isascii() and steps.isdigit() and int(steps) > 0):
+            self.fail(f"{steps!r} is no number of steps, such as weights=100.", param, ctx)
+        schedule = Schedule(save_interval=int(steps)) if steps else Schedule()
+        return CollectionRequest(name, schedule=schedule, save_raw_tensor=True)
 
 
 def _checked_interval(_ctx: click.Context, _parameter: click.Parameter, value: int) -> int:
@@ -88,6 +106,14 @@ def _checked_interval(_ctx: click.Context, _parameter: click.Parameter, value: i
     type=click.IntRange(min=1),
     metavar="STEPS",
     help="Save every so many steps.  [default: as the rules need]",
+)
+@click.option(
+    "--save",
+    "saves",
+    type=SavedCollection(),
+    multiple=True,
+    metavar="COLLECTION[=STEPS]",
+    help="Save the values of a collection, such as weights, every so many steps (500). Repeat for more.",
 )
 @click.option(
     "--grace",
@@ -135,6 +161,7 @@ def command(
     out: Path | None,
     reports: tuple[Path, ...],
     save_interval: int | None,
+    saves: tuple[CollectionRequest, ...],
     grace: float,
     notify: tuple[str, ...],
     sample_interval: int,
@@ -165,6 +192,7 @@ def command(
         catalogue=built_in_catalogue(),
         actions=None if file.rules and not is_given("on_issue") else ON_ISSUE[on_issue or "notify"],
         save_interval=save_interval,
+        saves=saves,
         capture=file.capture or settings.capture,
         was_chosen=not chosen.is_default,
     )

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from http import HTTPStatus
 from importlib import resources
 from pathlib import Path
@@ -28,10 +28,14 @@ from trackside.local.comparison import ComparedRun, compare, differing_facts
 from trackside.local.live_run import training_losses
 from trackside.local.recorded_run import read_run
 from trackside.local.run_folder import RunState, read_record
+from trackside.local.side_by_side import MOST_COMPARED, side_by_side
 from trackside.performance.profile import Profile
+from trackside.report.distribution import distribution_of
+from trackside.report.gathered import within
 from trackside.report.line_chart import MOST_BUCKETS, Span
 from trackside.report.page import part
 from trackside.report.timeline import step_bars
+from trackside.report.weight_difference import both_values, weight_difference
 from trackside.trial.buckets import bucketed, edges_of
 from trackside.trial.trial import open_trial
 
@@ -76,12 +80,13 @@ class Dashboard:
             Route("/runs/{run}", self.run),
             Route("/runs/{run}/tensors", self.tensors),
             Route("/runs/{run}/tensor", self.tensor),
+            Route("/runs/{run}/difference", self.difference),
             Route("/runs/{run}/incident", self.incident),
             Route("/runs/{run}/healthy", self.healthy),
             Route("/runs/{run}/timeline", self.timeline),
             Route("/runs/{run}/events", self.events),
             Route("/style.css", lambda _: Response(_style(), media_type="text/css")),
-            Route("/script.js", lambda _: Response(_script(), media_type="text/javascript")),
+            Route("/script.js", lambda _: Response(script(), media_type="text/javascript")),
         ]
         handlers = {TracksideError: _as_page, HTTPException: _as_page_of_http}
         return Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]
@@ -100,8 +105,9 @@ class Dashboard:
     def run(self, request: Request) -> Response:
         """Answer with the page of a run."""
         window = _window(request)
-        revision, data = self._watched.get(request.path_params["run"]).data(window)
-        return HTMLResponse(pages.run_page(data, revision=revision, window=window))
+        axis = pages.TIME if request.query_params.get("axis") == pages.TIME else ""
+        revision, data = self._watched.get(request.path_params["run"]).data(window, is_by_time=bool(axis))
+        return HTMLResponse(pages.run_page(data, revision=revision, window=window, axis=axis))
 
     def tensors(self, request: Request) -> Response:
         """Answer with the list of a run's tensors."""
@@ -121,7 +127,22 @@ class Dashboard:
             if name not in watched.trial.names:
                 raise RunNotFoundError(f"{watched.name} has no tensor {name!r}.")
             curves = tensor_curves(watched.trial, name, window)
-        return HTMLResponse(pages.tensor_page(watched.name, name, curves, window=window, spans=data.spans_of(name)))
+            shown = within(data.steps, window) or (0, watched.trial.recorded_through)
+            values = distribution_of(watched.trial, name, shown)
+        page = pages.tensor_page(watched.name, name, curves, window=window, spans=data.spans_of(name), values=values)
+        return HTMLResponse(page)
+
+    def difference(self, request: Request) -> Response:
+        """Answer with the differences of the weights between two steps, and of one tensor in detail."""
+        watched, name = self._watched.get(request.path_params["run"]), request.query_params.get("name", "")
+        _, data = watched.data(pages.ALL)
+        ends = data.steps or (0, 0)
+        first, last = (end if step is None else step for end, step in zip(ends, _window(request), strict=True))
+        with watched.lock:
+            found = weight_difference(watched.trial, first, last)
+            values = both_values(watched.trial, name, first, last) if name in watched.trial.names else None
+            watched.trial.parts.columns.trim()
+        return HTMLResponse(pages.difference_page(watched.name, found, ends=ends, name=name, values=values))
 
     def timeline(self, request: Request) -> Response:
         """Answer with the steps and phases of each process."""
@@ -168,17 +189,17 @@ class Dashboard:
     def compare(self, request: Request) -> Response:
         """Answer with two runs side by side."""
         chosen = request.query_params.getlist("run")
-        if len(chosen) != 2:
-            lines = (f"{len(chosen)} runs are marked.", "Mark two in the list of runs, and compare them.")
-            return HTMLResponse(pages.error_page("Two runs can be compared", lines), HTTPStatus.BAD_REQUEST)
+        if not 2 <= len(chosen) <= MOST_COMPARED:
+            lines = (
+                f"{len(chosen)} runs are marked.",
+                f"Mark 2 to {MOST_COMPARED} in the list of runs, and compare them.",
+            )
+            return HTMLResponse(pages.error_page("Two or more runs can be compared", lines), HTTPStatus.BAD_REQUEST)
         watched = [self._watched.get(name) for name in chosen]
+        if len(watched) > 2:
+            return self._many(watched)
         a, b = (self._compared(one) for one in watched)
-        for one in watched:
-            one.revision()
-        locks = sorted({id(one): one.lock for one in watched}.items())
-        with contextlib.ExitStack() as held:
-            for _, lock in locks:
-                held.enter_context(lock)
+        with _held(watched):
             now = time.time()
             found = compare(a, b, now=now)
             losses = [{curve.name: curve for curve in training_losses(one.trial, now=now)} for one in watched]
@@ -192,6 +213,12 @@ class Dashboard:
                 numbers = bucketed(curve.steps, curve.values, edges_of(*axis, MOST_BUCKETS))
                 curves.append((f"{letter}: {loss.name}", numbers, axis, spans))
         return HTMLResponse(pages.compare_page(found, curves))
+
+    def _many(self, watched: Sequence[WatchedRun]) -> Response:
+        runs = [self._compared(one) for one in watched]
+        with _held(watched):
+            found = side_by_side(runs, now=time.time())
+        return HTMLResponse(pages.many_page(found))
 
     def _compared(self, watched: WatchedRun) -> ComparedRun:
         record = None if self._runs.is_remote else read_record(Path(watched.uri))
@@ -225,6 +252,18 @@ class Dashboard:
                 sent_at = time.monotonic()
                 yield ": alive\n\n"
             await asyncio.sleep(0.2)
+
+
+@contextlib.contextmanager
+def _held(watched: Sequence[WatchedRun]) -> Iterator[None]:
+    """Bring runs up to date, and hold all their locks: in one order, so that two requests never wait for each other."""
+    for one in watched:
+        one.revision()
+    locks = sorted({id(one): one.lock for one in watched}.items())
+    with contextlib.ExitStack() as held:
+        for _, lock in locks:
+            held.enter_context(lock)
+        yield
 
 
 def _window(request: Request) -> Window:
@@ -261,7 +300,8 @@ def _style() -> str:
     return part("report.css") + _own("dashboard.css")
 
 
-def _script() -> str:
+def script() -> str:
+    """Return the script of all pages."""
     return part("report.js") + _own("dashboard.js")
 
 

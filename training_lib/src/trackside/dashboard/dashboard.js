@@ -8,7 +8,7 @@ function showSteps(first, last) {
 
 function attachChoice(chart) {
   let from = null, shade = null;
-  const x = (step) => LEFT + ((step - chart.first) / (chart.last - chart.first)) * (WIDTH - LEFT - RIGHT);
+  const x = (step) => xOf(chart, step);
   const end = () => { if (shade) shade.remove(); from = shade = null; };
   chart.svg.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
@@ -86,7 +86,7 @@ function follow(status) {
   const stream = new EventSource(status.dataset.events);
   let isBusy = false, isLate = false;
   const change = async () => {
-    if (isBusy) { isLate = true; return; }
+    if (isBusy || isHeld) { isLate = true; return; }
     isBusy = true;
     try {
       await renew();
@@ -95,15 +95,100 @@ function follow(status) {
       say(`Not up to date: ${error.message}`);
     }
     isBusy = false;
-    if (isLate) { isLate = false; change(); }
+    if (isLate && !isHeld) { isLate = false; change(); }
   };
   stream.addEventListener("open", () => say("Follows the run"));
   stream.addEventListener("changed", change);
   stream.addEventListener("trouble", (event) => say(`Not up to date: ${event.data}`));
   stream.addEventListener("error", () => say("Not connected; trying again"));
   addEventListener("pagehide", () => stream.close());
+  return () => {
+    isHeld = !isHeld;
+    if (isHeld) say("Held; p follows again");
+    else if (isLate) { isLate = false; change(); } else say("Follows the run");
+  };
 }
+
+// Keys, each also a link or a field of the page. They can be switched off: speech input may send letters.
+const OFF = "trackside-keys-off";
+const SECTIONS = { f: "findings", w: "changes", i: "incidents", t: "training", s: "speed", m: "machine", l: "layers",
+  d: "distributions", r: "rules" };
+const KEYS = [
+  ["/", "search, or choose steps"], ["[ and ]", "finding before, finding after"], ["0", "all steps"], ["x", "by steps or by time"],
+  ["g, then f w i t s m l d r", "go to findings, what changed, how it began, training, speed, machine, layers, distributions, rules"],
+  ["g, then a", "all runs"], ["c", "copy the address of this view"], ["p", "hold or follow a run that trains"],
+  ["← → + -", "on a curve: move the cursor, show fewer or more steps"], ["?", "these keys"],
+];
+let isAfterG = false, isHeld = false, finding = -1;
+
+function goTo(element) {
+  if (!element) return;
+  element.tabIndex = -1;
+  element.focus({ preventScroll: true });
+  element.scrollIntoView({ block: "start" });
+}
+
+function toFinding(by) {
+  const cards = [...document.querySelectorAll(".card")];
+  if (!cards.length) return;
+  finding = (finding + by + cards.length + (finding < 0 && by < 0 ? 1 : 0)) % cards.length;
+  goTo(cards[finding].querySelector("h3"));
+}
+
+function made(name, text, parts = []) {
+  const element = document.createElement(name);
+  element.textContent = text;
+  element.append(...parts);
+  return element;
+}
+
+function helpDialog() {
+  const rows = KEYS.map(([key, words]) => made("tr", "", [made("th", key), made("td", words)]));
+  rows.forEach((row) => { row.firstChild.scope = "row"; });
+  const toggle = made("button", ""), close = made("button", "Close");
+  const dialog = made("dialog", "", [made("h2", "Keys"), made("table", "", rows), toggle, " ", close]);
+  dialog.setAttribute("aria-label", "Keys");
+  const name = () => { toggle.textContent = localStorage.getItem(OFF) ? "Switch keys on" : "Switch keys off"; };
+  toggle.addEventListener("click", () => {
+    if (localStorage.getItem(OFF)) localStorage.removeItem(OFF); else localStorage.setItem(OFF, "yes");
+    name();
+  });
+  close.addEventListener("click", () => dialog.close());
+  name();
+  document.body.append(dialog);
+  return dialog;
+}
+
+const help = helpDialog();
+const helpButton = made("button", "Keys");
+helpButton.addEventListener("click", () => help.showModal());
+document.querySelector("footer").append(" ", helpButton);
+
+document.addEventListener("keydown", (event) => {
+  if (localStorage.getItem(OFF) || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input:not([type=radio]):not([type=checkbox]), textarea, select, dialog")) return;
+  const key = event.key, wasAfterG = isAfterG;
+  isAfterG = key === "g" && !wasAfterG;
+  if (wasAfterG) {
+    if (key === "a") location.assign("/");
+    else if (SECTIONS[key]) goTo(document.getElementById(SECTIONS[key]));
+    return;
+  }
+  const field = document.querySelector("header input:not([type=hidden])");
+  if (key === "/" && field) { event.preventDefault(); field.focus(); }
+  if (key === "]") toFinding(1);
+  if (key === "[") toFinding(-1);
+  if (key === "0" && new URL(location.href).searchParams.has("steps")) {
+    const address = new URL(location.href);
+    address.searchParams.delete("steps");
+    location.assign(address);
+  }
+  if (key === "x") document.querySelector("a.axis-choice")?.click();
+  if (key === "c" && navigator.clipboard) navigator.clipboard.writeText(location.href);
+  if (key === "p" && live) hold();
+  if (key === "?") help.showModal();
+});
 
 charts.forEach(attachChoice);
 const live = document.querySelector(".live");
-if (live) follow(live);
+const hold = live ? follow(live) : null;

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
+import numpy as np
+
 from trackside import __version__
 from trackside.contracts.errors import TracksideError
 from trackside.contracts.verdict import Severity
@@ -16,19 +18,28 @@ from trackside.dashboard.watched import Window
 from trackside.local.comparison import Comparison
 from trackside.local.comparison_text import facts_in_order, issue_lines, loss_lines, pace_line
 from trackside.local.recorded_run import RunSummary
+from trackside.local.side_by_side import OneOfMany, SideBySide
+from trackside.report.distribution import Distribution
+from trackside.report.distribution_figure import distribution_figure
 from trackside.report.gathered import ReportData
 from trackside.report.incident import Incident
 from trackside.report.incident_section import MOST_SIGNALS, incident_parts, name_of
-from trackside.report.line_chart import Span, line_chart
+from trackside.report.line_chart import Span, line_chart, number
 from trackside.report.markup import Markup, element, joined
+from trackside.report.model.figures import Line, curves, folded
 from trackside.report.page import Links, content_of, document_of
 from trackside.report.timeline import StepBars, timeline_figure
+from trackside.report.weight_difference import WeightDifference, cells_of
 from trackside.trial.buckets import Buckets
 
+TIME = "time"  # the other axis, in addresses
+SAVING = "trackside run --save weights=100 -- ..."
+MOST_DIFFERENCES = 500  # tensors of a page
 MOST_FACTS = 200  # of a comparison
 AROUND = 50  # steps before the one from which a finding holds, that its evidence shows
 ALL: Window = (None, None)
 
+_PARTS = ("module ", "parameter ")
 _SIGNS = {Severity.CRITICAL: "✖", Severity.WARNING: "▲", Severity.INFO: "●"}
 _BESIDE = "Beside the nearest healthy run"
 _HEAD = (
@@ -85,7 +96,7 @@ def list_page(listed: ListedRuns) -> str:
     if listed.shown:
         content: Markup = element(
             "form",
-            element("button", "Compare the two that are marked"),
+            element("button", "Compare those that are marked"),
             _runs_table(listed),
             action="/compare",
             id="runs",
@@ -168,20 +179,23 @@ def _other_pages(listed: ListedRuns) -> Markup | None:
     return element("nav", "Page", links, aria_label="Pages of runs")
 
 
-def run_page(data: ReportData, *, revision: str, window: Window) -> str:
-    """Return the page of a run: its report, with links to tensors and a choice of steps."""
+def run_page(data: ReportData, *, revision: str, window: Window, axis: str) -> str:
+    """Return the page of a run: its report, with links to tensors and a choice of steps. `axis`: `TIME` or ""."""
     name = data.recorded.location.name
     links = Links(
         tensor=lambda tensor, step: tensor_address(name, tensor, step),
         incident=lambda group: address_of(name, "incident", of=group),
         above=_way_back(),
         below=joined(
-            _choice_of_steps(address_of(name), {}, window, data.steps),
+            _choice_of_steps(address_of(name), {"axis": axis} if axis else {}, window, data.steps),
+            _choice_of_axis(name, window, axis, is_known=data.wall_time is not None),
             element(
                 "p",
                 element("a", "All tensors", href=address_of(name, "tensors")),
                 " · ",
                 element("a", "Timeline", href=address_of(name, "timeline", steps=text_of(window))),
+                " · ",
+                element("a", "Weights between two steps", href=address_of(name, "difference", steps=text_of(window))),
                 *((" · ", element("a", _BESIDE, href=address_of(name, "healthy"))) if data.incidents else ()),
             ),
         ),
@@ -191,6 +205,16 @@ def run_page(data: ReportData, *, revision: str, window: Window) -> str:
         *content_of(data, links),
         events=address_of(name, "events", since=revision),
     )
+
+
+def _choice_of_axis(run: str, window: Window, axis: str, *, is_known: bool) -> Markup:
+    """Return the way to the same page over the other axis."""
+    other = address_of(run, steps=text_of(window), axis="" if axis else TIME)
+    link = element("a", "by steps" if axis else "by time", href=other, class_="axis-choice")
+    if not axis:
+        return element("p", "Charts are drawn by steps; draw them ", link, ".", class_="note")
+    here = "Charts are drawn by time" if is_known else "The moments of these steps are not known"
+    return element("p", f"{here}; draw them ", link, ".", class_="note")
 
 
 def tensor_address(run: str, tensor: str, step: int | None = None) -> str:
@@ -221,8 +245,16 @@ def tensors_page(run: str, names: Sequence[str], *, wanted: str, found: int) -> 
     )
 
 
-def tensor_page(run: str, tensor: str, found: TensorCurves | None, *, window: Window, spans: Sequence[Span]) -> str:
-    """Return the page of one tensor: each of its statistics over the steps, for each process."""
+def tensor_page(
+    run: str,
+    tensor: str,
+    found: TensorCurves | None,
+    *,
+    window: Window,
+    spans: Sequence[Span],
+    values: Distribution | None,
+) -> str:
+    """Return the page of one tensor: each of its statistics over the steps, for each process, and its values."""
     axis = found.steps if found else None
     spans = [span for span in spans if axis and span.last >= axis[0] and span.first <= axis[1]]
     charts = (
@@ -236,13 +268,80 @@ def tensor_page(run: str, tensor: str, found: TensorCurves | None, *, window: Wi
             _way_back(run),
             element("h1", tensor),
             _choice_of_steps(address_of(run, "tensor"), {"name": tensor}, window, axis),
+            element(
+                "p",
+                element(
+                    "a",
+                    "Between two steps",
+                    href=address_of(run, "difference", steps=text_of(window), name=tensor),
+                ),
+            ),
         ),
         element(
             "main",
             element("p", note, class_="note") if note else None,
             charts or element("p", "No number of this tensor was recorded at these steps."),
+            element("section", element("h2", "Distribution"), distribution_figure(values)) if values else None,
         ),
     )
+
+
+def difference_page(
+    run: str, found: WeightDifference, *, ends: tuple[int, int], name: str, values: Distribution | None
+) -> str:
+    """Return the page on the weights between two steps.
+
+    Args:
+        run: Name of the run.
+        found: The differences, the largest first.
+        ends: First and last step of the run.
+        name: The tensor to show in detail; "" for none.
+        values: Its values at both steps; None if they were not saved.
+    """
+    steps = text_of(found.steps)
+    words = ("Tensor", "Steps", "|Δw| / |w|", "Norms", "Cosine", "Signs turned", "Histograms differ")
+    head = element("tr", *(element("th", word, scope="col") for word in words))
+    rows = [
+        element(
+            "tr",
+            element("td", element("a", one.name, href=address_of(run, "difference", steps=steps, name=one.name))),
+            element("td", f"{one.first:,} to {one.last:,}", class_="count"),
+            *(element("td", cell or "–", class_="count") for cell in cells_of(one)),
+        )
+        for one in found.found[:MOST_DIFFERENCES]
+    ]
+    more = len(found.found) - len(rows)
+    note = (
+        "Largest first. Each tensor at the nearest steps at which it is known: saved values are compared exactly; "
+        "of recorded norms the difference is known at least. Histograms differ: Jensen-Shannon divergence, 0 to 1."
+    )
+    whole = element("table", element("thead", head), element("tbody", rows), class_="rules changes")
+    hidden = {"name": name} if name else {}
+    return _page(
+        f"{run}: weights between two steps",
+        element(
+            "header",
+            _way_back(run),
+            element("h1", "Weights between two steps"),
+            _choice_of_steps(address_of(run, "difference"), hidden, found.steps, ends),
+        ),
+        element(
+            "main",
+            _detail(run, name, values) if name else None,
+            element("p", note, class_="note"),
+            element("div", whole, class_="wide") if rows else element("p", "No weight is known at two steps."),
+            element("p", f"{more:,} more tensors changed less.", class_="note") if more else None,
+            id="findings",
+        ),
+    )
+
+
+def _detail(run: str, name: str, values: Distribution | None) -> Markup:
+    heading = element("h2", element("a", name, href=tensor_address(run, name)))
+    if values is None:
+        why = element("p", "Its values were not saved at two steps: ", element("code", SAVING), " saves them.")
+        return element("section", heading, why)
+    return element("section", heading, distribution_figure(values))
 
 
 def timeline_page(run: str, found: Sequence[StepBars], *, data: ReportData, window: Window) -> str:
@@ -298,14 +397,7 @@ def compare_page(found: Comparison, curves: Sequence[tuple[str, Buckets, tuple[i
     heading = joined(
         "A ", element("a", a, href=address_of(a)), element("br"), "B ", element("a", b, href=address_of(b))
     )
-    facts = list(facts_in_order(found.facts))
-    rows = [
-        element("tr", element("th", fact.fact, scope="row"), element("td", fact.a or "–"), element("td", fact.b or "–"))
-        for fact in facts[:MOST_FACTS]
-    ]
-    head = element("tr", *(element("th", word, scope="col") for word in ("Setting", "A", "B")))
-    table = element("table", element("thead", head), element("tbody", rows), class_="rules")
-    more = f"{len(facts) - MOST_FACTS:,} more settings differ." if len(facts) > MOST_FACTS else None
+    facts = [(fact.fact, (fact.a, fact.b)) for fact in facts_in_order(found.facts)]
     charts = [line_chart(title, numbers, steps=axis, spans=spans) for title, numbers, axis, spans in curves]
     lines = [element("li", line.strip()) for line in (*issue_lines(found), *loss_lines(found), pace_line(found))]
     return _page(
@@ -323,10 +415,99 @@ def compare_page(found: Comparison, curves: Sequence[tuple[str, Buckets, tuple[i
             element(
                 "section",
                 element("h2", "Settings"),
-                table if rows else element("p", "No recorded setting differs."),
-                element("p", more, class_="note") if more else None,
+                _settings("AB", facts),
             ),
         ),
+    )
+
+
+def _settings(letters: Sequence[str], facts: Sequence[tuple[str, Sequence[str]]]) -> Markup:
+    """Return the settings that differ: those of the program in the open, the parts of the model folded up."""
+    if not facts:
+        return element("p", "No recorded setting differs.")
+    top = element("tr", *(element("th", word, scope="col") for word in ("Setting", *letters)))
+    of_model = [fact for fact in facts if fact[0].startswith(_PARTS)]
+    others = [fact for fact in facts if not fact[0].startswith(_PARTS)]
+
+    def shown(some: Sequence[tuple[str, Sequence[str]]]) -> Markup:
+        rows = [
+            element("tr", element("th", fact, scope="row"), *(element("td", value or "–") for value in values))
+            for fact, values in some[:MOST_FACTS]
+        ]
+        more = f"{len(some) - MOST_FACTS:,} more differ." if len(some) > MOST_FACTS else None
+        whole = element("table", element("thead", top), element("tbody", rows), class_="rules settings")
+        return joined(element("div", whole, class_="wide"), element("p", more, class_="note") if more else None)
+
+    word = f"{len(of_model):,} part{'s' * (len(of_model) != 1)} of the model that differ{'s' * (len(of_model) == 1)}"
+    return joined(shown(others) if others else None, folded(word, shown(of_model)) if of_model else None)
+
+
+def _losses_of_many(loss: str, lines: Sequence[Line]) -> Markup:
+    """Return the curves of one loss, as logarithms where they span decades."""
+    values = np.concatenate([line.y for line in lines])
+    if values.min() > 0 and values.max() > 100 * values.min():
+        lines = [Line(line.name, line.x, np.log10(line.y)) for line in lines]
+        return curves(loss, lines, x="step", y=f"log₁₀ of {loss}")
+    return curves(loss, lines, x="step", y=loss)
+
+
+def many_page(found: SideBySide) -> str:
+    """Return the page of three runs or more, side by side."""
+    letters = [f"{place + 1}" for place in range(len(found.runs))]
+    words = ("No.", "Run", "Verdict", "Steps", "Last loss", "Steps a second")
+    head = element("tr", *(element("th", word, scope="col") for word in words))
+    rows = [
+        element(
+            "tr",
+            element("th", letter, scope="row"),
+            element("td", element("a", run.name, href=address_of(run.name))),
+            element("td", _verdict_of_one(run)),
+            element("td", f"{run.steps:,}", class_="count"),
+            element("td", "–" if run.last_loss is None else number(run.last_loss), class_="count"),
+            element("td", "–" if run.pace is None else number(run.pace), class_="count"),
+        )
+        for letter, run in zip(letters, found.runs, strict=True)
+    ]
+    charts = [
+        _losses_of_many(loss, [Line(f"{letters[place]}: {found.runs[place].name}", x, y) for place, x, y in lines])
+        for loss, lines in found.losses
+    ]
+    pairs = [
+        element(
+            "li",
+            element("a", f"1 and {letter}", href=compare_address(found.runs[0].name, run.name)),
+            f": {run.name}",
+        )
+        for letter, run in zip(letters[1:], found.runs[1:], strict=True)
+    ]
+    return _page(
+        f"{len(found.runs)} runs: compared",
+        element("header", _way_back(), element("h1", f"{len(found.runs)} runs")),
+        element(
+            "main",
+            element("table", element("thead", head), element("tbody", rows), class_="rules runs"),
+            element("section", element("h2", "Losses"), charts or element("p", "The runs have no loss in common.")),
+            element(
+                "section",
+                element("h2", "Settings that differ"),
+                _settings(letters, found.facts),
+            ),
+            element("section", element("h2", "Two at a time"), element("ul", pairs)),
+            id="findings",
+        ),
+    )
+
+
+def _verdict_of_one(run: OneOfMany) -> Markup:
+    if not run.is_judged:
+        return element("span", "◌ not judged", class_="state unknown")
+    if not run.issues:
+        return element("span", "✔ no issue", class_="state ok")
+    named = ", ".join(f"{name} since step {step:,}" for name, step in run.issues.items())
+    return element(
+        "span",
+        f"{_SIGNS[run.worst or Severity.INFO]} {named}",
+        class_=f"verdict-word {run.worst.value if run.worst else ''}",
     )
 
 

@@ -46,7 +46,7 @@ class WatchedRun:
         self._reader = LiveRunReader(self.trial, clock=time.time, stores=runs.stores)
         self._looked_at = -1e9
         self._revision, self._state = "", RunState.OPEN
-        self._pages: OrderedDict[tuple[str, Window], ReportData] = OrderedDict()
+        self._pages: OrderedDict[tuple[str, Window, bool], ReportData] = OrderedDict()
         self._speed: Speed = ()
         self._began: tuple[Incident, ...] = ()
         self._began_of: tuple[str, ...] | None = None
@@ -63,16 +63,17 @@ class WatchedRun:
         with self.lock:
             return self._look()
 
-    def data(self, window: Window) -> tuple[str, ReportData]:
+    def data(self, window: Window, *, is_by_time: bool = False) -> tuple[str, ReportData]:
         """Return the revision, and the content of a report within a window of steps. Errors: those of `gather`."""
         with self.lock:
-            key = (self._look(), window)
+            key = (self._look(), window, is_by_time)
             if key not in self._pages:
                 self._pages[key] = gather(
                     self.uri,
                     self.trial,
                     clock=time.time,
                     window=window,
+                    is_by_time=is_by_time,
                     stores=self._stores,
                     speed=self._judged_speed,
                     began=self._known_incidents,

@@ -1,4 +1,4 @@
-"""Findings in MLflow: a text for each problem, and the result as tags."""
+"""Findings in MLflow: a text for each problem, the result as tags, and the report as an artifact."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import mlflow
 from trackside.contracts.issue_group import IssueGroup, recovered_groups
 from trackside.contracts.run_layout import RunLocation
 from trackside.integrations.issue_text import issue_card, issue_title, outcome_of
+from trackside.integrations.report_page import FILE_NAME, report_page
 
 RUN_ID = re.compile(r"[0-9a-f]{32}")
 FOLDER = "trackside"  # of the artifacts
@@ -38,7 +39,7 @@ class MlflowSink:
         client.set_tag(run_id, f"trackside.{group.lead.configuration_name}", issue_title(group))
 
     def finish(self, groups: tuple[IssueGroup, ...], location: str) -> None:
-        """Write the numbers and the severity of the problems as tags, and which of them recovered.
+        """Write the numbers and the severity of the problems as tags, and which of them recovered; add the report.
 
         Args:
             groups: All problems.
@@ -53,6 +54,8 @@ class MlflowSink:
         tags |= {group.lead.configuration_name: issue_title(group) for group in recovered_groups(groups)}
         for name, value in tags.items():
             client.set_tag(run_id, f"trackside.{name}", str(value))
+        if page := report_page(location):
+            client.log_text(run_id, page, f"{FOLDER}/{FILE_NAME}")
 
     def _active(self) -> str:
         active = None if self._run_id else mlflow.active_run()

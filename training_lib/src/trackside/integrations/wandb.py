@@ -1,4 +1,4 @@
-"""Findings in Weights & Biases: an alert for each problem, and the result in summary, config and tags."""
+"""Findings in Weights & Biases: an alert for each problem, the result in summary, config and tags, and the report."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Severity
 from trackside.integrations.issue_text import issue_card, issue_title, outcome_of
+from trackside.integrations.report_page import FILE_NAME, report_page
 
 LEVELS = {
     Severity.INFO: wandb.AlertLevel.INFO,
@@ -42,7 +43,7 @@ class WandbSink:
             run.alert(title, f"```\n{issue_card(group)}\n```", level=LEVELS[group.severity])
 
     def finish(self, groups: tuple[IssueGroup, ...], location: str) -> None:
-        """Write the numbers and the severity of the problems into summary, config and tags.
+        """Write the numbers and the severity of the problems into summary, config and tags; add the report.
 
         Args:
             groups: All problems.
@@ -59,6 +60,12 @@ class WandbSink:
         run.config.update({"trackside": {"run": location, "worst": found.worst}}, allow_val_change=True)
         others = [tag for tag in run.tags or () if not tag.startswith(TAG)]
         run.tags = (*others, f"{TAG}{found.worst}")
+        if page := report_page(location):
+            # The name of an artifact may hold letters, digits, `-`, `_` and `.` only.
+            artifact = wandb.Artifact(f"trackside-report-{run.id}", type="report")
+            with artifact.new_file(FILE_NAME, encoding="utf-8") as file:
+                file.write(page)
+            run.log_artifact(artifact)
 
     def _live(self) -> Any:
         self._run = self._run or wandb.run

@@ -123,20 +123,20 @@ def compare(a: ComparedRun, b: ComparedRun, *, now: float) -> Comparison:
     """Return what differs. `now` is the time in seconds since the epoch. Errors: those of the stores."""
     curves_a = {curve.name: curve for curve in training_losses(a.trial, now=now)}
     curves_b = {curve.name: curve for curve in training_losses(b.trial, now=now)}
-    issues_a, issues_b = _issues(a.recorded), _issues(b.recorded)
+    issues_a, issues_b = standing_issues(a.recorded), standing_issues(b.recorded)
     return Comparison(
         a=a.recorded.location.uri,
         b=b.recorded.location.uri,
-        facts=tuple(_differences(_facts(a), _facts(b))),
+        facts=tuple(_differences(facts_of(a), facts_of(b))),
         losses=tuple([_loss(curves_a[name], curves_b[name]) for name in curves_a if name in curves_b]),
         only_a=tuple([name for name in curves_a if name not in curves_b]),
         only_b=tuple([name for name in curves_b if name not in curves_a]),
         steps_a=_steps(curves_a),
         steps_b=_steps(curves_b),
-        pace_a=_pace(a.trial),
-        pace_b=_pace(b.trial),
-        is_judged_a=_is_judged(a.recorded),
-        is_judged_b=_is_judged(b.recorded),
+        pace_a=pace_of(a.trial),
+        pace_b=pace_of(b.trial),
+        is_judged_a=is_judged(a.recorded),
+        is_judged_b=is_judged(b.recorded),
         recovered_a=_recovered(a.recorded),
         recovered_b=_recovered(b.recorded),
         issues_a={name: step for name, step in issues_a.items() if name not in issues_b},
@@ -147,18 +147,18 @@ def compare(a: ComparedRun, b: ComparedRun, *, now: float) -> Comparison:
 
 def differing_facts(a: ComparedRun, b: ComparedRun) -> int:
     """Return the number of settings that differ. Reads the facts of both runs alone. Errors: those of the stores."""
-    return sum(1 for _ in _differences(_facts(a), _facts(b)))
+    return sum(1 for _ in _differences(facts_of(a), facts_of(b)))
 
 
 def _steps(curves: Mapping[str, Curve]) -> int:
     return max((len(curve.steps) for curve in curves.values()), default=0)
 
 
-def _is_judged(recorded: RecordedRun) -> bool:
+def is_judged(recorded: RecordedRun) -> bool:
     return any(verdict.outcome is not Outcome.NOT_EVALUATED for verdict in recorded.verdicts)
 
 
-def _issues(recorded: RecordedRun) -> dict[str, int]:
+def standing_issues(recorded: RecordedRun) -> dict[str, int]:
     return {
         rule.name: rule.verdict.shown_since
         for rule in recorded.rules
@@ -230,7 +230,7 @@ def _noise(values: NDArray[np.float64]) -> float:
     return float(np.median(np.abs(np.diff(values)))) * 1.4826 / math.sqrt(2)
 
 
-def _pace(trial: Trial) -> float | None:
+def pace_of(trial: Trial) -> float | None:
     """Return the steps a second: of the median step, after the warm-up. None if it is unknown."""
     workers = trial.workers
     steps, times = trial.parts.steps.times(workers[0]) if workers else (np.empty(0), np.empty(0))
@@ -246,7 +246,7 @@ def _differences(a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[Differe
             yield Difference(fact, one, other)
 
 
-def _facts(run: ComparedRun) -> dict[str, str]:
+def facts_of(run: ComparedRun) -> dict[str, str]:
     """Return the settings of a run as texts, by name, in the order in which users look for causes."""
     facts = run.trial.model_facts
     found = {} if run.record is None else {"command": " ".join(run.record.command)}

@@ -36,6 +36,7 @@ def plan_rules(
     catalogue: RuleCatalogue,
     actions: tuple[Action, ...] | None,
     save_interval: int | None = None,
+    saves: Sequence[CollectionRequest] = (),
     capture: CaptureRequest | None = None,
     was_chosen: bool | None = None,
 ) -> RulePlan:
@@ -43,6 +44,7 @@ def plan_rules(
 
     actions        replace the actions of each rule; None keeps them
     save_interval  replaces the interval of every collection
+    saves          collections whose values are saved besides; no rule gets less for it
     capture        saved whatever the rules need; a rule of an Amazon preset takes its schedules
     was_chosen     True: the user chose each rule by itself; None: if any rule is named
 
@@ -64,6 +66,7 @@ def plan_rules(
     )
     if save_interval is not None:
         saved = _at_interval(saved, save_interval)
+    saved = replace(saved, collections=_with_values(saved.collections, saves))
     notes = [n for one in prepared if (n := lacking_input(one.configuration, one.watches, catalogue, saved))]
     return RulePlan(request, saved, tuple(notes), was_chosen=bool(rules) if was_chosen is None else was_chosen)
 
@@ -122,6 +125,19 @@ def _with_losses(capture: CaptureRequest) -> CaptureRequest:
     if any(collection.name == "losses" for collection in capture.collections):
         return capture
     return replace(capture, collections=(CollectionRequest("losses"), *capture.collections))
+
+
+def _with_values(
+    needed: Sequence[CollectionRequest], saves: Sequence[CollectionRequest]
+) -> tuple[CollectionRequest, ...]:
+    """Merge the collections that rules need with those of `--save`: values are saved at the shorter interval."""
+    found = {collection.name: collection for collection in needed}
+    for one in saves:
+        known = found.get(one.name, one)
+        interval = min(known.schedule.save_interval, one.schedule.save_interval)
+        schedule = replace(known.schedule, save_interval=interval)
+        found[one.name] = replace(known, schedule=schedule, save_raw_tensor=True)
+    return tuple(found.values())
 
 
 def _at_interval(capture: CaptureRequest, save_interval: int) -> CaptureRequest:

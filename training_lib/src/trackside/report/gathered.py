@@ -16,11 +16,15 @@ from trackside.local.rule_state import RuleStatus
 from trackside.local.run_folder import RunRecord, read_record
 from trackside.performance.reading import measured_workers
 from trackside.performance.verdict import PerformanceVerdict, judged_workers
+from trackside.report.changes import Changes, changes
+from trackside.report.distribution import Distribution, distributions
 from trackside.report.heatmap import MOST_COLUMNS, MOST_ROWS, Heatmap
 from trackside.report.incident import Incident, incidents
 from trackside.report.line_chart import MOST_BUCKETS, Span
 from trackside.report.machine import machine_curves
 from trackside.report.model.labelled import LabelledRun, labelled_run
+from trackside.report.routing import routing_maps
+from trackside.report.wall_time import WallTime
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.buckets import Buckets, bucketed, edges_of
@@ -48,8 +52,13 @@ class ReportData:
     record     of `trackside run`; None for other runs
     facts      about the program; None without any
     steps      first and last training step; None without any
+    wall_time  the moments of these steps, if the charts are over wall time
     charts     (title, numbers) of each curve, each with at least one bucket
+    is_window  True if only some steps are shown
+    changes    what changed at these steps against those before; None for all steps, or if too few lie before
     heatmaps   layers over steps, each with at least one row
+    routing    experts over steps, a picture for each layer of experts
+    distributions   values over steps of the tensors to look at first
     machine  (title, numbers) of each metric of the machines, over the same steps
     speed      verdict on the speed of each process by its name, the slowest first
     model      labels, predictions, metrics and importance; None for a run that saved none of them
@@ -63,8 +72,13 @@ class ReportData:
     record: RunRecord | None
     facts: ModelFacts | None
     steps: tuple[int, int] | None
+    wall_time: WallTime | None
     charts: tuple[tuple[str, Buckets], ...]
+    is_window: bool
+    changes: Changes | None
     heatmaps: tuple[Heatmap, ...]
+    routing: tuple[Heatmap, ...]
+    distributions: tuple[Distribution, ...]
     machine: tuple[tuple[str, Buckets], ...]
     speed: Speed
     model: LabelledRun | None
@@ -111,6 +125,7 @@ def gather(
     *,
     clock: Callable[[], float],
     window: tuple[int | None, int | None] = (None, None),
+    is_by_time: bool = False,
     stores: Callable[[str], Store] = open_store,
     speed: Callable[[str], Speed] | None = None,
     began: Began = incidents,
@@ -122,6 +137,7 @@ def gather(
         trial: The same run.
         clock: Returns seconds since the epoch.
         window: First and last step of the curves and the layers; None: those of the run.
+        is_by_time: True for charts over wall time.
         stores: Opens the store of a location.
         speed: Judges the speed of the run at a location; None: from all that was measured.
         began: Returns how the standing problems of a run began.
@@ -135,14 +151,20 @@ def gather(
     steps, charts = _charts(live, window)
     live = _without_curves(live)
     heatmaps = tuple(_heatmaps(trial, steps)) if steps else ()
+    is_window = window != (None, None)
     return ReportData(
         recorded=recorded,
         live=live,
         record=None if "://" in uri else read_record(Path(uri)),
         facts=trial.model_facts,
         steps=steps,
+        wall_time=_wall_time(trial, steps) if is_by_time and steps else None,
         charts=charts,
+        is_window=is_window,
+        changes=changes(trial, steps, now=clock()) if is_window and steps else None,
         heatmaps=heatmaps,
+        routing=tuple(routing_maps(trial, steps)) if steps else (),
+        distributions=distributions(trial, recorded.groups, steps) if steps else (),
         machine=tuple(machine_curves(trial, steps, now=clock())) if steps else (),
         speed=speed(uri) if speed else judged_workers(measured_workers(uri, trial)),
         model=labelled_run(trial),
@@ -168,6 +190,10 @@ def _charts(
         return None, ()
     shown = ((title, _inside(curve, steps)) for title, curve in curves)
     return steps, tuple((title, _in_buckets(curve, steps)) for title, curve in shown if len(curve.steps))
+
+
+def _wall_time(trial: Trial, steps: tuple[int, int]) -> WallTime | None:
+    return WallTime.of(*trial.parts.steps.times(trial.workers[0]), steps) if trial.workers else None
 
 
 def _without_curves(live: LiveRun) -> LiveRun:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from trackside.report.line_chart import LEFT, RIGHT, WIDTH, number
 from trackside.report.markup import Markup, element
 from trackside.report.png import data_address, png
+from trackside.report.wall_time import WallTime
 
 MOST_COLUMNS = 160
 MOST_ROWS = 200
@@ -46,7 +47,12 @@ class Heatmap:
 
 
 def heatmap_figure(
-    found: Heatmap, *, number_of: int, marked: Sequence[str] = (), address: Callable[[str], str] | None = None
+    found: Heatmap,
+    *,
+    number_of: int,
+    marked: Sequence[str] = (),
+    address: Callable[[str], str] | None = None,
+    clock: WallTime | None = None,
 ) -> Markup:
     """Return the figure.
 
@@ -55,8 +61,10 @@ def heatmap_figure(
         number_of: Number of the figure on the page.
         marked: Tensors that findings name; their rows bear a mark.
         address: Returns the address of a tensor's page; None: nothing is linked.
+        clock: The moments of the steps, for columns of equal time.
     """
     rows, columns = found.values.shape
+    shown = clock.columns(found.edges, MOST_COLUMNS) if clock else None
     height = rows * ROW_HEIGHT
     sizes, low, high = _sizes(found)
     pictures = (("size", sizes), ("change from the row's own start", _changes(found)))
@@ -82,7 +90,7 @@ def heatmap_figure(
     images = [
         element(
             "img",
-            src=Markup(data_address(png(places, colors))),
+            src=Markup(data_address(png(places if shown is None else places[:, shown], colors))),
             class_=f"picture picture-{place}",
             alt=f"{found.title}, {word}: {rows} tensors over {columns} columns of steps",
             width=width,
@@ -106,9 +114,10 @@ def heatmap_figure(
             images,
             class_="pictures",
             data_edges=json.dumps(found.edges.tolist()),
+            data_columns=None if shown is None else json.dumps(shown.tolist()),
             data_values=json.dumps(_plain(found), separators=(",", ":")),
         ),
-        element("div", (element("span", f"{step:,}") for step in _axis(found)), class_="axis"),
+        element("div", (element("span", word) for word in _axis(found, clock)), class_="axis"),
         class_="heatmap",
     )
     return element("figure", caption, choices, drawing, element("output", class_="readout"), class_="map")
@@ -120,9 +129,9 @@ def size_picture(found: Heatmap) -> tuple[bytes, float, float]:
     return png(places, colors), low, high
 
 
-def _axis(found: Heatmap) -> tuple[int, int, int]:
+def _axis(found: Heatmap, clock: WallTime | None) -> tuple[str, ...]:
     first, last = int(found.edges[0]), int(found.edges[-1]) - 1
-    return first, (first + last) // 2, last
+    return clock.labels() if clock else tuple(f"{step:,}" for step in (first, (first + last) // 2, last))
 
 
 def _sizes(found: Heatmap) -> tuple[tuple[NDArray[np.uint8], NDArray[np.uint8]], float, float]:

@@ -97,8 +97,13 @@ def way_back(incident: Incident) -> str:
 
 def name_of(signal: Signal) -> str:
     """Return the signal in words: `gradient/fc.weight, norm`."""
-    word = _WORDS.get(signal.statistic, signal.statistic)
+    word = statistic_words(signal.statistic)
     return f"{signal.name}, {word}" if word else signal.name
+
+
+def statistic_words(statistic: str) -> str:
+    """Return a statistic in words; "" for the mean of what is one number anyway."""
+    return _WORDS.get(statistic, statistic)
 
 
 def _steps(signal: Signal) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trackside.report.markup import Markup, element
+from trackside.report.wall_time import WallTime
 from trackside.trial.buckets import Buckets
 
 WIDTH, HEIGHT = 960, 180
@@ -30,7 +31,13 @@ class Span:
 
 
 def line_chart(
-    title: str, found: Buckets, *, steps: tuple[int, int], spans: Sequence[Span] = (), shown: Sequence[float] = ()
+    title: str,
+    found: Buckets,
+    *,
+    steps: tuple[int, int],
+    spans: Sequence[Span] = (),
+    shown: Sequence[float] = (),
+    clock: WallTime | None = None,
 ) -> Markup:
     """Return a chart of one curve.
 
@@ -40,9 +47,10 @@ def line_chart(
         steps: First and last step of the axis.
         spans: Problems to shade.
         shown: Numbers that the vertical axis reaches in any case: 0 and 100 for a share.
+        clock: The moments of the steps, for an axis in wall time.
     """
     axis = _Axis.of(found, shown)
-    scale = _Steps(*steps)
+    scale = _Steps(*steps, clock)
     places = [scale.x((a + b) / 2) for a, b in zip(found.first.tolist(), found.last.tolist(), strict=True)]
     children = [
         *(_shade(span, scale) for span in spans),
@@ -66,6 +74,7 @@ def line_chart(
         role="img",
         class_="chart",
         data_steps=f"{steps[0]},{steps[1]}",
+        data_clock=clock.to_json() if clock else None,
         data_points=json.dumps(_points(found), separators=(",", ":")),
     )
     caption = element("figcaption", element("b", title), " ", element("span", summary.removeprefix(f"{title}: ")))
@@ -76,11 +85,11 @@ def line_chart(
 class _Steps:
     """The horizontal axis."""
 
-    def __init__(self, first: int, last: int) -> None:
-        self.first, self.last = first, max(last, first + 1)
+    def __init__(self, first: int, last: int, clock: WallTime | None) -> None:
+        self.first, self.last, self.clock = first, max(last, first + 1), clock
 
     def x(self, step: float) -> float:
-        share = (step - self.first) / (self.last - self.first)
+        share = self.clock.share(step) if self.clock else (step - self.first) / (self.last - self.first)
         return round(LEFT + min(1.0, max(0.0, share)) * (WIDTH - LEFT - RIGHT), 1)
 
 
@@ -146,12 +155,11 @@ def _grid(axis: _Axis) -> Iterator[Markup]:
 
 
 def _step_labels(scale: _Steps) -> Iterator[Markup]:
-    for step, anchor in (
-        (scale.first, "start"),
-        ((scale.first + scale.last) // 2, "middle"),
-        (scale.last, "end"),
-    ):
-        yield element("text", f"{step:,}", x=scale.x(step), y=HEIGHT - 6, text_anchor=anchor)
+    steps = scale.first, (scale.first + scale.last) // 2, scale.last
+    words = scale.clock.labels() if scale.clock else tuple(f"{step:,}" for step in steps)
+    places = (LEFT, (LEFT + WIDTH - RIGHT) / 2, WIDTH - RIGHT) if scale.clock else map(scale.x, steps)
+    for word, x, anchor in zip(words, places, ("start", "middle", "end"), strict=True):
+        yield element("text", word, x=x, y=HEIGHT - 6, text_anchor=anchor)
 
 
 def _shade(span: Span, scale: _Steps) -> Markup:

@@ -16,6 +16,8 @@ from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity
 from trackside.local.problem_text import fixes_of, rows_of, title_of, what_of
 from trackside.local.rule_state import RuleState, RuleStatus
+from trackside.report.changes_section import changes_section
+from trackside.report.distribution_figure import distribution_figure
 from trackside.report.gathered import ReportData
 from trackside.report.heatmap import heatmap_figure
 from trackside.report.incident_section import anchor_of, incident_section
@@ -104,6 +106,8 @@ def content_of(data: ReportData, links: Links | None = None) -> tuple[Markup, ..
 
 def _sections(data: ReportData, links: Links | None) -> Iterator[Markup]:
     yield _section("Findings", "findings", _findings(data, links))
+    if links and data.is_window:
+        yield _section("What changed here", "changes", changes_section(data.changes, links.tensor))
     if data.incidents:
         yield _section("How it began", "incidents", incident_section(data.incidents))
     yield _section("Training", "training", _training(data))
@@ -112,6 +116,9 @@ def _sections(data: ReportData, links: Links | None) -> Iterator[Markup]:
     yield _section("Where the time went", "speed", speed_section(data.speed))
     yield _section("The machine", "machine", _machine(data))
     yield _section("Layers over steps", "layers", _layers(data, links))
+    if data.routing:
+        yield _section("Experts over steps", "experts", _experts(data))
+    yield _section("Distributions", "distributions", _distributions(data))
     yield _section("Rules", "rules", _rules(data.rules))
     yield _section("Run", "run", _run(data))
     yield _section("Method", "method", _method(data))
@@ -132,17 +139,17 @@ def _heading(data: ReportData, links: Links | None) -> Markup:
         element("p", f"Trackside{'' if links else ' report'} · {data.live.state.value}", class_="kicker"),
         element("h1", data.recorded.location.name),
         element("p", verdict_of(data), class_=f"verdict {worst.value if worst else 'ok'}"),
-        element("nav", _links(data), aria_label="Sections"),
+        element("nav", _links(data, is_served=links is not None), aria_label="Sections"),
         element("dl", numbers, class_="numbers"),
         links.below if links else None,
     )
 
 
-def _links(data: ReportData) -> list[Markup]:
-    anchors = ("findings", "incidents", "training", "model", "speed", "machine", "layers", "rules", "run", "method")
-    absent = {"model"} if data.model is None else set()
-    absent |= set() if data.incidents else {"incidents"}
-    known = [anchor for anchor in anchors if anchor not in absent]
+def _links(data: ReportData, *, is_served: bool) -> list[Markup]:
+    is_shown = {"changes": is_served and data.is_window, "incidents": bool(data.incidents)}
+    is_shown |= {"model": data.model is not None, "experts": bool(data.routing)}
+    anchors = ("findings", "changes", "incidents", "training", "model", "speed", "machine", "layers", "experts")
+    known = [anchor for anchor in (*anchors, "distributions", "rules", "run", "method") if is_shown.get(anchor, True)]
     return [element("a", anchor.capitalize(), href=f"#{anchor}") for anchor in known]
 
 
@@ -236,7 +243,10 @@ def _training(data: ReportData) -> Markup:
     if not data.charts or data.steps is None:
         return element("p", "Nothing was recorded at any step: no loss, no learning rate, no gradient.")
     legend = "Shaded: the steps of a problem. A band shows least and most where a point stands for several steps."
-    charts = [line_chart(title, found, steps=data.steps, spans=data.spans) for title, found in data.charts]
+    charts = [
+        line_chart(title, found, steps=data.steps, spans=data.spans, clock=data.wall_time)
+        for title, found in data.charts
+    ]
     return joined(element("p", legend, class_="note"), charts)
 
 
@@ -247,7 +257,12 @@ def _machine(data: ReportData) -> Markup:
         )
     charts = [
         line_chart(
-            title, found, steps=data.steps, spans=data.spans, shown=(0.0, 100.0) if "in use, %" in title else (0.0,)
+            title,
+            found,
+            steps=data.steps,
+            spans=data.spans,
+            shown=(0.0, 100.0) if "in use, %" in title else (0.0,),
+            clock=data.wall_time,
         )
         for title, found in data.machine
     ]
@@ -269,10 +284,47 @@ def _layers(data: ReportData, links: Links | None) -> Markup:
     )
     address = (lambda name: links.tensor(name, None)) if links else None
     maps = [
-        heatmap_figure(found, number_of=place, marked=tuple(data.named_tensors), address=address)
+        heatmap_figure(found, number_of=place, marked=tuple(data.named_tensors), address=address, clock=data.wall_time)
         for place, found in enumerate(data.heatmaps)
     ]
     return joined(element("p", note, class_="note"), maps)
+
+
+def _experts(data: ReportData) -> Markup:
+    note = (
+        "A row is an expert; bright: it has most of its layer's gradient. Dark: the router seldom chooses it, or never."
+    )
+    first = len(data.heatmaps)
+    maps = [
+        heatmap_figure(found, number_of=first + place, clock=data.wall_time) for place, found in enumerate(data.routing)
+    ]
+    return joined(element("p", note, class_="note"), maps)
+
+
+def _distributions(data: ReportData) -> Markup:
+    if not data.distributions:
+        return element(
+            "p",
+            "No value of a weight or a gradient was saved. ",
+            element("code", "trackside run --save weights=100 -- ..."),
+            " saves them.",
+        )
+    note = (
+        "Of the tensors that findings name, then of others with saved values. Bands: half of the values, nine "
+        "tenths, all of them."
+    )
+    saved = [distribution_figure(one) for one in data.distributions if len(one.steps)]
+    sizes = [distribution_figure(one) for one in data.distributions if not len(one.steps)]
+    hint = joined(
+        "Without saved values: sizes that are recorded anyway. ",
+        element("code", "trackside run --save weights=100 -- ..."),
+        " saves values.",
+    )
+    return joined(
+        element("p", note, class_="note"),
+        saved,
+        (element("p", hint, class_="note"), element("div", sizes, class_="side-by-side")) if sizes else None,
+    )
 
 
 def _rules(rules: Sequence[RuleStatus]) -> Markup:

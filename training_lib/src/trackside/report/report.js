@@ -4,9 +4,22 @@ const LEFT = 72, RIGHT = 12, WIDTH = 960;
 let charts = [];
 const words = (value) => (value === null ? "not finite" : String(value));
 
+// The place of a step on the axis of a chart, and the step at a place; in wall time, time runs evenly between two knots.
+function between(value, knots, from, to) {
+  let at = 1;
+  while (at < knots.length - 1 && knots[at][from] < value) at++;
+  const [a, b] = [knots[at - 1], knots[at]], width = b[from] - a[from];
+  return a[to] + (width > 0 ? (value - a[from]) / width : 0) * (b[to] - a[to]);
+}
+
+function xOf(chart, step) {
+  const share = chart.clock ? between(step, chart.clock, 0, 1) : (step - chart.first) / (chart.last - chart.first);
+  return LEFT + Math.min(1, Math.max(0, share)) * (WIDTH - LEFT - RIGHT);
+}
+
 function show(step) {
   for (const chart of charts) {
-    const x = LEFT + ((step - chart.first) / (chart.last - chart.first)) * (WIDTH - LEFT - RIGHT);
+    const x = xOf(chart, step);
     chart.cursor.setAttribute("x1", x);
     chart.cursor.setAttribute("x2", x);
     chart.cursor.setAttribute("visibility", "visible");
@@ -33,12 +46,13 @@ function told([first, last, low, mean, high, count, broken]) {
 function attachChart(svg) {
   const [first, last] = svg.dataset.steps.split(",").map(Number);
   const chart = { svg, first, last: Math.max(last, first + 1), points: JSON.parse(svg.dataset.points),
+    clock: svg.dataset.clock ? JSON.parse(svg.dataset.clock) : null,
     cursor: svg.querySelector(".cursor"), readout: svg.parentElement.querySelector(".readout") };
   const at = (event) => {
     const box = svg.getBoundingClientRect();
     const x = ((event.clientX - box.left) / box.width) * WIDTH;
     const share = Math.min(1, Math.max(0, (x - LEFT) / (WIDTH - LEFT - RIGHT)));
-    return chart.first + share * (chart.last - chart.first);
+    return chart.clock ? between(share, chart.clock, 1, 0) : chart.first + share * (chart.last - chart.first);
   };
   chart.at = at;
   svg.addEventListener("pointermove", (event) => show(at(event)));
@@ -56,11 +70,13 @@ function attachChart(svg) {
 
 function attachMap(pictures) {
   const edges = JSON.parse(pictures.dataset.edges), values = JSON.parse(pictures.dataset.values);
+  const places = pictures.dataset.columns ? JSON.parse(pictures.dataset.columns) : [...Array(edges.length - 1).keys()];
   const names = pictures.parentElement.querySelectorAll(".rows li");
   const readout = pictures.closest("figure").querySelector(".readout");
   pictures.addEventListener("pointermove", (event) => {
     const box = pictures.getBoundingClientRect();
-    const column = Math.min(edges.length - 2, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * (edges.length - 1))));
+    const place = Math.floor(((event.clientX - box.left) / box.width) * places.length);
+    const column = places[Math.min(places.length - 1, Math.max(0, place))];
     const row = Math.min(values.length - 1, Math.max(0, Math.floor(((event.clientY - box.top) / box.height) * values.length)));
     const last = edges[column + 1] - 1, value = values[row][column];
     const steps = edges[column] === last ? `step ${last}` : `steps ${edges[column]} to ${last}`;

@@ -170,6 +170,10 @@ class TensorColumns:
         moment = self._completeness.version, self._recorded.version
         return self._step_values.newest(tuple(tensors), statistic, mode, last=last, last_step=last_step, moment=moment)
 
+    def recorded_statistics(self) -> Mapping[str, frozenset[str]]:
+        """Return the recorded statistics of each tensor, by its name; a tensor that was only saved has none."""
+        return self._recorded.tensors
+
     def recorded_names(self, selection: Selection) -> Iterable[str]:
         """Return the tensors with recorded statistics at the selected steps."""
         for tensor, statistics in self._recorded.tensors.items():

@@ -45,6 +45,7 @@ from trackside.trial.window import Column, Panel, StepValues, Window
 
 if TYPE_CHECKING:
     from trackside.report.layer_picture import LayerPicture
+    from trackside.report.weight_difference import WeightDifference
 
 __all__ = ["REDUCTION_MARK", "Trial", "open_trial"]
 
@@ -429,6 +430,20 @@ class Trial:
         from trackside.report.layer_picture import layer_picture
 
         return layer_picture(self, of, steps=steps)
+
+    def difference(self, first: int, last: int) -> WeightDifference:
+        """Return the differences of all weights between two steps, the largest first; a notebook shows it as a table.
+
+        Where values were saved, they are compared: norm of the difference, angle, signs that turned. Else the recorded
+        norms say how large the difference is at least. Each tensor names the nearest steps at which it is known.
+
+        Args:
+            first: The earlier step.
+            last: The later step.
+        """
+        from trackside.report.weight_difference import weight_difference
+
+        return weight_difference(self, first, last)
 
     def __repr__(self) -> str:
         count, steps = len(self.names), self.steps()

@@ -15,6 +15,7 @@ from trackside.trial.trial import Trial
 
 MOST_STEPS = 30  # with labels and predictions, of which a curve over rounds is made
 MOST_CLASSES = 1000
+AVERAGE_SHAP = "average_shap"  # a collection, and a kind of importance: a mean with a sign, and no share
 _FEWEST_LABELS = 2
 
 _METRICS_WITH_DASH = (
@@ -151,6 +152,12 @@ def _importance(trial: Trial) -> dict[str, dict[str, tuple[float, float]]]:
         if columns and feature:
             values = columns[0].values
             found.setdefault(kind, {})[feature] = (float(values[0]), float(values[-1]))
+    for name in trial.tensor_names(collection=AVERAGE_SHAP):
+        feature = name.partition("/")[2]
+        columns = trial.columns(name, "mean", last_step=last, mode=None)
+        if columns and feature not in {"", "bias"}:
+            values = columns[0].values
+            found.setdefault(AVERAGE_SHAP, {})[feature] = (float(values[0]), float(values[-1]))
     return found
 
 

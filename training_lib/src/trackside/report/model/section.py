@@ -23,7 +23,7 @@ from trackside.report.model.classification import (
     cuts,
 )
 from trackside.report.model.figures import MOST_LINES, Line, curves, folded, histogram, meters, shades, table
-from trackside.report.model.labelled import Family, LabelledRun
+from trackside.report.model.labelled import AVERAGE_SHAP, Family, LabelledRun
 from trackside.report.model.regression import label_bins, r_squared, residuals
 
 MOST_FEATURES = 20  # in the open; the others are folded up
@@ -40,6 +40,7 @@ _KINDS = {
     "weight": "weight: number of splits on the feature",
     "cover": "cover: samples that pass a split on the feature, on average",
     "total_cover": "total_cover: the same over all splits",
+    AVERAGE_SHAP: "average SHAP: how far the feature moves a prediction, up or down, on average over samples",
 }
 
 _CUT_WORDS = ("A score from", "Precision", "Recall", "F1", "Taken for class 1")
@@ -197,6 +198,11 @@ def _importance(run: LabelledRun) -> Markup:
 
 def _kind(kind: str, scores: Mapping[str, tuple[float, float]]) -> Markup:
     in_order = sorted(scores.items(), key=lambda one: (-one[1][1], one[0]))
+    if kind == AVERAGE_SHAP:
+        in_order.sort(key=lambda one: (-abs(one[1][1]), one[0]))
+        most = abs(in_order[0][1][1]) or 1.0
+        shown = [((name, f"{last:+.3g}", f"({first:+.3g})"), abs(last) / most) for name, (first, last) in in_order]
+        return _some_and_all(_KINDS[kind], ("Feature", "Mean", "At first"), shown, MOST_FEATURES)
     largest = in_order[0][1][1] or 1.0
     rows = [((name, f"{last:.1%}", f"({first:.1%})"), last / largest) for name, (first, last) in in_order]
     return _some_and_all(_KINDS.get(kind, kind), ("Feature", "Share", "At first"), rows, MOST_FEATURES)
