@@ -26,10 +26,11 @@ _AT_ONCE = 4 << 20  # bytes of the buffer
 _BLOCK = 4096  # what such writes must be a multiple of
 _LEAST_BYTES_A_SECOND = 200 << 20  # a slower disk is left to the page cache, which takes a burst at once
 _MOST_SLOW_FILES = 2  # in a row: one alone may be chance
+_FILES_LEFT_ALONE = 8  # after these; then the disk may be quick again
 
 
 class DirectWriting:
-    """A buffer for writing past the page cache, until the file system refuses or proves slow. Safe in several threads.
+    """A buffer for writing past the page cache, unless the file system refuses or is slow. Safe in several threads.
 
     `monotonic` returns seconds.
     """
@@ -39,11 +40,14 @@ class DirectWriting:
         self._lock = threading.Lock()
         self._buffer: mmap.mmap | None = None
         self._is_of_use = bool(_DIRECT)
-        self._slow_files = 0
+        self._slow_files = self._left_alone = 0
 
     def wants(self, size: int) -> bool:
-        """Return True if a file of that size is worth it."""
-        return self._is_of_use and size >= LEAST_BYTES
+        """Return True if a file of that size, which is about to be written, is worth it."""
+        if size < LEAST_BYTES or not self._is_of_use:
+            return False
+        self._left_alone -= self._left_alone > 0
+        return not self._left_alone
 
     def write(self, descriptor: int, views: Sequence[memoryview]) -> bool:
         """Write the views, one after another, to a new file. Return False if nothing was written.
@@ -111,10 +115,10 @@ class DirectWriting:
                 _set_direct(descriptor, is_direct=self._is_of_use)
 
     def _judge(self, size: int, seconds: float) -> None:
-        """Give up after several slow files in a row."""
+        """Leave the next files alone after several slow ones in a row."""
         self._slow_files = self._slow_files + 1 if size < _LEAST_BYTES_A_SECOND * seconds else 0
         if self._slow_files >= _MOST_SLOW_FILES:
-            self._is_of_use, self._buffer = False, None
+            self._slow_files, self._left_alone = 0, _FILES_LEFT_ALONE + 1
 
 
 def _set_direct(descriptor: int, *, is_direct: bool) -> None:

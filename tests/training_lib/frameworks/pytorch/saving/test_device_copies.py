@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from functools import partial
 from typing import Any
@@ -39,6 +40,9 @@ class Slow:
     def fetch(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Arrival]:
         host = torch.empty_like(tensor)
         return host, self.send(tensor.clone(), host)
+
+    def fetch_now(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.clone()
 
     def deliver(self) -> None:
         near, host, late = self.under_way.pop(0)
@@ -163,10 +167,30 @@ def test_one_by_one_they_are_the_same(tensors: list[torch.Tensor]) -> None:
     for tensor in tensors:
         value, link = expected(tensor), Slow()
         (array,), arrival = DeviceCopies(link).one(tensor)
+        assert arrival is not None
         assert not arrival.is_here()
         link.deliver()
         np.testing.assert_array_equal(array, value)
         assert array.dtype == value.dtype
+
+
+def test_pinned_memory_of_single_tensors_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of a thousand million parameters once pinned 8 GB, which PyTorch keeps for good."""
+    monkeypatch.setattr(module, "MOST_PINNED_BYTES", 1000)
+    link = Slow()
+    device = DeviceCopies(link)
+    held = [device.one(torch.full((100,), float(k))) for k in range(4)]
+    assert [copies.arrival is None for copies in held] == [False, False, True, True]
+    assert [copies.arrays[0][0] for copies in held[2:]] == [2, 3]
+    view = held[0].arrays[0][3:]
+    held.clear()
+    link.under_way.clear()
+    gc.collect()
+    waits = [device.one(torch.zeros(100)).arrival is None for _ in range(2)]
+    assert waits == [False, False]
+    held = [device.one(torch.zeros(100)) for _ in range(2)]
+    assert [copies.arrival is None for copies in held] == [False, True]
+    assert len(view) == 97
 
 
 def test_a_scale_is_divided_out_on_the_device() -> None:

@@ -9,7 +9,9 @@ shows when they have.
 
 from __future__ import annotations
 
+import itertools
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -22,6 +24,8 @@ from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES, SENT_DTYPES, 
 
 MOST_BYTES = 128 * 2**20  # of one set: as much of the device's memory is taken for each of the slabs
 MOST_SLABS = 2  # of a device: one is on its way or being stored while the next is filled
+# Of tensors that come alone and are not stored yet. PyTorch keeps pinned memory for good, in blocks of powers of two.
+MOST_PINNED_BYTES = 1 << 30
 
 
 class Link(Protocol):
@@ -39,12 +43,18 @@ class Link(Protocol):
     def fetch(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Arrival]:
         """Begin to copy a tensor to the host. Work that training queues from now on may write over it."""
 
+    def fetch_now(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Copy a tensor to memory of the host that is not pinned, and wait for it."""
+
 
 class Copies(NamedTuple):
-    """Copies of tensors: `arrays` are the caller's, in C order, and hold the values once `arrival` is here."""
+    """Copies of tensors: `arrays` are the caller's, in C order, and hold the values once `arrival` is here.
+
+    An arrival of None has been waited for.
+    """
 
     arrays: list[np.ndarray]
-    arrival: Arrival
+    arrival: Arrival | None
 
 
 def is_on_gpu(tensor: torch.Tensor) -> bool:
@@ -69,6 +79,8 @@ class DeviceCopies:
         self._link = link or CudaLink()
         self._slabs: dict[torch.device, list[_Slab]] = {}
         self._full: set[torch.device] = set()  # there was no room for a slab: not tried again
+        self._pinned: dict[int, int] = {}  # sizes of pinned arrays; the thread that frees one removes its own
+        self._arrays = itertools.count()
 
     def together(self, tensors: Sequence[torch.Tensor]) -> Copies | None:
         """Return the values of the tensors, all of one device, at this point of the training.
@@ -91,6 +103,8 @@ class DeviceCopies:
     def one(self, tensor: torch.Tensor, *, scale: float | torch.Tensor = 1.0) -> Copies:
         """Return the value of one tensor, divided by `scale`, which may lie on a device.
 
+        Training waits for it if `MOST_PINNED_BYTES` of such values are not stored yet.
+
         Errors: any that torch raises for a tensor without a value.
         """
         value = tensor.detach()
@@ -99,8 +113,15 @@ class DeviceCopies:
         if not is_one(scale):
             value = (value / scale).to(value.dtype)
         value = value.to(kept_dtype(value.dtype), memory_format=torch.contiguous_format)
-        host, arrival = self._link.fetch(value.resolve_conj().resolve_neg())
-        return Copies([host.numpy()], arrival)
+        value = value.resolve_conj().resolve_neg()
+        size = value.numel() * value.element_size()
+        if sum(list(self._pinned.values())) + size > MOST_PINNED_BYTES:
+            return Copies([self._link.fetch_now(value).numpy()], None)
+        host, arrival = self._link.fetch(value)
+        array, number = host.numpy(), next(self._arrays)
+        self._pinned[number] = size
+        weakref.finalize(array, self._pinned.pop, number, None).atexit = False  # each view of it refers to it
+        return Copies([array], arrival)
 
     def _free_slab(self, device: torch.device, size: int) -> _Slab | None:
         slabs = self._slabs.setdefault(device, [])
@@ -157,6 +178,10 @@ class CudaLink:
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
         host.copy_(tensor, non_blocking=True)
         return host, _recorded(torch.cuda.current_stream(tensor.device))
+
+    def fetch_now(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Copy a tensor to the host, as `Link`."""
+        return tensor.to("cpu", copy=True)
 
 
 def _recorded(stream: torch.cuda.Stream) -> _Recorded:

@@ -108,7 +108,8 @@ class TensorSaver:
             return None
         if copies is None:
             return None
-        self._engine.open_step.add_arrival(copies.arrival)
+        if copies.arrival is not None:
+            self._engine.open_step.add_arrival(copies.arrival)
         return copies.arrays
 
     def is_sent(self, tensor: torch.Tensor) -> bool:
@@ -128,7 +129,8 @@ class TensorSaver:
         except Exception as error:  # noqa: BLE001 - as in `copied`
             self._leave_out(name, error)
             return None
-        self._engine.open_step.add_arrival(copies.arrival)
+        if copies.arrival is not None:
+            self._engine.open_step.add_arrival(copies.arrival)
         return copies.arrays[0]
 
     def copied(self, name: str, tensor: torch.Tensor) -> np.ndarray | None:
