@@ -2,7 +2,7 @@
 
     python -m benchmarks.speed_faults.walk
 
-Trains `no_workers` of `scripts` with its fault and without, as `train.py`, and asks what a user would ask. The text between
+Trains `no_workers` of `scripts` with its fault and without, as `train.py`, and asks what a user asks. The text between
 the outputs stays; each block of a console is replaced by what its commands print now.
 """
 
