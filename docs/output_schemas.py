@@ -119,6 +119,7 @@ SPEED = {
             "change": "text",
             "step_seconds_after": "seconds",
             "lines": [{"place": "text", "function": "text", "code": "text", "share": "share", "library": "text"}],
+            "price_an_hour": "number or null",
         }
     ],
     "missing": ["text"],

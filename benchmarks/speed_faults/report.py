@@ -12,7 +12,6 @@ an interpreter that has `traceml-ai`, six plain loops train under both tools: th
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import subprocess
@@ -148,14 +147,13 @@ def traceml_answer(fault: SpeedFault, python: Path, folder: Path) -> str:
             timeout=MOST_SECONDS,
         )
         kept.write_text(done.stdout + done.stderr, "utf-8")
-    summaries = sorted(folder.glob("logs/*/final_summary.json"))
-    if not summaries:
-        return "no summary"
-    summary = json.loads(summaries[-1].read_text("utf-8"))
-    diagnosis = summary.get("step_time", summary.get("sections", {}).get("step_time", {})).get("diagnosis") or {}
-    status = str(diagnosis.get("status") or diagnosis.get("title") or diagnosis.get("kind") or "?")
-    action = str(diagnosis.get("action") or diagnosis.get("recommendation") or "")
-    return f"{status}{f': {action}' if action else ''}"
+    return summary_of(kept.read_text("utf-8"))
+
+
+def summary_of(output: str) -> str:
+    """Return the verdict and the advice of a summary of TraceML."""
+    parts = re.findall(r"\b(?:Verdict|Next): (.*?)\s*(?:\|\s*)?$", output, flags=re.MULTILINE)
+    return ": ".join(parts[:2]) or "no summary"
 
 
 def loop_lines(faults: Sequence[SpeedFault], *, python: Path, root: Path) -> Iterator[str]:

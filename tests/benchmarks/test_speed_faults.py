@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.speed_faults.catalogue import FAULTS, LOOPS, SCRIPTS, SpeedFault
 from benchmarks.speed_faults.play import Played, speed_rules
-from benchmarks.speed_faults.report import FAULTS_MARK, Pair, card_lines, fault_lines, put
+from benchmarks.speed_faults.report import FAULTS_MARK, Pair, card_lines, fault_lines, put, summary_of
 
 FAULT = SpeedFault("slow", "slow collate", ("data-starvation",), ("input-bound",), "in collate")
 FAULTY = Played(
@@ -68,3 +68,14 @@ def test_a_page_without_the_marker_is_refused(tmp_path: Path) -> None:
     assert page.read_text() == "a\n<!-- planted faults -->\n\nnew\n\n<!-- end of planted faults -->\nb\n"
     with pytest.raises(ValueError, match="has no"):
         put(page, "another", ["new"])
+
+
+@pytest.mark.parametrize(
+    ("output", "answer"),
+    [
+        pytest.param("|  Verdict: SLOW   |\n|  Why: 85 %.  |\n|  Next: Wait.   |\n", "SLOW: Wait.", id="both"),
+        pytest.param("Aggregator stopped.\n", "no summary", id="none"),
+    ],
+)
+def test_reads_the_summary_of_traceml(output: str, answer: str) -> None:
+    assert summary_of(output) == answer

@@ -41,6 +41,17 @@ def test_shows_the_verdict_with_its_evidence(
     assert "\x1b" not in text
 
 
+@pytest.mark.parametrize("price", [pytest.param(4.0, id="given"), pytest.param(None, id="none")])
+def test_shows_what_can_be_won_back_of_a_price(price: float | None, capsys: pytest.CaptureFixture[str]) -> None:
+    run = measured(SLOW_COLLATE, data=50, **COMPUTE)
+    (worker,) = speed_document("run", {"worker_0": run}, price=price)["workers"]
+    (cause,) = worker["causes"]
+    assert cause["price_an_hour"] == (None if price is None else pytest.approx(price * cause["share"]))
+    print_verdict(worker, color=False)
+    line = f"  price   {4.0 * cause['share']:.2f} of each hour's price can be won back at most"
+    assert (line in capsys.readouterr().out.splitlines()) is (price is not None)
+
+
 def test_a_run_without_times_is_incomplete_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_run("bad", [1.0, 1.0, 1.0])

@@ -84,6 +84,8 @@ SLEEP = line("other", "train.py:44", "time.sleep(0.01)", 90)
         ),
         pytest.param(measured(data=0.3, rest=20, **COMPUTE), "incomplete", id="a-rest-without-samples"),
         pytest.param(measured(device="cuda", data=0.3, **COMPUTE), "incomplete", id="a-gpu-that-was-not-measured"),
+        pytest.param(measured(device="rocm", data=0.3, **COMPUTE), "incomplete", id="amd"),
+        pytest.param(measured(SLOW_COLLATE, device="xla", data=50, **COMPUTE), "incomplete", id="trainium"),
         pytest.param(measured(steps=4, data=50, **COMPUTE), "incomplete", id="four-steps"),
         pytest.param(Measured(captured_steps=500), "incomplete", id="no-times"),
         pytest.param(Measured(), "incomplete", id="nothing"),
@@ -241,6 +243,8 @@ def missing_of(run: Measured) -> set[str]:
         pytest.param(measured(data=1, **COMPUTE), {"lines"}, id="no-samples"),
         pytest.param(measured(SLEEP, data=1, machine=Machine(), **COMPUTE), {"machine"}, id="no-sampler"),
         pytest.param(measured(SLEEP, data=1, device="cuda", **COMPUTE), {"GPU"}, id="no-gpu-metrics"),
+        pytest.param(measured(SLEEP, data=1, device="rocm", **COMPUTE), {"GPU"}, id="amd"),
+        pytest.param(measured(SLEEP, data=1, device="xla", **COMPUTE), {"device"}, id="trainium"),
         pytest.param(Measured(), set(), id="nothing-was-captured"),
     ],
 )

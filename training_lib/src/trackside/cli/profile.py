@@ -29,8 +29,14 @@ BAR_CELLS = 24
     metavar="COUNT",
     help="Profile the next steps of a running run in detail, and show them.",
 )
+@click.option(
+    "--price",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="AMOUNT",
+    help="Price of an hour of the run, in any currency: shows what can be won back of it.",
+)
 @shared_options
-def command(*, run: str, output: str, report: bool, steps: int | None) -> None:
+def command(*, run: str, output: str, report: bool, steps: int | None, price: float | None) -> None:
     """Show where the time of RUN goes, and what can be won back.
 
     RUN is named as for `trackside findings`. The verdict is one of input-bound, copy-bound, host-bound, compute-bound,
@@ -45,6 +51,7 @@ def command(*, run: str, output: str, report: bool, steps: int | None) -> None:
     Example:
       trackside profile latest
       trackside profile latest --steps 5
+      trackside profile latest --price 4.10
       trackside profile latest --format json
       trackside profile latest --report
     """
@@ -63,7 +70,7 @@ def command(*, run: str, output: str, report: bool, steps: int | None) -> None:
         _profile_steps(uri, steps)
     with shown_waiting("reading the run"):
         details = read_details(open_store(RunLocation(uri).profiles))
-        document = speed_document(uri, measured_workers(uri), details)
+        document = speed_document(uri, measured_workers(uri), details, price=price)
     if output == "json":
         print_json(document)
         return
@@ -178,6 +185,8 @@ def _cause_lines(cause: Mapping[str, Any], *, step_seconds: float, is_first: boo
     after = milliseconds(cause["step_seconds_after"])
     now = milliseconds(step_seconds)
     yield f"  gain    {duration(cause['seconds'])} at most: a step takes {now} now, {after} then"
+    if cause["price_an_hour"] is not None:
+        yield f"  price   {cause['price_an_hour']:.2f} of each hour's price can be won back at most"
     if cause["where"]:
         yield f"  where   {cause['where']}"
     for line in cause["lines"][:MOST_LINES]:

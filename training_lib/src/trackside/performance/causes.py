@@ -106,7 +106,7 @@ def input_cause(measured: Measured) -> Iterator[Cause]:
 def line_causes(measured: Measured) -> Iterator[Cause]:
     """Yield each line of the script that takes part of the time in no phase."""
     rest, total = measured.rest_seconds, measured.training_seconds
-    is_cuda = measured.facts is not None and measured.facts.device == "cuda"
+    is_cuda = measured.facts is not None and measured.facts.is_on_gpu
     for line in _lines(measured, phase="other"):
         seconds = line.share * rest
         stall = stall_of(line.code, line.library, is_cuda=is_cuda)

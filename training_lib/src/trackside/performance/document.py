@@ -14,15 +14,18 @@ from trackside.performance.verdict import PerformanceVerdict, judged_workers
 from trackside.storage.store import Store
 
 
-def speed_document(uri: str, workers: Mapping[str, Measured], details: Sequence[Detail] = ()) -> dict[str, Any]:
+def speed_document(
+    uri: str, workers: Mapping[str, Measured], details: Sequence[Detail] = (), *, price: float | None = None
+) -> dict[str, Any]:
     """Return the verdict on each worker of a run, the slowest first.
 
     Args:
         uri: The run.
         workers: The measurements by worker.
         details: The profiles of its windows.
+        price: Price of an hour of the run, in any currency; None if it is not known.
     """
-    judged = [_worker(name, workers[name].machine, verdict) for name, verdict in judged_workers(workers)]
+    judged = [_worker(name, workers[name].machine, verdict, price) for name, verdict in judged_workers(workers)]
     return {"run": uri, "workers": judged, "details": [asdict(detail) for detail in details]}
 
 
@@ -39,7 +42,7 @@ def write_speed(store: Store, document: Mapping[str, Any]) -> None:
     store.put(PERFORMANCE_KEY, json.dumps(document, allow_nan=False).encode("ascii"))
 
 
-def _worker(name: str, machine: Machine, verdict: PerformanceVerdict) -> dict[str, Any]:
+def _worker(name: str, machine: Machine, verdict: PerformanceVerdict, price: float | None) -> dict[str, Any]:
     return {
         "worker": name,
         "bottleneck": verdict.bottleneck.value,
@@ -49,7 +52,14 @@ def _worker(name: str, machine: Machine, verdict: PerformanceVerdict) -> dict[st
         "seconds": verdict.seconds,
         "step_seconds": verdict.step_seconds,
         "phases": [asdict(phase) for phase in verdict.phases],
-        "causes": [{**asdict(cause), "lines": [asdict(line) for line in cause.lines]} for cause in verdict.causes],
+        "causes": [
+            {
+                **asdict(cause),
+                "lines": [asdict(line) for line in cause.lines],
+                "price_an_hour": None if price is None else cause.share * price,
+            }
+            for cause in verdict.causes
+        ],
         "missing": list(verdict.missing),
         "notes": list(verdict.notes),
         "machine": {key: value for key, value in asdict(machine).items() if key != "memory_series"},

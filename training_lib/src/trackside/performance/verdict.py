@@ -33,6 +33,11 @@ CREEP_SECONDS = 60.0  # of samples, at least
 CREEP_BLOCKS = 10
 CREEP_BYTES, CREEP_SHARE = 100 << 20, 0.05  # growth over the second half, at least
 MOST_CAUSES = 5
+_DEVICES = {  # whose use was not measured
+    "cuda": "GPU: install nvidia-ml-py where `trackside run` is started",
+    "rocm": "GPU: the use of AMD's GPUs is not read; `amd-smi monitor` shows it beside the training",
+    "xla": "device: the use of Trainium and TPU is not read; `neuron-top` or `tpu-info` shows it beside the training",
+}
 _OWN_WORK = frozenset({"input-bound", "copy-bound", "host-bound"})  # of a rank that the others wait for
 LEAST_SECONDS = 1.0  # to win back, for a line in the summary of a run
 
@@ -204,7 +209,12 @@ def _by_rest(measured: Measured) -> tuple[Bottleneck, str]:
 
 def _gpu_bottleneck(measured: Measured, first: Cause | None) -> tuple[Bottleneck, str] | None:
     """Return the verdict on a training on GPUs, if their use decides it: the host's times are not theirs."""
-    if measured.facts is None or measured.facts.device != "cuda":
+    if measured.facts is not None and measured.facts.device == "xla":
+        return (
+            Bottleneck.INCOMPLETE,
+            "the training is on an XLA device, which computes later than the host's times show",
+        )
+    if measured.facts is None or not measured.facts.is_on_gpu:
         return None
     gpu = measured.machine.gpu_percent
     if gpu is not None and gpu >= BUSY_GPU_PERCENT:
@@ -250,8 +260,8 @@ def _missing(measured: Measured) -> Iterator[str]:
         yield "lines: the run ended before its stacks were sampled"
     if facts is not None and facts.workers > 1 and measured.gradient_wait is None:
         yield "collectives: only DistributedDataParallel times them; their time is part of backward and rest"
-    if facts is not None and facts.device == "cuda" and measured.machine.gpu_percent is None:
-        yield "GPU: install nvidia-ml-py where `trackside run` is started"
+    if facts is not None and facts.device in _DEVICES and measured.machine.gpu_percent is None:
+        yield _DEVICES[facts.device]
     if not measured.machine.samples:
         yield "machine: it was not sampled; start the training with `trackside run`"
 

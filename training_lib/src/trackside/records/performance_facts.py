@@ -145,7 +145,7 @@ class PerformanceFacts:
     """Facts about the speed of one worker's training.
 
     Attributes:
-        device: "cpu", or "cuda".
+        device: "cpu", "cuda", "rocm" for AMD's GPUs, or "xla" for Trainium and TPU.
         workers: Number of processes that train together.
         processors: Processors that this process may use.
         threads: Threads of PyTorch's operators.
@@ -165,6 +165,11 @@ class PerformanceFacts:
     hang: HangFacts | None = None
     collectives: CollectiveFacts | None = None
     garbage: GarbageFacts | None = None
+
+    @property
+    def is_on_gpu(self) -> bool:
+        """True if the training computes on GPUs, which work while the host goes on."""
+        return self.device in {"cuda", "rocm"}
 
 
 def encode_performance(facts: PerformanceFacts) -> bytes:

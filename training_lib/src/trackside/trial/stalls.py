@@ -72,7 +72,7 @@ def stalled_lines(facts: PerformanceFacts) -> Mapping[Stall, Sequence[LineSample
     found: dict[Stall, list[LineSamples]] = {}
     for line in facts.lines:
         if line.phase == "other" and not line.is_in_model and line.place:
-            stall = stall_of(line.code, line.library, is_cuda=facts.device == "cuda")
+            stall = stall_of(line.code, line.library, is_cuda=facts.is_on_gpu)
             if stall is not Stall.WORK:
                 found.setdefault(stall, []).append(line)
     return found

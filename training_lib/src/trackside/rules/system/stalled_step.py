@@ -39,11 +39,10 @@ class StalledStep(SpeedRule):
 
     Example:
         ```python
-        from trackside.trial.stalls import Stall, stall_of
+        from trackside.rules.system.stalled_step import is_stalled
 
-        assert stall_of("dist.all_reduce(loss)", "", is_cuda=False) is Stall.RANKS
-        assert stall_of("loss.item()", "", is_cuda=True) is Stall.DEVICE
-        assert stall_of("loss.item()", "", is_cuda=False) is Stall.WORK
+        assert is_stalled(share=0.5, step_seconds=0.02, limit=0.3, milliseconds=1)
+        assert not is_stalled(share=0.5, step_seconds=0.001, limit=0.3, milliseconds=1)
         ```
 
     References:
@@ -72,7 +71,7 @@ class StalledStep(SpeedRule):
                 continue
             lines = max(stalled.values(), key=lambda some: sum(line.samples for line in some))
             share = sum(line.samples for line in lines) / total
-            if share > self.share and 1000 * share * means[worker] > self.milliseconds:
+            if is_stalled(share=share, step_seconds=means[worker], limit=self.share, milliseconds=self.milliseconds):
                 yield found_in(
                     window,
                     STEPS,
@@ -103,3 +102,8 @@ class StalledStep(SpeedRule):
             "",
         )
         return tuple([replace(each, because=because) for each in super().suspicions(findings, window)])
+
+
+def is_stalled(*, share: float, step_seconds: float, limit: float, milliseconds: float) -> bool:
+    """Return True if lines have a large share of the step, and long enough to count."""
+    return share > limit and 1000 * share * step_seconds > milliseconds

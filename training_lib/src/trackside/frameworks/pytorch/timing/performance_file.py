@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -119,7 +120,7 @@ class PerformanceFile:
         script = script_path()
         lines: Counter[SampledLine] = Counter(dict(list(self._sampler.lines.items())))
         return PerformanceFacts(
-            device="cuda" if torch.cuda.is_available() and torch.cuda.is_initialized() else "cpu",  # type: ignore[no-untyped-call] # torch's own omission
+            device=_device(),
             workers=self._workers,
             processors=_processors(),
             threads=torch.get_num_threads(),
@@ -186,6 +187,14 @@ def _hang(hang: Hang, script: str) -> HangFacts:
         stacks=hang.stacks,
         is_over=hang.is_over,
     )
+
+
+def _device() -> str:
+    if "torch_xla" in sys.modules:
+        return "xla"
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call] # torch's own omission
+        return "rocm" if torch.version.hip else "cuda"
+    return "cpu"
 
 
 def _processors() -> int:
