@@ -181,6 +181,8 @@ def _loss(a: Curve, b: Curve) -> LossDifference:
     of_a, of_b = a.values[in_a], b.values[in_b]
     differing = np.flatnonzero(~((of_a == of_b) | (np.isnan(of_a) & np.isnan(of_b))))
     noise, place = parting(of_a, of_b)
+    if place is not None and len(differing):
+        place = max(place, int(differing[0]))  # a block begins before the step that differs
     with np.errstate(invalid="ignore", over="ignore"):
         difference = float((of_b - of_a)[place or 0 :].mean())
     return LossDifference(
