@@ -9,6 +9,7 @@ Pages need Chromium and Playwright.
 from __future__ import annotations
 
 import io
+import os
 import re
 import shutil
 import subprocess
@@ -135,8 +136,10 @@ def train_runs(folder: Path) -> None:
     trackside = str(Path(sys.executable).with_name("trackside"))
     for name, rate in (("digits-right", "0.05"), ("digits-slow", "0.01"), ("digits", "8.0")):
         out = f".trackside/runs/{name}"
-        training = [trackside, "run", "--save", "weights=20", "--out", out, "--", sys.executable, "train.py", rate]
-        variables = {**inherited(), "OMP_NUM_THREADS": "1"}
+        training = [trackside, "run", "--save", "weights=20", "--sample-interval", "100", "--out", out]
+        training += ["--", "python", "train.py", rate]
+        path = f"{Path(sys.executable).parent}{os.pathsep}{inherited().get('PATH', '')}"
+        variables = {**inherited(), "OMP_NUM_THREADS": "1", "PATH": path}
         subprocess.run(training, cwd=folder, env=variables, capture_output=True, check=False)  # an issue: exit code 1
 
 
@@ -145,7 +148,7 @@ def serving(folder: Path) -> Iterator[str]:
     """Serve the runs of a folder, and return the address of the dashboard."""
     trackside = str(Path(sys.executable).with_name("trackside"))
     variables = {**inherited(), "TRACKSIDE_TOKEN": TOKEN, "PYTHONUNBUFFERED": "1"}
-    command = [trackside, "serve", "--port", "0"]
+    command = [trackside, "serve", ".trackside/runs", "--port", "0"]
     with subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True) as server:
         try:
             yield (server.stdout or io.StringIO()).readline().partition("/?")[0]

@@ -116,6 +116,7 @@ PLACES: dict[str, Place] = {
     "the dashboard, runs": page("/"),
     "the dashboard, a run": page("/runs/a"),
     "the dashboard, a comparison": page("/compare", "run=a&run=b"),
+    "the dashboard, several runs": page("/compare", "run=a&run=b&run=b"),
     "a notebook": lambda recorded: str([(title_of(group), *rows_of(group)) for group in recorded.groups]),
     "a message": lambda recorded: str([issue_text.issue_title(group) for group in recorded.groups]),
     "a short card": lambda recorded: str([issue_text.short_card(group) for group in recorded.groups]),
@@ -180,6 +181,7 @@ def test_no_place_is_forgotten() -> None:
         "local/run.py": "notes a recovery as it comes, and ends with the summary",
         "local/watched_run.py": "the same, while a training runs",
         "dashboard/watched.py": "keeps how the problems that stand began, for their pages",
+        "report/distribution.py": "draws the tensors of problems that stand, and no others of problems",
         "report/incident.py": "shows how problems began that stand, and no others",
         "query/tables.py": "its table of findings has the columns `state` and `recovered_at`",
         "cli/terminal/run_view.py": "cards of `trackside run`, with the note of `local/run.py` and the summary",
@@ -187,7 +189,8 @@ def test_no_place_is_forgotten() -> None:
     behind_places = {
         "cli/terminal/card.py", "cli/terminal/frame.py", "cli/terminal/reports.py", "cli/terminal/run_cards.py",
         "cli/terminal/run_summary.py", "contracts/issue_group.py", "integrations/issue_sinks.py",
-        "integrations/issue_text.py", "local/live_run.py", "local/problem_text.py", "local/recorded_run.py",
+        "integrations/issue_text.py", "local/comparison.py", "local/live_run.py",
+        "local/side_by_side.py", "local/problem_text.py", "local/recorded_run.py",
         "local/rule_state.py", "report/gathered.py", "report/markdown.py", "report/page.py",
     }  # fmt: skip
     found = {

@@ -84,6 +84,12 @@ def test_the_table_names_each_difference() -> None:
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
+def test_losses_part_no_sooner_than_they_differ() -> None:
+    write_run("e", NOISE + np.where(np.arange(STEPS) >= 43, 3.0, 2.0))
+    (loss,) = json.loads(compare("a", "e", "--json").stdout)["losses"]
+    assert (loss["differs_from"], loss["parts_from"]) == (43, 43)
+
+
 def test_the_run_that_broke_is_named() -> None:
     broken = NOISE + np.where(np.arange(STEPS) >= 48, np.nan, 2.0)
     write_run("d", broken)

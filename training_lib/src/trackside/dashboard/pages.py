@@ -391,14 +391,18 @@ def compare_address(a: str, b: str) -> str:
     return f"/compare?{urlencode([('run', a), ('run', b)])}"
 
 
-def compare_page(found: Comparison, curves: Sequence[tuple[str, Buckets, tuple[int, int], Sequence[Span]]]) -> str:
-    """Return the page of two runs. `curves`: title, numbers, axis and shaded steps of each loss."""
+def compare_page(found: Comparison, drawn: Sequence[tuple[str, Buckets, tuple[int, int], Sequence[Span]]]) -> str:
+    """Return the page of two runs. `drawn`: title, numbers, axis and shaded steps of each loss, A before B."""
     a, b = (place.rstrip("/").rpartition("/")[2] for place in (found.a, found.b))
     heading = joined(
         "A ", element("a", a, href=address_of(a)), element("br"), "B ", element("a", b, href=address_of(b))
     )
     facts = [(fact.fact, (fact.a, fact.b)) for fact in facts_in_order(found.facts)]
-    charts = [line_chart(title, numbers, steps=axis, spans=spans) for title, numbers, axis, spans in curves]
+    charts: list[Markup | None] = []
+    for place, (title, numbers, axis, spans) in enumerate(drawn):
+        if place % 2 == 0:  # both runs of a loss in one drawing, then each with its extremes
+            charts.append(_losses_of_two(title.partition(": ")[2], [each[1] for each in drawn[place : place + 2]]))
+        charts.append(line_chart(title, numbers, steps=axis, spans=spans))
     lines = [element("li", line.strip()) for line in (*issue_lines(found), *loss_lines(found), pace_line(found))]
     return _page(
         f"{a} and {b}: compared",
@@ -440,6 +444,15 @@ def _settings(letters: Sequence[str], facts: Sequence[tuple[str, Sequence[str]]]
 
     word = f"{len(of_model):,} part{'s' * (len(of_model) != 1)} of the model that differ{'s' * (len(of_model) == 1)}"
     return joined(shown(others) if others else None, folded(word, shown(of_model)) if of_model else None)
+
+
+def _losses_of_two(loss: str, both: Sequence[Buckets]) -> Markup | None:
+    lines = []
+    for letter, numbers in zip("AB", both, strict=True):
+        is_finite = np.isfinite(numbers.mean)
+        if is_finite.any():
+            lines.append(Line(letter, numbers.first[is_finite].astype(np.float64), numbers.mean[is_finite]))
+    return _losses_of_many(loss, lines) if lines else None
 
 
 def _losses_of_many(loss: str, lines: Sequence[Line]) -> Markup:
@@ -501,14 +514,13 @@ def many_page(found: SideBySide) -> str:
 def _verdict_of_one(run: OneOfMany) -> Markup:
     if not run.is_judged:
         return element("span", "◌ not judged", class_="state unknown")
-    if not run.issues:
-        return element("span", "✔ no issue", class_="state ok")
-    named = ", ".join(f"{name} since step {step:,}" for name, step in run.issues.items())
-    return element(
-        "span",
-        f"{_SIGNS[run.worst or Severity.INFO]} {named}",
-        class_=f"verdict-word {run.worst.value if run.worst else ''}",
-    )
+    back = [f"{name} recovered by step {step:,}" for name, step in run.recovered.items()]
+    named = [f"{name} since step {step:,}" for name, step in run.issues.items()]
+    if not named:
+        return element("span", "; ".join(["✔ no issue", *back]), class_="verdict-word ok")
+    worst = run.worst or Severity.INFO
+    words = f"{_SIGNS[worst]} {', '.join(named)}"
+    return element("span", "; ".join([words, *back]), class_=f"verdict-word {worst.value}")
 
 
 def error_page(title: str, lines: Sequence[str]) -> str:

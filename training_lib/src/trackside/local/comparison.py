@@ -137,8 +137,8 @@ def compare(a: ComparedRun, b: ComparedRun, *, now: float) -> Comparison:
         pace_b=pace_of(b.trial),
         is_judged_a=is_judged(a.recorded),
         is_judged_b=is_judged(b.recorded),
-        recovered_a=_recovered(a.recorded),
-        recovered_b=_recovered(b.recorded),
+        recovered_a=recovered_rules(a.recorded),
+        recovered_b=recovered_rules(b.recorded),
         issues_a={name: step for name, step in issues_a.items() if name not in issues_b},
         issues_b={name: step for name, step in issues_b.items() if name not in issues_a},
         issues_both={name: (step, issues_b[name]) for name, step in issues_a.items() if name in issues_b},
@@ -166,7 +166,7 @@ def standing_issues(recorded: RecordedRun) -> dict[str, int]:
     }
 
 
-def _recovered(recorded: RecordedRun) -> dict[str, int]:
+def recovered_rules(recorded: RecordedRun) -> dict[str, int]:
     return {
         rule.name: rule.verdict.shown_step
         for rule in recorded.rules
@@ -181,6 +181,8 @@ def _loss(a: Curve, b: Curve) -> LossDifference:
     of_a, of_b = a.values[in_a], b.values[in_b]
     differing = np.flatnonzero(~((of_a == of_b) | (np.isnan(of_a) & np.isnan(of_b))))
     noise, place = parting(of_a, of_b)
+    if place is not None and len(differing):
+        place = max(place, int(differing[0]))  # a block begins before the step that differs
     with np.errstate(invalid="ignore", over="ignore"):
         difference = float((of_b - of_a)[place or 0 :].mean())
     return LossDifference(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.verdict import Severity
-from trackside.local.comparison import ComparedRun, facts_of, is_judged, pace_of, standing_issues
+from trackside.local.comparison import ComparedRun, facts_of, is_judged, pace_of, recovered_rules, standing_issues
 from trackside.local.live_run import Curve, training_losses
 
 MOST_COMPARED = 10
@@ -24,6 +24,7 @@ class OneOfMany:
     is_judged  True if a rule has judged it
     worst      severity of its gravest standing issue; None without any
     issues     rules with a standing issue, and its first step
+    recovered  rules with an issue that recovered, and the step of the recovery
     steps      number of steps with a loss
     last_loss  None without any
     pace       steps a second, after a warm-up; None if unknown
@@ -33,6 +34,7 @@ class OneOfMany:
     is_judged: bool
     worst: Severity | None
     issues: Mapping[str, int]
+    recovered: Mapping[str, int]
     steps: int
     last_loss: float | None
     pace: float | None
@@ -73,6 +75,7 @@ def _one(run: ComparedRun, curves: Mapping[str, Curve]) -> OneOfMany:
         is_judged=is_judged(run.recorded),
         worst=max(severities, key=lambda severity: severity.rank, default=None),
         issues=standing_issues(run.recorded),
+        recovered=recovered_rules(run.recorded),
         steps=0 if longest is None else len(longest.steps),
         last_loss=None if longest is None else longest.newest,
         pace=pace_of(run.trial),

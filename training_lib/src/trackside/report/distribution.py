@@ -165,8 +165,8 @@ def bins_of(values: Sequence[Numbers], bins: int = BINS) -> Numbers:
     scale = max(abs(low), abs(high))
     if low == high:
         return np.sort(low * np.linspace(0.5, 1.0, bins + 1)) if low else np.linspace(-0.5, 0.5, bins + 1)
-    sizes = np.abs(finite[finite != 0])
-    middle = max(float(np.median(sizes)) / scale, _SMALLEST)
+    sizes = np.abs(finite[finite != 0]) / scale
+    middle = max(float(np.median(sizes)), _SMALLEST)
     if middle * _WIDE < 1:
         ends = np.arcsinh(low / scale / middle), np.arcsinh(high / scale / middle)
         edges = middle * np.sinh(np.linspace(ends[0], ends[1], bins + 1))

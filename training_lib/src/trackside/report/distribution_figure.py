@@ -13,7 +13,7 @@ from trackside.report.markup import Markup, element, joined
 from trackside.report.model.figures import Line, curves, folded, table
 
 WIDTH, HEIGHT = 620, 260
-LEFT, RIGHT, TOP, BOTTOM = 64, 10, 8, 24
+LEFT, RIGHT, TOP, BOTTOM = 76, 10, 10, 24
 RIDGES, RIDGE_WIDTH = 14, 320
 _RIDGE_HEIGHT = 30  # of the highest bin
 _BANDS = ((0, 6, "least to most"), (1, 5, "5 to 95 %"), (2, 4, "25 to 75 %"))

@@ -266,7 +266,7 @@ def _machine(data: ReportData) -> Markup:
         )
         for title, found in data.machine
     ]
-    note = "Two samples a second, each at the step that was being made."
+    note = "Samples of the machine, each at the step that was being made."
     return joined(element("p", note, class_="note"), charts)
 
 
