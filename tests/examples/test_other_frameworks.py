@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -43,8 +43,8 @@ WITH_FAULTS = {
 }
 
 
-def _cases() -> list[object]:
-    cases = []
+def _cases() -> list[Any]:
+    cases = list[Any]()
     for name, example in WITH_FAULTS.items():
         missing = [each for each in example.needs if importlib.util.find_spec(each) is None]
         marks = [pytest.mark.skipif(bool(missing), reason=f"not installed here: {', '.join(missing)}")]

@@ -51,7 +51,7 @@ def test_facts_survive(found: PerformanceFacts) -> None:
     assert decode_performance(encode_performance(found), key="k") == found
 
 
-LOADER = LoaderFacts(*"abcdef", 1, 2, 3, is_pinned=True, is_iterable=False)
+LOADER = LoaderFacts("a", "b", "c", "d", "e", "f", 1, 2, 3, is_pinned=True, is_iterable=False)
 
 
 def test_a_file_of_an_older_version_is_read() -> None:

@@ -50,7 +50,8 @@ CASES = [
 def test_names_the_line_its_kind_and_the_change() -> None:
     window = RuleCase("", recorded=STEP, speed=facts("dist.barrier()")).window
     (finding,) = RULE.check(window)
-    assert (finding.place, finding.statistics["stall_ms"]) == ("train.py:40", pytest.approx(10.0))
+    assert finding.place == "train.py:40"
+    assert finding.statistics["stall_ms"] == pytest.approx(10.0)
     (suspicion,) = RULE.suspicions([finding], window)
     assert suspicion.because.startswith("the line is a meeting of all ranks: let the ranks meet")
 

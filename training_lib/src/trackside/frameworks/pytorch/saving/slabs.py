@@ -11,12 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-MOST_BYTES = 128 * 2**20  # in one of several slabs: half of what may wait in the queue of the writer
+MOST_BYTES = 128 * 2**20  # in one slab: half of what may wait in the queue of the writer
 MOST_SLABS = 2  # one is being stored while the next is filled
-MOST_WAIT_SECONDS = 1.0  # for the only slab of larger sets: as long as a full queue may hold up training
 IDLE_SECONDS = 30.0
-
-_LOOK_SECONDS = 0.005
 
 _ALIGNMENT = 64  # bytes: as NumPy's and PyTorch's own memory, or vector instructions get slower
 _NOTHING_HELD = 3600.0
@@ -51,17 +48,13 @@ class Slabs:
 
     Fresh memory costs more than the copy: a fault per page.
 
-    A slab is used again only when no array in it is referenced any more. If all are in use, no copy is made here. Sets
-    beyond `MOST_BYTES` have one slab, which is waited for: there is never a second copy of so much. The bytes count as
-    those of the arrays, in the queue of the writer. It is a `BackgroundPart` of the writer, which frees slabs that were
-    idle for long.
+    A slab is used again only when no array in it is referenced any more. If all are in use, or a set is larger than a
+    slab may be, no copy is made here. The bytes count as those of the arrays, in the queue of the writer. It is a
+    `BackgroundPart` of the writer, which frees slabs that were idle for long.
     """
 
-    def __init__(
-        self, *, monotonic: Callable[[], float] = time.monotonic, sleep: Callable[[float], object] = time.sleep
-    ) -> None:
-        self._monotonic, self._sleep = monotonic, sleep
-        self._has_waited_in_vain = False
+    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
         self._lock = threading.Lock()
         self._slabs: list[_Slab] = []
         self._used_at = 0.0
@@ -73,7 +66,7 @@ class Slabs:
         """
         layout = Layout.of(tensors)
         if layout.size > MOST_BYTES:
-            self._await_large_slab()
+            return None
         # Nobody ever waits for it: a signal handler may have interrupted who holds it, and close the run.
         if not self._lock.acquire(blocking=False):
             return None
@@ -99,27 +92,12 @@ class Slabs:
                 return slab
         if fitting:
             return fitting[0]
-        if layout.size > MOST_BYTES:  # no memory beside it that is of no use any more
-            slabs[:] = [slab for slab in slabs if not slab.is_free]
-            if any(slab.size > MOST_BYTES for slab in slabs):
-                return None
-        elif free:
+        if free:
             slabs.remove(free[0])
         if len(slabs) >= MOST_SLABS:
             return None
         slabs.append(slab := _Slab(layout.size))
         return slab
-
-    def _await_large_slab(self) -> None:
-        """Wait a bounded time until the large slab is stored. After a wait in vain none follows until it was stored."""
-        large = next((slab for slab in self._slabs if slab.size > MOST_BYTES), None)
-        until = self._monotonic() + MOST_WAIT_SECONDS
-        while large is not None and not large.is_free:
-            if self._has_waited_in_vain or self._monotonic() >= until:
-                self._has_waited_in_vain = True
-                return
-            self._sleep(_LOOK_SECONDS)
-        self._has_waited_in_vain = False
 
     @property
     def due_in_seconds(self) -> float:
