@@ -18,7 +18,7 @@ from trackside.capture.step_engine import Position
 from trackside.contracts.errors import StorageError
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ProgramFacts
 from trackside.contracts.run_layout import END_MARKER_KEY, model_facts_key, worker_end_key
-from trackside.frameworks.pytorch.facts.model_facts import ModelFactsFile, _Found
+from trackside.frameworks.pytorch.facts.model_facts import ModelFactsFile, _Found, has_own_train
 from trackside.frameworks.pytorch.modules.roles import Role, role_of
 from trackside.records.model_facts import MOST_REVISIONS, decode_facts, encode_facts
 from trackside.rules.program.incomplete_resume import IncompleteResume
@@ -591,3 +591,42 @@ def test_looking_costs_little(capturing: Any) -> None:
     trial.refresh()
     assert trial.model_facts is not None
     assert len(trial.model_facts.modules) == 1003
+
+
+class _Freezes(nn.Module):
+    def train(self, mode: bool = True) -> Any:
+        self.requires_grad_(False)
+        return super().train(mode)
+
+
+class _HoldsNorms(nn.Module):
+    def train(self, mode: bool = True) -> Any:
+        super().train(mode)
+        for module in self.children():
+            module.eval()
+        return self
+
+
+class _ClearsACache(nn.Module):
+    def train(self, mode: bool = True) -> Any:
+        self.cache = None
+        return super().train(mode)
+
+
+class _DisablesTrain(nn.Module):
+    def train(self, mode: bool = True) -> Any:
+        return self.eval()
+
+
+@pytest.mark.parametrize(
+    ("kind", "freezes"),
+    [
+        pytest.param(_Freezes, True, id="freezes"),
+        pytest.param(_HoldsNorms, True, id="holds-norms"),
+        pytest.param(_ClearsACache, False, id="clears-a-cache"),
+        pytest.param(_DisablesTrain, False, id="never-trains"),
+        pytest.param(nn.Linear, False, id="torch"),
+    ],
+)
+def test_a_train_of_its_own_that_freezes(kind: type[nn.Module], freezes: bool) -> None:
+    assert has_own_train(kind) is freezes

@@ -78,6 +78,20 @@ def _averaged(model: Net, path: Path) -> None:
     torch.save({name: 0.9 * value for name, value in model.state_dict().items()}, path)
 
 
+def _averaged_and_rounded(model: Net, path: Path) -> None:
+    with torch.no_grad():
+        averaged = {name: (value * 1.00001).half() for name, value in model.state_dict().items()}
+    torch.save(averaged, path)
+
+
+def _earlier(model: Net, path: Path) -> None:
+    """Save a state in which one element of each parameter differs, as of embeddings that hardly change."""
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    for value in state.values():
+        value.view(-1)[-1] += 1
+    torch.save(state, path)
+
+
 def _in_two_files(model: Net, path: Path) -> None:
     state = model.state_dict()
     torch.save({k: v for k, v in state.items() if "head" not in k}, path)
@@ -114,6 +128,8 @@ def test_what_is_left_out(
         pytest.param(lambda m, to: torch.save(copy.deepcopy(m).half().state_dict(), to), Net, id="half-precision"),
         pytest.param(lambda m, to: torch.save(copy.deepcopy(m).double().state_dict(), to), Net, id="double"),
         pytest.param(_averaged, Net, id="averages"),
+        pytest.param(_averaged_and_rounded, Net, id="averages-in-half-precision"),
+        pytest.param(_earlier, Net, id="an-earlier-state"),
         pytest.param(_in_two_files, Net, id="two-files"),
         pytest.param(_without("stem"), _frozen_stem, id="frozen-is-left-out"),
         pytest.param(lambda m, to: safetensors.torch.save_file(m.state_dict(), to), Net, id="safetensors"),

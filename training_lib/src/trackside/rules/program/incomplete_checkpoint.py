@@ -25,7 +25,7 @@ class IncompleteCheckpoint(Rule):
 
     How it decides:
         The hook compares each object that the script saves with the trained models, by names, shapes and, on the CPU,
-        16 numbers of each of the first 256 parameters.
+        the values of the first 16 million elements of the same type.
 
         1. A model is kept if the checkpoints so far hold at least half of its trained parameters. It fires where others
            of them are in no checkpoint of the run. Names of one tied parameter count as one, and files that were
@@ -33,8 +33,7 @@ class IncompleteCheckpoint(Rule):
         2. It is a remark where the missing ones are the last of their model: many keep an encoder without its head.
            Else it is a warning.
         3. It fires where some parameters of a checkpoint, and fewer than half, have other values than the model at
-           that moment, after rounding to the narrower of both types. Where most differ, it holds averages or the model
-           of another moment, and that is silent.
+           that moment. Where most differ, it holds averages or the model of another moment, and that is silent.
 
         Corrections of low rank (LoRA) that are saved alone are complete, for nothing else trains. Amazon's Debugger
         has no such rule.

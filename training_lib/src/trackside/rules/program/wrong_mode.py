@@ -45,9 +45,9 @@ class WrongMode(Rule):
            the model for one loss, with training steps between one time and the next: Monte-Carlo dropout, targets of
            another loss, statistics estimated anew and what belongs to every step are no evaluation. Once the script
            has called `model.eval()` nothing more is counted.
-        4. It also fires where a class outside of torch has a `train` of its own that calls the inherited one, and
-           nothing has called it with True in `own_train_steps` steps: what it does beside (freezing stages, holding
-           batch normalisation) was never done. This is known where the script is watched from its start.
+        4. It also fires where a class outside of torch has a `train` of its own that freezes stages or holds layers in
+           evaluation mode, and nothing has called it with True in `own_train_steps` steps: they were never frozen. This
+           is known where the script is watched from its start.
         5. A model in train mode in which some normalisation layers are in evaluation mode was set so on purpose (frozen
            batch normalisation in fine-tuning), and is silent. So is a model with no module that behaves otherwise.
 

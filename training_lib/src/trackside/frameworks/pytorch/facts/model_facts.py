@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import itertools
 import math
+import re
 import time
 import weakref
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -60,6 +61,7 @@ _WAIT_SECONDS = 1.0  # how long what was found may wait to be stored
 _IDLE_SECONDS = 5.0
 _LAST_RETRY_SECONDS = 60.0
 _REQUIRES_GRAD = attrgetter("requires_grad")
+_FREEZES = re.compile(r"freez|requires_grad|^eval$")
 
 
 @dataclass(frozen=True)
@@ -330,14 +332,19 @@ class ModelFactsSource:
 
 
 def has_own_train(kind: type[nn.Module]) -> bool:
-    """Return True if a class outside of torch has a `train` of its own that calls the inherited one, too.
+    """Return True if a class outside of torch has a `train` of its own that freezes something.
+
+    It names `requires_grad`, `eval` or a function with "freeze", and calls the inherited `train`. Others clear a cache
+    or write a log: they need no call, for a module begins in training mode.
 
     Args:
         kind: The class.
     """
     owner = next(base for base in kind.__mro__ if "train" in vars(base))
     code = getattr(vars(owner)["train"], "__code__", None)
-    return owner.__module__.partition(".")[0] != "torch" and code is not None and "train" in code.co_names
+    if owner.__module__.partition(".")[0] == "torch" or code is None or "train" not in code.co_names:
+        return False
+    return any(_FREEZES.search(name) for name in code.co_names)
 
 
 class _Owners:

@@ -14,8 +14,7 @@ from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames, 
 MOST_NAMES = 8
 _DEEPEST = 3
 _MOST_VALUES = 1000  # of one level of a checkpoint that are looked into
-_SAMPLE = 16  # elements of a parameter that are compared
-_MOST_COMPARED = 256  # parameters of a checkpoint
+_MOST_COMPARED = 16 << 20  # elements of a checkpoint whose values are compared
 _WRAPPER = "module."  # DistributedDataParallel's and DataParallel's, in the keys of their states
 
 
@@ -103,12 +102,12 @@ class CheckpointContents:
         self._saved.setdefault(root, set()).update(paths & saved.keys())
         if self._altered is not None:
             return
-        differs = {
-            each.name: result
-            for each in held[:_MOST_COMPARED]
-            for known in each.paths[:1]
-            if known in saved and (result := _differs(saved[known], each.parameter)) is not None
-        }
+        differs, left = dict[str, bool](), _MOST_COMPARED
+        for each in held:
+            left -= each.parameter.numel()
+            found = _differs(saved.get(each.paths[0]), each.parameter) if left >= 0 else None
+            if found is not None:
+                differs[each.name] = found
         altered = [name for name, is_other in differs.items() if is_other]
         if 0 < 2 * len(altered) < len(differs):  # else it holds averages, or those of another moment
             self._altered = path, altered
@@ -157,15 +156,14 @@ def _trained(names: ParameterNames, root: str, module: torch.nn.Module) -> list[
 
 
 def _differs(saved: Any, parameter: torch.Tensor) -> bool | None:
-    """Return whether a sample of a saved tensor differs from the parameter; None where it cannot be read cheaply."""
-    if not isinstance(saved, torch.Tensor) or saved.shape != parameter.shape or not saved.is_floating_point():
+    """Return whether a saved tensor differs from the parameter; None where it cannot be read cheaply.
+
+    All values count: of an embedding few rows change, so that a sample of an earlier moment is often equal. Another
+    type is left out: an average that was rounded is often equal to what it is the average of.
+    """
+    if not isinstance(saved, torch.Tensor) or (saved.shape, saved.dtype) != (parameter.shape, parameter.dtype):
         return None
     pair = saved.detach(), parameter.detach()
-    if not all(t.is_cpu and t.layout is torch.strided and t.is_contiguous() and t.numel() for t in pair):
+    if not all(t.is_cpu and t.layout is torch.strided for t in pair):
         return None
-    if pair[0].data_ptr() == pair[1].data_ptr():
-        return False
-    with torch.no_grad():
-        narrow = min((t.dtype for t in pair), key=lambda dtype: dtype.itemsize)
-        samples = [t.reshape(-1)[:: max(1, t.numel() // _SAMPLE)][:_SAMPLE].to(narrow).double() for t in pair]
-        return not torch.equal(*map(torch.nan_to_num, samples))
+    return pair[0].data_ptr() != pair[1].data_ptr() and not bool(torch.equal(*map(torch.nan_to_num, pair)))
