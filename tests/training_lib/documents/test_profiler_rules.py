@@ -15,7 +15,7 @@ from trackside.documents.profiler_rules import (
 )
 from trackside.documents.rule_names import CLASS_NAMES, DOCUMENTED_PARAMETERS, known_rule
 
-OF_OUR_OWN = {"is_critical", "least_share", "least_wait", "milliseconds"}
+OF_OUR_OWN = {"is_critical", "least_share", "least_wait", "milliseconds", "process_threshold"}
 
 
 @pytest.mark.parametrize(
