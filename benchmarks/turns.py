@@ -2,8 +2,9 @@
 
     python -m benchmarks.turns tiny mlp deep gpt --against OTHER/training_lib/src
 
-With `--peers`, smdebug 1.0.34 and TensorBoard take part. Install them by `pip install --no-deps --target FOLDER`, with
-protobuf 3.20.3 and numpy 2.2.6, which smdebug needs, and set PYTHONPATH=FOLDER.
+With `--peers`, smdebug and TensorBoard take part. Set PYTHONPATH=FOLDER after
+
+    pip install --no-deps --target FOLDER smdebug==1.0.34 tensorboard==2.14.1 protobuf==3.20.3 numpy==2.2.6 absl-py six
 
 Each round every participant trains the same number of steps, in the order A B C, then C B A. A figure is the processor
 time of all threads of a participant, to the end of what it stores, over that of the first bare one in the same round:
@@ -313,8 +314,8 @@ def participants_of(kinds: list[str], options: argparse.Namespace) -> dict[str, 
     return found
 
 
-def measure(workload: str, options: argparse.Namespace) -> None:
-    """Let all participants of one workload take turns, and print a table."""
+def measure(workload: str, options: argparse.Namespace) -> str:
+    """Let all participants of one workload take turns, and return a table."""
     steps = options.steps or WORKLOADS[workload].steps
     kinds = list(options.kinds or WORKLOADS[workload].kinds)
     named = participants_of(kinds, options)
@@ -334,22 +335,39 @@ def measure(workload: str, options: argparse.Namespace) -> None:
     for _ in participants:
         os.wait()
     bare = found["bare"]
-    print(
-        f"\n{workload}: a bare step takes {1e6 * statistics.median(bare):.0f} us of processor; "
-        f"{options.rounds} turns of {steps} steps; torch {torch.__version__}; "
-        f"load {min(loads):.1f} to {max(loads):.1f}\n"
+    measured = (
+        f"{workload}, {time.strftime('%d %B %Y, %H:%M', time.gmtime())} UTC: a bare step takes "
+        f"{1e6 * statistics.median(bare):.0f} us of processor; {options.rounds} turns of {steps} steps; "
+        f"torch {torch.__version__}; load {min(loads):.1f} to {max(loads):.1f}."
     )
-    print("| | target | CPU | extra us a step | first step ms | peak MB over bare | |\n|---|---|---|---|---|---|---|")
+    lines = [
+        measured,
+        "",
+        "| | target | CPU | extra us a step | first step ms | peak MB over bare | |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for name, times in found.items():
         low, middle, high = statistics.quantiles([a / b for a, b in zip(times, bare, strict=True)], n=4)
         extra = 1e6 * statistics.median(a - b for a, b in zip(times, bare, strict=True))
         target = CELLS[named[name][0]].targets.get(workload, "") if name in CELLS else ""
         more_mb = last[name]["peak_mb"] - last["bare"]["peak_mb"]
-        print(
+        lines.append(
             f"| {name} | {target} | {middle:.3f} ({low:.3f}-{high:.3f}) | {extra:+.0f} | {last[name]['first_ms']:.0f} |"
-            f" {more_mb:+.0f} | {last[name]['state']} |",
-            flush=True,
+            f" {more_mb:+.0f} | {last[name]['state']} |"
         )
+    return "\n".join(lines)
+
+
+def write(page: Path, workload: str, table: str) -> None:
+    """Put a table into a page, between the marks of its workload.
+
+    Raises:
+        ValueError: The page has no such marks.
+    """
+    text, start, end = page.read_text(encoding="utf-8"), f"<!-- turns {workload} -->", f"<!-- /turns {workload} -->"
+    if start not in text or end not in text:
+        raise ValueError(f"{page} has no {start} and {end}.")
+    page.write_text(f"{text.partition(start)[0]}{start}\n\n{table}\n\n{end}{text.partition(end)[2]}", encoding="utf-8")
 
 
 def main() -> None:
@@ -361,11 +379,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="of a turn")
     parser.add_argument("--against", type=Path, help="the source folder of another tree")
     parser.add_argument("--without-loops", action="store_true", help="measure this tree without compiled loops too")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="write the tables into this page")
     parser.add_argument("--peers", action="store_true", help="measure smdebug and TensorBoard too")
     options = parser.parse_args()
     torch.set_num_threads(1)
     for workload in options.workloads:
-        measure(workload, options)
+        print(f"\n{(table := measure(workload, options))}", flush=True)
+        if options.write:
+            write(options.write, workload, table)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from trackside.contracts.errors import RecordError
 from trackside.contracts.run_layout import event_key, packed_index_key
-from trackside.records.block_file import encode_block
+from trackside.records.block_file import encode_block, read_blocks
 from trackside.records.index_file import IndexEntry, ShapeEntry
 from trackside.records.modes import MODE_NAMES, MODE_NUMBERS
 from trackside.records.packed_index import (
@@ -85,9 +85,9 @@ def expected(layouts: Sequence[PackedLayout], rows: Sequence[Row]) -> list[tuple
     return [(step, mode, mode_step, *content_of(layouts[number])) for step, mode, mode_step, number in rows]
 
 
-def decoded_or_error(data: bytes) -> PackedIndex | RecordError:
+def decoded_or_error(data: bytes, known: PackedIndex | None = None) -> PackedIndex | RecordError:
     try:
-        return decode_packed_index(data, key=KEY)
+        return decode_packed_index(data, key=KEY, known=known)
     except RecordError as error:
         return error
 
@@ -170,6 +170,40 @@ def test_any_rows_of_any_layouts_come_back(run: tuple[list[PackedLayout], list[R
     layouts, rows = run
     index = decode_packed_index(written(layouts, rows, store_every=store_every), key=KEY)
     assert rows_of(index) == expected(layouts, rows)
+
+
+def first_part(whole: bytes, data: st.DataObject) -> bytes:
+    """A file as it was at the end of one of its blocks."""
+    starts = [block.offset for block in read_blocks(whole, key=KEY).blocks[1:]]
+    return whole[: data.draw(st.sampled_from([*starts, len(whole)]), label="end before")]
+
+
+@settings(max_examples=100)
+@given(packed_runs(), st.integers(1, 5), st.data())
+def test_a_file_that_grew_reads_as_one_that_is_read_first(
+    run: tuple[list[PackedLayout], list[Row]], store_every: int, data: st.DataObject
+) -> None:
+    whole = written(*run, store_every=store_every)
+    known = decode_packed_index(first_part(whole, data), key=KEY)
+    index = decode_packed_index(whole, key=KEY, known=known)
+    assert rows_of(index) == expected(*run)
+    assert index.layouts[: len(known.layouts)] == known.layouts
+    assert decode_packed_index(whole, key=KEY, known=index) is index
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_what_was_known_hides_no_damage(data: st.DataObject) -> None:
+    whole = written(LAYOUTS, ROWS, store_every=1)
+    known = decode_packed_index(first_part(whole, data), key=KEY)
+    damaged = bytearray(whole[: data.draw(st.integers(0, len(whole)), label="kept")])
+    for _ in range(data.draw(st.integers(0, 2), label="flips") if damaged else 0):
+        damaged[data.draw(st.integers(0, len(damaged) - 1), label="at")] ^= 1 << data.draw(st.integers(0, 7))
+    anew, again = decoded_or_error(bytes(damaged)), decoded_or_error(bytes(damaged), known=known)
+    if isinstance(anew, RecordError) or isinstance(again, RecordError):
+        assert str(again) == str(anew)
+    else:
+        assert rows_of(again) == rows_of(anew)
 
 
 @settings(max_examples=300)

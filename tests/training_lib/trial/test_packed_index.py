@@ -33,7 +33,7 @@ from trackside.storage.memory import MemoryStore
 from trackside.storage.store import Store
 from trackside.testing.fake_trial import write_collections, write_tensors
 from trackside.trial import packed_index
-from trackside.trial.packed_index import read_packed_index, rebuild_packed_index
+from trackside.trial.packed_index import PackedFiles, rebuild_packed_index
 from trackside.trial.step_index import StepIndex
 
 REQUEST = CaptureRequest((CollectionRequest("losses", Schedule(1)),))
@@ -402,11 +402,10 @@ def test_a_file_of_a_chain_that_is_gone_is_made_up_for(monkeypatch: pytest.Monke
 def test_two_files_that_follow_on_each_other_promise_nothing() -> None:
     store, key = damaged_run()
     worker, _, _ = parse_packed_index_key(key) or ("", 0, 0)
-    (packed,) = read_packed_index(store, [key], report=lambda _: None)
+    files = PackedFiles(store, report=lambda _: None)
+    (packed,) = files.read([key])
     assert packed.covered_step == 39
-    (packed,) = read_packed_index(
-        store, [key, f"packed-index/{worker}/9999999999999-000000000000.tpi"], report=lambda _: None
-    )
+    (packed,) = files.read([key, f"packed-index/{worker}/9999999999999-000000000000.tpi"])
     assert packed.covered_step is None
 
 

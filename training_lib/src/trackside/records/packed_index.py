@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -64,6 +64,8 @@ class PackedIndex:
     follows     key of the file with the worker's earlier steps, `NOTHING_BEFORE`, or None if the writer did not know
     layouts     the layouts, counted from 0
     rows        rows of type `ROW`, read-only, in the order saved; their `layout` is a place in `layouts`
+    content     the bytes of the file
+    blocks      the number of its blocks
     """
 
     key: str
@@ -73,6 +75,8 @@ class PackedIndex:
     follows: str | None
     layouts: tuple[PackedLayout, ...]
     rows: NDArray[np.void]
+    content: bytes = field(repr=False)
+    blocks: int
 
 
 class PackedFile:
@@ -139,8 +143,13 @@ class PackedFile:
         self._blocks += 1
 
 
-def decode_packed_index(data: bytes, *, key: str) -> PackedIndex:
+def decode_packed_index(data: bytes, *, key: str, known: PackedIndex | None = None) -> PackedIndex:
     """Return the content of a file. Blocks of unknown kinds are ignored, for later versions may add some.
+
+    Args:
+        data: The bytes of the file.
+        key: Its key.
+        known: The same file as it was before. If it has only grown since, what was decoded is not decoded again.
 
     Raises:
         RecordError: Anything in the file is wrong; names the offset of the block. Then nothing in it can be trusted:
@@ -151,29 +160,47 @@ def decode_packed_index(data: bytes, *, key: str) -> PackedIndex:
         raise RecordError(key, 0, "is no key of a packed index")
     if len(data) > MOST_FILE_BYTES:
         raise RecordError(key, MOST_FILE_BYTES, f"goes on after {MOST_FILE_BYTES} bytes, the most for a packed index")
+    if known is not None and data.startswith(known.content):
+        return _grown(known, data)
     worker, started_ms, first_step = named
-    header, *blocks = _whole_blocks(data, key)
+    blocks = _whole_blocks(data, key)
+    if not blocks or blocks[0].kind != HEADER_KIND:
+        raise RecordError(key, 0, "does not begin with a header")
+    layouts = tuple(_read_layouts(blocks, key))
     return PackedIndex(
         key=key,
         worker=worker,
         started_ms=started_ms,
         first_step=first_step,
-        follows=_read_header(header, key, worker),
-        layouts=(layouts := _read_layouts((b for b in blocks if b.kind == LAYOUT_KIND), key)),
-        rows=_read_rows([b for b in blocks if b.kind == ROWS_KIND], key, layout_count=len(layouts)),
+        follows=_read_header(blocks[0], key, worker),
+        layouts=layouts,
+        rows=_read_rows(blocks, key, layout_count=len(layouts)),
+        content=data,
+        blocks=len(blocks),
     )
 
 
-def _whole_blocks(data: bytes, key: str) -> tuple[Block, ...]:
-    """Return all blocks, beginning with the header."""
-    read = read_blocks(data, key=key)
+def _grown(known: PackedIndex, data: bytes) -> PackedIndex:
+    """Return a file that has grown to `data`."""
+    if len(data) == len(known.content):
+        return known
+    blocks = _whole_blocks(data, known.key, start=len(known.content), first=known.blocks)
+    layouts = (*known.layouts, *_read_layouts(blocks, known.key, first=len(known.layouts)))
+    rows = np.concatenate((known.rows, _read_rows(blocks, known.key, layout_count=len(layouts))))
+    if len(rows) > MOST_ROWS:
+        raise RecordError(known.key, blocks[-1].offset, f"has more than {MOST_ROWS} rows")
+    rows.flags.writeable = False
+    return replace(known, layouts=layouts, rows=rows, content=data, blocks=known.blocks + len(blocks))
+
+
+def _whole_blocks(data: bytes, key: str, *, start: int = 0, first: int = 0) -> tuple[Block, ...]:
+    """Return all blocks from byte `start` on, the first of which has the number `first`."""
+    read = read_blocks(data[start:], key=key, offset=start)
     if read.damage:
         raise read.damage[0]
     if read.end != len(data):
         raise RecordError(key, read.end, "is cut off or damaged from here on")
-    if not read.blocks or read.blocks[0].kind != HEADER_KIND:
-        raise RecordError(key, 0, "does not begin with a header")
-    for number, block in enumerate(read.blocks):
+    for number, block in enumerate(read.blocks, first):
         if block.number != number:
             raise RecordError(key, block.offset, f"has block {block.number} where block {number} belongs")
     return read.blocks
@@ -197,23 +224,21 @@ def _read_header(block: Block, key: str, worker: str) -> str | None:
     return str(follows)
 
 
-def _read_layouts(blocks: Iterable[Block], key: str) -> tuple[PackedLayout, ...]:
-    layouts: list[PackedLayout] = []
-    for block in blocks:
+def _read_layouts(blocks: Iterable[Block], key: str, *, first: int = 0) -> Iterator[PackedLayout]:
+    """Yield the layouts in these blocks, of which the first has the id `first`."""
+    for expected, block in enumerate((block for block in blocks if block.kind == LAYOUT_KIND), first):
         fields = _Fields(block, key)
         number = fields.get("id")
-        if not _is_count(number) or number != len(layouts):
-            raise fields.error(f"does not have the id {len(layouts)}, which is the next")
-        layouts.append(
-            PackedLayout(
-                entries=tuple(_entry(item, fields) for item in fields.items("tensors")),
-                shapes=tuple(_shape(item, fields) for item in fields.items("shapes")),
-                event_key=_event_key(fields),
-            )
+        if not _is_count(number) or number != expected:
+            raise fields.error(f"does not have the id {expected}, which is the next")
+        layout = PackedLayout(
+            entries=tuple(_entry(item, fields) for item in fields.items("tensors")),
+            shapes=tuple(_shape(item, fields) for item in fields.items("shapes")),
+            event_key=_event_key(fields),
         )
-        if layouts[-1].entries and layouts[-1].event_key == "":
+        if layout.entries and layout.event_key == "":
             raise fields.error("has tensors but no event file")
-    return tuple(layouts)
+        yield layout
 
 
 def _entry(item: Any, fields: _Fields) -> IndexEntry:
@@ -239,7 +264,9 @@ def _event_key(fields: _Fields) -> str | None:
     return event_key
 
 
-def _read_rows(blocks: list[Block], key: str, *, layout_count: int) -> NDArray[np.void]:
+def _read_rows(all_blocks: Iterable[Block], key: str, *, layout_count: int) -> NDArray[np.void]:
+    """Return the rows in these blocks."""
+    blocks = [block for block in all_blocks if block.kind == ROWS_KIND]
     for block in blocks:
         if len(block.payload) % ROW.itemsize:
             raise RecordError(key, block.offset, f"has rows of {len(block.payload)} bytes; a row has {ROW.itemsize}")

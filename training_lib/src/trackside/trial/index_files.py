@@ -20,7 +20,7 @@ from trackside.records.modes import MODE_NAMES
 from trackside.records.packed_index import MOST_RECORD_BYTES
 from trackside.records.untrusted_json import MOST_JSON_BYTES
 from trackside.storage.store import Store
-from trackside.trial.packed_index import PackedWorker, read_packed_index
+from trackside.trial.packed_index import PackedFiles, PackedWorker
 from trackside.trial.parallel import each_in_parallel, is_remote
 from trackside.trial.saved_step import Layout, SavedStep
 
@@ -44,7 +44,8 @@ class IndexFiles:
     """Reads smdebug's index and the packed index of one run."""
 
     def __init__(self, store: Store, *, report: Callable[[RecordError], None]) -> None:
-        self._store, self._report = store, report
+        self._store = store
+        self._packed_files = PackedFiles(store, report=report)
         self._decoder = IndexDecoder()
         self._layouts: dict[tuple[tuple[IndexEntry, ...], tuple[ShapeEntry, ...]], Layout] = {}
         self._same_layouts: dict[tuple[int, int], tuple[Layout, object]] = {}
@@ -71,10 +72,10 @@ class IndexFiles:
 
     def packed(self, keys: Sequence[str]) -> Sequence[PackedWorker]:
         """Read packed indexes."""
-        return read_packed_index(self._store, keys, report=self._report)
+        return self._packed_files.read(keys)
 
     def packed_again(self, keys: Sequence[str], new: Sequence[tuple[int, str]]) -> Sequence[PackedWorker]:
-        """Read again the packed indexes that may hold many of the `new` steps."""
+        """Read again the packed indexes that may hold many of the `new` steps, from the first of these on."""
         if not keys or len(new) <= MANY_NEW_FILES:
             return ()
         first_step = min(step for step, _ in new)
@@ -85,7 +86,7 @@ class IndexFiles:
             if worker in workers:
                 wanted[worker] = [key] if begins <= first_step else [*wanted.get(worker, ()), key]
         chosen = [key for some in wanted.values() for key in some]
-        return self.packed(chosen)
+        return [each.since(first_step) for each in self.packed(chosen)]
 
     def unpacked(self, packed: PackedWorker, *, is_wanted: Callable[[int, str], bool]) -> Iterator[SavedStep]:
         """Yield the packed steps that `is_wanted` accepts."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,21 +51,44 @@ class PackedWorker:
     known_layouts: tuple[PackedLayout, ...]
     covered_step: int | None
 
+    def since(self, step: int) -> PackedWorker:
+        """Return the same without the steps before `step`."""
+        first = int(np.searchsorted(self.steps, step))
+        rows = {name: getattr(self, name)[first:] for name in ("steps", "mode_steps", "modes", "layouts")}
+        return replace(self, **rows)
 
-def read_packed_index(
-    store: Store, keys: Iterable[str], *, report: Callable[[RecordError], None]
-) -> tuple[PackedWorker, ...]:
-    """Return the content of the packed files `keys`, by worker, with one request for each file.
 
-    Damaged files are reported and left out.
-    """
-    named = [key for key in keys if parse_packed_index_key(key)]
-    by_worker: dict[str, dict[str, PackedIndex | None]] = {}
-    contents = each_in_parallel(store, lambda key: _get(store, key, MOST_FILE_BYTES), named)
-    for key, content in zip(named, contents, strict=True):
-        worker, _, _ = parse_packed_index_key(key) or ("", 0, 0)
-        by_worker.setdefault(worker, {})[key] = None if content is None else _decoded(content, key, report)
-    return tuple(_of_worker(worker, files) for worker, files in by_worker.items())
+class PackedFiles:
+    """Reads the packed files of a run. A file that has grown is decoded from its earlier end on."""
+
+    def __init__(self, store: Store, *, report: Callable[[RecordError], None]) -> None:
+        self._store, self._report = store, report
+        self._known: dict[str, PackedIndex] = {}  # by worker: its newest file, the only one that grows
+
+    def read(self, keys: Iterable[str]) -> tuple[PackedWorker, ...]:
+        """Return the content of the packed files `keys`, by worker, with one request for each file.
+
+        Damaged files are reported and left out.
+        """
+        named = [key for key in keys if parse_packed_index_key(key)]
+        by_worker: dict[str, dict[str, PackedIndex | None]] = {}
+        contents = each_in_parallel(self._store, lambda key: _get(self._store, key, MOST_FILE_BYTES), named)
+        for key, content in zip(named, contents, strict=True):
+            worker, _, _ = parse_packed_index_key(key) or ("", 0, 0)
+            by_worker.setdefault(worker, {})[key] = None if content is None else self._decoded(worker, key, content)
+        return tuple(_of_worker(worker, files) for worker, files in by_worker.items())
+
+    def _decoded(self, worker: str, key: str, content: bytes | RecordError) -> PackedIndex | None:
+        known = self._known.pop(worker, None)
+        try:
+            if isinstance(content, RecordError):
+                raise content
+            known = known if known is not None and known.key == key else None
+            index = self._known[worker] = decode_packed_index(content, key=key, known=known)
+        except RecordError as error:
+            self._report(error)
+            return None
+        return index
 
 
 def rebuild_packed_index(store: Store) -> int:
@@ -155,16 +178,6 @@ def _get(store: Store, key: str, most_bytes: int) -> bytes | RecordError | None:
     except NotAFileError as error:
         return RecordError(key, 0, str(error))
     except KeyNotFoundError:  # removed since it was listed
-        return None
-
-
-def _decoded(content: bytes | RecordError, key: str, report: Callable[[RecordError], None]) -> PackedIndex | None:
-    try:
-        if isinstance(content, RecordError):
-            raise content
-        return decode_packed_index(content, key=key)
-    except RecordError as error:
-        report(error)
         return None
 
 
