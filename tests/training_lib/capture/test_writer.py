@@ -80,6 +80,19 @@ def started(target: Target, *, guard: Guard | None = None, clock: Clock | None =
     return writer
 
 
+def test_a_step_without_data_is_lost_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    target = Target()
+    writer = Writer(target, guard=Guard())
+    writer.start()
+    assert writer.submit(step(0))
+    assert not writer.submit(replace(step(1), tensors=(), lost="no memory is free"))
+    assert writer.submit(step(2))
+    assert writer.close(LONG)
+    assert target.saved == [0, 2]
+    assert target.lost_steps == [(1, "no memory is free")]
+    assert writer.lost_steps == 1
+
+
 def test_saves_in_order_on_one_other_thread(target: Target) -> None:
     writer = started(target)
     for number in range(50):

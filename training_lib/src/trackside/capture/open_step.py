@@ -29,12 +29,13 @@ class OpenStep:
         membership: Decides the parts of each tensor that are saved.
         settled: Tensors that are this step's own for certain, by name; see `settle`.
         unsettled: Tensors added since.
+        lost: Why nothing of the step is saved; "" as long as it is.
         wall_times: Moments of tensors that the script dated itself, in seconds since the epoch.
     """
 
     __slots__ = (
-        "_arrivals", "_collections", "_losses", "_reduced", "_settled_losses", "_settled_reduced", "due", "membership",
-        "mode", "mode_step", "schedule", "settled", "unsettled", "wall_times",
+        "_arrivals", "_collections", "_losses", "_reduced", "_settled_losses", "_settled_reduced", "due", "lost",
+        "membership", "mode", "mode_step", "schedule", "settled", "unsettled", "wall_times",
     )  # fmt: skip
 
     def __init__(self, mode: str, schedule: ModeSchedule, membership: Membership) -> None:
@@ -53,6 +54,16 @@ class OpenStep:
         self._losses: list[tuple[str, np.ndarray]] = []
         self._arrivals: list[Arrival] = []  # of the arrays in all of these
         self._settled_losses = self._settled_reduced = 0
+        self.lost = ""
+
+    def give_up(self, reason: str) -> None:
+        """Drop everything that was added, and let nothing be added until the step ends: it is lost as a whole.
+
+        Args:
+            reason: Why; the part of a sentence.
+        """
+        self.clear()
+        self.lost = reason
 
     @property
     def is_empty(self) -> bool:
@@ -74,7 +85,7 @@ class OpenStep:
             collections: The collections that the adapter knows it to belong to.
         """
         due = self.due.collections
-        return not (due.isdisjoint(collections) and due.isdisjoint(self.membership.of(tensor_name)))
+        return not (self.lost or (due.isdisjoint(collections) and due.isdisjoint(self.membership.of(tensor_name))))
 
     def saved(self, tensor_name: str) -> Saved | None:
         """Return what is saved of a tensor that belongs to a collection by its name; None for nothing."""
@@ -94,7 +105,7 @@ class OpenStep:
             array: A copy, which no other code may write to.
             collections: As in `wants`; they are stored with the run.
         """
-        if array.size:
+        if array.size and not self.lost:
             self.unsettled[name] = array
             if collections:
                 self._collections[name] = collections
@@ -160,6 +171,10 @@ class OpenStep:
             keep_unsettled: True if what was added since the last `settle` is the next step's.
             renamed: Returns the name in the next step of a tensor that is kept.
         """
+        if self.lost:
+            lost = StepTensors(step, self.mode, mode_step, wall_time, (), due=self.due.collections, lost=self.lost)
+            self.clear()
+            return lost
         end = self._settled_losses if keep_unsettled else len(self._losses)
         kept = self.unsettled if keep_unsettled else {}
         tensors = {**self._named(self._losses[:end]), **self.settled, **({} if kept else self.unsettled)}

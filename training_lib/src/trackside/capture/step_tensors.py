@@ -21,6 +21,7 @@ class StepTensors:
     - `reduced`: reductions of tensors that are not among `tensors`
     - `wall_times`: moments of tensors that the script dated itself, in seconds since the epoch
     - `arrivals`: moments at which the arrays hold their values
+    - `lost`: why nothing of the step is saved; "" for a step with its data
     """
 
     step: int
@@ -33,6 +34,7 @@ class StepTensors:
     reduced: tuple[ReducedTensors, ...] = ()
     arrivals: tuple[Arrival, ...] = ()
     wall_times: Mapping[str, float] = field(default_factory=dict)
+    lost: str = ""
 
     def wait(self) -> None:
         """Wait until all values have arrived. Errors: as `Arrival`."""

@@ -104,6 +104,9 @@ class Writer:
         After a dropped step, no step waits again until the writer has made progress: a hanging store costs training one
         wait, not one a step.
         """
+        if step.lost:
+            self._target.lose("memory", step, step.lost)
+            return False
         with self._lock:
             if not self._has_room(step) and not self._is_stuck:
                 self._progress.wait_for(lambda: self._has_room(step), self._limits.block_seconds)

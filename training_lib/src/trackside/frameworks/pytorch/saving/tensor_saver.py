@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+from trackside.capture.free_memory import MemoryRoom
 from trackside.capture.guard import Guard, describe
 from trackside.capture.step_engine import StepEngine
 from trackside.frameworks.pytorch.ground.structures import holds_value
@@ -26,15 +27,18 @@ _NO_COLLECTIONS: frozenset[str] = frozenset()
 class TensorSaver:
     """A copier of the tensors that the open step saves.
 
-    A tensor that cannot be copied is left out, with one warning.
+    A tensor that cannot be copied is left out, with one warning. Without the memory for a copy the whole step is lost.
     """
 
-    def __init__(self, engine: StepEngine, guard: Guard, *, shards: dict[str, Shard]) -> None:
+    def __init__(
+        self, engine: StepEngine, guard: Guard, *, shards: dict[str, Shard], room: MemoryRoom | None = None
+    ) -> None:
         self._engine = engine
         self._guard = guard
         self._bytes_left: int | None = MOST_BYTES_BEFORE_TRAINING
         self.slabs = Slabs()
         self._device_copies = DeviceCopies()
+        self._room = room or MemoryRoom()
         self.shards = shards  # which part of a sharded tensor this rank holds, by name
 
     def training_began(self) -> None:
@@ -60,7 +64,7 @@ class TensorSaver:
         `collection` is one that it belongs to, or `collections` are several.
         """
         collections = frozenset({collection}) if collection else collections
-        if not self._engine.open_step.wants(name, collections=collections):
+        if not self._engine.open_step.wants(name, collections=collections) or not self._fits([tensor]):
             return
         if self.is_sent(tensor):
             array, scale = self.sent(name, tensor, scale=scale), 1.0
@@ -75,7 +79,10 @@ class TensorSaver:
         """Save each tensor as `save`, with one copy for all dense ones in this process's own memory."""
         engine = self._engine
         together: dict[str, np.ndarray] = {}
-        for device, plain in self._by_device(named).items():
+        by_device = self._by_device(named)
+        if not self._fits([tensor for plain in by_device.values() for _, tensor in plain]):
+            return
+        for device, plain in by_device.items():
             arrays = self._copied_together(device, [tensor for _, tensor in plain])
             together.update(zip((name for name, _ in plain), arrays or (), strict=False))
         for name, tensor in named:
@@ -161,6 +168,13 @@ class TensorSaver:
         shard = shard_of(tensor)
         if shard is not None:
             self.shards[name] = shard
+
+    def _fits(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Return True if there is memory for a copy of these. Else the open step is given up."""
+        lacking = self._room.lacks(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
+        if lacking:
+            self._engine.open_step.give_up(lacking)
+        return not lacking
 
     def _has_room(self, tensor: torch.Tensor) -> bool:
         if self._bytes_left is None:
