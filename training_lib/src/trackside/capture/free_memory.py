@@ -1,4 +1,4 @@
-"""The memory that this process may still take: a copy for which there is none would end the training."""
+"""The memory that this process may still take. A copy that finds none would end the training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UNLIMITED_BYTES = 1 << 60  # a limit above it is none
 
 
 def free_bytes(root: Path = Path("/")) -> int | None:
-    """Return the bytes that are free, by the machine and by each limit of this container; None where nothing says so.
+    """Return the bytes that are free, by the machine and by each limit of this container; None where neither is known.
 
     Memory that only caches files counts as free.
 
@@ -30,7 +30,7 @@ class MemoryRoom:
         self._unseen = 0  # bytes copied since the last look
 
     def lacks(self, size_bytes: int) -> str:
-        """Return why there is no memory for another copy of this size; "" if there is.
+        """Return why another copy of this size does not fit; "" if it does.
 
         Args:
             size_bytes: The size of the copy.

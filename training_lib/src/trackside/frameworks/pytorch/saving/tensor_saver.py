@@ -170,7 +170,7 @@ class TensorSaver:
             self.shards[name] = shard
 
     def _fits(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Return True if there is memory for a copy of these. Else the open step is given up."""
+        """Return True if a copy of these fits into the free memory. Else the open step is given up."""
         lacking = self._room.lacks(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
         if lacking:
             self._engine.open_step.give_up(lacking)
