@@ -23,6 +23,7 @@ NOISE_FACTOR = 4.0  # standard errors of a block's mean
 WARM_UP_SHARE = 0.1  # of the steps, left out of the pace
 MODULE_FIELDS = ("type_name", "activation", "in_features", "out_features", "probability")
 
+NO_SCRIPT = "a notebook, or not known"  # of a program without a file of the user's, or whose adapter does not note it
 _MISSING = ""  # a fact that one run lacks
 
 
@@ -283,7 +284,7 @@ def _of_losses(facts: ModelFacts) -> dict[str, str]:
 def _of_program(facts: ModelFacts) -> dict[str, str]:
     program = facts.program
     return {
-        "script": program.script.rpartition("/")[2],
+        "script": program.script.rpartition("/")[2] or NO_SCRIPT,
         "framework": f"{program.framework} {program.framework_version}".strip(),
         "mixed precision": program.autocast_dtype or "none",
         "gradient scaler": _yes(program.has_grad_scaler),

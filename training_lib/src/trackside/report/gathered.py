@@ -158,7 +158,7 @@ def gather(
         record=None if "://" in uri else read_record(Path(uri)),
         facts=trial.model_facts,
         steps=steps,
-        wall_time=_wall_time(trial, steps) if is_by_time and steps else None,
+        wall_time=wall_time(trial, steps) if is_by_time and steps else None,
         charts=charts,
         is_window=is_window,
         changes=changes(trial, steps, now=clock()) if is_window and steps else None,
@@ -192,7 +192,8 @@ def _charts(
     return steps, tuple((title, _in_buckets(curve, steps)) for title, curve in shown if len(curve.steps))
 
 
-def _wall_time(trial: Trial, steps: tuple[int, int]) -> WallTime | None:
+def wall_time(trial: Trial, steps: tuple[int, int]) -> WallTime | None:
+    """Return the axis of these steps in wall time; None if their moments are not known."""
     return WallTime.of(*trial.parts.steps.times(trial.workers[0]), steps) if trial.workers else None
 
 
