@@ -130,6 +130,7 @@ class Dashboard:
             shown = within(data.steps, window) or (0, watched.trial.recorded_through)
             values = distribution_of(watched.trial, name, shown)
             clock = wall_time(watched.trial, curves.steps) if axis and curves else None
+            watched.trial.parts.columns.trim()
         spans = data.spans_of(name)
         return HTMLResponse(
             pages.tensor_page(
