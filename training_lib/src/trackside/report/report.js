@@ -18,7 +18,7 @@ function xOf(chart, step) {
 }
 
 // Many moves of a pointer may come in a frame, and most charts are out of sight: each frame draws the last move in the
-// charts that are seen; the others take it in when they are scrolled into view.
+// charts that are seen or have the focus; the others take it in when they are scrolled into view.
 let wanted = null, isAsked = false;
 function show(step) {
   wanted = step;
@@ -26,7 +26,7 @@ function show(step) {
   isAsked = true;
   requestAnimationFrame(() => {
     isAsked = false;
-    charts.filter((chart) => chart.isSeen).forEach(draw);
+    charts.filter((chart) => chart.isSeen || chart.svg === document.activeElement).forEach(draw);
   });
 }
 
