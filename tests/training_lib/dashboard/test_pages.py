@@ -143,6 +143,8 @@ def test_a_problem_that_is_not_known_is_no_page(server: Served, wanted: str) -> 
 
 def test_two_runs_are_compared(server: Served) -> None:
     text = seen(server.page("/compare?run=faulty&run=right")).text
+    assert "A went wrong: vanishing-gradient, since step 4. B is not judged." in text
+    assert text.index("A went wrong") < text.index("What differs"), "the verdict comes first"
     assert "only A has an issue: vanishing-gradient" in text
     assert "400 common steps" in text
     assert server.ask("/compare?run=faulty&run=faulty").status == 200

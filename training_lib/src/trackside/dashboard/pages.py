@@ -16,9 +16,10 @@ from trackside.contracts.verdict import Severity
 from trackside.dashboard.tensors import TensorCurves
 from trackside.dashboard.watched import Window
 from trackside.local.comparison import Comparison
-from trackside.local.comparison_text import facts_in_order, issue_lines, loss_lines, pace_line
+from trackside.local.comparison_text import facts_in_order, issue_lines, loss_lines, pace_line, verdict_line
 from trackside.local.recorded_run import RunSummary
 from trackside.local.side_by_side import OneOfMany, SideBySide
+from trackside.performance.durations import milliseconds
 from trackside.report.distribution import Distribution
 from trackside.report.distribution_figure import distribution_figure
 from trackside.report.gathered import ReportData
@@ -26,7 +27,7 @@ from trackside.report.incident import Incident
 from trackside.report.incident_section import MOST_SIGNALS, incident_parts, name_of
 from trackside.report.line_chart import Span, line_chart, number
 from trackside.report.markup import Markup, element, joined
-from trackside.report.model.figures import Line, curves, folded
+from trackside.report.model.figures import Line, curves, folded, table
 from trackside.report.page import Links, content_of, document_of
 from trackside.report.timeline import StepBars, timeline_figure
 from trackside.report.wall_time import WallTime
@@ -436,9 +437,17 @@ def compare_page(found: Comparison, drawn: Sequence[tuple[str, Buckets, tuple[in
             charts.append(_losses_of_two(title.partition(": ")[2], [each[1] for each in drawn[place : place + 2]]))
         charts.append(line_chart(title, numbers, steps=axis, spans=spans))
     lines = [element("li", line.strip()) for line in (*issue_lines(found), *loss_lines(found), pace_line(found))]
+    is_judged = found.is_judged_a and found.is_judged_b
+    looks = "critical" if found.issues_a or found.issues_b or found.issues_both else "ok" if is_judged else ""
     return _page(
         f"{a} and {b}: compared",
-        element("header", _way_back(), element("h1", "Two runs"), element("p", heading)),
+        element(
+            "header",
+            _way_back(),
+            element("h1", "Two runs"),
+            element("p", verdict_line(found), class_=f"verdict {looks}".strip()),
+            element("p", heading),
+        ),
         element(
             "main",
             element("section", element("h2", "What differs"), element("ul", lines)),
@@ -448,6 +457,7 @@ def compare_page(found: Comparison, drawn: Sequence[tuple[str, Buckets, tuple[in
                 element("p", "Shaded: from the step at which they part beyond their noise.", class_="note"),
                 charts or element("p", "The runs have no loss in common."),
             ),
+            _speed_of_two(found),
             element(
                 "section",
                 element("h2", "Settings"),
@@ -455,6 +465,21 @@ def compare_page(found: Comparison, drawn: Sequence[tuple[str, Buckets, tuple[in
             ),
         ),
     )
+
+
+def _speed_of_two(found: Comparison) -> Markup | None:
+    if not found.phases:
+        return None
+    rows = [
+        (
+            each.phase,
+            *("–" if seconds is None else milliseconds(seconds) for seconds in (each.a, each.b)),
+            f"{each.b / each.a - 1:+.0%}" if each.a and each.b else "–",
+        )
+        for each in found.phases
+    ]
+    verdict = element("p", f"A is {found.speed_a}, B is {found.speed_b}. Time a step, on the slowest process:")
+    return element("section", element("h2", "Speed"), verdict, table(("Phase", "A", "B", "Change"), rows))
 
 
 def _settings(letters: Sequence[str], facts: Sequence[tuple[str, Sequence[str]]]) -> Markup:

@@ -254,7 +254,10 @@ def _training(data: ReportData) -> Markup:
 def _machine(data: ReportData) -> Markup:
     if not data.machine or data.steps is None:
         return element(
-            "p", "No sample of the machine was recorded. ", element("code", "trackside run"), " takes two a second."
+            "p",
+            "No sample of the machine was recorded. ",
+            element("code", "trackside run"),
+            " takes two a second, the first one a moment after the start: a training of a second or two may have none.",
         )
     charts = [
         line_chart(
