@@ -58,6 +58,11 @@ def compared(*losses: LossDifference, **fields: Any) -> Comparison:
             id="faster-in-a-phase",
         ),
         pytest.param(
+            compared(pace_a=100.0, pace_b=50.0, phases=(PhaseDifference("capture", 0.1, 9.0),)),
+            "B is 50% slower.",
+            id="our-own-cost-is-no-phase-of-the-training",
+        ),
+        pytest.param(
             compared(pace_a=100.0, pace_b=10.0, phases=(PhaseDifference("data", None, 0.1),)),
             "B is 90% slower.",
             id="a-phase-that-one-did-not-measure",

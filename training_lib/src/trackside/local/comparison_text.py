@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from trackside.local.comparison import Comparison, Difference, LossDifference
 from trackside.local.run_folder import typed_name
 from trackside.performance.durations import milliseconds
+from trackside.performance.measured import CAPTURE, EVALUATION
 from trackside.performance.step_time_gate import MEDIAN, Gate, RunStep
 
 LEAST_CHANGE = 0.1  # of the pace, to be named
@@ -103,7 +104,8 @@ def _who_is_faster(found: Comparison) -> str:
     change = found.pace_b / found.pace_a - 1
     if abs(change) < LEAST_CHANGE:
         return "Both are as fast."
-    known = [(each.phase, each.a, each.b) for each in found.phases if each.a is not None and each.b is not None]
+    of_training = [each for each in found.phases if each.phase not in {CAPTURE, EVALUATION}]
+    known = [(each.phase, each.a, each.b) for each in of_training if each.a is not None and each.b is not None]
     moved = [one for one in known if (one[1] > one[2]) is (change > 0)]
     words = f"B is {abs(change):.0%} {'faster' if change > 0 else 'slower'}"
     if not moved:
