@@ -93,7 +93,7 @@ class Canvas:
         for place, character in enumerate(words):
             for stroke in filter(None, _STROKES.get(character, "").split("|")):
                 at = left + place * _ADVANCE * unit
-                points = [(at + int(px) * unit, y - (int(py) - _BASELINE) * unit) for px, py in stroke.split()]
+                points = [(at + int(xy[0]) * unit, y - (int(xy[1]) - _BASELINE) * unit) for xy in stroke.split()]
                 self.line(points, color, width=max(1.2, size / 8))
 
     def png(self) -> bytes:
