@@ -183,7 +183,7 @@ def gather(
 def _charts(
     reader: LiveRunReader, trial: Trial, window: Window
 ) -> tuple[LiveRun, tuple[int, int] | None, tuple[tuple[str, Buckets], ...]]:
-    """Return the run with the last number of each curve, the first and the last step to show, and the curves there.
+    """Return the run with the last number of each curve, the first and the last step to show, and the curves as charts.
 
     A curve of a million steps is put into buckets as soon as it is read, over the steps that the run recorded. Rarely
     its curves begin or end elsewhere: then they are read again, over the steps that they have.
