@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 import shutil
 import statistics
 import subprocess
@@ -30,7 +31,7 @@ from trackside.testing.fake_trial import end_run, write_collections, write_tenso
 AXE = "axe-core@4.14.1"
 START, END = "<!-- measured by `python -m benchmarks.browser` -->", "<!-- /browser -->"
 LOSS = "CrossEntropyLoss_output_0"
-MOVES = 60  # of the pointer
+MOVES, TIMES = 60, 7  # of the pointer: so many moves, so many times
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -96,10 +97,10 @@ def measure(
             page.goto((folder / "digits.html").as_uri())
             violations.append(("the report in a file", theme, broken_rules(page, axe)))
             view.close()
-        asked = requests_of(browser, folder / "digits.html")
+        asked = [requests_of(browser, folder / "digits.html"), "", clicks_of(browser, address)]
         rows = list(times_of(browser, address, folder))
         browser.close()
-    return violations, [asked], rows
+    return violations, asked, rows
 
 
 def pages(page: Any, address: str) -> Iterator[tuple[str, str]]:
@@ -133,6 +134,28 @@ def requests_of(browser: Any, report: Path) -> str:
     return f"The report in a file with the network switched off: {charts} pictures, {len(others)} requests."
 
 
+def clicks_of(browser: Any, address: str) -> str:
+    """Return a sentence: what a newcomer clicks from the list of runs to the evidence of a finding, and the seconds."""
+    view = browser.new_context(viewport={"width": 1120, "height": 860})
+    page = view.new_page()
+    begun = time.perf_counter()
+    page.goto(f"{address}/?token={TOKEN}")
+    page.get_by_role("link", name="digits", exact=True).click()
+    card = page.locator(".card").first.inner_text().split("\n")
+    first = time.perf_counter() - begun
+    page.locator(".evidence a").first.click()
+    page.locator(".chart").first.wait_for()
+    second, tensor = time.perf_counter() - begun, page.locator("h1").inner_text()
+    view.close()
+    words = next(line.replace("\t", " ") for line in card if line.startswith("since"))
+    return (
+        f"From the address that `trackside serve` prints: the first click, on the run, shows its finding ({words}) "
+        f"after {first:.1f} s; the second, on its evidence, the curves of {tensor} around that step after "
+        f"{second:.1f} s. "
+        "A program clicked, so reading is not counted."
+    )
+
+
 def times_of(browser: Any, address: str, folder: Path) -> Iterator[tuple[str, float, float, float, float, float]]:
     """Yield what, first paint (ms), loaded (ms), median and longest move of the cursor (ms), heap (MB)."""
     for what, place in (
@@ -150,9 +173,11 @@ def times_of(browser: Any, address: str, folder: Path) -> Iterator[tuple[str, fl
         page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length")
         paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
         loaded = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
-        moves = page.evaluate(_MOVES, MOVES)
+        times = [page.evaluate(_MOVES, MOVES) for _ in range(TIMES)]
         heap = page.evaluate("performance.memory.usedJSHeapSize") / 1e6
-        yield what, paint, loaded, statistics.median(moves), max(moves), heap
+        # The longest of one time is that of the busiest moment of the machine.
+        longest = statistics.median(map(max, times))
+        yield what, paint, loaded, statistics.median(itertools.chain(*times)), longest, heap
         view.close()
 
 
@@ -162,8 +187,8 @@ _MOVES = """async (count) => {
     const begun = performance.now();
     charts[0].dispatchEvent(new PointerEvent("pointermove", {
       clientX: box.left + box.width * (0.1 + 0.8 * at / count), clientY: box.top + 40, bubbles: true }));
-    document.body.getBoundingClientRect();
     await new Promise(requestAnimationFrame);
+    document.body.getBoundingClientRect();
     took.push(performance.now() - begun);
   }
   return took;
@@ -189,7 +214,8 @@ def budget_table(rows: Sequence[tuple[str, float, float, float, float, float]]) 
         for what, paint, loaded, move, longest, heap in rows
     ]
     return [
-        "| page | first paint (goal 1,000) | loaded | a move of the cursors (goal 50) | longest | heap (goal 150) |",
+        "| page | first paint (goal 1,000) | loaded | a move of the cursors (goal 50) "
+        "| longest of 60, median of 7 times | heap (goal 150) |",
         "|---|---|---|---|---|---|",
         *lines,
         "",

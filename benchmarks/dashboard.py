@@ -1,6 +1,6 @@
 """Measures the dashboard on this machine: a list of many runs, and one run of a million steps.
 
-    python -m benchmarks.dashboard [--runs 300] [--steps 1000000] [--write docs/dashboard.md]
+    python -m benchmarks.dashboard [--runs 300] [--steps 1000000] [--layers 40] [--write docs/dashboard.md]
 
 The server runs in a process of its own, as `trackside serve` starts it. Seconds are those until the whole page has
 arrived, memory is the most that the server ever had in use (`VmHWM`). A minute or two.
@@ -62,12 +62,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=300)
     parser.add_argument("--steps", type=int, default=1_000_000)
+    parser.add_argument("--layers", type=int, default=LAYERS, help="tensors with a number at each step, but the loss")
     parser.add_argument("--write", type=Path, help="the page with the markers")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        make_runs(Path(folder), count=options.runs, steps=options.steps)
-        answers = list(measure(Path(folder), steps=options.steps, count=options.runs + 1))
-    text = table(answers, runs=options.runs + 1, steps=options.steps)
+        make_runs(Path(folder), count=options.runs, steps=options.steps, layers=options.layers)
+        size_bytes = sum(path.stat().st_size for path in (Path(folder) / LONG).rglob("*") if path.is_file())
+        long = f"a run of {options.steps:,} steps, {options.layers + 1} tensors, {size_bytes / 1e9:.2f} GB"
+        answers = list(measure(Path(folder), steps=options.steps, count=options.runs + 1, long=long))
+    text = table(answers)
     if options.write is None:
         print(text)
     else:
@@ -75,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def make_runs(folder: Path, *, count: int, steps: int) -> None:
+def make_runs(folder: Path, *, count: int, steps: int, layers: int = LAYERS) -> None:
     """Write many short runs, and a long one with a NaN at one step."""
     for number in range(count):
         run = RunLocation(str(folder / f"short-{number:04d}"))
@@ -88,7 +91,7 @@ def make_runs(folder: Path, *, count: int, steps: int) -> None:
     saved = LocalStore(run.tensors)
     write_collections(saved)
     write_tensors(saved, 0, {LOSS: 2.0})
-    write_long(LocalStore(run.statistics), steps=steps)
+    write_long(LocalStore(run.statistics), steps=steps, layers=layers)
     end_run(saved)
 
 
@@ -109,7 +112,7 @@ def write_long(store: LocalStore, *, steps: int, layers: int = LAYERS) -> None:
     store.put(SegmentName("worker_0", int(STARTED * 1000), 0, number).key, b"".join(parts))
 
 
-def measure(folder: Path, *, steps: int, count: int) -> Iterator[Answer]:
+def measure(folder: Path, *, steps: int, count: int, long: str) -> Iterator[Answer]:
     """Yield what each page took, in the order in which a person opens them."""
     with serving(folder) as (process, address):
         run = f"{address}/runs/{LONG}"
@@ -118,7 +121,7 @@ def measure(folder: Path, *, steps: int, count: int) -> Iterator[Answer]:
         for what, page in (
             (f"the list of {count:,} runs", address),
             ("the list again", address),
-            (f"a run of {steps:,} steps, {LAYERS + 1} tensors", run),
+            (long, run),
             ("the same page again", run),
             (f"{steps // 10:,} of its steps", f"{run}?steps={middle}:{middle + steps // 10 - 1}"),
             ("1,000 of its steps", f"{run}?steps={middle}:{middle + 999}"),
@@ -159,7 +162,7 @@ def _most_memory(process: subprocess.Popen[str]) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
-def table(answers: Sequence[Answer], *, runs: int, steps: int) -> str:
+def table(answers: Sequence[Answer]) -> str:
     """Return the answers as a table in Markdown."""
     rows = [
         "| page | until it has arrived | server's processor | size | server's memory, most so far |",

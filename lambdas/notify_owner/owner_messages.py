@@ -14,7 +14,7 @@ from lambdas.notify_owner import slack
 from lambdas.notify_owner.forms import document_of, message_structure, short_text, slack_text
 from lambdas.notify_owner.logic import SendMessage, and_others
 from lambdas.notify_owner.quiet import NotYet, WasCovered, claim
-from lambdas.notify_owner.report_link import report_link
+from lambdas.notify_owner.report_link import picture_link, report_link
 from lambdas.notify_owner.settings import NotifyOwnerSettings
 from lambdas.shared.clients import client
 from lambdas.shared.decisions import Done, Nothing
@@ -74,7 +74,9 @@ class OwnerMessages:
         text += f"\n{message.link}" if message.link else ""
 
         def act() -> Done:
-            slack.post(text, self._settings)
+            picture = picture_link(evaluation, self._settings)
+            about = f"The training loss; marked: step {evaluation.evidence.since_step}, since which the issue holds."
+            slack.post(text, self._settings, picture=picture, about_picture=about)
             return Done(f"Posted to Slack: {message.subject}")
 
         try:

@@ -15,9 +15,11 @@ from botocore.exceptions import ClientError
 
 from lambdas.notify_owner.settings import NotifyOwnerSettings
 from lambdas.shared.clients import client, code_of
+from lambdas.shared.observability import logger
 
 TIMEOUT_SECONDS = 5
 MOST_ANSWER_BYTES = 64 << 10
+MOST_BLOCK_CHARACTERS, MOST_ALT_CHARACTERS = 3000, 2000
 SHORTEST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 60.0, 900.0
 SECONDS_A_DAY = 24 * 3600
 
@@ -34,14 +36,51 @@ class SlackError(Exception):
         super().__init__(f"Slack did not take the message: {error}")
 
 
-def post(text: str, settings: NotifyOwnerSettings) -> None:
-    """Post the text to the channel. Errors: `SlackError`; `ClientError` of Secrets Manager."""
+def post(text: str, settings: NotifyOwnerSettings, *, picture: str = "", about_picture: str = "") -> None:
+    """Post the text to the channel. A picture that Slack does not take is left out.
+
+    Args:
+        text: The text.
+        settings: The channel, and the secret with the header.
+        picture: Address of an image; "" for none.
+        about_picture: The image in words, for those who do not see it.
+
+    Errors: `SlackError`; `ClientError` of Secrets Manager.
+    """
     secret = client("secretsmanager").get_secret_value(SecretId=settings.slack_header_from)
+    header = str(secret.get("SecretString", "")).strip()
+    blocks = blocks_of(text, picture, about_picture)
+    if blocks:
+        try:
+            return _post(header, settings, {"text": text, "blocks": blocks})
+        except SlackError as refused:
+            # `invalid_blocks` and its like: Slack fetches the image at once, and could not.
+            if "block" not in refused.error:
+                raise
+            logger.warning("Slack did not take the picture: %s. The message goes without it.", refused.error)
+    return _post(header, settings, {"text": text})
+
+
+def blocks_of(text: str, picture: str, about_picture: str) -> list[Mapping[str, Any]]:
+    """Return the message as blocks, the image last; none without an image, or if a part is longer than Slack takes.
+
+    https://docs.slack.dev/reference/block-kit/blocks
+    """
+    about = about_picture[:MOST_ALT_CHARACTERS]
+    words, newline, link = text.rpartition("\n")
+    parts = [part for part in (words, link) if part] if newline else [text]
+    if not picture or max(map(len, (picture, *parts))) > MOST_BLOCK_CHARACTERS:
+        return []
+    sections = [{"type": "section", "text": {"type": "mrkdwn", "text": part}} for part in parts]
+    return [*sections, {"type": "image", "image_url": picture, "alt_text": about}]
+
+
+def _post(header: str, settings: NotifyOwnerSettings, message: Mapping[str, Any]) -> None:
     request = urllib.request.Request(  # noqa: S310 - the address is the deployment's
         settings.slack_url,
-        data=json.dumps({"channel": settings.slack_channel, "text": text}).encode(),
+        data=json.dumps({"channel": settings.slack_channel, **message}).encode(),
         headers={
-            "Authorization": str(secret.get("SecretString", "")).strip(),
+            "Authorization": header,
             "Content-Type": "application/json; charset=utf-8",
         },
         method="POST",

@@ -26,14 +26,16 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
 from trackside.contracts.deployment.custom_rule_job import judged_separately
 from trackside.contracts.deployment.evaluator_ending import EndKind, EvaluatorEnding
 from trackside.contracts.deployment.evaluators import CONTINUED_PREFIX, NOTHING_JUDGED, hand_over_seconds
 from trackside.contracts.errors import ConfigurationError, Problem, StorageError
 from trackside.contracts.rule_request import RuleRequest
-from trackside.contracts.run_layout import ENDING_KEY, TRAINING_JOB_KEY, verdicts_key_of
+from trackside.contracts.run_layout import ENDING_KEY, TRAINING_JOB_KEY, RunLocation, verdicts_key_of
+from trackside.contracts.verdict import Verdict
 from trackside.environment import EvaluatorEnvironment, FleetEnvironment
 from trackside.evaluation.container_user import leave_root
 from trackside.evaluation.evaluator import evaluate
@@ -42,6 +44,7 @@ from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.run_boundary import OwnEndStore, check_readable
 from trackside.evaluation.run_speed import store_speed
 from trackside.evaluation.sinks.event_bridge import connect_event_bridge
+from trackside.evaluation.sinks.issue_picture import IssuePictureSink
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.sink import Sink
 from trackside.evaluation.sinks.skip_list import SkipListSink
@@ -50,6 +53,9 @@ from trackside.evaluation.summary import Summary
 from trackside.evaluation.worker_lease import LeasedStore, ProgressSign, WorkerLease
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
+
+if TYPE_CHECKING:
+    from trackside.report.issue_picture import IssuePictures
 
 _logger = logging.getLogger(__name__)
 
@@ -102,6 +108,8 @@ def _judge(hand_over: HandOver, job: Job) -> Summary:
         first_verdict = FirstVerdict(rule_output) if job.request else None
         sinks: list[Sink] = [JsonLinesSink(rule_output), SkipListSink(rule_output)]
         if environment.event_bus:
+            if not job.request:
+                sinks.append(IssuePictureSink(job.open_store(run.rule_output), _drawn_later(run)))
             sinks.append(connect_event_bridge(bus=environment.event_bus, origin=job.origin, sleep=stop.sleep))
         if first_verdict:
             sinks.append(first_verdict)
@@ -127,6 +135,18 @@ def _judge(hand_over: HandOver, job: Job) -> Summary:
             store_report(run, clock=time.time, stores=open_output)
             store_speed(run, rule_output, clock=time.time)
         return summary
+
+
+def _drawn_later(run: RunLocation) -> Callable[[Verdict], bytes | None]:
+    """Return what draws issues of a run, loaded at the first one: a run without an issue needs none of it."""
+
+    @cache
+    def pictures() -> IssuePictures:
+        from trackside.report.issue_picture import IssuePictures
+
+        return IssuePictures(run.uri, clock=time.time)
+
+    return lambda verdict: pictures().draw(verdict)
 
 
 def _note_nothing() -> None:

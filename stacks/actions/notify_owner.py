@@ -14,7 +14,7 @@ from stacks.event_patterns import custom_rule_failed, nothing_judged, wrong_choi
 from stacks.webhooks import let_publish_to_webhooks
 from trackside.contracts.action import Action
 from trackside.contracts.deployment.metrics import issue_namespace
-from trackside.contracts.run_layout import REPORT_KEY, RULE_OUTPUT
+from trackside.contracts.run_layout import PICTURES_PREFIX, REPORT_KEY, RULE_OUTPUT
 
 
 def create(action: Action, parts: ActionParts) -> QueueBackedFunction:
@@ -57,11 +57,14 @@ def create(action: Action, parts: ActionParts) -> QueueBackedFunction:
 
 def _let_open_reports(function: lambda_.Function, parts: ActionParts) -> None:
     """Let the links that the function signs open reports: a link may do what its signer may."""
-    report = f"*/{RULE_OUTPUT}/{REPORT_KEY}"
-    why = "Whoever opens a link of a message reads the report in the name of this function."
-    allow(function, "OpenReports", ["s3:GetObject"], [parts.runs.arn_for_objects(report)], why=why)
-    where = f"{name_in_findings(parts.runs)}/{report}"
-    accept_wildcard(function, where, reason="A run lies where its job's tag says; only reports are opened.")
+    opened = [f"*/{RULE_OUTPUT}/{REPORT_KEY}"]
+    if parts.settings.notices.slack_channel:
+        opened.append(f"*/{RULE_OUTPUT}/{PICTURES_PREFIX}*.png")
+    why = "Whoever opens a link of a message reads the report, or the picture, in the name of this function."
+    allow(function, "OpenReports", ["s3:GetObject"], [parts.runs.arn_for_objects(each) for each in opened], why=why)
+    for each in opened:
+        where = f"{name_in_findings(parts.runs)}/{each}"
+        accept_wildcard(function, where, reason="A run lies where its job's tag says; only reports are opened.")
 
 
 def _let_post_to_slack(function: lambda_.Function, secret_name: str) -> None:

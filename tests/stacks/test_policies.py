@@ -48,6 +48,7 @@ WILDCARDS = (
     ("s3:GetObject", "/*/statistics/*", "what a rule from a file judges"),
     ("s3:GetObject", "/*/watermarks/*", "how far the run is that a rule from a file judges"),
     ("s3:GetObject", "/*/profiler-output/*", "the machine and the speed that a rule from a file judges"),
+    ("s3:GetObject", "/*/rule-output/pictures/*.png", "what a message in Slack shows"),
     ("s3:GetObject", "/*/rule-output/report.html", "what a signed link in a message opens"),
     ("s3:GetObject", "/*/rule-output/training-job.txt", "whose run a rule from a file judges"),
     ("s3:GetObject", ":s3:::rules-bucket/approved/*", "rule files"),

@@ -12,13 +12,16 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
+import boto3
 import pytest
 
 from lambdas.notify_owner import report_link as module
 from lambdas.notify_owner.handler import handle
-from lambdas.notify_owner.report_link import ReportLink, report_link
+from lambdas.notify_owner.report_link import ReportLink, picture_link, report_link
 from lambdas.notify_owner.settings import NotifyOwnerSettings
 from tests.lambda_settings import made
+from trackside.contracts.event import Evidence, RuleEvaluation, RuleEvaluationStatus, TrainingJob
+from trackside.contracts.run_layout import picture_key
 from trackside_localaccount.server import LocalAccount
 
 BUCKET, RUN = "runs-bucket", "s3://runs-bucket/team/digits-01"
@@ -134,6 +137,42 @@ def test_a_link_opens_the_report_in_the_local_account(monkeypatch: pytest.Monkey
             assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
         signed_at = dict(parse_qsl(urlsplit(link.url).query))["X-Amz-Date"]
         assert abs(time.mktime(time.strptime(signed_at, "%Y%m%dT%H%M%SZ")) - time.timezone - time.time()) < 60
+
+
+PICTURED = RuleEvaluation(
+    job=TrainingJob("digits-01", "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-01"),
+    configuration_name="loss-spike",
+    status=RuleEvaluationStatus.ISSUES_FOUND,
+    details="It rose.",
+    run_uri=RUN,
+    evidence=Evidence(step=320, since_step=300),
+)
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "settings", "is_linked"),
+    [
+        pytest.param(PICTURED, SIGNED, True, id="there"),
+        pytest.param(PICTURED, DASHBOARD, True, id="beside-a-dashboard"),
+        pytest.param(replace(PICTURED, evidence=Evidence(since_step=301)), SIGNED, False, id="another-issue"),
+        pytest.param(replace(PICTURED, configuration_name="overfit"), SIGNED, False, id="another-rule"),
+        pytest.param(PICTURED, replace(SIGNED, report_link_hours=0), False, id="no-signed-links-wanted"),
+        pytest.param(replace(PICTURED, run_uri="s3://others-bucket/digits-01"), SIGNED, False, id="another-bucket"),
+        pytest.param(replace(PICTURED, run_uri=""), SIGNED, False, id="without-a-run"),
+        pytest.param(PICTURED, replace(SIGNED, run_bucket="gone-bucket"), False, id="without-a-bucket"),
+    ],
+)
+def test_a_picture_is_linked_where_there_is_one(
+    account: Any, evaluation: RuleEvaluation, settings: NotifyOwnerSettings, is_linked: bool
+) -> None:
+    key = f"team/digits-01/rule-output/{picture_key('loss-spike', 300)}"
+    boto3.client("s3", region_name="us-east-1").put_object(Bucket=account.bucket, Key=key, Body=b"\x89PNG")
+    url = picture_link(evaluation, settings)
+    assert bool(url) is is_linked
+    if is_linked:
+        assert urlsplit(url).path.endswith(key)
+        assert dict(parse_qsl(urlsplit(url).query))["X-Amz-Expires"] == "10800"
+        assert len(url) < 3000, "Slack takes no longer address of an image"
 
 
 def test_without_a_link_nothing_is_added() -> None:

@@ -15,8 +15,9 @@ import pytest
 
 from lambdas.notify_owner.handler import handle
 from lambdas.notify_owner.settings import NotifyOwnerSettings
-from lambdas.notify_owner.slack import error_in
+from lambdas.notify_owner.slack import blocks_of, error_in
 from tests.lambda_settings import made
+from trackside.contracts.run_layout import picture_key
 
 Golden = Callable[..., dict[str, Any]]
 Deliver = Callable[..., list[str]]
@@ -107,6 +108,94 @@ def test_a_message_that_slack_takes_is_posted_once(
     assert body["channel"] == "C1"
     assert body["text"].splitlines()[1] == '&lt;!channel&gt; "9" of?10\\'
     assert (len(account.messages()), waiting()) == (1, 0)
+
+
+@pytest.fixture
+def pictured(account: Any, slack: Slack, golden: Golden, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Settings with signed links; the returned function stores the picture of the golden event's issue."""
+    monkeypatch.setenv("TRACKSIDE_RUN_BUCKET", account.bucket)
+    monkeypatch.setenv("TRACKSIDE_REPORT_LINK_HOURS", "3")
+    detail = golden("ours_issues_found")["detail"]
+    name = picture_key(detail["RuleConfigurationName"], detail["Evidence"]["SinceStep"])
+    key = f"{detail['Run'].removeprefix(f's3://{account.bucket}/')}/rule-output/{name}"
+
+    def store() -> None:
+        boto3.client("s3", region_name="us-east-1").put_object(Bucket=account.bucket, Key=key, Body=b"\x89PNG")
+
+    return store
+
+
+def test_the_picture_of_an_issue_is_shown(
+    slack: Slack, golden: Golden, deliver: Deliver, pictured: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at(monkeypatch, 60)
+    pictured()
+    assert deliver(handle, golden("ours_issues_found", StatusDetails="<!channel> 9")) == []
+    ((_, body),) = slack.posts
+    *sections, image = body["blocks"]
+    shown = "\n".join(section["text"]["text"] for section in sections)
+    assert shown == body["text"], "the notification on a phone and the message have the same words"
+    assert "&lt;!channel&gt; 9" in shown
+    assert image["image_url"].split("?")[0].endswith(".png")
+    assert "marked: step" in image["alt_text"]
+
+
+@pytest.mark.parametrize("word", ["invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long"])
+def test_a_picture_that_slack_cannot_fetch_is_left_out(
+    *,
+    account: Any,
+    slack: Slack,
+    golden: Golden,
+    deliver: Deliver,
+    pictured: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    word: str,
+) -> None:
+    at(monkeypatch, 60)
+    pictured()
+    slack.answers = [(200, json.dumps({"ok": False, "error": word})), TAKEN]
+    assert deliver(handle, golden("ours_issues_found")) == []
+    (_, first), (_, second) = slack.posts
+    assert "blocks" in first
+    assert "blocks" not in second
+    assert second["text"] == first["text"]
+    assert (len(account.messages()), waiting()) == (1, 0)
+
+
+def test_other_refusals_are_not_tried_again_without_the_picture(
+    slack: Slack, golden: Golden, deliver: Deliver, pictured: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at(monkeypatch, 60)
+    pictured()
+    slack.answers = [(200, '{"ok": false, "error": "token_revoked"}')]
+    assert deliver(handle, golden("ours_issues_found")) == []
+    assert (len(slack.posts), waiting()) == (1, 1)
+
+
+def test_without_a_picture_the_message_goes_as_words(
+    slack: Slack, golden: Golden, deliver: Deliver, pictured: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at(monkeypatch, 60)
+    assert deliver(handle, golden("ours_issues_found")) == []
+    ((_, body),) = slack.posts
+    assert "blocks" not in body
+    assert "rule-output/report.html?" in body["text"]
+
+
+@pytest.mark.parametrize(
+    ("text", "picture", "kinds"),
+    [
+        pytest.param("what\nwhy", "https://s3/x.png", ["section", "section", "image"], id="words-and-a-picture"),
+        pytest.param("what", "https://s3/x.png", ["section", "image"], id="one-line"),
+        pytest.param("what\nwhy", "", [], id="no-picture"),
+        pytest.param("w" * 3001, "https://s3/x.png", [], id="words-that-slack-would-refuse"),
+        pytest.param("what", f"https://s3/{'x' * 3000}", [], id="an-address-that-slack-would-refuse"),
+    ],
+)
+def test_blocks(text: str, picture: str, kinds: list[str]) -> None:
+    blocks = blocks_of(text, picture, "w" * 3000)
+    assert [block["type"] for block in blocks] == kinds
+    assert all(len(block["alt_text"]) == 2000 for block in blocks if block["type"] == "image")
 
 
 @pytest.mark.parametrize(

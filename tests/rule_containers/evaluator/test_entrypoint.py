@@ -25,6 +25,7 @@ from trackside.contracts.deployment.evaluator_ending import EndKind, read_ending
 from trackside.contracts.recorded_names import STEP_SECONDS
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.run_layout import picture_key
 from trackside.contracts.verdict import Outcome, Severity, Verdict
 from trackside.evaluation.__main__ import main as judge_here
 from trackside.evaluation.rule_container import MOST_MESSAGE_BYTES, message_of
@@ -170,6 +171,10 @@ def test_an_issue_reaches_the_bus_the_run_and_the_exit_message(account: Account,
     assert account.run("faulty").get("rule-output/verdicts.jsonl").count(b"\n") == usual
     report = account.run("faulty").get("rule-output/report.html").decode()
     assert "CRITICAL  exploding-tensor" in report
+    picture = picture_key(issue["RuleConfigurationName"], issue["Evidence"]["SinceStep"])
+    assert account.run("faulty").get(f"rule-output/{picture}").startswith(b"\x89PNG"), "for messages about the event"
+    pictures = list(account.run("faulty").list("rule-output/pictures/"))
+    assert len(pictures) == 1, "and of no other rule"
 
 
 @pytest.fixture

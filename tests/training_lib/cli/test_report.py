@@ -18,11 +18,12 @@ from tests.patience import HANGS_SECONDS
 from tests.training_lib.local.verdicts import finding, issue, no_issue
 from tests.training_lib.report.test_markup import seen
 from trackside.cli import main
+from trackside.contracts.model_facts import ModelFacts, ProgramFacts
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RULE_REQUEST_KEY, VERDICTS_KEY, RunLocation
 from trackside.contracts.verdict import Verdict
 from trackside.storage.local import LocalStore
-from trackside.testing.fake_trial import end_run, write_collections, write_statistics, write_tensors
+from trackside.testing.fake_trial import end_run, write_collections, write_facts, write_statistics, write_tensors
 
 LOSS = "CrossEntropyLoss_output_0"
 HOSTILE = "gradient/Net_</script><img src=x onerror=alert(1)>.\"'weight"
@@ -100,6 +101,21 @@ def test_numbers_that_are_not_finite_are_told(broken_at: int | None, says: bool)
     page = report("a", "--output", "-")
     assert ("not finite from step 10 on" in page) is says
     assert ('class="broken"' in page) is says
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        pytest.param("/home/me/train.py", "/home/me/train.py", id="a-file"),
+        pytest.param("", "a notebook, or not known", id="none"),
+        pytest.param("<b>.py", "<b>.py", id="a-hostile-name"),
+    ],
+)
+def test_the_script_of_a_run_is_named_or_said_to_be_none(script: str, says: str) -> None:
+    write_run()
+    tensors = LocalStore(RunLocation(".trackside/runs/a").tensors)
+    write_facts(tensors, ModelFacts(program=ProgramFacts(script=script, framework="pytorch")))
+    assert f"Script{says}" in "".join(seen(report("a", "--output", "-")).text.split("\n"))
 
 
 def test_a_file_that_cannot_be_written_is_a_clear_error() -> None:

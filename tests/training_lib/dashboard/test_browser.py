@@ -106,7 +106,7 @@ def test_steps_are_chosen_with_the_keyboard(server: Served, visitor: Visitor) ->
     page = visitor.enter(server, "/runs/right")
     page.locator(".chart").first.focus()
     page.keyboard.press("ArrowRight")
-    assert "step" in page.locator("output.readout").first.inner_text()
+    answers(page, "step")
     page.keyboard.press("+")
     page.wait_for_url("**steps=*")
     assert page.locator(".chart").first.get_attribute("data-steps") == "99,300"
@@ -124,7 +124,7 @@ def test_a_page_that_is_open_shows_a_finding_as_it_comes(tmp_path: Path, visitor
         assert page.locator("details").first.get_attribute("open") is not None, "what was open stays open"
         page.locator(".chart").first.focus()
         page.keyboard.press("ArrowRight")
-        assert "step" in page.locator("output.readout").first.inner_text(), "new curves answer, too"
+        answers(page, "step")  # new curves do, too
         page.close()
     assert visitor.complaints == []
 
@@ -234,13 +234,43 @@ def test_the_cursor_stands_at_one_step_in_curves_over_time(server: Served, visit
     page.wait_for_url("**axis=time")
     box = page.locator(".chart").first.bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 60)
-    places = page.locator(".chart .cursor").evaluate_all(
-        "(all) => [...new Set(all.map((one) => one.getAttribute('x1')))]"
-    )
-    assert len(places) == 1
     # 480 of 960 places, of which 72 and 12 are no steps: 46.6 % of 400 seconds, a step each.
-    assert page.locator("output.readout").first.inner_text().startswith("step 186:")
+    answers(page, "step 186:")
+    cursors = page.locator(".chart .cursor")
+    place = str(cursors.first.get_attribute("x1"))
+    last = page.locator(".chart").last
+    assert last.bounding_box()["y"] > 900 + 200, "below what is seen"
+    last.scroll_into_view_if_needed()
+    playwright.expect(cursors.last).to_have_attribute("x1", place)
+    assert set(cursors.evaluate_all("(all) => all.map((one) => one.getAttribute('x1'))")) <= {place, "0"}
     assert visitor.complaints == []
+
+
+def answers(page: Any, words: str) -> None:
+    """Wait until the first chart says what is at its cursor, which it does once a frame."""
+    playwright.expect(page.locator("output.readout").first).to_contain_text(words)
+
+
+def test_moves_of_a_frame_are_drawn_once_and_only_where_they_are_seen(server: Served, visitor: Visitor) -> None:
+    page = visitor.enter(server, "/runs/right")
+    answered = page.evaluate(
+        """async () => {
+          const charts = [...document.querySelectorAll(".chart")], box = charts[0].getBoundingClientRect();
+          let changes = 0;
+          new MutationObserver((found) => { changes += found.length; }).observe(
+            document.body, { subtree: true, attributeFilter: ["x1"] });
+          await new Promise(requestAnimationFrame);
+          for (let at = 0; at < 20; at++) charts[0].dispatchEvent(new PointerEvent("pointermove",
+            { clientX: box.left + 200 + at, clientY: box.top + 40, bubbles: true }));
+          await new Promise(requestAnimationFrame);
+          await new Promise(requestAnimationFrame);
+          const seen = charts.filter((one) => one.getBoundingClientRect().top < innerHeight + 200).length;
+          return [changes, seen, charts.length];
+        }"""
+    )
+    changes, seen, charts = answered
+    assert seen < charts, "some are out of sight"
+    assert changes == seen
 
 
 def test_keys_go_to_sections_and_can_be_switched_off(server: Served, visitor: Visitor) -> None:
@@ -302,7 +332,7 @@ def test_the_report_in_a_file_needs_no_network(folder: Path, browser: Any, tmp_p
     visitor.page.goto(target.as_uri())
     visitor.page.locator(".chart").first.focus()
     visitor.page.keyboard.press("ArrowRight")
-    assert "step" in visitor.page.locator("output.readout").first.inner_text(), "charts answer"
+    answers(visitor.page, "step")
     assert [url for url in visitor.asked if not url.startswith(("file:", "data:"))] == []
     assert visitor.complaints == []
     visitor.close()

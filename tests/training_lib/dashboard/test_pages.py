@@ -143,6 +143,8 @@ def test_a_problem_that_is_not_known_is_no_page(server: Served, wanted: str) -> 
 
 def test_two_runs_are_compared(server: Served) -> None:
     text = seen(server.page("/compare?run=faulty&run=right")).text
+    assert "A went wrong: vanishing-gradient, since step 4. B is not judged." in text
+    assert text.index("A went wrong") < text.index("What differs"), "the verdict comes first"
     assert "only A has an issue: vanishing-gradient" in text
     assert "400 common steps" in text
     assert server.ask("/compare?run=faulty&run=faulty").status == 200
@@ -185,6 +187,21 @@ def test_charts_are_drawn_by_time_on_request_and_the_address_keeps_it(server: Se
     assert "3 min 20 s" in seen(page).text, "a step a second, 200 of them"
     assert 'name="axis" value="time"' in page
     assert "data-clock" not in server.page("/runs/right?axis=else")
+
+
+@pytest.mark.parametrize("page", ["timeline", f"tensor?name={LOSS}"])
+def test_the_other_pages_are_drawn_by_time_too(server: Served, page: str) -> None:
+    path = f"/runs/right/{page}"
+    by_steps = server.page(path)
+    (link,) = [a["href"] for _, a in seen(by_steps).elements if a.get("class") == "axis-choice"]
+    assert link == f"{path}{'&' if '?' in path else '?'}axis=time"
+    by_time = server.page(f"{link}&steps=100:300")
+    assert "3 min 20 s" in seen(by_time).text, "a step a second, 200 of them"
+    assert "3 min 20 s" not in seen(by_steps).text
+    assert 'name="axis" value="time"' in by_time, "the form of steps keeps the axis"
+    (back,) = [a["href"] for _, a in seen(by_time).elements if a.get("class") == "axis-choice"]
+    assert "axis" not in str(back)
+    assert "steps=100%3A300" in str(back)
 
 
 def test_saved_weights_are_compared_between_two_steps(server: Served) -> None:

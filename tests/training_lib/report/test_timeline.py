@@ -11,6 +11,7 @@ from tests.training_lib.report.test_markup import seen
 from trackside.performance.profile import StepDurations
 from trackside.report.line_chart import Span
 from trackside.report.timeline import step_bars, timeline_figure
+from trackside.report.wall_time import WallTime
 
 
 def durations(seconds: np.ndarray, *, worker: str = "worker_0", **phases: np.ndarray) -> StepDurations:
@@ -50,3 +51,24 @@ def test_names_of_others_stay_text_and_findings_are_marked() -> None:
     assert not [name for name, _ in found.elements if name == "script"]
     assert [a for _, a in found.elements if a.get("class") == "since"]
     assert [a["href"] for name, a in found.elements if name == "a"][:1] == ["/?steps=0"]
+
+
+def test_a_pause_is_as_wide_as_it_was() -> None:
+    """Ten steps of a second, a pause of ten seconds before the last five."""
+    steps = np.arange(10)
+    times: np.ndarray = steps + np.where(steps >= 5, 10.0, 0.0)
+    clock = WallTime.of(steps, times, (0, 9))
+    bars = step_bars(durations(np.full(10, 1.0)), (0, 9))
+    assert bars is not None
+    spans = [Span(5, 9, "critical", "r")]
+    drawn = [
+        str(timeline_figure(bars, steps=(0, 9), spans=spans, around=lambda step: f"/?steps={step}", clock=each))
+        for each in (None, clock)
+    ]
+    by_steps, by_time = (
+        next(float(str(a["x1"])) for _, a in seen(page).elements if a.get("class") == "since") for page in drawn
+    )
+    assert by_steps == pytest.approx(72 + 876 * 5 / 10, abs=0.1)
+    assert by_time == pytest.approx(72 + 876 * 15 / 19, abs=0.1)
+    assert "19 s" in seen(drawn[1]).text
+    assert "19 s" not in seen(drawn[0]).text

@@ -30,6 +30,7 @@ A run is one folder or S3 prefix:
     <run>/rule-output/profiler-report.json the numbers of SageMaker Debugger's ProfilerReport
     <run>/rule-output/ProfilerReport-<second>/profiler-output/profiler-report/<Rule>.json   the same, as the original's
     <run>/rule-output/report.html          the report, once the run has ended
+    <run>/rule-output/pictures/<configuration>-<since step>.png   in AWS: an issue (report/issue_picture.py)
     <run>/rule-output/CreateXgboostReport/xgboost_report.html   the same of an XGBoost run, at the original's key
     <run>/rule-output/progress.json        progress of the evaluator
     <run>/rule-output/ending.json          the end of the last evaluator in AWS (`EvaluatorEnding`)
@@ -57,6 +58,7 @@ VERDICTS_KEY = "verdicts.jsonl"
 SKIP_LIST_KEY = "skip_batches.json"
 METRICS_KEY = "metrics.jsonl"
 REPORT_KEY = "report.html"
+PICTURES_PREFIX = "pictures/"
 XGBOOST_REPORT_KEY = "CreateXgboostReport/xgboost_report.html"
 PERFORMANCE_KEY = "performance.json"
 PROFILER_REPORT_KEY = "profiler-report.json"
@@ -154,10 +156,25 @@ def shared_place(uri: str) -> str:
 
 def verdicts_key_of(configuration: str) -> str:
     """Return the key, within `rule-output`, of the verdicts of one rule that a container of its own judges."""
-    folder = re.sub(r"[^A-Za-z0-9_-]+", "-", configuration)[:100]
-    if folder != configuration:  # two names must not share a folder, nor a folder have the name of a file
-        folder = f"{folder}-{hashlib.sha256(configuration.encode('utf-8', 'surrogatepass')).hexdigest()[:10]}"
-    return f"{folder}/{VERDICTS_KEY}"
+    return f"{_plain_name(configuration)}/{VERDICTS_KEY}"
+
+
+def picture_key(configuration: str, since_step: int) -> str:
+    """Return the key, within `rule-output`, of the picture of an issue.
+
+    Args:
+        configuration: Name of the rule's configuration.
+        since_step: First step at which the issue held.
+    """
+    return f"{PICTURES_PREFIX}{_plain_name(configuration)}-{since_step:012d}.png"
+
+
+def _plain_name(configuration: str) -> str:
+    """Return a name for files: two configurations never share one, and none has a dot."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", configuration)[:100]
+    if name != configuration:
+        name = f"{name}-{hashlib.sha256(configuration.encode('utf-8', 'surrogatepass')).hexdigest()[:10]}"
+    return name
 
 
 def event_key(step: int, worker: str) -> str:

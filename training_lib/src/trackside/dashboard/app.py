@@ -31,7 +31,7 @@ from trackside.local.run_folder import RunState, read_record
 from trackside.local.side_by_side import MOST_COMPARED, side_by_side
 from trackside.performance.profile import Profile
 from trackside.report.distribution import distribution_of
-from trackside.report.gathered import within
+from trackside.report.gathered import wall_time, within
 from trackside.report.line_chart import MOST_BUCKETS, Span
 from trackside.report.page import part
 from trackside.report.timeline import step_bars
@@ -105,7 +105,7 @@ class Dashboard:
     def run(self, request: Request) -> Response:
         """Answer with the page of a run."""
         window = _window(request)
-        axis = pages.TIME if request.query_params.get("axis") == pages.TIME else ""
+        axis = _axis(request)
         revision, data = self._watched.get(request.path_params["run"]).data(window, is_by_time=bool(axis))
         return HTMLResponse(pages.run_page(data, revision=revision, window=window, axis=axis))
 
@@ -121,7 +121,7 @@ class Dashboard:
     def tensor(self, request: Request) -> Response:
         """Answer with the page of one tensor."""
         watched = self._watched.get(request.path_params["run"])
-        name, window = request.query_params.get("name", ""), _window(request)
+        name, window, axis = request.query_params.get("name", ""), _window(request), _axis(request)
         _, data = watched.data(pages.ALL)
         with watched.lock:
             if name not in watched.trial.names:
@@ -129,8 +129,14 @@ class Dashboard:
             curves = tensor_curves(watched.trial, name, window)
             shown = within(data.steps, window) or (0, watched.trial.recorded_through)
             values = distribution_of(watched.trial, name, shown)
-        page = pages.tensor_page(watched.name, name, curves, window=window, spans=data.spans_of(name), values=values)
-        return HTMLResponse(page)
+            clock = wall_time(watched.trial, curves.steps) if axis and curves else None
+            watched.trial.parts.columns.trim()
+        spans = data.spans_of(name)
+        return HTMLResponse(
+            pages.tensor_page(
+                watched.name, name, curves, window=window, axis=axis, clock=clock, spans=spans, values=values
+            )
+        )
 
     def difference(self, request: Request) -> Response:
         """Answer with the differences of the weights between two steps, and of one tensor in detail."""
@@ -147,12 +153,13 @@ class Dashboard:
     def timeline(self, request: Request) -> Response:
         """Answer with the steps and phases of each process."""
         watched, window = self._watched.get(request.path_params["run"]), _window(request)
-        _, data = watched.data(window)
+        axis = _axis(request)
+        _, data = watched.data(window, is_by_time=bool(axis))
         with watched.lock:
             steps = Profile(watched.uri, watched.trial).steps()[:MOST_WORKERS] if data.steps else ()
             bars = [one for each in steps if data.steps and (one := step_bars(each, data.steps)) is not None]
             watched.trial.parts.columns.trim()
-        return HTMLResponse(pages.timeline_page(watched.name, bars, data=data, window=window))
+        return HTMLResponse(pages.timeline_page(watched.name, bars, data=data, window=window, axis=axis))
 
     def incident(self, request: Request) -> Response:
         """Answer with how one problem of a run began."""
@@ -271,6 +278,10 @@ def _window(request: Request) -> Window:
     query = request.query_params
     first, _, last = query.get("steps", "").partition(":")
     return _number(query.get("from", first)), _number(query.get("to", last))
+
+
+def _axis(request: Request) -> str:
+    return pages.TIME if request.query_params.get("axis") == pages.TIME else ""
 
 
 def _number(text: str) -> int | None:

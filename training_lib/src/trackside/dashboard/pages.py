@@ -16,9 +16,10 @@ from trackside.contracts.verdict import Severity
 from trackside.dashboard.tensors import TensorCurves
 from trackside.dashboard.watched import Window
 from trackside.local.comparison import Comparison
-from trackside.local.comparison_text import facts_in_order, issue_lines, loss_lines, pace_line
+from trackside.local.comparison_text import facts_in_order, issue_lines, loss_lines, pace_line, verdict_line
 from trackside.local.recorded_run import RunSummary
 from trackside.local.side_by_side import OneOfMany, SideBySide
+from trackside.performance.durations import milliseconds
 from trackside.report.distribution import Distribution
 from trackside.report.distribution_figure import distribution_figure
 from trackside.report.gathered import ReportData
@@ -26,9 +27,10 @@ from trackside.report.incident import Incident
 from trackside.report.incident_section import MOST_SIGNALS, incident_parts, name_of
 from trackside.report.line_chart import Span, line_chart, number
 from trackside.report.markup import Markup, element, joined
-from trackside.report.model.figures import Line, curves, folded
+from trackside.report.model.figures import Line, curves, folded, table
 from trackside.report.page import Links, content_of, document_of
 from trackside.report.timeline import StepBars, timeline_figure
+from trackside.report.wall_time import WallTime
 from trackside.report.weight_difference import WeightDifference, cells_of
 from trackside.trial.buckets import Buckets
 
@@ -75,8 +77,12 @@ def address_of(run: str, part: str = "", **query: object) -> str:
 
 
 def _with_query(path: str, query: Mapping[str, object]) -> str:
-    given = {key: value for key, value in query.items() if value not in {None, ""}}
+    given = _given(**query)
     return f"{path}?{urlencode(given)}" if given else path
+
+
+def _given(**query: object) -> dict[str, str]:
+    return {key: str(value) for key, value in query.items() if value not in {None, ""}}
 
 
 def text_of(window: Window) -> str:
@@ -187,13 +193,17 @@ def run_page(data: ReportData, *, revision: str, window: Window, axis: str) -> s
         incident=lambda group: address_of(name, "incident", of=group),
         above=_way_back(),
         below=joined(
-            _choice_of_steps(address_of(name), {"axis": axis} if axis else {}, window, data.steps),
-            _choice_of_axis(name, window, axis, is_known=data.wall_time is not None),
+            _choice_of_steps(address_of(name), _given(axis=axis), window, data.steps),
+            _choice_of_axis(
+                address_of(name, steps=text_of(window), axis="" if axis else TIME),
+                is_by_time=bool(axis),
+                is_known=data.wall_time is not None,
+            ),
             element(
                 "p",
                 element("a", "All tensors", href=address_of(name, "tensors")),
                 " · ",
-                element("a", "Timeline", href=address_of(name, "timeline", steps=text_of(window))),
+                element("a", "Timeline", href=address_of(name, "timeline", steps=text_of(window), axis=axis)),
                 " · ",
                 element("a", "Weights between two steps", href=address_of(name, "difference", steps=text_of(window))),
                 *((" · ", element("a", _BESIDE, href=address_of(name, "healthy"))) if data.incidents else ()),
@@ -207,11 +217,10 @@ def run_page(data: ReportData, *, revision: str, window: Window, axis: str) -> s
     )
 
 
-def _choice_of_axis(run: str, window: Window, axis: str, *, is_known: bool) -> Markup:
-    """Return the way to the same page over the other axis."""
-    other = address_of(run, steps=text_of(window), axis="" if axis else TIME)
-    link = element("a", "by steps" if axis else "by time", href=other, class_="axis-choice")
-    if not axis:
+def _choice_of_axis(other: str, *, is_by_time: bool, is_known: bool) -> Markup:
+    """Return the way to the same page over the other axis, at the address `other`."""
+    link = element("a", "by steps" if is_by_time else "by time", href=other, class_="axis-choice")
+    if not is_by_time:
         return element("p", "Charts are drawn by steps; draw them ", link, ".", class_="note")
     here = "Charts are drawn by time" if is_known else "The moments of these steps are not known"
     return element("p", f"{here}; draw them ", link, ".", class_="note")
@@ -251,15 +260,27 @@ def tensor_page(
     found: TensorCurves | None,
     *,
     window: Window,
+    axis: str,
+    clock: WallTime | None,
     spans: Sequence[Span],
     values: Distribution | None,
 ) -> str:
-    """Return the page of one tensor: each of its statistics over the steps, for each process, and its values."""
-    axis = found.steps if found else None
-    spans = [span for span in spans if axis and span.last >= axis[0] and span.first <= axis[1]]
-    charts = (
-        [line_chart(title, numbers, steps=found.steps, spans=spans) for title, numbers in found.curves] if found else []
-    )
+    """Return the page of one tensor: each of its statistics over the steps, for each process, and its values.
+
+    Args:
+        run: Name of the run.
+        tensor: Name of the tensor.
+        found: Its statistics.
+        window: The chosen steps.
+        axis: `TIME` or "".
+        clock: The moments of the steps, for `TIME`, if they are known.
+        spans: Steps of issues about the tensor.
+        values: Its values over steps.
+    """
+    steps = found.steps if found else None
+    spans = [span for span in spans if steps and span.last >= steps[0] and span.first <= steps[1]]
+    curves = found.curves if found else ()
+    charts = [line_chart(title, numbers, steps=steps, spans=spans, clock=clock) for title, numbers in curves if steps]
     note = "Shaded: the steps of an issue about this tensor." if spans else None
     return _page(
         f"{run}: {tensor}",
@@ -267,7 +288,12 @@ def tensor_page(
             "header",
             _way_back(run),
             element("h1", tensor),
-            _choice_of_steps(address_of(run, "tensor"), {"name": tensor}, window, axis),
+            _choice_of_steps(address_of(run, "tensor"), _given(name=tensor, axis=axis), window, steps),
+            _choice_of_axis(
+                address_of(run, "tensor", name=tensor, steps=text_of(window), axis="" if axis else TIME),
+                is_by_time=bool(axis),
+                is_known=clock is not None,
+            ),
             element(
                 "p",
                 element(
@@ -344,14 +370,16 @@ def _detail(run: str, name: str, values: Distribution | None) -> Markup:
     return element("section", heading, distribution_figure(values))
 
 
-def timeline_page(run: str, found: Sequence[StepBars], *, data: ReportData, window: Window) -> str:
-    """Return the page with the steps and phases of each process, and the findings as marks."""
-    axis = data.steps or (0, 0)
+def timeline_page(run: str, found: Sequence[StepBars], *, data: ReportData, window: Window, axis: str) -> str:
+    """Return the page with the steps and phases of each process, and the findings as marks. `axis`: `TIME` or ""."""
+    steps = data.steps or (0, 0)
 
     def around(step: int) -> str:
-        return address_of(run, "timeline", steps=text_of((max(0, step - AROUND), step + AROUND)))
+        return address_of(run, "timeline", steps=text_of((max(0, step - AROUND), step + AROUND)), axis=axis)
 
-    figures = [timeline_figure(bars, steps=axis, spans=data.spans, around=around) for bars in found]
+    figures = [
+        timeline_figure(bars, steps=steps, spans=data.spans, around=around, clock=data.wall_time) for bars in found
+    ]
     command = f"trackside export {shlex.quote(data.recorded.location.uri)} timeline --to timeline"
     return _page(
         f"{run}: timeline",
@@ -359,7 +387,12 @@ def timeline_page(run: str, found: Sequence[StepBars], *, data: ReportData, wind
             "header",
             _way_back(run),
             element("h1", "Timeline"),
-            _choice_of_steps(address_of(run, "timeline"), {}, window, data.steps),
+            _choice_of_steps(address_of(run, "timeline"), _given(axis=axis), window, data.steps),
+            _choice_of_axis(
+                address_of(run, "timeline", steps=text_of(window), axis="" if axis else TIME),
+                is_by_time=bool(axis),
+                is_known=data.wall_time is not None,
+            ),
         ),
         element(
             "main",
@@ -404,9 +437,17 @@ def compare_page(found: Comparison, drawn: Sequence[tuple[str, Buckets, tuple[in
             charts.append(_losses_of_two(title.partition(": ")[2], [each[1] for each in drawn[place : place + 2]]))
         charts.append(line_chart(title, numbers, steps=axis, spans=spans))
     lines = [element("li", line.strip()) for line in (*issue_lines(found), *loss_lines(found), pace_line(found))]
+    is_judged = found.is_judged_a and found.is_judged_b
+    looks = "critical" if found.issues_a or found.issues_b or found.issues_both else "ok" if is_judged else ""
     return _page(
         f"{a} and {b}: compared",
-        element("header", _way_back(), element("h1", "Two runs"), element("p", heading)),
+        element(
+            "header",
+            _way_back(),
+            element("h1", "Two runs"),
+            element("p", verdict_line(found), class_=f"verdict {looks}".strip()),
+            element("p", heading),
+        ),
         element(
             "main",
             element("section", element("h2", "What differs"), element("ul", lines)),
@@ -416,6 +457,7 @@ def compare_page(found: Comparison, drawn: Sequence[tuple[str, Buckets, tuple[in
                 element("p", "Shaded: from the step at which they part beyond their noise.", class_="note"),
                 charts or element("p", "The runs have no loss in common."),
             ),
+            _speed_of_two(found),
             element(
                 "section",
                 element("h2", "Settings"),
@@ -423,6 +465,21 @@ def compare_page(found: Comparison, drawn: Sequence[tuple[str, Buckets, tuple[in
             ),
         ),
     )
+
+
+def _speed_of_two(found: Comparison) -> Markup | None:
+    if not found.phases:
+        return None
+    rows = [
+        (
+            each.phase,
+            *("–" if seconds is None else milliseconds(seconds) for seconds in (each.a, each.b)),
+            f"{each.b / each.a - 1:+.0%}" if each.a and each.b else "–",
+        )
+        for each in found.phases
+    ]
+    verdict = element("p", f"A is {found.speed_a}, B is {found.speed_b}. Time a step, on the slowest process:")
+    return element("section", element("h2", "Speed"), verdict, table(("Phase", "A", "B", "Change"), rows))
 
 
 def _settings(letters: Sequence[str], facts: Sequence[tuple[str, Sequence[str]]]) -> Markup:

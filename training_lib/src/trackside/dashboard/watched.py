@@ -79,6 +79,7 @@ class WatchedRun:
                     began=self._known_incidents,
                 )
                 self.trial.parts.columns.trim()
+                self.trial.parts.steps.trim()
                 while len(self._pages) > MOST_PAGES:
                     self._pages.popitem(last=False)
             return key[0], self._pages[key]
@@ -105,7 +106,8 @@ class WatchedRun:
     def _look(self) -> str:
         if time.monotonic() - self._looked_at >= self.pause:
             self._state, verdicts = self._reader.state_and_verdicts()
-            mark = f"{self.trial.recorded_through} {len(self.trial.steps())} {self._state.value} {verdicts is None} "
+            count = self.trial.parts.steps.count()
+            mark = f"{self.trial.recorded_through} {count} {self._state.value} {verdicts is None} "
             self._revision = hashlib.sha256(mark.encode() + (verdicts or b"")).hexdigest()[:16]
             self._looked_at = time.monotonic()
         return self._revision

@@ -15,6 +15,8 @@ from trackside.local.live_run import Curve, training_losses
 from trackside.local.recorded_run import RecordedRun
 from trackside.local.rule_state import RuleState
 from trackside.local.run_folder import RunRecord
+from trackside.performance.reading import measured_workers
+from trackside.performance.verdict import PerformanceVerdict, judged_workers
 from trackside.trial.trial import Trial
 
 BLOCK_STEPS = 16  # common steps whose mean difference is weighed against the noise
@@ -23,6 +25,7 @@ NOISE_FACTOR = 4.0  # standard errors of a block's mean
 WARM_UP_SHARE = 0.1  # of the steps, left out of the pace
 MODULE_FIELDS = ("type_name", "activation", "in_features", "out_features", "probability")
 
+NO_SCRIPT = "a notebook, or not known"  # of a program without a file of the user's, or whose adapter does not note it
 _MISSING = ""  # a fact that one run lacks
 
 
@@ -79,6 +82,15 @@ class LossDifference:
 
 
 @dataclass(frozen=True)
+class PhaseDifference:
+    """Seconds a step in one phase, on the slowest worker of each run; None where a run did not measure it."""
+
+    phase: str
+    a: float | None
+    b: float | None
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The differences between two runs.
 
@@ -86,6 +98,8 @@ class Comparison:
     losses     losses of both runs
     only_a, only_b   names of losses that one run has
     pace_a, pace_b   steps a second, after a warm-up; None if unknown
+    speed_a, speed_b  the verdict on the speed, in one word: "input-bound"
+    phases     the phases of a step, in their order
     recovered_a, recovered_b   rules with an issue that recovered, with the step of the recovery
     issues_a, issues_b, issues_both   rules with a standing issue in one run or in both, with its first step
     """
@@ -100,6 +114,9 @@ class Comparison:
     steps_b: int = 0
     pace_a: float | None = None
     pace_b: float | None = None
+    speed_a: str = ""
+    speed_b: str = ""
+    phases: tuple[PhaseDifference, ...] = ()
     is_judged_a: bool = False
     is_judged_b: bool = False
     recovered_a: Mapping[str, int] = field(default_factory=dict)
@@ -124,6 +141,7 @@ def compare(a: ComparedRun, b: ComparedRun, *, now: float) -> Comparison:
     curves_a = {curve.name: curve for curve in training_losses(a.trial, now=now)}
     curves_b = {curve.name: curve for curve in training_losses(b.trial, now=now)}
     issues_a, issues_b = standing_issues(a.recorded), standing_issues(b.recorded)
+    speed_a, speed_b = _speed(a), _speed(b)
     return Comparison(
         a=a.recorded.location.uri,
         b=b.recorded.location.uri,
@@ -135,6 +153,9 @@ def compare(a: ComparedRun, b: ComparedRun, *, now: float) -> Comparison:
         steps_b=_steps(curves_b),
         pace_a=pace_of(a.trial),
         pace_b=pace_of(b.trial),
+        speed_a=speed_a.bottleneck.value,
+        speed_b=speed_b.bottleneck.value,
+        phases=tuple(_phases(speed_a, speed_b)),
         is_judged_a=is_judged(a.recorded),
         is_judged_b=is_judged(b.recorded),
         recovered_a=recovered_rules(a.recorded),
@@ -143,6 +164,16 @@ def compare(a: ComparedRun, b: ComparedRun, *, now: float) -> Comparison:
         issues_b={name: step for name, step in issues_b.items() if name not in issues_a},
         issues_both={name: (step, issues_b[name]) for name, step in issues_a.items() if name in issues_b},
     )
+
+
+def _speed(run: ComparedRun) -> PerformanceVerdict:
+    return judged_workers(measured_workers(run.recorded.location.uri, run.trial))[0][1]
+
+
+def _phases(a: PerformanceVerdict, b: PerformanceVerdict) -> Iterator[PhaseDifference]:
+    of_a, of_b = ({phase.name: phase.seconds for phase in one.phases} for one in (a, b))
+    for name in dict.fromkeys((*of_a, *of_b)):
+        yield PhaseDifference(name, of_a.get(name), of_b.get(name))
 
 
 def differing_facts(a: ComparedRun, b: ComparedRun) -> int:
@@ -283,7 +314,7 @@ def _of_losses(facts: ModelFacts) -> dict[str, str]:
 def _of_program(facts: ModelFacts) -> dict[str, str]:
     program = facts.program
     return {
-        "script": program.script.rpartition("/")[2],
+        "script": program.script.rpartition("/")[2] or NO_SCRIPT,
         "framework": f"{program.framework} {program.framework_version}".strip(),
         "mixed precision": program.autocast_dtype or "none",
         "gradient scaler": _yes(program.has_grad_scaler),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from trackside.local.comparison import Comparison, Difference, LossDifference
 from trackside.local.run_folder import typed_name
+from trackside.performance.durations import milliseconds
+from trackside.performance.measured import CAPTURE, EVALUATION
 from trackside.performance.step_time_gate import MEDIAN, Gate, RunStep
+
+LEAST_CHANGE = 0.1  # of the pace, to be named
 
 
 def facts_in_order(facts: tuple[Difference, ...]) -> Iterator[Difference]:
@@ -54,6 +58,71 @@ def _average(loss: LossDifference) -> str:
     ends = (("A", loss.last_a), ("B", loss.last_b))
     broken = [name for name, value in ends if value is not None and not math.isfinite(value)]
     return f"{' and '.join(broken)} {'are' if len(broken) > 1 else 'is'} not finite" if broken else "B is different"
+
+
+def verdict_line(found: Comparison) -> str:
+    """Return what matters most, in one or a few sentences: who went wrong, where the losses part, who is faster."""
+    return " ".join(filter(None, (_who_went_wrong(found), _parting(found), _who_is_faster(found))))
+
+
+def _who_went_wrong(found: Comparison) -> str:
+    runs = (("A", found.is_judged_a, found.issues_a), ("B", found.is_judged_b, found.issues_b))
+    judged = [(name, issues) for name, is_judged, issues in runs if is_judged]
+    if not judged:
+        return ""
+    if len(judged) == 1:
+        ((name, issues),) = judged
+        words = f"{name} went wrong: {_first_of(issues)}." if issues else f"{name} has no issue."
+        return f"{words} {'B' if name == 'A' else 'A'} is not judged."
+    alone = [(name, issues) for name, issues in judged if issues]
+    if found.issues_both:
+        return "Both runs have an issue."
+    if len(alone) == 2:
+        return "Both runs have an issue, and not the same one."
+    if not alone:
+        return "Neither run has an issue."
+    ((name, issues),) = alone
+    return f"Only {name} went wrong: {_first_of(issues)}."
+
+
+def _first_of(issues: Mapping[str, int]) -> str:
+    first = min(issues, key=lambda rule: issues[rule])
+    more = f", and {len(issues) - 1} more" if len(issues) > 1 else ""
+    return f"{first}, since step {issues[first]}{more}"
+
+
+def _parting(found: Comparison) -> str:
+    parted = [loss.parts_from for loss in found.losses if loss.parts_from is not None]
+    if parted:
+        return f"The losses part at step {min(parted):,}."
+    return "The losses stay together." if any(loss.noise is not None for loss in found.losses) else ""
+
+
+def _who_is_faster(found: Comparison) -> str:
+    if not found.pace_a or not found.pace_b:
+        return ""
+    change = found.pace_b / found.pace_a - 1
+    if abs(change) < LEAST_CHANGE:
+        return "Both are as fast."
+    of_training = [each for each in found.phases if each.phase not in {CAPTURE, EVALUATION}]
+    known = [(each.phase, each.a, each.b) for each in of_training if each.a is not None and each.b is not None]
+    moved = [one for one in known if (one[1] > one[2]) is (change > 0)]
+    words = f"B is {abs(change):.0%} {'faster' if change > 0 else 'slower'}"
+    if not moved:
+        return f"{words}."
+    phase, a, b = max(moved, key=lambda one: abs(one[1] - one[2]))
+    return f"{words}, most of all in {phase}: {milliseconds(a)} a step in A, {milliseconds(b)} in B."
+
+
+def speed_lines(found: Comparison) -> Iterator[str]:
+    """Yield the lines about the speed: the verdict on each, and each phase of a step."""
+    if not found.phases:
+        return
+    yield f"speed: A {found.speed_a}, B {found.speed_b}"
+    for each in found.phases:
+        a, b = ("-" if seconds is None else milliseconds(seconds) for seconds in (each.a, each.b))
+        change = f" ({each.b / each.a - 1:+.0%})" if each.a and each.b else ""
+        yield f"  {each.phase}: A {a} a step, B {b}{change}"
 
 
 def pace_line(found: Comparison) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,19 @@ class Curve:
     def newest(self) -> float | None:
         """The last value; None without any."""
         return float(self.values[-1]) if len(self.values) else None
+
+
+class CurveKind(Enum):
+    """The curves of a run."""
+
+    LOSS = "loss"
+    LEARNING_RATE = "learning rate"
+    GRADIENT_NORM = "gradient norm"
+    PACE = "steps a second"
+
+
+def _whole(_: CurveKind, curve: Curve) -> Curve:
+    return curve
 
 
 @dataclass(frozen=True)
@@ -97,27 +111,32 @@ class LiveRunReader:
         self._store, self._rule_output = stores(self._run.uri), stores(self._run.rule_output)
         self._is_remote = "://" in self._run.uri
 
-    def look(self, *, first: int = 0) -> LiveRun:
+    def look(self, *, first: int = 0, keep: Callable[[CurveKind, Curve], Curve] = _whole) -> LiveRun:
         """Read what is new and return the run as it is now.
 
         Args:
             first: First step of the gradient norm, which is read from many tensors; some steps before it may come, too.
+            keep: Returns what to keep of a curve. Each is given away before the next one is read, so that a reader who
+                wants less than all never holds a million steps of all curves.
 
         Errors: those of the store.
         """
         trial = self._trial
         state, lines = self.state_and_verdicts()
         step = trial.recorded_through
+        losses = tuple([keep(CurveKind.LOSS, loss) for loss in training_losses(trial, now=self._clock())])
+        learning_rate = keep(CurveKind.LEARNING_RATE, _learning_rate(trial, step))
+        gradient_norm = keep(CurveKind.GRADIENT_NORM, _gradient_norm(trial, first, step))
         steps, times = self._times()
         return LiveRun(
             name=self._run.name,
             uri=self._run.uri,
             state=state,
             step=trial.parts.steps.training_steps([step])[0] if step >= 0 else step,
-            losses=training_losses(trial, now=self._clock()),
-            learning_rate=_learning_rate(trial, step),
-            gradient_norm=_gradient_norm(trial, first, step),
-            pace=_pace(steps, times),
+            losses=losses,
+            learning_rate=learning_rate,
+            gradient_norm=gradient_norm,
+            pace=keep(CurveKind.PACE, _pace(steps, times)),
             steps_per_second=steps_per_second(steps, times),
             seconds=float(times[-1] - times[0]) if len(times) > 1 else None,
             problems=issue_groups(read_verdicts((lines or b"")[: (lines or b"").rfind(b"\n") + 1])),
@@ -195,7 +214,10 @@ def _gradient_norm(trial: Trial, first: int, step: int) -> Curve:
     steps, squares, counts = _added(parts.pop(min(parts)))
     # A parameter without a gradient at a step has no number there; a thinned one has none at most steps.
     whole = counts >= max(1, int(np.median(counts)))
-    return Curve("gradient norm", steps[whole], np.sqrt(squares[whole]))
+    del counts
+    if not whole.all():
+        steps, squares = steps[whole], squares[whole]
+    return Curve("gradient norm", steps, np.sqrt(squares, out=squares))
 
 
 def _squares(numbers: Iterable[tuple[NDArray[np.int64], NDArray[np.float64]]]) -> _Squares:
@@ -204,11 +226,10 @@ def _squares(numbers: Iterable[tuple[NDArray[np.int64], NDArray[np.float64]]]) -
         return _added([(steps, values**2, np.ones(len(steps), np.int32)) for steps, values in numbers])
 
 
-def _added(parts: Sequence[_Squares]) -> _Squares:
+def _added(parts: list[_Squares]) -> _Squares:
     """Return the sums of several parts at each step."""
     if len(parts) > 1 and all(before[0][-1] < after[0][0] for before, after in itertools.pairwise(parts)):
-        steps, squares, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        return steps, squares, counts
+        return _in_a_row(parts)
     known = {id(steps): steps for steps, _, _ in parts}  # tensors that were measured together share them
     if len(known) == 1:
         first, *others = parts
@@ -222,6 +243,19 @@ def _added(parts: Sequence[_Squares]) -> _Squares:
         with np.errstate(over="ignore", invalid="ignore"):
             squares[places] += values
         counts[places] += count
+    return steps, squares, counts
+
+
+def _in_a_row(parts: list[_Squares]) -> _Squares:
+    """Join parts that follow one another, and empty the list: not both are in memory."""
+    count, place = sum(len(steps) for steps, _, _ in parts), 0
+    steps, squares, counts = np.empty(count, np.int64), np.empty(count), np.empty(count, np.int32)
+    parts.reverse()
+    while parts:
+        part = parts.pop()
+        inside = slice(place, place + len(part[0]))
+        steps[inside], squares[inside], counts[inside] = part
+        place = inside.stop
     return steps, squares, counts
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.model_facts import ModelFacts
-from trackside.local.live_run import Curve, LiveRun, LiveRunReader
+from trackside.local.live_run import Curve, CurveKind, LiveRun, LiveRunReader
 from trackside.local.recorded_run import RecordedRun, read_run
 from trackside.local.rule_state import RuleStatus
 from trackside.local.run_folder import RunRecord, read_record
@@ -39,6 +39,14 @@ LAYER_MAPS = (  # title, collections, statistic
 )
 
 
+_TITLES = {
+    CurveKind.LEARNING_RATE: "Learning rate",
+    CurveKind.GRADIENT_NORM: "Gradient norm",
+    CurveKind.PACE: "Steps a second",
+}
+_MOST_LOOKS = 3  # a run that trains may grow at each
+
+Window = tuple[int | None, int | None]
 Began = Callable[[Trial, Sequence[IssueGroup]], tuple[Incident, ...]]
 Speed = tuple[tuple[str, PerformanceVerdict], ...]
 
@@ -124,7 +132,7 @@ def gather(
     trial: Trial,
     *,
     clock: Callable[[], float],
-    window: tuple[int | None, int | None] = (None, None),
+    window: Window = (None, None),
     is_by_time: bool = False,
     stores: Callable[[str], Store] = open_store,
     speed: Callable[[str], Speed] | None = None,
@@ -147,9 +155,7 @@ def gather(
         StorageError: The store cannot be read.
     """
     recorded = read_run(uri, stores=stores)
-    live = LiveRunReader(trial, clock=clock, stores=stores).look(first=window[0] or 0)
-    steps, charts = _charts(live, window)
-    live = _without_curves(live)
+    live, steps, charts = _charts(LiveRunReader(trial, clock=clock, stores=stores), trial, window)
     heatmaps = tuple(_heatmaps(trial, steps)) if steps else ()
     is_window = window != (None, None)
     return ReportData(
@@ -158,7 +164,7 @@ def gather(
         record=None if "://" in uri else read_record(Path(uri)),
         facts=trial.model_facts,
         steps=steps,
-        wall_time=_wall_time(trial, steps) if is_by_time and steps else None,
+        wall_time=wall_time(trial, steps) if is_by_time and steps else None,
         charts=charts,
         is_window=is_window,
         changes=changes(trial, steps, now=clock()) if is_window and steps else None,
@@ -175,49 +181,59 @@ def gather(
 
 
 def _charts(
-    live: LiveRun, window: tuple[int | None, int | None]
-) -> tuple[tuple[int, int] | None, tuple[tuple[str, Buckets], ...]]:
-    """Return the first and the last step to show, and the curves over them."""
-    losses = live.losses[:MOST_LOSSES]
-    curves = [(loss.name, loss) for loss in losses]
-    curves += [
-        ("Learning rate", live.learning_rate),
-        ("Gradient norm", live.gradient_norm),
-        ("Steps a second", live.pace),
-    ]
-    steps = within(_range([curve for _, curve in curves if len(curve.steps)]), window)
-    if steps is None:
-        return None, ()
-    shown = ((title, _inside(curve, steps)) for title, curve in curves)
-    return steps, tuple((title, _in_buckets(curve, steps)) for title, curve in shown if len(curve.steps))
+    reader: LiveRunReader, trial: Trial, window: Window
+) -> tuple[LiveRun, tuple[int, int] | None, tuple[tuple[str, Buckets], ...]]:
+    """Return the run with the last number of each curve, the first and the last step to show, and the curves as charts.
+
+    A curve of a million steps is put into buckets as soon as it is read, over the steps that the run recorded. Rarely
+    its curves begin or end elsewhere: then they are read again, over the steps that they have.
+    """
+    known: tuple[int, int] | None = None
+    for _ in range(_MOST_LOOKS):
+        drawn = _DrawnCurves(trial, window, known)
+        live = reader.look(first=window[0] or 0, keep=drawn.take)
+        known = drawn.steps
+        if within(known, window) == drawn.shown:
+            break
+    return live, drawn.shown if known else None, tuple(drawn.charts)
 
 
-def _wall_time(trial: Trial, steps: tuple[int, int]) -> WallTime | None:
+class _DrawnCurves:
+    """Curves in buckets over one axis.
+
+    steps   first and last step of the curves; None without any
+    shown   first and last step of the axis; None before the first curve
+    charts  title and numbers of each curve with a number there
+    """
+
+    def __init__(self, trial: Trial, window: Window, known: tuple[int, int] | None) -> None:
+        self._trial, self._window, self._known = trial, window, known
+        self._losses = 0
+        self.steps: tuple[int, int] | None = None
+        self.shown: tuple[int, int] | None = None
+        self.charts: list[tuple[str, Buckets]] = []
+
+    def take(self, kind: CurveKind, curve: Curve) -> Curve:
+        """Put a curve into buckets. Return its last number: a page is kept, and a million steps would be, too."""
+        self._losses += kind is CurveKind.LOSS
+        if len(curve.steps) and self._losses <= MOST_LOSSES:
+            first, last = int(curve.steps[0]), int(curve.steps[-1])
+            self.steps = (min(first, self.steps[0]), max(last, self.steps[1])) if self.steps else (first, last)
+            if self.shown is None:
+                self.shown = within(self._known or self._trial.parts.steps.training_ends(), self._window) or self.steps
+            inside = _inside(curve, self.shown)
+            if len(inside.steps):
+                title = curve.name if kind is CurveKind.LOSS else _TITLES[kind]
+                self.charts.append((title, _in_buckets(inside, self.shown)))
+        return replace(curve, steps=curve.steps[-1:].copy(), values=curve.values[-1:].copy())
+
+
+def wall_time(trial: Trial, steps: tuple[int, int]) -> WallTime | None:
+    """Return the axis of these steps in wall time; None if their moments are not known."""
     return WallTime.of(*trial.parts.steps.times(trial.workers[0]), steps) if trial.workers else None
 
 
-def _without_curves(live: LiveRun) -> LiveRun:
-    """Return a run with the last number of each curve: a page is kept, and a million steps would be kept with it."""
-
-    def last(curve: Curve) -> Curve:
-        return replace(curve, steps=curve.steps[-1:].copy(), values=curve.values[-1:].copy())
-
-    return replace(
-        live,
-        losses=tuple(map(last, live.losses)),
-        learning_rate=last(live.learning_rate),
-        gradient_norm=last(live.gradient_norm),
-        pace=last(live.pace),
-    )
-
-
-def _range(curves: Sequence[Curve]) -> tuple[int, int] | None:
-    if not curves:
-        return None
-    return int(min(curve.steps[0] for curve in curves)), int(max(curve.steps[-1] for curve in curves))
-
-
-def within(steps: tuple[int, int] | None, window: tuple[int | None, int | None]) -> tuple[int, int] | None:
+def within(steps: tuple[int, int] | None, window: Window) -> tuple[int, int] | None:
     """Return the part of these steps that a window shows; all of them if it shows none."""
     if steps is None:
         return None

@@ -49,7 +49,7 @@ def line_chart(
         shown: Numbers that the vertical axis reaches in any case: 0 and 100 for a share.
         clock: The moments of the steps, for an axis in wall time.
     """
-    axis = _Axis.of(found, shown)
+    axis = Axis.of(found, shown)
     scale = _Steps(*steps, clock)
     places = [scale.x((a + b) / 2) for a, b in zip(found.first.tolist(), found.last.tolist(), strict=True)]
     children = [
@@ -94,7 +94,7 @@ class _Steps:
 
 
 @dataclass(frozen=True)
-class _Axis:
+class Axis:
     """The vertical axis."""
 
     low: float
@@ -102,7 +102,8 @@ class _Axis:
     is_log: bool
 
     @classmethod
-    def of(cls, found: Buckets, shown: Sequence[float]) -> _Axis:
+    def of(cls, found: Buckets, shown: Sequence[float] = ()) -> Axis:
+        """Return the axis that shows all of `found`, and the numbers `shown`."""
         finite = np.concatenate([found.low, found.high, shown])
         finite = finite[np.isfinite(finite)]
         if not len(finite):
@@ -114,13 +115,18 @@ class _Axis:
         top = high if high in shown else high + room
         return cls(low - room if low - room >= 0 or low < 0 else 0.0, top, is_log=False)
 
-    def y(self, value: float) -> float:
+    def share(self, value: float) -> float:
+        """Return the height of a value: 0.0 at the foot of the chart, 1.0 at its top."""
         at = math.log10(value) if self.is_log else value
         width = self.high / 2 - self.low / 2
-        share = (at / 2 - self.low / 2) / width if width else 0.5
-        return round(HEIGHT - BOTTOM - min(1.0, max(0.0, share)) * (HEIGHT - TOP - BOTTOM), 1)
+        return min(1.0, max(0.0, (at / 2 - self.low / 2) / width if width else 0.5))
+
+    def y(self, value: float) -> float:
+        """Return the place of a value in a chart of this file."""
+        return round(HEIGHT - BOTTOM - self.share(value) * (HEIGHT - TOP - BOTTOM), 1)
 
     def ticks(self) -> Iterator[float]:
+        """Yield the numbers to write beside the axis."""
         if self.is_log:
             first, last = math.ceil(self.low), math.floor(self.high)
             yield from (10.0**power for power in range(first, last + 1, max(1, (last - first) // _TICKS)))
@@ -147,7 +153,7 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _grid(axis: _Axis) -> Iterator[Markup]:
+def _grid(axis: Axis) -> Iterator[Markup]:
     for value in axis.ticks():
         y = axis.y(value)
         yield element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid")
@@ -182,7 +188,7 @@ def _runs(found: Buckets) -> Iterator[list[int]]:
         yield run
 
 
-def _band(places: Sequence[float], found: Buckets, axis: _Axis) -> Iterator[Markup]:
+def _band(places: Sequence[float], found: Buckets, axis: Axis) -> Iterator[Markup]:
     if np.array_equal(found.low, found.high, equal_nan=True):
         return
     for run in _runs(found):
@@ -191,7 +197,7 @@ def _band(places: Sequence[float], found: Buckets, axis: _Axis) -> Iterator[Mark
         yield element("path", d=f"M{' L'.join([*upper, *lower])}Z", class_="band")
 
 
-def _lines(places: Sequence[float], found: Buckets, axis: _Axis) -> Iterator[Markup]:
+def _lines(places: Sequence[float], found: Buckets, axis: Axis) -> Iterator[Markup]:
     for run in _runs(found):
         points = [f"{places[p]},{axis.y(float(found.mean[p]))}" for p in run]
         if len(points) == 1:

@@ -14,6 +14,7 @@ from trackside import __version__
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity
+from trackside.local.comparison import NO_SCRIPT
 from trackside.local.problem_text import fixes_of, rows_of, title_of, what_of
 from trackside.local.rule_state import RuleState, RuleStatus
 from trackside.report.changes_section import changes_section
@@ -253,7 +254,10 @@ def _training(data: ReportData) -> Markup:
 def _machine(data: ReportData) -> Markup:
     if not data.machine or data.steps is None:
         return element(
-            "p", "No sample of the machine was recorded. ", element("code", "trackside run"), " takes two a second."
+            "p",
+            "No sample of the machine was recorded. ",
+            element("code", "trackside run"),
+            " takes two a second, the first one a moment after the start: a training of a second or two may have none.",
         )
     charts = [
         line_chart(
@@ -359,6 +363,8 @@ def _run(data: ReportData) -> Markup:
     rows.append(("Processes", f"{len(data.workers)}: {', '.join(data.workers[:8])}" if data.workers else "unknown"))
     facts = data.facts
     if facts is not None:
+        script = facts.program.script
+        rows.append(("Script", element("code", script) if script else NO_SCRIPT))
         trained = [one for one in facts.parameters if one.requires_grad and not one.tied_to]
         elements = sum(_elements(one.shape) for one in facts.parameters if not one.tied_to)
         rows.append(("Model", facts.modules[0].type_name if facts.modules else "unknown"))

@@ -17,15 +17,38 @@ function xOf(chart, step) {
   return LEFT + Math.min(1, Math.max(0, share)) * (WIDTH - LEFT - RIGHT);
 }
 
+// Many moves of a pointer may come in a frame, and most charts are out of sight: each frame draws the last move in the
+// charts that are seen or have the focus; the others take it in when they are scrolled into view.
+let wanted = null, isAsked = false;
 function show(step) {
-  for (const chart of charts) {
-    const x = xOf(chart, step);
-    chart.cursor.setAttribute("x1", x);
-    chart.cursor.setAttribute("x2", x);
-    chart.cursor.setAttribute("visibility", "visible");
-    chart.readout.textContent = told(nearest(chart.points, step));
-  }
+  wanted = step;
+  if (isAsked) return;
+  isAsked = true;
+  requestAnimationFrame(() => {
+    isAsked = false;
+    charts.filter((chart) => chart.isSeen || chart.svg === document.activeElement).forEach(draw);
+  });
 }
+
+function draw(chart) {
+  if (wanted === null || chart.drawn === wanted) return;
+  chart.drawn = wanted;
+  const x = xOf(chart, wanted);
+  chart.cursor.setAttribute("x1", x);
+  chart.cursor.setAttribute("x2", x);
+  chart.cursor.setAttribute("visibility", "visible");
+  const words = told(nearest(chart.points, wanted));
+  if (chart.readout.textContent !== words) chart.readout.textContent = words;
+}
+
+const sight = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    const chart = charts.find((one) => one.svg === target);
+    if (!chart) continue;
+    chart.isSeen = isIntersecting;
+    if (isIntersecting) draw(chart);
+  }
+}, { rootMargin: "200px" });
 
 function nearest(points, step) {
   let low = 0, high = points.length - 1;
@@ -47,7 +70,7 @@ function attachChart(svg) {
   const [first, last] = svg.dataset.steps.split(",").map(Number);
   const chart = { svg, first, last: Math.max(last, first + 1), points: JSON.parse(svg.dataset.points),
     clock: svg.dataset.clock ? JSON.parse(svg.dataset.clock) : null,
-    cursor: svg.querySelector(".cursor"), readout: svg.parentElement.querySelector(".readout") };
+    isSeen: false, drawn: null, cursor: svg.querySelector(".cursor"), readout: svg.parentElement.querySelector(".readout") };
   const at = (event) => {
     const box = svg.getBoundingClientRect();
     const x = ((event.clientX - box.left) / box.width) * WIDTH;
@@ -87,7 +110,9 @@ function attachMap(pictures) {
 
 // Called once here; a page that replaces its content calls it again.
 function attach() {
+  sight.disconnect();
   charts = [...document.querySelectorAll(".chart")].map(attachChart);
+  charts.forEach((chart) => sight.observe(chart.svg));
   document.querySelectorAll(".pictures").forEach(attachMap);
 }
 

@@ -13,6 +13,7 @@ from trackside.performance.profile import StepDurations
 from trackside.report.line_chart import Span, round_numbers
 from trackside.report.markup import Markup, element, joined
 from trackside.report.model.figures import folded, table
+from trackside.report.wall_time import WallTime
 from trackside.trial.buckets import bucketed, edges_of
 
 MOST_BARS = 160
@@ -74,7 +75,12 @@ def _slowest(
 
 
 def timeline_figure(
-    bars: StepBars, *, steps: tuple[int, int], spans: Sequence[Span], around: Callable[[int], str]
+    bars: StepBars,
+    *,
+    steps: tuple[int, int],
+    spans: Sequence[Span],
+    around: Callable[[int], str],
+    clock: WallTime | None = None,
 ) -> Markup:
     """Return the picture of one worker, and its slowest steps.
 
@@ -83,16 +89,18 @@ def timeline_figure(
         steps: First and last step of the axis.
         spans: Steps of problems, to mark.
         around: Returns the address of the same page around a step.
+        clock: The moments of the steps, for an axis in wall time.
     """
+    scale = _Steps(*steps, clock)
     title = f"{bars.worker}: seconds a step"
     top = float(max(bars.longest.max(), sum(bars.phases.values(), np.zeros(1)).max())) or 1.0
     names = list(bars.phases)
     drawing = element(
         "svg",
         element("title", f"{title}, by phase; the longest step takes {milliseconds(float(bars.longest.max()))}"),
-        *_grid(top, steps),
-        *_bars(bars, top, steps),
-        *_marks(spans, steps),
+        *_grid(top, scale),
+        *_bars(bars, top, scale),
+        *_marks(spans, scale),
         viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
         role="img",
         class_="drawing timeline",
@@ -128,28 +136,43 @@ def timeline_figure(
     )
 
 
-def _x(step: float, steps: tuple[int, int]) -> float:
-    share = (step - steps[0]) / max(1, steps[1] + 1 - steps[0])
-    return round(_LEFT + min(1.0, max(0.0, share)) * (_WIDTH - _LEFT - _RIGHT), 1)
+@dataclass(frozen=True)
+class _Steps:
+    """The horizontal axis, on which a step has a width."""
+
+    first: int
+    last: int
+    clock: WallTime | None
+
+    def x(self, step: float) -> float:
+        share = self.clock.share(step) if self.clock else (step - self.first) / max(1, self.last + 1 - self.first)
+        return round(_LEFT + min(1.0, max(0.0, share)) * (_WIDTH - _LEFT - _RIGHT), 1)
+
+    def labels(self) -> Iterator[tuple[str, float, str]]:
+        """Yield word, place and anchor of the beginning, the middle and the end."""
+        steps = self.first, (self.first + self.last) // 2, self.last
+        words = self.clock.labels() if self.clock else [f"{step:,}" for step in steps]
+        places = (_LEFT, (_LEFT + _WIDTH - _RIGHT) / 2, _WIDTH - _RIGHT) if self.clock else map(self.x, steps)
+        yield from zip(words, places, ("start", "middle", "end"), strict=True)
 
 
 def _y(seconds: float, top: float) -> float:
     return round(_HEIGHT - _BOTTOM - min(1.0, seconds / top) * (_HEIGHT - _TOP - _BOTTOM), 1)
 
 
-def _grid(top: float, steps: tuple[int, int]) -> Iterator[Markup]:
+def _grid(top: float, scale: _Steps) -> Iterator[Markup]:
     for seconds in round_numbers(0.0, top):
         y = _y(seconds, top)
         yield element("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y, y2=y, class_="grid")
         yield element("text", milliseconds(seconds), x=_LEFT - 6, y=y + 4, text_anchor="end")
-    for step, anchor in ((steps[0], "start"), ((steps[0] + steps[1]) // 2, "middle"), (steps[1], "end")):
-        yield element("text", f"{step:,}", x=_x(step, steps), y=_HEIGHT - 6, text_anchor=anchor)
+    for word, x, anchor in scale.labels():
+        yield element("text", word, x=x, y=_HEIGHT - 6, text_anchor=anchor)
 
 
-def _bars(bars: StepBars, top: float, steps: tuple[int, int]) -> Iterator[Markup]:
+def _bars(bars: StepBars, top: float, scale: _Steps) -> Iterator[Markup]:
     for at, (first, last) in enumerate(zip(bars.first.tolist(), bars.last.tolist(), strict=True)):
-        left = _x(first, steps)
-        width = max(1.0, _x(last + 1, steps) - left - 0.5)
+        left = scale.x(first)
+        width = max(1.0, scale.x(last + 1) - left - 0.5)
         seconds = 0.0
         for name, means in bars.phases.items():
             part = float(means[at])
@@ -169,9 +192,9 @@ def _bars(bars: StepBars, top: float, steps: tuple[int, int]) -> Iterator[Markup
         yield element("line", x1=left, x2=left + width, y1=y, y2=y, class_="longest")
 
 
-def _marks(spans: Sequence[Span], steps: tuple[int, int]) -> Iterator[Markup]:
+def _marks(spans: Sequence[Span], scale: _Steps) -> Iterator[Markup]:
     for span in spans:
-        x = _x(max(span.first, steps[0]), steps)
+        x = scale.x(max(span.first, scale.first))
         line = element("line", x1=x, x2=x, y1=_TOP - 6, y2=_HEIGHT - _BOTTOM, class_="since")
         word = element("text", f"▼ {span.name}", x=x + 3, y=_TOP - 6, class_="axis-name")
         yield element("g", element("title", f"{span.name}, from step {span.first}"), line, word)

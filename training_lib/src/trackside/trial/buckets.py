@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+_PIECE = 1 << 17  # numbers that are put into buckets at once: each takes some ten bytes meanwhile
+
 
 @dataclass(frozen=True, eq=False)
 class Buckets:
@@ -42,7 +44,8 @@ def bucketed(steps: NDArray[np.int64], values: NDArray[np.float64], edges: NDArr
         edges: As `edges_of` returns them.
     """
     sums = BucketSums(edges)
-    sums.add(steps, values)
+    for first in range(0, len(steps), _PIECE):
+        sums.add(steps[first : first + _PIECE], values[first : first + _PIECE])
     return sums.buckets()
 
 

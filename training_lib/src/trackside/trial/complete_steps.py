@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from trackside.trial.completeness import Completeness
 from trackside.trial.damage import Damage
-from trackside.trial.recorded import Recorded
+from trackside.trial.recorded import KEPT_BYTES, Recorded
 from trackside.trial.step_index import StepIndex
 from trackside.trial.tensor_names import TensorNames
 
@@ -89,6 +89,11 @@ class CompleteSteps:
             self._times = version, {worker: self.times(worker) for worker in sorted(self._recorded.workers)}
         return self._times[1]
 
+    def trim(self) -> None:
+        """Drop the moments that are kept, if they take much memory. The next question reads them again."""
+        if self._times and sum(steps.nbytes for steps, _ in self._times[1].values()) > KEPT_BYTES:
+            self._times = None
+
     def training_steps(self, steps: Sequence[int]) -> list[int]:
         """Return the number of each step among the training steps, without evaluations, as users count."""
         found: list[int] = self._recorded.training_steps(steps).tolist()
@@ -97,6 +102,21 @@ class CompleteSteps:
     def training_numbers(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return `training_steps` of many steps."""
         return self._recorded.training_steps(steps)
+
+    def training_ends(self) -> tuple[int, int] | None:
+        """Return the numbers of the first and the last complete recorded step; without those, of saved steps."""
+        recorded = self._recorded.steps
+        steps = recorded.steps if recorded is not None else np.array(self.saved(), np.int64)
+        end = int(np.searchsorted(steps, self._completeness.last_step(), side="right"))
+        if not end:
+            return None
+        first, last = self.training_steps([int(steps[0]), int(steps[end - 1])])
+        return first, last
+
+    def count(self) -> int:
+        """Return the number of steps with anything known about them, complete or not; it grows with the run."""
+        recorded = self._recorded.steps
+        return len(self.saved()) + (len(recorded.steps) if recorded is not None else 0)
 
     def is_saved(self, step: int) -> bool:
         """Return True if a worker saved tensors at this step."""

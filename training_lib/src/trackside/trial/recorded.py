@@ -14,7 +14,7 @@ from trackside.trial.saved_step import SavedStep
 from trackside.trial.statistic_rows import Piece
 from trackside.trial.window import Column
 
-KEPT_BYTES = 16 << 20  # of columns, where `trim` is called
+KEPT_BYTES = 4 << 20  # of columns, where `trim` is called
 _LAST_STEP = 2**63 - 1
 
 
@@ -67,6 +67,7 @@ class Recorded:
         self._known: Mapping[str, frozenset[str]] = {}
         self._columns: dict[tuple[str, str, str | None], Mapping[str, Column]] = {}
         self._training: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None  # of a version
+        self._every_step_up_to: int | None = None  # the last step, where each is a training step with its own number
         self.version = 0  # of the rows
         self.names_version = 0  # of what is recorded of which tensor
 
@@ -145,7 +146,15 @@ class Recorded:
         if self._source is None or not self.tensors:
             return steps
         if self._training is None or self._training[0] != self.version:
-            self._training = (self.version, *self._source.training_steps())
+            known, numbers = self._source.training_steps()
+            self._every_step_up_to = None
+            if numbers is known and len(known) and known[-1] - known[0] + 1 == len(known):  # mostly
+                self._every_step_up_to = int(known[-1])
+                known = numbers = np.empty(0, np.int64)
+            self._training = (self.version, known, numbers)
+        if self._every_step_up_to is not None:
+            is_beyond = bool(len(steps)) and int(steps.max()) > self._every_step_up_to
+            return np.minimum(steps, self._every_step_up_to) if is_beyond else steps
         _, known, numbers = self._training
         if not len(known):
             return steps

@@ -26,6 +26,7 @@ from trackside.trial.statistics_logs import StatisticsLogs
 from trackside.trial.window import Column
 
 READ_BYTES = 16 << 20  # more than the objects that our writer makes, so that each of those is one request
+DISK_READ_BYTES = 2 << 20  # where a request costs nothing: as much again for its blocks is in memory at once
 CACHE_BYTES = 256 << 20  # of columns that were asked for: 200 of them over 72,000 steps
 _LARGEST_READ = READ_BYTES + HEAD_BYTES + MOST_PAYLOAD_BYTES + FOOTER_BYTES
 MOST_LOST_BYTES = 64 << 20  # of one file between its blocks: the rest is given up, for a hole costs no disk
@@ -45,6 +46,7 @@ class RecordedStatistics:
 
     def __init__(self, store: Store, *, report: Callable[[RecordError], None], cache_bytes: int = CACHE_BYTES) -> None:
         self._store, self._report = store, report
+        self._read_bytes = READ_BYTES if "://" in store.uri else min(READ_BYTES, DISK_READ_BYTES)
         self._files: dict[str, _File] = {}
         self._logs = StatisticsLogs(report)
         self._columns = StatisticColumns(cache_bytes)
@@ -229,7 +231,7 @@ class RecordedStatistics:
 
     def _first_bytes(self, file: _File) -> bytes | RecordError | None:
         try:
-            return self._store.get(file.key, start=file.offset, length=READ_BYTES)
+            return self._store.get(file.key, start=file.offset, length=self._read_bytes)
         except NotAFileError as error:
             return RecordError(file.key, file.offset, str(error))
         except KeyNotFoundError:
@@ -255,7 +257,7 @@ class RecordedStatistics:
 
         `data` are the first bytes after it.
         """
-        length = READ_BYTES
+        length = self._read_bytes
         while data:
             found = read_blocks(data, key=file.key, offset=file.offset)
             is_end = len(data) < length
@@ -266,8 +268,8 @@ class RecordedStatistics:
                 if length < _LARGEST_READ:
                     length = min(2 * length, _LARGEST_READ)
                 else:  # none begins in the first bytes: it would have ended within the rest
-                    lost = RecordError(file.key, file.offset, f"no block begins in these {READ_BYTES} bytes")
-                    found = ReadBlocks((), file.offset + READ_BYTES, (lost,))
+                    lost = RecordError(file.key, file.offset, f"no block begins in these {self._read_bytes} bytes")
+                    found = ReadBlocks((), file.offset + self._read_bytes, (lost,))
             blocks_size = sum(HEAD_BYTES + len(block.payload) + FOOTER_BYTES for block in found.blocks)
             file.lost_bytes += found.end - file.offset - blocks_size
             if file.lost_bytes > MOST_LOST_BYTES:

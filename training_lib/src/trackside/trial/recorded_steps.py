@@ -49,13 +49,14 @@ class RecordedSteps:
         """Add the new rows in the tables of each worker."""
         parts: list[_Arrays] = []
         for worker, of_worker in tables.items():
-            new = [part for table in of_worker for part in self._new_rows(table)]
-            if new:
-                first = min(int(steps.min()) for steps, _, _ in new)
-                newest = max(int(steps.max()) for steps, _, _ in new)
+            for part in (part for table in of_worker for part in self._new_rows(table)):
+                first, newest = int(part[0].min()), int(part[0].max())
                 self.first_by_worker[worker] = min(first, self.first_by_worker.get(worker, first))
                 self.last_by_worker[worker] = max(newest, self.last_by_worker.get(worker, -1))
-            parts += new
+                if self._count and first <= self.steps[-1]:
+                    parts.append(part)
+                else:  # mostly: so a run of a million steps is not in memory twice
+                    self._add(part)
         if parts:
             self._add(tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 

@@ -258,6 +258,7 @@ class _Cut:
     def __init__(self, moments: _Moments, values: NDArray[np.float64]) -> None:
         self._moments, self.values = moments, values
         self.steps: NDArray[np.int64] = moments.steps
+        self.is_ascending = moments.is_ascending
 
     def in_order(self) -> _Cut:
         """Return the piece ascending by step and mode, each pair once: the last row of the latest log counts."""
@@ -278,19 +279,24 @@ class _Steps:
 
     def __init__(self) -> None:
         self.array, self.count = np.empty(0, np.int64), 0
-        self._taken: tuple[int, NDArray[np.int64]] = 0, self.array
+        self._taken: tuple[int, weakref.ref[NDArray[np.int64]]] = 0, weakref.ref(self.array)
         self._view = self.array
 
-    def take(self, start: int, new: NDArray[np.int64]) -> bool:
-        """Append `new` at `start`, or compare with the steps present. Return True if `new` lies at `start` now."""
-        if new is self._taken[1] and start == self._taken[0]:  # as the column before, which was measured with this one
+    def take(self, start: int, new: NDArray[np.int64], *, most: int) -> bool:
+        """Append `new` at `start`, or compare with the steps present. Return True if `new` lies at `start` now.
+
+        `most` is the number of steps that are known to come, with those present.
+        """
+        if (
+            start == self._taken[0] and new is self._taken[1]()
+        ):  # as the column before, which was measured with this one
             return True
         end = start + len(new)
         if self.count == start:
-            self.array = _with_room(self.array, start, end)
+            self.array = _with_room(self.array, start, max(end, most))
             self.array[start:end] = new
             self.count = end
-            self._taken = start, new
+            self._taken = start, weakref.ref(new)
             return True
         return self.count >= end and np.array_equal(self.array[start:end], new)
 
@@ -308,14 +314,14 @@ class _SharedSteps:
     def __init__(self) -> None:
         self.latest = _Steps()
 
-    def extended(self, steps: _Steps, start: int, new: NDArray[np.int64]) -> _Steps:
-        """Return steps that begin with the first `start` of `steps` and continue with `new`."""
-        if steps.take(start, new):
+    def extended(self, steps: _Steps, start: int, new: NDArray[np.int64], *, most: int) -> _Steps:
+        """Return steps that begin with the first `start` of `steps` and continue with `new`; see `_Steps.take`."""
+        if steps.take(start, new, most=most):
             return steps
         wanted = np.concatenate((steps.array[:start], new))
-        if not self.latest.take(0, wanted):
+        if not self.latest.take(0, wanted, most=most):
             self.latest = _Steps()
-            self.latest.take(0, wanted)
+            self.latest.take(0, wanted, most=most)
         return self.latest
 
 
@@ -347,20 +353,23 @@ class _WorkerColumn:
 
     def update(self, tables: Sequence[RowTable]) -> None:
         """Add new rows. If they do not lie after all present ones (a restart), build the column anew."""
-        new = self._cut(tables)
-        if new is None or not len(new.steps):
+        new = self._cuts(tables)
+        if not new:
             return
-        if self._count and new.steps[0] <= self._steps.array[self._count - 1]:
+        if self._count and new[0].steps[0] <= self._steps.array[self._count - 1]:
             # What was handed out are views of the arrays so far: new ones from here on.
             self._taken, self._values, self._count = {}, np.empty(0), 0
-            new = self._cut(tables) or new
-        start, end = self._count, self._count + len(new.steps)
-        self._steps = self._shared.extended(self._steps, start, new.steps)
-        self._values = _with_room(self._values, start, end)
-        self._values[start:end] = new.values
-        self._count = end
+            new = self._cuts(tables) or new
+        most = self._count + sum(len(cut.steps) for cut in new)
+        self._values = _with_room(self._values, self._count, most)
+        for cut in new:
+            start, end = self._count, self._count + len(cut.steps)
+            self._steps = self._shared.extended(self._steps, start, cut.steps, most=most)
+            self._values[start:end] = cut.values
+            self._count = end
 
-    def _cut(self, tables: Sequence[RowTable]) -> _Cut | None:
+    def _cuts(self, tables: Sequence[RowTable]) -> list[_Cut]:
+        """Return the new rows in pieces that follow one another: joined only where they do not."""
         cuts: list[_Cut] = []
         for table in tables:
             start = self._taken.get(table, 0)
@@ -368,7 +377,10 @@ class _WorkerColumn:
                 place = table.schema.positions[self._tensor, self._statistic]
                 cuts += table.cut(place, start=start, mode=self._mode)
                 self._taken[table] = table.count
-        return _Cut.joined(cuts).in_order() if cuts else None
+        cuts = [cut for cut in cuts if len(cut.steps)]
+        if all(cut.is_ascending for cut in cuts) and all(a.steps[-1] < b.steps[0] for a, b in itertools.pairwise(cuts)):
+            return cuts
+        return [_Cut.joined(cuts).in_order()]
 
 
 class _Entry:

@@ -8,7 +8,15 @@ from trackside.cli.terminal.console import data_console, safe
 from trackside.cli.terminal.layout import columns, wrapped
 from trackside.contracts.run_layout import RunLocation
 from trackside.local.comparison import Comparison
-from trackside.local.comparison_text import facts_in_order, gate_lines, issue_lines, loss_lines, pace_line
+from trackside.local.comparison_text import (
+    facts_in_order,
+    gate_lines,
+    issue_lines,
+    loss_lines,
+    pace_line,
+    speed_lines,
+    verdict_line,
+)
 from trackside.performance.step_time_gate import Gate
 
 MOST_FACTS = 20
@@ -16,7 +24,7 @@ MOST_CELL = 24  # characters of a fact, in a column of 80
 
 
 def print_comparison(found: Comparison, *, color: bool) -> None:
-    """Print the comparison: settings, losses, pace, issues."""
+    """Print the comparison: the verdict, settings, losses, pace, issues."""
     console = data_console(color=color)
 
     def show(line: str, style: str = "") -> None:
@@ -25,6 +33,7 @@ def print_comparison(found: Comparison, *, color: bool) -> None:
 
     show(f"A  {RunLocation(found.a).name}", "bold")
     show(f"B  {RunLocation(found.b).name}", "bold")
+    show(verdict_line(found), "bold")
     show("")
     facts = [*facts_in_order(found.facts)]
     if facts:
@@ -42,6 +51,8 @@ def print_comparison(found: Comparison, *, color: bool) -> None:
     for line in loss_lines(found):
         show(line)
     show(pace_line(found))
+    for line in speed_lines(found):
+        show(line)
     show("")
     for line in issue_lines(found):
         show(line)
