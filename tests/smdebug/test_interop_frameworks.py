@@ -1,4 +1,4 @@
-"""A run of each framework is read by the real smdebug 1.0.34 as by ours: names, steps, values.
+"""A run of each framework is read by the real smdebug 1.0.34 as by ours, and its run of XGBoost by ours.
 
 Where a framework is not installed its run is skipped: `make keras`, `make frameworks` and `make mxnet` have the others.
 docs/frameworks.md has the table.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import importlib.util
 import os
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,13 +20,17 @@ import pytest
 from docs.framework_tables import INTEROP
 from tests.training_lib.frameworks.captured_script import opened, printed
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
+from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.run_layout import TENSORS
+from trackside.evaluation.backtest import backtest
+from trackside.trial.trial import Trial
 
 Peer = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 COLLECTIONS = (
     "losses", "metrics", "weights", "biases", "gradients", "hyperparameters", "feature_importance", "labels", "outputs",
 )  # fmt: skip
+MORE = ("all", "trees", "predictions", "average_shap", "full_shap")
 REQUEST = CaptureRequest(
     tuple(CollectionRequest(name, Schedule(2)) for name in COLLECTIONS), statistics=StatisticsRequest(budget=1.0)
 )
@@ -161,14 +166,32 @@ def test_the_original_reads_a_run_of_each_framework(
     run = tmp_path / "run"
     printed(DATA + written.script, run, REQUEST)
     trial = opened(run)
+    names = _compared(trial, run / TENSORS, peer)
+    assert written.tensors <= names, names
+
+
+@pytest.mark.skipif(importlib.util.find_spec("xgboost") is None, reason="once is enough")
+def test_ours_reads_a_run_that_the_original_wrote_of_xgboost(tmp_path: Path, peer: Peer) -> None:
+    """By smdebug 1.0.34 with XGBoost 1.7.6: `stand_ins.py xgboost_training.py`, with all collections."""
+    with zipfile.ZipFile(Path(__file__).with_name("xgboost_run_of_the_original.zip")) as file:
+        file.extractall(tmp_path / TENSORS)
+    names = _compared(opened(tmp_path), tmp_path / TENSORS, peer)
+    assert {"train-logloss", "feature_importance/gain/a", "trees/Feature", "predictions", "full_shap/c"} <= names
+    for depth, is_found in (("2", True), ("3", False)):  # the script's is 3
+        rule = RuleConfiguration("tree-depth", parameters={"depth": depth})
+        assert bool(backtest(str(tmp_path), [rule], clock=lambda: 0.0).issues) is is_found
+
+
+def _compared(trial: Trial, tensors: Path, peer: Peer) -> set[str]:
+    """Hold all steps, and the values of the last one, against what the original reads. Return the names."""
     worker = trial.workers[0]
-    steps = {name: list(trial.tensor(name).steps) for name in trial.tensor_names(collection="all")}
+    names = {name for collection in (*COLLECTIONS, *MORE) for name in trial.tensor_names(collection=collection)}
+    steps = {name: list(trial.tensor(name).steps) for name in sorted(names)}
     steps = {name: saved for name, saved in steps.items() if saved}
-    assert written.tensors <= set(steps), set(steps)
     assert steps
     questions: list[tuple[str, str, dict[str, Any]]] = [(name, "steps", {}) for name in steps]
     questions += [(name, "value", {"step_num": saved[-1]}) for name, saved in steps.items()]
-    answers = peer("answers", {"folder": str(run / TENSORS), "questions": questions})["answers"]
+    answers = peer("answers", {"folder": str(tensors), "questions": questions})["answers"]
     assert answers[: len(steps)] == list(steps.values())
     for (name, saved), theirs in zip(steps.items(), answers[len(steps) :], strict=True):
         ours = np.asarray(trial.value(name, step=saved[-1], worker=worker))
@@ -178,3 +201,4 @@ def test_the_original_reads_a_run_of_each_framework(
         else:
             assert str(ours.dtype) == theirs["dtype"], name
             assert ours.tobytes() == base64.b64decode(theirs["data"]), name
+    return set(steps)
