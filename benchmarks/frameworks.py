@@ -12,6 +12,7 @@ import argparse
 import os
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,16 @@ from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.evaluation.backtest import backtest
 from trackside.rules.catalogue import default_request
 
-Train = Callable[[Any, bool], object]
+
+@dataclass(frozen=True)
+class Run:
+    """What captures a training, and the seed of its data and its model."""
+
+    hook: Any
+    seed: int
+
+
+Train = Callable[[Run, bool], object]
 
 
 @dataclass(frozen=True)
@@ -35,7 +45,7 @@ class Program:
     framework  "xgboost" or "keras"
     fault      the fault, in words
     rules      rules that name it
-    train      trains with a hook; the second argument is True for the fault
+    train      trains, captured by a hook; the second argument is True for the fault
     """
 
     framework: str
@@ -52,25 +62,25 @@ def _rows(count: int, *, noise: float = 0.3, seed: int = 0) -> tuple[Any, Any]:
 
 
 def _boost(
-    hook: Any, labels: Callable[[Any], Any], *, count: int = 3000, rounds: int = 150,
+    run: Run, labels: Callable[[Any], Any], *, count: int = 3000, rounds: int = 150,
     columns: Callable[[Any, Any], Any] = lambda inputs, labels: inputs,
     validated: Callable[[Any], Any] = lambda rows: rows, labels_move: int = 0, **settings: Any,
 ) -> None:  # fmt: skip
     import xgboost
 
     sets = []
-    for seed, size in ((0, count), (1, 1500)):
-        inputs, score = _rows(size, seed=seed)
+    for part, size in enumerate((count, 1500)):
+        inputs, score = _rows(size, seed=2 * run.seed + part)
         answers = labels(score)
         inputs = columns(inputs, answers)
         sets.append(
-            xgboost.DMatrix(validated(inputs) if seed else inputs, np.roll(answers, labels_move) if seed else answers)
+            xgboost.DMatrix(validated(inputs) if part else inputs, np.roll(answers, labels_move) if part else answers)
         )
     objective = settings.pop("obj", None)
-    chosen = {"nthread": 1, "max_depth": 3, "eta": 0.05, "objective": "binary:logistic", **settings}
+    chosen = {"nthread": 1, "max_depth": 3, "eta": 0.05, "seed": run.seed, "objective": "binary:logistic", **settings}
     xgboost.train(
         chosen, sets[0], rounds, evals=[(sets[0], "train"), (sets[1], "validation")], verbose_eval=False,
-        obj=objective, callbacks=[hook],
+        obj=objective, callbacks=[run.hook],
     )  # fmt: skip
 
 
@@ -114,59 +124,59 @@ def _scores(score: Any) -> Any:
 _NUMBERS: dict[str, Any] = {"objective": "reg:squarederror", "eta": 0.1}
 
 BOOSTED = (
-    Program("xgboost", "deep trees on few rows", ("overfit",), lambda hook, faulty: _boost(
-        hook, _classes, count=200 if faulty else 3000, max_depth=10 if faulty else 3, eta=0.3 if faulty else 0.05,
+    Program("xgboost", "deep trees on few rows", ("overfit",), lambda run, faulty: _boost(
+        run, _classes, count=200 if faulty else 3000, max_depth=10 if faulty else 3, eta=0.3 if faulty else 0.05,
         min_child_weight=0 if faulty else 1)),
-    Program("xgboost", "random labels", ("overfit",), lambda hook, faulty: _boost(
-        hook, _random_classes if faulty else _classes, max_depth=6 if faulty else 3)),
+    Program("xgboost", "random labels", ("overfit",), lambda run, faulty: _boost(
+        run, _random_classes if faulty else _classes, max_depth=6 if faulty else 3)),
     Program("xgboost", "a learning rate of 2.5", ("loss-not-decreasing", "exploding-tensor", "loss-spike"),
-            lambda hook, faulty: _boost(hook, _scores, **{**_NUMBERS, "eta": 2.5 if faulty else 0.1})),
+            lambda run, faulty: _boost(run, _scores, **{**_NUMBERS, "eta": 2.5 if faulty else 0.1})),
     Program("xgboost", "a learning rate of 0", ("loss-not-decreasing", "stalled-training"),
-            lambda hook, faulty: _boost(hook, _scores, **{**_NUMBERS, "eta": 0.0 if faulty else 0.1})),
+            lambda run, faulty: _boost(run, _scores, **{**_NUMBERS, "eta": 0.0 if faulty else 0.1})),
     Program("xgboost", "gamma that allows no split", ("loss-not-decreasing", "stalled-training"),
-            lambda hook, faulty: _boost(hook, _classes, gamma=1e9 if faulty else 0)),
+            lambda run, faulty: _boost(run, _classes, gamma=1e9 if faulty else 0)),
     Program("xgboost", "an objective of its own with the wrong sign", ("loss-not-decreasing", "exploding-tensor"),
-            lambda hook, faulty: _boost(hook, _scores, eta=0.1, base_score=0.0, disable_default_eval_metric=0,
+            lambda run, faulty: _boost(run, _scores, eta=0.1, base_score=0.0, disable_default_eval_metric=0,
                                         objective="reg:squarederror", obj=_squares(-1.0 if faulty else 1.0))),
     Program("xgboost", "an objective of its own with NaN", ("exploding-tensor", "loss-not-decreasing"),
-            lambda hook, faulty: _boost(hook, _scores, eta=0.1, base_score=0.0, objective="reg:squarederror",
+            lambda run, faulty: _boost(run, _scores, eta=0.1, base_score=0.0, objective="reg:squarederror",
                                         obj=_broken_squares if faulty else _squares(1.0))),
-    Program("xgboost", "one class in a hundred", ("class-imbalance",), lambda hook, faulty: _boost(
-        hook, lambda score: (score > 3.2).astype(float) if faulty else _classes(score))),
+    Program("xgboost", "one class in a hundred", ("class-imbalance",), lambda run, faulty: _boost(
+        run, lambda score: (score > 3.2).astype(float) if faulty else _classes(score))),
     Program("xgboost", "a thousand rounds after the end of learning", ("overtraining", "overfit"),
-            lambda hook, faulty: _boost(hook, _classes, rounds=1500 if faulty else 150, count=6000, max_depth=2,
+            lambda run, faulty: _boost(run, _classes, rounds=1500 if faulty else 150, count=6000, max_depth=2,
                                         eta=0.3 if faulty else 0.05, min_child_weight=200 if faulty else 1)),
     Program("xgboost", "an objective of its own with nothing but NaN", ("exploding-tensor", "loss-not-decreasing"),
-            lambda hook, faulty: _boost(hook, _scores, eta=0.1, base_score=0.0, objective="reg:squarederror",
+            lambda run, faulty: _boost(run, _scores, eta=0.1, base_score=0.0, objective="reg:squarederror",
                                         obj=_no_squares if faulty else _squares(1.0))),
     Program("xgboost", "an objective of its own with second derivatives a million times too large",
             ("loss-not-decreasing", "stalled-training"),
-            lambda hook, faulty: _boost(hook, _scores, eta=0.1, base_score=0.0, objective="reg:squarederror",
+            lambda run, faulty: _boost(run, _scores, eta=0.1, base_score=0.0, objective="reg:squarederror",
                                         obj=_heavy_squares if faulty else _squares(1.0))),
     Program("xgboost", "three hundred deep rounds on noisy rows", ("overfit", "overtraining"),
-            lambda hook, faulty: _boost(hook, _classes, count=600, rounds=300 if faulty else 40,
+            lambda run, faulty: _boost(run, _classes, count=600, rounds=300 if faulty else 40,
                                         max_depth=6 if faulty else 2, eta=0.3 if faulty else 0.1)),
-    Program("xgboost", "validation labels moved by one row", ("overfit",), lambda hook, faulty: _boost(
-        hook, _classes, labels_move=int(faulty))),
-    Program("xgboost", "validation rows of another scale", ("overfit",), lambda hook, faulty: _boost(
-        hook, _classes, validated=(lambda rows: rows * 100) if faulty else lambda rows: rows)),
-    Program("xgboost", "the answer among the columns", ("data-leakage",), lambda hook, faulty: _boost(
-        hook, _classes, columns=_with_answer if faulty else lambda inputs, labels: inputs)),
+    Program("xgboost", "validation labels moved by one row", ("overfit",), lambda run, faulty: _boost(
+        run, _classes, labels_move=int(faulty))),
+    Program("xgboost", "validation rows of another scale", ("overfit",), lambda run, faulty: _boost(
+        run, _classes, validated=(lambda rows: rows * 100) if faulty else lambda rows: rows)),
+    Program("xgboost", "the answer among the columns", ("data-leakage",), lambda run, faulty: _boost(
+        run, _classes, columns=_with_answer if faulty else lambda inputs, labels: inputs)),
 )  # fmt: skip
 
 
 def _network(
-    hook: Any, *, rate: float = 0.05, depth: int = 2, activation: str = "relu", start: Any = "glorot_uniform",
+    run: Run, *, rate: float = 0.05, depth: int = 2, activation: str = "relu", start: Any = "glorot_uniform",
     bias: Any = "zeros", scale: float = 1.0, labels: Any = _classes, count: int = 1500, width: int = 32,
     epochs: int = 8, momentum: float = 0.9, is_sorted: bool = False, poison: bool = False, is_frozen: bool = False,
     has_softmax: bool = False,
 ) -> None:  # fmt: skip
     import keras
 
-    keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(run.seed)
     sets = []
-    for seed, size in ((0, count), (1, 600)):
-        inputs, score = _rows(size, seed=seed)
+    for part, size in enumerate((count, 600)):
+        inputs, score = _rows(size, seed=2 * run.seed + part)
         sets.append((inputs.astype(np.float32) * scale, labels(score).astype(np.int64)))
     (inputs, classes), validation = sets
     if is_sorted:
@@ -186,7 +196,7 @@ def _network(
     model.compile(keras.optimizers.SGD(rate, momentum), loss)
     model.fit(
         inputs, classes, batch_size=50, epochs=epochs, verbose=0, shuffle=not is_sorted, validation_data=validation,
-        callbacks=[hook],
+        callbacks=[run.hook],
     )  # fmt: skip
 
 
@@ -206,32 +216,32 @@ _LOSS = ("loss-not-decreasing", "stalled-training")
 _WILD = ("exploding-tensor", "exploding-gradient", "loss-spike", "loss-not-decreasing", "runaway-updates")
 
 NETWORKS = (
-    Program("keras", "a learning rate of 100", _WILD, lambda hook, faulty: _network(hook, rate=100.0 if faulty else 0.05)),  # noqa: E501
+    Program("keras", "a learning rate of 100", _WILD, lambda run, faulty: _network(run, rate=100.0 if faulty else 0.05)),  # noqa: E501
     Program("keras", "a learning rate of 1e-7", (*_LOSS, "weight-update-ratio"),
-            lambda hook, faulty: _network(hook, rate=1e-7 if faulty else 0.05)),
+            lambda run, faulty: _network(run, rate=1e-7 if faulty else 0.05)),
     Program("keras", "ten layers of sigmoid", ("vanishing-gradient", *_LOSS, "saturated-activation"),
-            lambda hook, faulty: _network(hook, depth=10 if faulty else 2, activation="sigmoid" if faulty else "tanh")),
+            lambda run, faulty: _network(run, depth=10 if faulty else 2, activation="sigmoid" if faulty else "tanh")),
     Program("keras", "weights that begin as zeros", ("poor-weight-initialization", *_LOSS),
-            lambda hook, faulty: _network(hook, start="zeros" if faulty else "glorot_uniform")),
+            lambda run, faulty: _network(run, start="zeros" if faulty else "glorot_uniform")),
     Program("keras", "weights that begin far too large", ("poor-weight-initialization", *_WILD),
-            lambda hook, faulty: _network(hook, start=_normal(30.0) if faulty else "glorot_uniform")),
+            lambda run, faulty: _network(run, start=_normal(30.0) if faulty else "glorot_uniform")),
     Program("keras", "ReLUs that begin dead", ("dead-relu", *_LOSS, "vanishing-gradient"),
-            lambda hook, faulty: _network(hook, bias=_constant(-30.0) if faulty else "zeros")),
-    Program("keras", "random labels", ("overfit",), lambda hook, faulty: _network(
-        hook, labels=_random_classes if faulty else _classes, count=500 if faulty else 1500, width=256 if faulty else 32,  # noqa: E501
+            lambda run, faulty: _network(run, bias=_constant(-30.0) if faulty else "zeros")),
+    Program("keras", "random labels", ("overfit",), lambda run, faulty: _network(
+        run, labels=_random_classes if faulty else _classes, count=500 if faulty else 1500, width=256 if faulty else 32,
         epochs=40 if faulty else 8)),
-    Program("keras", "one class in a hundred", ("class-imbalance",), lambda hook, faulty: _network(
-        hook, labels=(lambda score: (score > 3.2).astype(float)) if faulty else _classes)),
+    Program("keras", "one class in a hundred", ("class-imbalance",), lambda run, faulty: _network(
+        run, labels=(lambda score: (score > 3.2).astype(float)) if faulty else _classes)),
     Program("keras", "NaN in one row", ("exploding-tensor", "exploding-gradient", "loss-not-decreasing"),
-            lambda hook, faulty: _network(hook, poison=faulty)),
+            lambda run, faulty: _network(run, poison=faulty)),
     Program("keras", "inputs a thousand times too large", ("unnormalized-inputs", *_WILD),
-            lambda hook, faulty: _network(hook, scale=1000.0 if faulty else 1.0)),
+            lambda run, faulty: _network(run, scale=1000.0 if faulty else 1.0)),
     Program("keras", "rows sorted by class", ("sorted-batches", "loss-spike"),
-            lambda hook, faulty: _network(hook, is_sorted=faulty)),
+            lambda run, faulty: _network(run, is_sorted=faulty)),
     Program("keras", "all hidden layers frozen", ("parameters-not-trained",),
-            lambda hook, faulty: _network(hook, is_frozen=faulty)),
+            lambda run, faulty: _network(run, is_frozen=faulty)),
     Program("keras", "softmax before a loss with from_logits", ("double-softmax",),
-            lambda hook, faulty: _network(hook, has_softmax=faulty)),
+            lambda run, faulty: _network(run, has_softmax=faulty)),
 )  # fmt: skip
 
 
@@ -243,74 +253,99 @@ class Judged:
     critical: tuple[str, ...]
 
 
-def judged(program: Program, *, faulty: bool) -> Judged:
+@dataclass(frozen=True)
+class Row:
+    """A program with the findings on its faulty and its clean runs, one of each for a seed."""
+
+    program: Program
+    faulty: tuple[Judged, ...]
+    clean: tuple[Judged, ...]
+
+    @property
+    def named(self) -> int:
+        """The number of faulty runs with an issue of a rule that names the fault."""
+        return sum(bool(set(run.rules) & set(self.program.rules)) for run in self.faulty)
+
+
+def judged(program: Program, *, faulty: bool, seed: int) -> Judged:
     """Train the program once, and return what the default rules found."""
     request = default_request()
     capture: CaptureRequest = built_in_catalogue().capture_request(request)
-    with tempfile.TemporaryDirectory() as run:
-        hook = (trackside.XGBoostHook if program.framework == "xgboost" else trackside.KerasHook)(run, save=capture)
+    with tempfile.TemporaryDirectory() as folder:
+        hook = (trackside.XGBoostHook if program.framework == "xgboost" else trackside.KerasHook)(folder, save=capture)
         with hook:
-            program.train(hook, faulty)
-        found = backtest(run, request.rules, clock=lambda: 0.0)
+            program.train(Run(hook, seed), faulty)
+        found = backtest(folder, request.rules, clock=lambda: 0.0)
     issues = {verdict.rule_id: verdict.severity.value for verdict in found.issues}
     return Judged(tuple(issues), tuple(rule for rule, severity in issues.items() if severity == "critical"))
 
 
-def rows(programs: tuple[Program, ...]) -> list[tuple[Program, Judged, Judged]]:
-    """Return each program with the findings on its faulty and its clean run."""
+def rows(programs: tuple[Program, ...], seeds: int) -> list[Row]:
+    """Return each program with the findings on its runs."""
     found = []
     for program in programs:
-        found.append((program, judged(program, faulty=True), judged(program, faulty=False)))
-        print(
-            program.framework, "|", program.fault, "|", found[-1][1].rules, "| clean:", found[-1][2].rules, flush=True
+        faulty, clean = (
+            tuple([judged(program, faulty=is_faulty, seed=seed) for seed in range(seeds)])
+            for is_faulty in (True, False)
         )
+        found.append(Row(program, faulty, clean))
+        shown = [run.rules for run in faulty], "| clean:", [run.rules for run in clean]
+        print(program.framework, "|", program.fault, "|", *shown, flush=True)
     return found
 
 
-def page(found: list[tuple[Program, Judged, Judged]]) -> str:
+def page(found: list[Row], seeds: int, backend: str) -> str:
     """Return the page."""
     lines = [
         "# Faults of XGBoost and Keras",
         "",
-        "    .venv/bin/python -m benchmarks.frameworks --write docs/lab-notes/frameworks.md",
+        f"    .venv/bin/python -m benchmarks.frameworks --seeds {seeds} --write docs/lab-notes/frameworks.md",
         "",
-        "trains programs with a planted fault and without it, one seed each, and judges both by default rules.",
-        "A fault counts as named if one of the rules written for it found an issue. Nothing was tuned on these programs,",  # noqa: E501
-        "and one seed of one program is an example, no rate.",
+        f"trains programs with a planted fault and without it, with {seeds} seeds of data and model each, and judges",
+        f"all by default rules. Keras runs on {backend}. A fault counts as named in a run if one of the rules",
+        "written for it found an issue. The programs are small, and were known when the rules were changed last.",
         "",
     ]
-    for framework in dict.fromkeys(program.framework for program, _, _ in found):
-        own = [row for row in found if row[0].framework == framework]
-        named = sum(bool(set(fault.rules) & set(program.rules)) for program, fault, _ in own)
-        some = sum(bool(fault.rules) for _, fault, _ in own)
-        alarmed, critical = sum(bool(clean.rules) for *_, clean in own), sum(bool(clean.critical) for *_, clean in own)
+    for framework in dict.fromkeys(row.program.framework for row in found):
+        own = [row for row in found if row.program.framework == framework]
+        count = len(own) * seeds
+        named = sum(row.named for row in own)
+        always = sum(row.named == seeds for row in own)
+        some = sum(bool(run.rules) for row in own for run in row.faulty)
+        alarmed = sum(bool(run.rules) for row in own for run in row.clean)
+        critical = sum(bool(run.critical) for row in own for run in row.clean)
         lines += [
             f"## {framework}",
             "",
-            f"**{named} of {len(own)} faults named, {some} found by some rule; "  # noqa: ISC004 - one line of the page
-            f"{alarmed} of {len(own)} clean twins with an issue, {critical} at critical level.**",
+            f"**{named} of {count} faulty runs named, {some} found by some rule; {always} of {len(own)} faults named "  # noqa: ISC004 - one line of the page
+            f"with every seed; {alarmed} of {count} clean runs with an issue, {critical} at critical level.**",
             "",
-            "| fault | found by | named | clean twin |",
+            "| fault | named | found by, in runs | clean runs |",
             "| --- | --- | --- | --- |",
-        ]
-        for program, fault, clean in own:
-            is_named = bool(set(fault.rules) & set(program.rules))
-            lines.append(
-                f"| {program.fault} | {', '.join(fault.rules) or 'missed'} | {'yes' if is_named else 'no'} "
-                f"| {', '.join(clean.rules) or 'silent'} |"
-            )
-        lines.append("")
+            *(f"| {row.program.fault} | {row.named} of {seeds} | {_counted(row.faulty) or 'missed'} "
+              f"| {_counted(row.clean) or 'silent'} |" for row in own),
+            "",
+        ]  # fmt: skip
     return "\n".join(lines)
+
+
+def _counted(runs: tuple[Judged, ...]) -> str:
+    counts = Counter(rule for run in runs for rule in run.rules)
+    return ", ".join(f"{rule} {count}" for rule, count in counts.most_common())
 
 
 def main() -> None:
     """Carry out the command."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", choices=("xgboost", "keras"))
+    parser.add_argument("--fault", default="", help="a part of the faults to train")
+    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
-    programs = tuple(p for p in (*BOOSTED, *NETWORKS) if options.only in {None, p.framework})
-    text = page(rows(programs))
+    programs = tuple(
+        p for p in (*BOOSTED, *NETWORKS) if options.only in {None, p.framework} and options.fault in p.fault
+    )
+    text = page(rows(programs, options.seeds), options.seeds, os.environ["KERAS_BACKEND"])  # noqa: TID251 - Keras has no other way in
     if options.write:
         options.write.write_text(text)
     else:

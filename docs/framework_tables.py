@@ -15,6 +15,9 @@ PYTORCH, XGBOOST, ANY = "PyTorch", "XGBoost 3", "any program"
 ON_TORCH, ON_TENSORFLOW, ON_JAX = "Keras on PyTorch", "Keras on TensorFlow", "Keras on JAX"
 FRAMEWORKS = (PYTORCH, XGBOOST, ON_TORCH, ON_TENSORFLOW, ON_JAX, ANY)
 JUDGED = FRAMEWORKS[:-1]
+COMPILED = (ON_TENSORFLOW, ON_JAX)
+MORE = ("LightGBM", "CatBoost", "scikit-learn", "MXNet", "JAX")  # docs/more-frameworks.md
+INTEROP = (*FRAMEWORKS, *MORE)  # read by the original
 
 _TESTS = "tests/training_lib/frameworks"
 _KERAS, _BOOSTING = f"{_TESTS}/keras", f"{_TESTS}/xgboost/test_adapter.py"
@@ -36,11 +39,11 @@ _NONE = Cell("there are none")
 _PASSED = Cell("as passed", f"{_TESTS}/plain/test_run.py::test_values_of_the_program")
 _FIT = f"{_KERAS}/test_adapter.py::test_saves_everything_of_fit"
 _SAVED = f"{_KERAS}/test_situations.py::test_saves_weights_gradients_and_outputs"
-_INSIDE = Cell("no: inside `jit`")
 _SCRIPT = f"{_KERAS}/test_adapter.py::test_needs_no_change_of_the_script"
 _LOSSES = f"{_KERAS}/test_situations.py::test_the_training_is_the_same_and_its_losses_are_recorded"
 _STATE = f"{_TESTS}/pytorch/optimizers/test_source.py::test_the_state_is_that_after_the_step"
 _NORMS = f"{_CONTRACT}::test_records_statistics_of_every_step"
+_READ = "tests/smdebug/test_interop_frameworks.py::test_the_original_reads_a_run_of_each_framework"
 _MODES = f"{_CONTRACT}::test_counts_the_steps_of_each_mode"
 
 TABLE: Mapping[str, tuple[Cell, ...]] = {
@@ -49,7 +52,7 @@ TABLE: Mapping[str, tuple[Cell, ...]] = {
         Cell("`train`, `cv`, estimators", f"{_BOOSTING}::test_needs_no_change_of_the_script"),
         Cell("`fit`, loops by hand", _SCRIPT),
         Cell("`fit`, loops by hand", f"{_KERAS}/test_loops_by_hand.py::test_needs_no_change_of_the_script"),
-        Cell("`fit`", _LOSSES),
+        Cell("`fit`, `train_on_batch`", _SCRIPT),
         Cell("no: it calls `trackside.Run`"),
     ),
     "losses": (
@@ -65,7 +68,7 @@ TABLE: Mapping[str, tuple[Cell, ...]] = {
         _NONE,
         Cell("yes", _SAVED),
         Cell("at saved steps", _SAVED),
-        _INSIDE,
+        Cell("at saved steps", _SAVED),
         Cell("as passed", f"{_TESTS}/plain/test_run.py::test_names_say_what_is_a_weight"),
     ),
     "gradients": (
@@ -73,7 +76,7 @@ TABLE: Mapping[str, tuple[Cell, ...]] = {
         _NONE,
         Cell("yes", _SAVED),
         Cell("at saved steps", f"{_KERAS}/test_loops_by_hand.py::test_saves_what_each_step_used"),
-        _INSIDE,
+        Cell("at saved steps", f"{_KERAS}/test_jax_steps.py::test_saved_gradients_are_those_of_jax"),
         Cell("as passed", _contract("plain/test_run.py")),
     ),
     "their norms, every step": (
@@ -81,7 +84,7 @@ TABLE: Mapping[str, tuple[Cell, ...]] = {
         _NONE,
         Cell("yes", _NORMS),
         Cell("no: at saved steps"),
-        _INSIDE,
+        Cell("no: at saved steps"),
         Cell("as passed", _NORMS),
     ),
     "activations": (
@@ -89,7 +92,7 @@ TABLE: Mapping[str, tuple[Cell, ...]] = {
         _NONE,
         Cell("yes", _FIT),
         Cell("at saved steps", _SAVED),
-        _INSIDE,
+        Cell("at saved steps", _SAVED),
         _PASSED,
     ),
     "optimizer's variables": (
@@ -97,7 +100,7 @@ TABLE: Mapping[str, tuple[Cell, ...]] = {
         _NONE,
         Cell("yes", _FIT),
         Cell("at saved steps", _FIT),
-        _INSIDE,
+        Cell("at saved steps", _FIT),
         _PASSED,
     ),
     "modes": (
@@ -149,17 +152,14 @@ TABLE: Mapping[str, tuple[Cell, ...]] = {
             f"{_CONTRACT}::test_profiles_the_python_functions_of_the_requested_steps, by {_TESTS}/plain/test_run.py",
         ),
     ),
+    "read by smdebug 1.0.34": tuple(Cell("yes", _READ) for _ in FRAMEWORKS),
 }
 
 # Rules that judge less than `Rule.is_of_networks` and `Rule.only_of` let them: (rule, framework) to the reason.
-OF_NETWORKS, ALONE, JIT = "no layers", "recorded of PyTorch alone", "inside `jit`"
+OF_NETWORKS, ALONE = "no layers", "recorded of PyTorch alone"
 EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("double-softmax", ON_TENSORFLOW): "no: Keras takes the scores from before the softmax there, and warns",
     ("parameters-not-trained", ON_JAX): "no: a gradient of zeros stands for none",
-    **{
-        (rule, ON_JAX): "no: layers are not described there"
-        for rule in ("double-softmax", "unsuitable-loss", "wrong-mode")
-    },
     **{
         (rule, framework): "no: XGBoost's"
         for rule in ("tree-depth", "feature-importance-overweight")
@@ -180,11 +180,7 @@ def cell_of(rule: type[Rule], framework: str) -> str:
     if rule.is_of_networks and framework == XGBOOST:
         return f"no: {OF_NETWORKS}"
     reads_tensors = rule.is_of_networks and rule.rule_id not in _BY_FACTS and not set(rule.watches) <= _BY_LOSS
-    if reads_tensors and framework == ON_TENSORFLOW:
-        return "at saved steps"
-    if reads_tensors and framework == ON_JAX:
-        return f"no: {JIT}"
-    return "yes"
+    return "at saved steps" if reads_tensors and framework in COMPILED else "yes"
 
 
 def captured_table() -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,12 +24,13 @@ BY_CALLS = {"jax"}  # its example calls us
 
 
 class Example(NamedTuple):
-    """An example, its planted mistake, the rules that may name it, and the packages that it needs."""
+    """An example, its planted mistake, the rules that may name it, the packages that it needs, and Keras's backend."""
 
     folder: str
     fault: str
     rules: set[str]
     needs: tuple[str, ...]
+    backend: str = "torch"
 
 
 _DEEP = {"vanishing-gradient", "loss-not-decreasing"}
@@ -38,6 +40,11 @@ WITH_FAULTS = {
     "catboost": Example("catboost", "memorise", {"overfit"}, ("catboost", "sklearn")),
     "sklearn": Example("sklearn", "unscaled", {"loss-not-decreasing"}, ("sklearn",)),
     "keras": Example("keras", "vanishing", _DEEP, ("keras", "torch", "sklearn")),
+    "tensorflow": Example(
+        "tensorflow", "rate", {"loss-not-decreasing", "weight-update-ratio"}, ("tensorflow", "sklearn"), "tensorflow"
+    ),
+    "keras-tensorflow": Example("keras", "vanishing", _DEEP, ("tensorflow", "sklearn"), "tensorflow"),
+    "keras-jax": Example("keras", "vanishing", _DEEP, ("keras", "jax", "sklearn"), "jax"),
     "mxnet": Example("mxnet", "vanishing", _DEEP, ("mxnet", "sklearn")),
     "flax": Example("jax", "vanishing", _DEEP, ("flax", "optax", "sklearn")),
 }
@@ -59,6 +66,13 @@ def test_each_example_is_held_to_its_verdict() -> None:
     assert {each.folder for each in WITH_FAULTS.values()} == folders - others
 
 
+def test_the_readme_has_a_command_of_each_example() -> None:
+    commands = re.findall(
+        r"`examples/(\w+)/train\.py --fault (\w+)`", (EXAMPLES.parent / "README.md").read_text("utf-8")
+    )
+    assert set(commands) == {(each.folder, each.fault) for each in WITH_FAULTS.values()} | {("digits", "vanishing")}
+
+
 @pytest.mark.parametrize("example", _cases())
 def test_the_planted_mistake_is_named_and_nothing_else(tmp_path: Path, example: Example) -> None:
     script, fault, rules = EXAMPLES / example.folder / "train.py", example.fault, example.rules
@@ -68,7 +82,7 @@ def test_the_planted_mistake_is_named_and_nothing_else(tmp_path: Path, example: 
     done = subprocess.run(
         [*command, "--fault", fault],
         cwd=tmp_path,
-        env={**inherited(), "KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1"},
+        env={**inherited(), "KERAS_BACKEND": example.backend, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=HANGS_SECONDS,

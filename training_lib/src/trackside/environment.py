@@ -342,6 +342,11 @@ def aws_settings() -> tuple[object, ...]:
     return (*sorted(read.items()), *map(_state_of_file, files))
 
 
+def mxnet_profiles_from_start(environ: Mapping[str, str] | None = None) -> bool:
+    """Return True if MXNet's profiler is at work from the beginning of this process."""
+    return _whole(_environ(environ).get("MXNET_PROFILER_AUTOSTART"), 0) != 0
+
+
 def inherited() -> dict[str, str]:
     """Return a copy of this process's environment, for a child process."""
     return dict(os.environ)  # noqa: TID251

@@ -9,10 +9,12 @@ import keras
 import numpy as np
 import pytest
 
+import trackside
 from trackside.contracts.capture_request import CaptureRequest, StatisticsRequest
 from trackside.contracts.profiling_request import ProfilingRequest, Window
 from trackside.contracts.run_layout import RunLocation
 from trackside.environment import CaptureEnvironment
+from trackside.evaluation.profiler_report import profiler_report
 from trackside.frameworks.keras.adapter import KerasAdapter
 from trackside.performance.details import OPERATORS, PYTHON, Detail, read_details
 from trackside.storage.open_store import open_store
@@ -76,6 +78,12 @@ def test_the_operators_of_the_requested_steps(tmp_path: Path) -> None:
     assert products == 5 * 5  # of a step: two layers, the gradients of both weights, and that of the hidden layer
     assert all(row.self_seconds <= row.total_seconds + 1e-9 for row in operators.rows)
     assert not list(Path(tempfile.gettempdir()).glob("trackside-operators-*"))
+    trial = trackside.open_trial(str(tmp_path / "run"))
+    trial.refresh()
+    report = profiler_report(trial, run="run", now=0.0, details=[operators])  # what TfOperatorTime shows
+    (of_worker,) = report["operators"]
+    assert {row["name"] for row in of_worker["rows"]} == set(calls)
+    assert sum(row["percent"] for row in of_worker["rows"]) == pytest.approx(100)
 
 
 def test_the_functions_of_the_requested_steps(tmp_path: Path) -> None:

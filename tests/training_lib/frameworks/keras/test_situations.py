@@ -113,7 +113,6 @@ def test_the_training_is_the_same_and_its_losses_are_recorded(case: str, tmp_pat
     np.testing.assert_allclose(losses_of(trial), watched, rtol=tolerance)
 
 
-@pytest.mark.skipif(BACKEND == "jax", reason="tensors stay inside jit: docs/frameworks.md")
 @pytest.mark.parametrize("case", CASES)
 def test_saves_weights_gradients_and_outputs(case: str, tmp_path: Path) -> None:
     train(case, str(tmp_path))

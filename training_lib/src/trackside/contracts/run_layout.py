@@ -296,7 +296,7 @@ def operators_prefix(step: int, *, framework: str, hour: str) -> str:
 
     Args:
         step: Its first step.
-        framework: The framework: "pytorch", "tensorflow".
+        framework: The framework: "pytorch", "tensorflow", "mxnet".
         hour: The hour of its start in UTC, as YYYYMMDDHH.
     """
     return f"framework/{framework}/detailed_profiling/{hour}/{step:09d}/"
@@ -310,7 +310,7 @@ def python_prefix(
     Args:
         step: Its first step.
         last_step: Its last step.
-        framework: The framework: "pytorch", "tensorflow"; "python" for any other.
+        framework: The framework: "pytorch", "tensorflow", "mxnet"; "python" for any other.
         profiler: One of `profiling_request.PROFILERS`.
         worker: Name of the worker.
         started_at: Its start, in seconds since the epoch.

@@ -24,7 +24,7 @@ class DetailedProfile:
 
     Args:
         session: The session.
-        framework: The framework of the operators, as in the keys of their files: "pytorch", "tensorflow".
+        framework: The framework of the operators, as in the keys of their files: "pytorch", "tensorflow", "mxnet".
         begin_operators: Begins a profile of the framework's operators; None for a framework without one.
         protect: Makes a function harmless for the script; None for the session's guard.
     """

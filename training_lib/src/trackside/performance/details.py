@@ -17,7 +17,7 @@ from trackside.storage.store import Store
 
 OPERATORS, PYTHON = "operators", "functions"
 MOST_ROWS = 50
-_TRACE = re.compile(r".*/(?P<worker>[^/.]+)\.(?P<first>\d+)-(?P<last>\d+)\.(pt|tf)\.trace\.json\.gz")
+_TRACE = re.compile(r".*/(?P<worker>[^/.]+)\.(?P<first>\d+)-(?P<last>\d+)\.(pt|tf|mx)\.trace\.json\.gz")
 _FUNCTIONS = re.compile(
     r".*/(?P<worker>[^/]+)/train-(?P<first>\d+)-stepstart-[\d.]+_train-(?P<last>\d+)-stepend-[\d.]+/functions\.json"
 )
@@ -98,7 +98,7 @@ def operator_rows(events: Iterable[TimelineEvent]) -> list[TimeRow]:
     """Return the operators and kernels of a timeline, the longest first.
 
     Args:
-        events: Events of PyTorch's or TensorFlow's profiler. On each thread they lie within each other.
+        events: Events of PyTorch's, TensorFlow's or MXNet's profiler. On each thread they lie within each other.
     """
     calls: dict[tuple[str, bool], int] = defaultdict(int)
     own: dict[tuple[str, bool], float] = defaultdict(float)

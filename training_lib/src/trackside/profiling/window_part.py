@@ -26,7 +26,11 @@ from trackside.records.function_times import FUNCTIONS
 from trackside.storage.store import Store
 
 LOOK_SECONDS = 1.0
-_SHORT = {"pytorch": "pt", "tensorflow": "tf"}  # in the names of files: a trace of PyTorch's ends in .pt.trace.json.gz
+_SHORT = {
+    "pytorch": "pt",
+    "tensorflow": "tf",
+    "mxnet": "mx",
+}  # in the names of files: a trace of PyTorch's ends in .pt.trace.json.gz
 TIMED_AHEAD_SECONDS = 2.0  # steps are watched from so long before a window of time
 
 

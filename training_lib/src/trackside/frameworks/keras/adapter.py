@@ -14,6 +14,7 @@ from trackside.environment import CaptureEnvironment
 from trackside.frameworks.adapter import Undo
 from trackside.frameworks.keras.calls import listen
 from trackside.frameworks.keras.facts import KerasFacts
+from trackside.frameworks.keras.jax_steps import JaxSteps
 from trackside.frameworks.keras.loops_by_hand import LoopsByHand
 from trackside.frameworks.keras.names import OURS, Names, weight_name
 from trackside.frameworks.keras.operators import begin_operator_profile
@@ -33,6 +34,7 @@ class KerasAdapter(ListeningAdapter):
 
     Attributes:
         loops: Loops by hand.
+        jax: Steps on JAX.
         facts: Facts about the program.
 
     Args:
@@ -70,6 +72,7 @@ class KerasAdapter(ListeningAdapter):
         self.layer_called = protect("capturing a layer", self._layer_called)
         self._before = protect("capturing gradients", self._before_update)
         self._after = protect("ending a step", self._after_update)
+        self.jax = JaxSteps(self.session, self._step, self)
 
     @property
     def wants_layers(self) -> bool:
@@ -109,6 +112,9 @@ class KerasAdapter(ListeningAdapter):
             self.session.read_request()
         step.batch_mode, step.is_by_hand, step.losses = mode, False, []
         self.facts.model = model
+        self.jax.take(model)
+        if mode == "TRAIN" and not self.session.has_begun:
+            self.facts.note_start(model)
         self._replicas.begin()
         self._engine.set_mode(mode)
 

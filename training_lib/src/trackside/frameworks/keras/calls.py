@@ -14,6 +14,7 @@ import keras
 
 from trackside.frameworks.adapter import Undo
 from trackside.frameworks.keras.facts import KerasFacts, ScriptLines
+from trackside.frameworks.keras.jax_steps import JaxSteps
 from trackside.frameworks.keras.replacement import replaced
 from trackside.frameworks.keras.tensorflow_calls import TapeListener, listen_to_tensorflow
 
@@ -67,6 +68,10 @@ class Listener(Protocol):
         """Handles the calls of loops by hand."""
 
     @property
+    def jax(self) -> JaxSteps:
+        """Makes the steps on JAX."""
+
+    @property
     def wants_layers(self) -> bool:
         """True while the open step saves inputs or outputs of layers."""
 
@@ -89,6 +94,7 @@ def listen(listener: Listener) -> Undo:
         replaced(keras.layers.Dropout, "call", functools.partial(_in_training, listener)),
         replaced(keras.layers.BatchNormalization, "call", functools.partial(_in_training, listener)),
         *listen_to_tensorflow(listener.loops),
+        *listener.jax.listen(),
     ]
 
     def undo_all() -> None:
@@ -166,7 +172,8 @@ def _apply(listener: Listener, original: Any) -> Any:
     @functools.wraps(original)
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
         if hasattr(self, "inner_optimizer"):  # it scales, and calls the optimizer within
-            return original(self, grads, trainable_variables)
+            with listener.jax.plain_conditions():
+                return original(self, grads, trainable_variables)
         return listener.gradients_applied(
             self, grads, trainable_variables, lambda: original(self, grads, trainable_variables)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Iterable
 from typing import Any
@@ -83,6 +84,16 @@ class KerasFacts:
         self._optimizer: Any = None
         self._variables: list[tuple[Any, bool]] = []  # and whether it had a gradient
         self._modes: dict[str, bool] = {}  # by layer
+        self._rate: float | None = None
+        self._more_losses: bool | None = None  # of layers; None: not known yet
+
+    def note_start(self, model: Any) -> None:
+        """Note what shows before the first batch: on JAX, variables have no values from then on to the epoch's end."""
+        self._guard.attempt("reading facts about the program", functools.partial(self._note_start, model))
+
+    def _note_start(self, model: Any) -> None:
+        self._rate = learning_rate_of(getattr(model, "optimizer", None))
+        self._more_losses = bool(model.losses)
 
     def note_update(self, optimizer: Any, gradients: Iterable[Any], variables: Iterable[Any]) -> None:
         """Note the first update, or the one that is being compiled."""
@@ -151,7 +162,8 @@ class KerasFacts:
 
     def _optimizer_facts(self) -> OptimizerFacts:
         optimizer = self._optimizer
-        rate, decay = learning_rate_of(optimizer), getattr(optimizer, "weight_decay", None)
+        rate = learning_rate_of(optimizer) if self._rate is None else self._rate
+        decay = getattr(optimizer, "weight_decay", None)
         group = {"lr": rate, "weight_decay": decay}
         return OptimizerFacts(
             OPTIMIZER,
@@ -166,7 +178,8 @@ class KerasFacts:
         model = self.model
         line = self.compiled.line(model)
         loss: Any = getattr(model, "loss", None)  # a model that is not compiled has none
-        kind = "" if _is_by_hand(model) or model.losses else _kind(loss)
+        has_more = model.losses if self._more_losses is None else self._more_losses
+        kind = "" if _is_by_hand(model) or has_more else _kind(loss)
         if not kind:
             return LossFacts(LOSS_TENSOR, line=line)
         takes_scores = bool(loss.get_config().get("from_logits")) if hasattr(loss, "get_config") else False

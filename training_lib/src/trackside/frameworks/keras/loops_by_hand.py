@@ -11,10 +11,8 @@ from trackside.capture.session import RunSession
 from trackside.frameworks.keras.compiled_functions import CompiledFunctions
 from trackside.frameworks.keras.eager import EagerSteps
 from trackside.frameworks.keras.replicas import number_of_replicas
-from trackside.frameworks.keras.step import KerasStep
+from trackside.frameworks.keras.step import WITHOUT_TENSORS, KerasStep
 from trackside.frameworks.keras.values import array_of, number_of
-
-_WITHOUT_TENSORS = frozenset({"losses", "metrics"})
 
 
 class LoopsByHand:
@@ -89,7 +87,7 @@ class LoopsByHand:
             if not self._session.has_begun:
                 self._session.read_request()
             self._step.losses = []
-        if self._engine.due.kinds - _WITHOUT_TENSORS and (mode in ("", "TRAIN") or self._session.has_begun):
+        if self._engine.due.kinds - WITHOUT_TENSORS and (mode in ("", "TRAIN") or self._session.has_begun):
             self._eager.begin()
 
     def _after_function(self, function: Any) -> None:

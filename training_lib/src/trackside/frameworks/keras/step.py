@@ -16,6 +16,7 @@ from trackside.frameworks.keras.values import array_of, named_parts
 from trackside.frameworks.listening import ListeningAdapter
 
 LOSS = "loss"
+WITHOUT_TENSORS = frozenset({"losses", "metrics"})  # recorded of compiled steps, too
 
 
 class KerasStep:

@@ -14,7 +14,7 @@ def array_of(value: Any) -> NDArray[Any] | None:
     """Return a copy of a tensor as an array of at least one dimension; None for one without a value."""
     if value is None or not has_value(value):
         return None
-    tensor = getattr(value, "value", value) if isinstance(value, keras.Variable) else value
+    tensor = _known(getattr(value, "value", value) if isinstance(value, keras.Variable) else value)
     if hasattr(tensor, "detach"):  # of torch: Keras's own conversion warns with NumPy 2
         tensor = tensor.detach().cpu()
         array = np.array((tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy())
@@ -51,5 +51,12 @@ def has_value(value: Any) -> bool:
     if backend == "tensorflow":
         return hasattr(value, "numpy")
     if backend == "jax":
-        return not hasattr(value, "aval") or not type(value).__name__.endswith("Tracer")
+        return not type(_known(value)).__name__.endswith("Tracer")
     return True
+
+
+def _known(value: Any) -> Any:
+    """Return the value of a tracer of JAX, if it has one: gradients of plain calls are computed by such tracers."""
+    while keras.backend.backend() == "jax" and type(value).__name__.endswith("Tracer") and hasattr(value, "primal"):
+        value = value.primal
+    return value

@@ -18,6 +18,7 @@ from trackside.contracts.uncaptured import UncapturedProcess
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks import in_charge
 from trackside.frameworks.adapter import Undo
+from trackside.frameworks.mxnet.operators import OperatorProfiler
 from trackside.frameworks.plain.adapter import PlainAdapter
 from trackside.frameworks.plain.run import named
 from trackside.frameworks.replaced_methods import replace
@@ -32,7 +33,8 @@ class MXNetAdapter(PlainAdapter):
     """
 
     def __init__(self, environment: CaptureEnvironment) -> None:
-        super().__init__(environment)
+        self._profiler = OperatorProfiler()
+        super().__init__(environment, framework="mxnet", begin_operators=self._profiler.begin)
         self.updates, self.awaited = 0, -1
         self.session.statistics.wait = lambda seconds: self._await_all()
         self._undo: Undo | None = None
@@ -54,7 +56,8 @@ class MXNetAdapter(PlainAdapter):
         """Listen to backward passes and updates. The first backward pass begins the run."""
         undo_backward = replace([(mxnet.nd.NDArray, "backward"), (mxnet.autograd, "backward")], self._passing_back)
         undo_update = replace([(mxnet.gluon.Trainer, "_update")], self._around_update)
-        self._undo = lambda: (undo_update(), undo_backward())
+        undo_profiler = self._profiler.listen()
+        self._undo = lambda: (undo_profiler(), undo_update(), undo_backward())
 
     def uninstall(self) -> None:
         """Close the run, and leave MXNet as it was."""

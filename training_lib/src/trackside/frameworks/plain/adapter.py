@@ -18,6 +18,7 @@ from trackside.capture.statistic_rows import Values
 from trackside.capture.step_engine import TRAIN
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.detailed_profile import DetailedProfile
+from trackside.profiling.windows import Begin
 
 RATE = "hyperparameters/optimizer/group_0/lr"
 
@@ -47,13 +48,26 @@ class PlainAdapter:
 
     Attributes:
         session: The run.
+
+    Args:
+        environment: Address of the run, and the capture request.
+        options: Options for storing the run.
+        framework: The framework of the operators, as in the keys of their files; "" without any.
+        begin_operators: Begins a profile of the framework's operators; None for a framework without a profiler.
     """
 
-    def __init__(self, environment: CaptureEnvironment, *, options: SessionOptions | None = None) -> None:
+    def __init__(
+        self,
+        environment: CaptureEnvironment,
+        *,
+        options: SessionOptions | None = None,
+        framework: str = "",
+        begin_operators: Begin | None = None,
+    ) -> None:
         self.session = RunSession(environment, options=options)
         self._engine, self._statistics = self.session.engine, self.session.statistics
         self._parameters = Parameters()
-        self._detailed = DetailedProfile(self.session)
+        self._detailed = DetailedProfile(self.session, framework=framework, begin_operators=begin_operators)
 
     def install(self) -> None:
         """Begin the run: a program that passes numbers trains."""
