@@ -33,6 +33,8 @@ IN_HOOKS: dict[str, tuple[Any, Any]] = {
     "profiler: buffer by variable": ([], "TypeError"),
     "profiler: two threads of one group": ([["inner", 25], ["outer", 20]], [["inner", 15], ["outer", 30]]),
     "profiler: type of Horovod's events": ("HorovodMetrics", ""),
+    "profiler: folder in upper case": ("/Upper/Case", "/upper/case"),
+    "profiler: range from step 0": ([True, True], [False, True]),
     "hook: attributes of its inner works": ([], ["module_set", "tensor_to_collections", "timeline_writer"]),
 }
 KEPT_IN_HOOKS: dict[str, Any] = {
@@ -42,8 +44,6 @@ KEPT_IN_HOOKS: dict[str, Any] = {
 # What the real one answers; the drop-in refuses each.
 IN_WHAT_IS_NOT_OFFERED: dict[str, Any] = {
     "action: prefix of a job": ["myjob"],
-    "profiler: folder in upper case": "/upper/case",
-    "profiler: range from step 0": [False, True],
 }
 # Kept as they were: what both answer.
 KEPT = {

@@ -240,7 +240,7 @@ STATIC = {"smdebug", "smdebug.pytorch", "smdebug.rules", "smdebug.trials", "smde
     ],
 )
 def test_a_name_that_is_not_offered_refuses_every_use(use: Callable[[Any], object]) -> None:
-    refused = found("smdebug.profiler.profiler_config_parser", "ProfilerConfigParser")
+    refused = found("smdebug.trials.profiler_trial", "ProfilerTrial")
     with pytest.raises(not_offered.NotOfferedError, match="profiles by itself, under other names"):
         use(refused)
     assert "not offered" in repr(refused)
@@ -312,7 +312,7 @@ def test_an_attribute_says_why_too() -> None:
     with pytest.raises(ImportError, match="MXNet is not captured"):
         found("smdebug.mxnet", "Hook")()
     with pytest.raises(ImportError, match="profiles by itself, under other names"):
-        found("smdebug.profiler.profiler_config", "ProfilerConfig")()
+        found("smdebug.trials.profiler_trial", "ProfilerTrial")()
 
 
 def test_names_that_never_were_are_plainly_unknown() -> None:

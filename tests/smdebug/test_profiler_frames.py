@@ -26,13 +26,18 @@ from tests.smdebug.profiler_files import (
     FIRST,
     GAP,
     MINUTE,
+    NODES,
     STEP,
+    training,
     write_profiles,
     write_python_profiles,
     write_samples,
+    write_timeline,
 )
+from tests.training_lib.local.verdicts import issue
 from trackside.contracts.errors import ConfigurationError, RunNotFoundError
 from trackside.records.trace_events import decode_trace
+from trackside.storage.local import LocalStore
 
 STEPS = 6
 TRAIN, EVAL = "Step:ModeKeys.TRAIN", "Step:ModeKeys.EVAL"
@@ -221,6 +226,55 @@ def test_a_moment_in_which_a_gpu_had_little_to_do_is_marked(profiles: str, tmp_p
     for nothing in (empty, None):
         name = merged.merge_timeline(0, 4 * 10**15, sys_metrics_filter=nothing)
         assert {event["ph"] for event in json.loads(Path(name).read_text())} == {"M", "X"}
+
+
+def _moved_by(folder: Path, node: str, ahead: int) -> None:
+    """Let the clock of one node of written profiles be ahead by some microseconds."""
+    for path in folder.rglob(f"*{node}_pythontimeline.json"):
+        events = json.loads(path.read_text())
+        events[0]["args"]["start_time_since_epoch_in_micros"] += ahead
+        end = int(path.name.partition("_")[0]) + ahead
+        path.rename(path.with_name(f"{end}_{node}_pythontimeline.json")).write_text(json.dumps(events))
+
+
+@pytest.mark.parametrize("ahead", [0, 90_000_000], ids=["one clock", "a minute and a half ahead"])
+def test_machines_are_put_on_one_clock(tmp_path: Path, ahead: int) -> None:
+    node = NODES[1]
+    for each in NODES:
+        write_timeline(tmp_path, each, training(12, is_slow=False))
+    _moved_by(tmp_path, node, ahead)
+    name = MergedTimeline(str(tmp_path)).merge_timeline(FIRST, FIRST + 10**7)
+    merged = list(decode_trace(Path(name).read_bytes(), key=name))
+    starts: dict[str, list[float]] = {}
+    for event in merged:
+        if event.phase == TRAIN:
+            starts.setdefault(event.arguments["step_num"], []).append(event.start)
+    assert len(starts) == 12
+    for moments in starts.values():
+        assert len(moments) == 2
+        assert moments[0] == pytest.approx(moments[1], abs=1)
+
+
+def test_what_rules_found_is_marked_at_its_step(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for each in NODES:
+        write_timeline(run / "profiler-output", each, training(24, is_slow=False))
+    LocalStore(run).put("rule-output/verdicts.jsonl", f"{issue('data-starvation').to_json()}\n".encode())
+    name = MergedTimeline(str(run / "profiler-output")).merge_timeline(0, 4 * 10**15)
+    document = json.loads(Path(name).read_text())
+    (mark,) = [event for event in document if event["ph"] == "i"]
+    (end,) = {
+        event["ts"] + event["dur"]
+        for event in document
+        if event.get("args", {}).get("step_num") == "20" and event["name"] == TRAIN
+    }
+    assert (mark["name"], mark["s"], mark["ts"]) == ("data-starvation", "g", end)
+    assert mark["args"]["step"] == 20
+    # Profiles of the original's, without rules of ours beside them, have none.
+    for each in NODES:
+        write_timeline(tmp_path / "alone", each, training(24, is_slow=False))
+    name = MergedTimeline(str(tmp_path / "alone")).merge_timeline(0, 4 * 10**15)
+    assert not [event for event in json.loads(Path(name).read_text()) if event["ph"] == "i"]
 
 
 def _samples(folder: str) -> LocalSystemMetricsReader:

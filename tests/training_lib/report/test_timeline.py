@@ -15,7 +15,7 @@ from trackside.report.wall_time import WallTime
 
 
 def durations(seconds: np.ndarray, *, worker: str = "worker_0", **phases: np.ndarray) -> StepDurations:
-    return StepDurations(worker, np.arange(len(seconds)), seconds, phases, np.full(len(seconds), np.nan))
+    return StepDurations(worker, np.arange(len(seconds)), seconds, phases, *[np.full(len(seconds), np.nan)] * 2)
 
 
 @given(st.integers(1, 3000), st.integers(0, 2999), st.integers(1, 5))

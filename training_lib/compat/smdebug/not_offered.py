@@ -55,26 +55,19 @@ _TELEMETRY = "Trackside never phones home."
 
 # A module stands for everything that is defined in it and below.
 _SINGLE = {
-    "core.config_validator": {"get_config_validator ConfigValidator": _GUARD},
     "core.config_constants": {"PROFILER_REPORT_VERSION PROFILER_TELEMETRY_URL": _TELEMETRY},
     "core.json_config": {
         "collect_hook_config_params add_collections_to_manager parse_save_config_dict parse_save_config_modes_dict": (
             _HOOK_CONFIGURATION
         ),
-        "get_node_id_from_resource_config": _RANK,
-    },
-    "core.locations": {
-        "TraceFileLocation PYTHONTIMELINE_SUFFIX MERGEDTIMELINE_SUFFIX TRACE_DIRECTORY_FORMAT": _PROFILER
     },
     "core.tfevent": {
-        "timeline_file_writer": _PROFILER,
         "event_file_reader event_file_writer events_writer proto summary": _PROTOBUF,
         "index_file_writer": INNER,
     },
     "core.utils": {
         "error_handling_agent ErrorHandlingAgent": _GUARD,
-        "get_distributed_worker get_node_id get_tb_worker": _RANK,
-        "check_smdataparallel_env check_smmodelparallel_training": _RANK,
+        "get_distributed_worker get_tb_worker check_smdataparallel_env": _RANK,
         "setup_profiler_report PROFILER_REPORT_VERSION PROFILER_TELEMETRY_URL": _TELEMETRY,
     },
 }
@@ -89,10 +82,6 @@ REASONS: dict[str, str] = {
     },
     "smdebug.trials.profiler_trial": _PROFILER,
     "smdebug.rules.action": ACTIONS,
-    "smdebug.profiler.hvd_trace_file_rotation": _PROFILER,
-    "smdebug.profiler.profiler_config": _PROFILER,
-    "smdebug.profiler.profiler_config_parser": _PROFILER,
-    "smdebug.profiler.python_profiler": _PROFILER,
     "smdebug.profiler.system_metrics_reader.S3NumpySystemMetricsReader": _NUMPY_READER,
     "smdebug.profiler.S3NumpySystemMetricsReader": _NUMPY_READER,
     "smdebug.profiler.utils.start_smdataparallel_profiler": _PROFILER,

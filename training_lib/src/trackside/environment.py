@@ -249,6 +249,9 @@ class OldNamesEnvironment:
     TENSORBOARD_CONFIG_FILE_PATH         file with the folder of a SageMaker job's TensorBoard files
     USE_SMDEBUG                          false for no hook from `get_hook`
     CHECKPOINT_CONFIG_FILE_PATH          file with the folder of checkpoints, for a job on spot capacity
+    SMPROFILER_CONFIG_PATH               file of the profiler's configuration
+    SM_HPS                               hyperparameters of a SageMaker training job, as JSON
+    HOROVOD_TIMELINE                     file that Horovod writes its timeline to; "" for none
     SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE  a file in the run that asks a rule to stop, by the time in it; "" for none
     rule_stop_grace_time_secs            time that the rule may go on after that (default 60)
     SMDEBUG_LOG_LEVEL                    "info" by default, "off" for silence
@@ -260,6 +263,9 @@ class OldNamesEnvironment:
     hook_configuration: str
     checkpoint_configuration: str
     tensorboard_configuration: str
+    profiler_configuration: str
+    hyperparameters: str
+    horovod_timeline: str
     is_smdebug_used: bool
     rule_stop_file: str
     rule_stop_grace_seconds: float
@@ -281,6 +287,9 @@ class OldNamesEnvironment:
             tensorboard_configuration=env.get(
                 "TENSORBOARD_CONFIG_FILE_PATH", f"{ml_configuration}/tensorboardoutputconfig.json"
             ),
+            profiler_configuration=env.get("SMPROFILER_CONFIG_PATH", PROFILER_CONFIG),
+            hyperparameters=env.get("SM_HPS", ""),
+            horovod_timeline=env.get("HOROVOD_TIMELINE", ""),
             is_smdebug_used=env.get("USE_SMDEBUG", "").strip().lower() not in {"false", "0", "no", "off", "n", "f"},
             rule_stop_file=env.get("SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE", ""),
             rule_stop_grace_seconds=_positive(env.get("rule_stop_grace_time_secs"), 60.0),

@@ -11,6 +11,7 @@ from smdebug.core.config_constants import (
     CONFIG_COLLECTION_CONFIG_KEY,
     CONFIG_COLLECTION_NAME_KEY,
     CONFIG_OUTDIR_KEY,
+    DEFAULT_RESOURCE_CONFIG_FILE,
 )
 from smdebug.exceptions import SMDebugValueError
 from trackside.environment import OldNamesEnvironment
@@ -58,6 +59,15 @@ def get_tensorboard_dir_from_json_config() -> str | None:
         return None
     folder = json.loads(path.read_text("utf-8")).get(CONFIG_OUTDIR_KEY)
     return None if folder is None else str(folder)
+
+
+def get_node_id_from_resource_config() -> str | None:
+    """Return the name of this machine in its SageMaker job: algo-1; None elsewhere."""
+    try:
+        host = json.loads(Path(DEFAULT_RESOURCE_CONFIG_FILE).read_text("utf-8")).get("current_host")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return None if host is None else str(host)
 
 
 __getattr__ = not_offered.attribute_of(__name__)

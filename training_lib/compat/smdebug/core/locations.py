@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from abc import ABC, abstractmethod
 from typing import Any
 
 from smdebug import not_offered
 from smdebug.core.modes import ModeKeys
-from trackside.contracts.run_layout import event_key, index_key, index_prefix
+from smdebug.core.utils import ensure_dir, get_node_id
+from smdebug.profiler.profiler_constants import (
+    CONVERT_TO_MICROSECS,
+    DEFAULT_PREFIX,
+    MERGEDTIMELINE_SUFFIX,
+    PYTHONTIMELINE_SUFFIX,
+    TRACE_DIRECTORY_FORMAT,
+)
+from trackside.contracts.run_layout import event_key, index_key, index_prefix, operators_prefix
 
 STEP_NUMBER_FORMATTING_LENGTH = "012"
 
@@ -77,6 +86,58 @@ class TensorboardFileLocation(EventFileLocation):
 
     def get_file_location(self, base_dir: str = "") -> str:
         return os.path.join(base_dir or "tensorboard", self.mode.name, self.get_filename())
+
+
+class TraceFileLocation:
+    """The places of profiles below a folder. Times are in microseconds since the epoch."""
+
+    @staticmethod
+    def get_file_location(timestamp: float, base_dir: str, suffix: str = PYTHONTIMELINE_SUFFIX) -> str:
+        """Return the path of a closed timeline by the end of its last event."""
+        hour = time.strftime(TRACE_DIRECTORY_FORMAT, time.gmtime(timestamp / CONVERT_TO_MICROSECS))
+        return os.path.join(base_dir, DEFAULT_PREFIX, hour, f"{round(timestamp)}_{get_node_id()}_{suffix}")
+
+    @staticmethod
+    def get_detailed_profiling_log_dir(base_folder: str, framework: str, current_step: int) -> str:
+        """Return the folder of a profile of operators, and make it."""
+        hour = time.strftime(TRACE_DIRECTORY_FORMAT, time.localtime())  # the original's is local
+        folder = os.path.join(base_folder, operators_prefix(int(current_step), framework=framework, hour=hour))
+        ensure_dir(folder, is_file=False)
+        return folder.rstrip("/")
+
+    @staticmethod
+    def get_tf_profiling_metadata_file(base_folder: str, start_time_us: float, end_time_us: float) -> str:
+        """Return the path of an empty file, named by the times of a profile, and make its folder."""
+        name = f"{get_node_id()}_{round(start_time_us)}_{round(end_time_us)}.metadata"
+        path = os.path.join(base_folder, name)
+        ensure_dir(path)
+        return path
+
+    @staticmethod
+    def get_python_profiling_stats_dir(  # noqa: PLR0917 - the old signature
+        base_folder: str,
+        profiler_name: str,
+        framework: str,
+        start_mode: str,
+        start_step: int | str,
+        start_phase: str,
+        start_time_since_epoch_in_micros: float,
+        end_mode: str,
+        end_step: int | str,
+        end_phase: str,
+        end_time_since_epoch_in_micros: float,
+    ) -> str:
+        """Return the folder of a profile of Python functions, and make it."""
+        start = f"{start_mode}-{start_step}-{start_phase}-{start_time_since_epoch_in_micros}"
+        end = f"{end_mode}-{end_step}-{end_phase}-{end_time_since_epoch_in_micros}"
+        folder = os.path.join(base_folder, "framework", framework, profiler_name, get_node_id(), f"{start}_{end}")
+        ensure_dir(folder, is_file=False)
+        return folder
+
+    @staticmethod
+    def get_merged_trace_file_location(base_dir: str, timestamp_in_us: float) -> str:
+        """Return the path of a merged timeline that ends at that time."""
+        return os.path.join(base_dir, f"{round(timestamp_in_us)}_{get_node_id()}_{MERGEDTIMELINE_SUFFIX}")
 
 
 class IndexFileLocationUtils:

@@ -6,6 +6,7 @@ import bisect
 import json
 import os
 import re
+import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
@@ -17,11 +18,12 @@ import numpy as np
 from smdebug import not_offered
 from smdebug.core import simulators
 from smdebug.core.config_constants import CLAIM_FILENAME
+from smdebug.core.json_config import get_node_id_from_resource_config
 from smdebug.core.logger import get_logger
 from smdebug.exceptions import IndexReaderException, SMDebugRuntimeError, SMDebugTypeError, SMDebugValueError
 from trackside.contracts.name_pattern import name_pattern
 from trackside.contracts.run_layout import COLLECTIONS_PREFIX, EVENTS_PREFIX
-from trackside.environment import OldNamesEnvironment
+from trackside.environment import CaptureEnvironment, OldNamesEnvironment
 
 _S3 = re.compile(r"s3://(?P<bucket>[^/]+)/?(?P<key>.*)", re.DOTALL)
 _STEP_FILE = re.compile(r".*/\d+_(?P<worker>[^/]+)\.(json|csv|tfevents)", re.DOTALL)
@@ -163,6 +165,23 @@ def remove_claim_file(path: str) -> None:
     """Let another process be the first one in this folder."""
     if not is_s3(path)[0]:
         remove_file_if_exists(os.path.join(path, CLAIM_FILENAME))
+
+
+def get_node_id() -> str:
+    """Return a name of this process on this machine, without `_`: its rank, or else its number, and the host."""
+    environment = CaptureEnvironment.read()
+    process = environment.rank if environment.world_size > 1 else os.getpid()
+    return f"{process}-{get_node_id_from_resource_config() or socket.gethostname()}".replace("_", "-")
+
+
+def check_smmodelparallel_training() -> bool:
+    """Return True in a job that SageMaker's model parallel library divides: its parameters name partitions."""
+    try:
+        hyperparameters = json.loads(OldNamesEnvironment.read().hyperparameters or "{}")
+        parameters = hyperparameters.get("mp_parameters") or {}
+        return "partitions" in (json.loads(parameters) if isinstance(parameters, str) else parameters)
+    except (ValueError, AttributeError, TypeError):
+        return False
 
 
 def get_region() -> str | None:

@@ -17,6 +17,7 @@ from trackside.contracts.recorded_names import (
     BATCH_NUMBER,
     BATCH_OF_ONE_ROW,
     BATCH_REPEATED,
+    BATCHES_READY,
     CAPTURE_SECONDS,
     CLIPPING,
     DATA_SECONDS,
@@ -91,6 +92,11 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         BATCH_NUMBER, "mean", "the number of the newest batch of a DataLoader in its pass over the data, from 0"
     ),
     StepNumber(EPOCH, "mean", "the pass over the data that the batch belongs to, from 0, counted by this process"),
+    StepNumber(
+        BATCHES_READY,
+        "mean",
+        "batches of a DataLoader's workers that were ready when the newest was asked for; not recorded without workers",
+    ),
     StepNumber(BATCH_OF_ONE_ROW, "mean", "1 where all rows of the newest batch were equal, else 0"),
     StepNumber(
         BATCH_REPEATED, "mean", "1 where the newest batch came before, less than half of the data set ago, else 0"

@@ -11,7 +11,7 @@ from trackside.cli.terminal.options import format_option, shared_options, wants_
 from trackside.cli.terminal.progress import shown_waiting
 from trackside.cli.terminal.rows import print_json, print_table
 from trackside.contracts.errors import ConfigurationError, Problem
-from trackside.contracts.profiling_request import MOST_STEPS
+from trackside.contracts.profiling_request import MOST_STEPS, PROFILERS
 from trackside.performance.durations import duration, milliseconds
 
 MOST_LINES = 3
@@ -30,13 +30,20 @@ BAR_CELLS = 24
     help="Profile the next steps of a running run in detail, and show them.",
 )
 @click.option(
+    "--profiler",
+    type=click.Choice(PROFILERS),
+    default=PROFILERS[0],
+    show_default=True,
+    help="Profiler of the Python functions of these steps. py-spy works from a process of its own; it needs seconds.",
+)
+@click.option(
     "--price",
     type=click.FloatRange(min=0, min_open=True),
     metavar="AMOUNT",
     help="Price of an hour of the run, in any currency: shows what can be won back of it.",
 )
 @shared_options
-def command(*, run: str, output: str, report: bool, steps: int | None, price: float | None) -> None:
+def command(*, run: str, output: str, report: bool, steps: int | None, profiler: str, price: float | None) -> None:
     """Show where the time of RUN goes, and what can be won back.
 
     RUN is named as for `trackside findings`. The verdict is one of input-bound, copy-bound, host-bound, compute-bound,
@@ -67,7 +74,7 @@ def command(*, run: str, output: str, report: bool, steps: int | None, price: fl
         _print_report(uri)
         return
     if steps:
-        _profile_steps(uri, steps)
+        _profile_steps(uri, steps, profiler)
     with shown_waiting("reading the run"):
         details = read_details(open_store(RunLocation(uri).profiles))
         document = speed_document(uri, measured_workers(uri), details, price=price)
@@ -76,13 +83,14 @@ def command(*, run: str, output: str, report: bool, steps: int | None, price: fl
         return
     workers = document["workers"]
     print_verdict(workers[0], color=wants_color())
+    _print_samples(workers[0], color=wants_color())
     if len(workers) > 1:
         click.echo(f"\nshown is {workers[0]['worker']} of {len(workers)} workers; --format json has all")
     for detail in document["details"]:
         _print_detail(uri, detail, color=wants_color())
 
 
-def _profile_steps(uri: str, steps: int) -> None:
+def _profile_steps(uri: str, steps: int, profiler: str) -> None:
     from trackside.contracts.run_layout import RunLocation
     from trackside.local.profile_request import request_profile, wait_for_profile
     from trackside.performance.details import read_details
@@ -99,13 +107,37 @@ def _profile_steps(uri: str, steps: int) -> None:
         return trial.has_ended
 
     before = read_details(open_store(RunLocation(uri).profiles)) if "://" not in uri else []
-    request_profile(uri, steps)
+    request_profile(uri, steps, profiler=profiler)
     with shown_waiting(f"waiting for the next {steps} steps"):
         has_come = wait_for_profile(uri, before, has_ended=has_ended)
     if not has_come:
         click.echo(
             "trackside: no step was profiled: the training has ended, stands still, or profiles itself.", err=True
         )
+
+
+def _print_samples(worker: Mapping[str, Any], *, color: bool) -> None:
+    """Print the modules and collectives that take the longest on the steps that were sampled."""
+    modules = [one for one in worker["modules"] if one["name"]][:MOST_ROWS]
+    if modules:
+        click.echo(f"\nmodules, on {worker['sampled_steps']} sampled steps")
+        rows = [
+            [
+                _cut(one["name"], MOST_NAME),
+                one["kind"],
+                f"{one['calls']:.3g}",
+                *(milliseconds(one[part]) for part in ("forward", "forward_own", "backward")),
+            ]
+            for one in modules
+        ]
+        print_table(("name", "class", "calls a step", "forward", "of its own", "backward"), rows, color=color)
+    if worker["exchanges"]:
+        click.echo(f"\ncollectives, on {worker['sampled_steps']} sampled steps")
+        rows = [
+            [one["name"], f"{one['calls']:.3g}", milliseconds(one["seconds"]), milliseconds(one["waited"])]
+            for one in worker["exchanges"][:MOST_ROWS]
+        ]
+        print_table(("name", "calls a step", "takes", "waited for"), rows, color=color)
 
 
 def _print_detail(uri: str, detail: Mapping[str, Any], *, color: bool) -> None:

@@ -23,7 +23,7 @@ from trackside.contracts.stored_fields import FINITE, at_least, closed_record, i
 MOST_STEPS = 200  # of one window
 MOST_SECONDS = 60.0
 OPERATORS, PYTHON = "DetailedProfilingConfig", "PythonProfilingConfig"
-PROFILERS = ("cprofile", "pyinstrument")
+CPROFILE, PYINSTRUMENT, OUTSIDE = PROFILERS = ("cprofile", "pyinstrument", "py-spy")  # the last in its own process
 TIMERS = ("total_time", "cpu_time", "off_cpu_time", "default")  # the time that cProfile counts
 
 
@@ -114,10 +114,25 @@ def read_profiling_request(text: str) -> tuple[ProfilingRequest, list[Problem]]:
 def _part(parameters: Mapping[str, Any], name: str, problems: list[Problem]) -> dict[str, Any]:
     value = parameters.get(name.lower())
     try:
-        return _folded(_literal(value) if isinstance(value, str) else value or {})
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return object_of(value)
+    except ValueError:
         problems.append(Problem(name, f"is no object, but {value!r:.80}.", 'Use {"StartStep": 100, "NumSteps": 3}.'))
         return {}
+
+
+def object_of(part: Any) -> dict[str, Any]:
+    """Return a part of the file with its keys in lower case: an object, or a text that holds one. It is never run.
+
+    Args:
+        part: The part; None for none.
+
+    Raises:
+        ValueError: It holds no object.
+    """
+    try:
+        return _folded(_literal(part) if isinstance(part, str) else part or {})
+    except (TypeError, SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(f"{part!r:.80} holds no object: {error}") from error
 
 
 def _literal(text: str) -> Any:

@@ -3,8 +3,8 @@
     <folder>/framework/pevents/<hour>/<end>_<worker>_pythontimeline.json    as SageMaker Debugger stored it
     <folder>/<run>.timeline.json                                            all of it, for ui.perfetto.dev
 
-A step has its measured start and end. Its phases have measured durations; their order within it is that of an ordinary
-step, for a phase may occur several times in one.
+A step has its measured start and end, on the clock of the first worker's machine where those differ. Its phases have
+measured durations; their order within it is that of an ordinary step, for a phase may occur several times in one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ import numpy as np
 from trackside.contracts.errors import ConfigurationError, Problem, StorageError
 from trackside.contracts.run_layout import RunLocation
 from trackside.exchange.statistic_tables import file_name
+from trackside.performance.clocks import clock_offsets
 from trackside.performance.measured import CAPTURE, EVALUATION
 from trackside.performance.profile import Profile, StepDurations
+from trackside.performance.reading import machines_of
 from trackside.records.trace_file import TraceSpan, encode_timeline, encode_trace, timeline_key
+from trackside.storage.open_store import open_store
 from trackside.trial.run_profile import MachineMetric
 from trackside.trial.selection import StepRange
 from trackside.trial.trial import Trial
@@ -117,6 +120,8 @@ def export_timeline(
     """
     profile = Profile(uri, trial)
     ends = {worker: dict(zip(steps.tolist(), times.tolist(), strict=True)) for worker, (steps, times) in _ends(trial)}
+    ahead = clock_offsets(ends, machines_of(open_store(RunLocation(uri).profiles)))
+    ends = {worker: {step: end - ahead[worker] for step, end in found.items()} for worker, found in ends.items()}
     workers = [_Worker(each, ends.get(each.worker, {}), part) for each in profile.steps()]
     workers = [worker for worker in workers if worker.rows]
     if not workers:
@@ -147,6 +152,7 @@ class _Step:
     start: float
     seconds: float
     phases: tuple[tuple[str, float], ...]
+    batches_ready: float  # NaN without workers of a DataLoader
 
 
 class _Worker:
@@ -164,7 +170,8 @@ class _Worker:
             measured = {name: value for name, value in phases.items() if value > 0}  # NaN is none
             # The two clocks differ by a little, and events of one track must not overlap.
             began = max(end - seconds, newest)
-            self.rows.append(_Step(step, began, end - began, tuple(_ordered(measured, seconds, end - began))))
+            phases_of_step = tuple(_ordered(measured, seconds, end - began))
+            self.rows.append(_Step(step, began, end - began, phases_of_step, float(durations.batches_ready[place])))
             newest = end
 
     def spans(self) -> Iterator[TraceSpan]:
@@ -184,6 +191,9 @@ class _Worker:
             at = row.start - start
             track = {"pid": pid, "tid": STEPS_TRACK, "args": {"step": row.number}}
             yield _complete(f"step {row.number}", "step", at, row.seconds, track)
+            if math.isfinite(row.batches_ready):
+                value = {"value": row.batches_ready}
+                yield {"name": "batches ready", "ph": "C", "pid": pid, "ts": round(at * 1e6, 3), "args": value}
             for name, seconds in row.phases:
                 yield _complete(name, "phase", at, seconds, {**track, "tid": PHASES_TRACK})
                 at += seconds

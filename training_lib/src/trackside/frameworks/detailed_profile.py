@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from trackside.capture.session import Rank, RunSession
 from trackside.capture.writer_parts import BackgroundPart
-from trackside.contracts.profiling_request import OPERATORS, PYTHON, ProfilingRequest
+from trackside.contracts.profiling_request import OPERATORS, OUTSIDE, PYTHON, ProfilingRequest
 from trackside.contracts.run_layout import PROFILER_CONFIG_KEY, PROFILES, worker_name
+from trackside.profiling.outside_profile import begin_outside_profile
 from trackside.profiling.python_profile import begin_python_profile
 from trackside.profiling.window_part import WindowPart
 from trackside.profiling.windows import Begin, ProfilingWindow, ProfilingWindows, Recording
@@ -27,6 +28,7 @@ class DetailedProfile:
         framework: The framework of the operators, as in the keys of their files: "pytorch", "tensorflow", "mxnet".
         begin_operators: Begins a profile of the framework's operators; None for a framework without one.
         protect: Makes a function harmless for the script; None for the session's guard.
+        others: Further windows, which the adapter opens by itself.
     """
 
     def __init__(
@@ -36,12 +38,14 @@ class DetailedProfile:
         framework: str = "",
         begin_operators: Begin | None = None,
         protect: Callable[[Callable[..., None]], Callable[..., None]] | None = None,
+        others: Sequence[ProfilingWindow] = (),
     ) -> None:
         self._session, self._framework = session, framework
         self._request = ProfilingRequest()  # the newest
         operators = [ProfilingWindow(OPERATORS, begin_operators)] if begin_operators is not None else []
         python = ProfilingWindow(PYTHON, self._begin_python, is_by_step=True)
-        self.windows = ProfilingWindows(*operators, python, protect=protect or self._attempted)
+        outside = ProfilingWindow(OUTSIDE, self._begin_outside)
+        self.windows = ProfilingWindows(*operators, python, outside, *others, protect=protect or self._attempted)
 
     def step_ended(self) -> None:
         """Begin and end what is due between two steps. Costs a comparison while no window is open."""
@@ -82,3 +86,6 @@ class DetailedProfile:
 
     def _begin_python(self) -> Recording | None:
         return begin_python_profile(self._request.profiler, self._request.timer)
+
+    def _begin_outside(self) -> Recording:
+        return begin_outside_profile(lambda text: self._session.guard.warn_once(text, "%s", text))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trackside.contracts.errors import ConfigurationError, Problem
-from trackside.contracts.profiling_request import ProfilingRequest, Window
+from trackside.contracts.profiling_request import CPROFILE, ProfilingRequest, Window
 from trackside.contracts.run_layout import PROFILER_CONFIG_KEY, PROFILES
 from trackside.performance.details import PYTHON, Detail, read_details
 from trackside.storage.open_store import open_store
@@ -17,12 +17,13 @@ LOOK_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 180.0
 
 
-def request_profile(uri: str, steps: int, *, now: Callable[[], float] = time.time) -> None:
+def request_profile(uri: str, steps: int, *, profiler: str = CPROFILE, now: Callable[[], float] = time.time) -> None:
     """Have the training profile its next steps: its operators, and then its Python functions.
 
     Args:
         uri: The location of the run.
         steps: Number of steps for each of both.
+        profiler: The profiler of Python functions, of `profiling_request.PROFILERS`.
         now: Returns seconds since the epoch.
 
     Raises:
@@ -33,7 +34,7 @@ def request_profile(uri: str, steps: int, *, now: Callable[[], float] = time.tim
         fix = "In a job of SageMaker, UpdateTrainingJob with a ProfilerConfig names steps."
         raise ConfigurationError([Problem(uri, what, fix)], subject="The profile")
     window = Window(steps=steps)
-    text = ProfilingRequest(operators=window, python=window).to_json(requested_at=now())
+    text = ProfilingRequest(operators=window, python=window, profiler=profiler).to_json(requested_at=now())
     folder = Path(uri, PROFILES)
     folder.mkdir(exist_ok=True)
     partial = folder / f"{PROFILER_CONFIG_KEY}.{os.getpid()}.tmp"

@@ -84,12 +84,10 @@ def input_cause(measured: Measured) -> Iterator[Cause]:
     loader = facts.loaders[0] if facts and facts.loaders else None
     lines = tuple(_lines(measured, phase="data"))
     workers = loader.workers if loader else 0
-    wanted, after = _with_workers(wait, step, workers=workers, processors=facts.processors if facts else 0)
+    wanted, with_workers = _with_workers(wait, step, workers=workers, processors=facts.processors if facts else 0)
     change = _change(loader, wanted, lines, measured)
-    if wanted <= workers or not change.startswith(
-        "num_workers"
-    ):  # more of them do not help: the work itself has to become less
-        after = step - wait
+    is_by_more_workers = wanted > workers and change.startswith("num_workers")
+    after = with_workers if is_by_more_workers else step - wait  # else the work itself has to become less
     won = max(0.0, step - after) * measured.steps
     yield Cause(
         kind=INPUT,

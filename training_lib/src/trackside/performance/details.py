@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trackside.contracts.errors import KeyNotFoundError, RecordError
+from trackside.contracts.profiling_request import OUTSIDE
 from trackside.performance.timelines import PREFIX, TimelineFile, read_timeline, timeline_files
 from trackside.records.function_times import FUNCTIONS, FunctionTime, decode_functions
 from trackside.records.trace_events import TimelineEvent
@@ -147,7 +148,8 @@ def _functions(store: Store, keys: Iterable[str]) -> Iterable[Detail]:
         rows.sort(key=lambda row: -row.self_seconds)
         name = worker.replace("-", "_")
         folder = window[-1][2].removesuffix(FUNCTIONS)
-        yield Detail(PYTHON, name, window[0][0], window[-1][1], tuple(rows[:MOST_ROWS]), f"{folder}python_stats")
+        file = "stacks.txt" if f"/{OUTSIDE}/" in folder else "python_stats"
+        yield Detail(PYTHON, name, window[0][0], window[-1][1], tuple(rows[:MOST_ROWS]), f"{folder}{file}")
 
 
 def _place(function: FunctionTime) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 
 from trackside.contracts.run_layout import PERFORMANCE_KEY
 from trackside.performance.details import Detail
-from trackside.performance.measured import Machine, Measured
+from trackside.performance.measured import Measured
 from trackside.performance.verdict import PerformanceVerdict, judged_workers
+from trackside.records.performance_facts import PerformanceFacts
 from trackside.storage.store import Store
 
 
@@ -25,7 +26,7 @@ def speed_document(
         details: The profiles of its windows.
         price: Price of an hour of the run, in any currency; None if it is not known.
     """
-    judged = [_worker(name, workers[name].machine, verdict, price) for name, verdict in judged_workers(workers)]
+    judged = [_worker(name, workers[name], verdict, price) for name, verdict in judged_workers(workers)]
     return {"run": uri, "workers": judged, "details": [asdict(detail) for detail in details]}
 
 
@@ -42,7 +43,8 @@ def write_speed(store: Store, document: Mapping[str, Any]) -> None:
     store.put(PERFORMANCE_KEY, json.dumps(document, allow_nan=False).encode("ascii"))
 
 
-def _worker(name: str, machine: Machine, verdict: PerformanceVerdict, price: float | None) -> dict[str, Any]:
+def _worker(name: str, measured: Measured, verdict: PerformanceVerdict, price: float | None) -> dict[str, Any]:
+    facts = measured.facts or PerformanceFacts()
     return {
         "worker": name,
         "bottleneck": verdict.bottleneck.value,
@@ -62,5 +64,11 @@ def _worker(name: str, machine: Machine, verdict: PerformanceVerdict, price: flo
         ],
         "missing": list(verdict.missing),
         "notes": list(verdict.notes),
-        "machine": {key: value for key, value in asdict(machine).items() if key != "memory_series"},
+        "loaders": [asdict(loader) for loader in facts.loaders],
+        "batches_ready": measured.batches_ready,
+        "pin_seconds": facts.pin_seconds if facts.pins else None,
+        "sampled_steps": facts.sampled_steps,
+        "modules": [asdict(module) for module in facts.modules],
+        "exchanges": [asdict(exchange) for exchange in facts.exchanges],
+        "machine": {key: value for key, value in asdict(measured.machine).items() if key != "memory_series"},
     }

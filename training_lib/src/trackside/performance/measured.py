@@ -105,6 +105,8 @@ class Measured:
         processor_wait: Share of the steps' seconds in which the training thread was ready and other work had the
             processor; None where it was not measured.
         gradient_wait: The wait for gradients of other ranks; None where it was not measured.
+        batches_ready: Batches of a DataLoader's workers that were ready when the next was asked for, on average; None
+            without workers.
     """
 
     steps: int = 0
@@ -116,6 +118,7 @@ class Measured:
     overhead: float | None = None
     processor_wait: float | None = None
     gradient_wait: GradientWait | None = None
+    batches_ready: float | None = None
 
     @property
     def training_seconds(self) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.errors import ConfigurationError, Problem
-from trackside.contracts.recorded_names import PROCESSOR_WAIT_SECONDS
+from trackside.contracts.recorded_names import BATCHES_READY, PROCESSOR_WAIT_SECONDS
 from trackside.contracts.run_layout import RunLocation
 from trackside.extras import pip_install
 from trackside.performance.reading import measured_workers, number_columns, phase_columns
@@ -39,6 +39,8 @@ class StepDurations:
             phase that never occurred is absent.
         waits: Seconds of each step in which the training thread was ready and other work had the processor; NaN where
             they are unknown.
+        batches_ready: Batches of a DataLoader's workers that were ready when the step asked for its newest; NaN without
+            workers.
     """
 
     worker: str
@@ -46,6 +48,7 @@ class StepDurations:
     seconds: NDArray[np.float64]
     phases: Mapping[str, NDArray[np.float64]]
     waits: NDArray[np.float64]
+    batches_ready: NDArray[np.float64]
 
 
 def open_profile(run: str) -> Profile:
@@ -100,10 +103,12 @@ class Profile:
         self._trial.refresh()
         whole, phases = phase_columns(self._trial)
         waits = number_columns(self._trial, PROCESSOR_WAIT_SECONDS)
+        ready = number_columns(self._trial, BATCHES_READY)
         found = []
         for worker, (steps, seconds) in sorted(whole.items()):
             of_worker = {phase: _at(steps, *columns[worker]) for phase, columns in phases.items() if worker in columns}
-            found.append(StepDurations(worker, steps, seconds, of_worker, _at(steps, *waits.get(worker, _NONE))))
+            without, batches = (_at(steps, *columns.get(worker, _NONE)) for columns in (waits, ready))
+            found.append(StepDurations(worker, steps, seconds, of_worker, without, batches))
         return tuple(found)
 
     def verdicts(self) -> Mapping[str, PerformanceVerdict]:

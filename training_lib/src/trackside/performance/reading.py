@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from trackside.contracts.errors import ConfigurationError, RecordError, TensorNotSavedError
 from trackside.contracts.recorded_names import (
     BACKWARD_SECONDS,
+    BATCHES_READY,
     CAPTURE_SECONDS,
     DATA_SECONDS,
     EVALUATION_SECONDS,
@@ -62,6 +63,7 @@ def measured_workers(uri: str, trial: Trial | None = None) -> Mapping[str, Measu
     steps, of_phases = phase_columns(trial)
     workers = sorted({*steps, *performance_workers(profiles)}) or ["worker_0"]
     overhead, waits = number_columns(trial, OVERHEAD), number_columns(trial, PROCESSOR_WAIT_SECONDS)
+    ready = number_columns(trial, BATCHES_READY)
     captured = trial.recorded_through + 1
     machine = _machine(trial.profile)
     found = {
@@ -73,6 +75,7 @@ def measured_workers(uri: str, trial: Trial | None = None) -> Mapping[str, Measu
             captured_steps=captured,
             overhead=overhead.get(worker),
             waits=waits.get(worker),
+            ready=ready.get(worker),
         )
         for worker in workers
     }
@@ -100,6 +103,7 @@ def _measured(
     captured_steps: int,
     overhead: Columns | None,
     waits: Columns | None,
+    ready: Columns | None,
 ) -> Measured:
     if step_seconds is None:
         return Measured(facts=facts, machine=machine, captured_steps=captured_steps)
@@ -121,6 +125,7 @@ def _measured(
             captured_steps=captured_steps,
             overhead=None if overhead is None else _mean(overhead[1][overhead[0] >= first].tolist()),
             processor_wait=None if waits is None else float(waits[1][waits[0] >= first].sum() / seconds[kept].sum()),
+            batches_ready=None if ready is None else _mean(ready[1][ready[0] >= first]),
         )
     )
 
@@ -140,6 +145,19 @@ def number_columns(trial: Trial, name: str) -> dict[str, Columns]:
     except (TensorNotSavedError, ConfigurationError):  # no step had that number
         return {}
     return {column.worker: (column.steps, column.values) for column in columns}
+
+
+def machines_of(profiles: Store) -> dict[str, str]:
+    """Return the machine of each worker that noted one.
+
+    Args:
+        profiles: The store of a run's profiles.
+
+    Raises:
+        StorageError: The store failed.
+    """
+    facts = {worker: _facts(profiles, worker) for worker in performance_workers(profiles)}
+    return {worker: one.machine for worker, one in facts.items() if one is not None and one.machine}
 
 
 def _facts(profiles: Store, worker: str) -> PerformanceFacts | None:

@@ -21,7 +21,7 @@ from trackside.performance.causes import (
     line_causes,
     rank_causes,
 )
-from trackside.performance.durations import duration
+from trackside.performance.durations import duration, milliseconds
 from trackside.performance.measured import CAPTURE, EVALUATION, PHASES, Measured
 
 FEWEST_STEPS = 10
@@ -259,7 +259,7 @@ def _missing(measured: Measured) -> Iterator[str]:
     if facts is None or not facts.lines:
         yield "lines: the run ended before its stacks were sampled"
     if facts is not None and facts.workers > 1 and measured.gradient_wait is None:
-        yield "collectives: only DistributedDataParallel times them; their time is part of backward and rest"
+        yield "collectives: none was timed so far, of DistributedDataParallel or on a sampled step"
     if facts is not None and facts.device in _DEVICES and measured.machine.gpu_percent is None:
         yield _DEVICES[facts.device]
     if not measured.machine.samples:
@@ -277,6 +277,7 @@ def _notes(measured: Measured) -> Iterator[str]:
         own = machine.training_cpu_percent / facts.processors
         if machine.cpu_percent - own >= 30:
             yield f"the machine was busy to {machine.cpu_percent:.0f} %, and this training used {own:.0f} % of it"
+    yield from _loader_notes(measured)
     if measured.processor_wait is not None and measured.processor_wait >= NOTED_SHARE:
         yield (
             f"for {100 * measured.processor_wait:.0f} % of its time the training was ready, and other work on the "
@@ -293,6 +294,23 @@ def _notes(measured: Measured) -> Iterator[str]:
     if _is_creeping(measured):
         grown = _block_medians(measured)
         yield f"the memory of the training grew from {grown[0] / 2**30:.1f} to {grown[-1] / 2**30:.1f} GiB"
+
+
+def _loader_notes(measured: Measured) -> Iterator[str]:
+    facts = measured.facts
+    loader = facts.loaders[0] if facts is not None and facts.loaders else None
+    if facts is None or loader is None or not loader.fetches:
+        return
+    makers = f"{loader.fetch_processes} workers" if loader.workers else "the training itself"
+    ready = (
+        "" if measured.batches_ready is None else f"; {measured.batches_ready:.1f} were ready when one was asked for"
+    )
+    yield (
+        f"a batch took {milliseconds(loader.fetch_seconds)} to make, {milliseconds(loader.longest_fetch_seconds)} at "
+        f"most, in {makers}{ready}"
+    )
+    if facts.pins:
+        yield f"a copy of a batch to pinned memory took {milliseconds(facts.pin_seconds)}"
 
 
 def _is_creeping(measured: Measured) -> bool:

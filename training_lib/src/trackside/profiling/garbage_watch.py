@@ -18,8 +18,6 @@ from trackside.profiling.phase_clock import PhaseClock
 
 FIRST_STEP = 3  # before it, modules are imported and memory is allocated
 OLDEST = 2
-
-
 MOST_FRAMES = 50
 
 

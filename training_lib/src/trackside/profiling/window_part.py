@@ -13,16 +13,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trackside.contracts.profiling_request import (
+    CPROFILE,
     OPERATORS,
+    OUTSIDE,
+    PYINSTRUMENT,
     PYTHON,
     ProfilingRequest,
     Window,
     read_profiling_request,
 )
 from trackside.contracts.run_layout import operators_prefix, python_prefix
-from trackside.profiling.python_profile import STATS
+from trackside.profiling.python_profile import STATS_HTML, STATS_JSON
 from trackside.profiling.windows import Finished, ProfilingWindows
-from trackside.records.function_times import FUNCTIONS
 from trackside.storage.store import Store
 
 LOOK_SECONDS = 1.0
@@ -125,13 +127,11 @@ class WindowPart:
         self._seen, self._text, self._is_shifted = seen, text, True
 
     def _take(self, request: ProfilingRequest, *, start: int) -> None:
-        before, self._request = self._request, request
+        before, self._request = _by_kind(self._request), request
         self._started(request)
-        wanted = {OPERATORS: request.operators, PYTHON: request.python}
-        self._pending = {kind: window.shifted(-start) for kind, window in wanted.items() if window is not None}
-        for kind, window in ((OPERATORS, before.operators), (PYTHON, before.python)):
-            if window is not None and kind not in self._pending:
-                self._windows.open(kind, None)
+        self._pending = {kind: window.shifted(-start) for kind, window in _by_kind(request).items()}
+        for kind in before.keys() - self._pending.keys():
+            self._windows.open(kind, None)
         self._hand_over()
 
     def _hand_over(self) -> None:
@@ -152,12 +152,13 @@ class WindowPart:
 
     def _key(self, finished: Finished, name: str) -> str:
         first, last = finished.first_step + self._start(), finished.last_step + self._start()
-        if finished.kind == PYTHON:
+        if finished.kind != OPERATORS:
+            of_cprofile = OUTSIDE if finished.kind == OUTSIDE else CPROFILE
             prefix = python_prefix(
                 first,
                 last,
                 framework=self._framework or "python",
-                profiler="cprofile" if name in {STATS, FUNCTIONS} else "pyinstrument",
+                profiler=PYINSTRUMENT if name in {STATS_JSON, STATS_HTML} else of_cprofile,
                 worker=self._worker,
                 started_at=finished.started_at,
                 ended_at=finished.ended_at,
@@ -167,3 +168,10 @@ class WindowPart:
         hour = time.strftime("%Y%m%d%H", time.gmtime(finished.started_at))
         prefix = operators_prefix(first, framework=self._framework, hour=hour)
         return f"{prefix}plugins/profile/{moment}/{self._worker}.{first}-{last}.{_SHORT[self._framework]}.{name}"
+
+
+def _by_kind(request: ProfilingRequest) -> dict[str, Window]:
+    """Return the windows of a request by their kinds."""
+    python = OUTSIDE if request.profiler == OUTSIDE else PYTHON
+    windows = {OPERATORS: request.operators, python: request.python}
+    return {kind: window for kind, window in windows.items() if window is not None}

@@ -15,6 +15,8 @@ from trackside.storage.store import Store
 
 VERSION = 1
 MOST_LINES = 200
+MOST_MODULES = 200
+MOST_EXCHANGES = 20
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,10 @@ class LoaderFacts:
         is_pinned: True if batches are copied to pinned memory.
         is_iterable: True for an `IterableDataset`.
         batch_bytes: Bytes of the tensors of its first batch; 0 if unknown.
+        fetches: Number of batches whose making was timed, in workers or in the training itself; 0 if none was.
+        fetch_seconds: Seconds that one process takes to make a batch, on average.
+        longest_fetch_seconds: Seconds of the longest.
+        fetch_processes: Number of processes that made them.
     """
 
     looped_at: str
@@ -48,6 +54,48 @@ class LoaderFacts:
     is_pinned: bool
     is_iterable: bool
     batch_bytes: int = 0
+    fetches: int = 0
+    fetch_seconds: float = 0.0
+    longest_fetch_seconds: float = 0.0
+    fetch_processes: int = 0
+
+
+@dataclass(frozen=True)
+class ModuleTimes:
+    """The times of a module on the steps that were sampled, in seconds of a step.
+
+    Attributes:
+        name: Its dotted name in the model; of the model itself, its class.
+        kind: Name of its class.
+        calls: Calls a step.
+        forward: Seconds of its calls, with the modules inside of it.
+        forward_own: Seconds of them without the modules inside of it.
+        backward: Seconds from the gradient of its output to that of its input, with the modules inside of it.
+    """
+
+    name: str
+    kind: str
+    calls: float
+    forward: float
+    forward_own: float
+    backward: float
+
+
+@dataclass(frozen=True)
+class ExchangeTimes:
+    """The times of one kind of collective on the steps that were sampled, in a step.
+
+    Attributes:
+        name: Name of the function: `all_reduce`.
+        calls: Calls.
+        seconds: Seconds from each call to its end.
+        waited: Seconds of them in which the training thread waited.
+    """
+
+    name: str
+    calls: float
+    seconds: float
+    waited: float
 
 
 @dataclass(frozen=True)
@@ -154,6 +202,12 @@ class PerformanceFacts:
         hang: The newest hang; None for none.
         collectives: The average of gradients over ranks; None where it is not known.
         garbage: Collections of garbage; None before the first one.
+        pins: Number of batches that were copied to pinned memory.
+        pin_seconds: Seconds of such a copy, on average.
+        sampled_steps: Number of steps on which modules and exchanges were timed.
+        modules: Times of modules, the longest first.
+        exchanges: Times of collectives, the longest first.
+        machine: Name of the machine; "" if unknown.
     """
 
     device: str = "cpu"
@@ -165,6 +219,12 @@ class PerformanceFacts:
     hang: HangFacts | None = None
     collectives: CollectiveFacts | None = None
     garbage: GarbageFacts | None = None
+    pins: int = 0
+    pin_seconds: float = 0.0
+    sampled_steps: int = 0
+    modules: tuple[ModuleTimes, ...] = ()
+    exchanges: tuple[ExchangeTimes, ...] = ()
+    machine: str = ""
 
     @property
     def is_on_gpu(self) -> bool:
@@ -205,6 +265,14 @@ def decode_performance(data: bytes, *, key: str) -> PerformanceFacts:
         if found.is_list("collectives")
         else None,
         garbage=next(map(_garbage, found.objects("garbage")), None) if found.is_list("garbage") else None,
+        pins=found.count("pins", 0),
+        pin_seconds=_number(found, "pin_seconds"),
+        sampled_steps=found.count("sampled_steps", 0),
+        modules=tuple(map(_module, found.objects("modules")[:MOST_MODULES])) if found.is_list("modules") else (),
+        exchanges=tuple(map(_exchange, found.objects("exchanges")[:MOST_EXCHANGES]))
+        if found.is_list("exchanges")
+        else (),
+        machine=found.text("machine") if found.has("machine") else "",
     )
 
 
@@ -250,7 +318,30 @@ def _loader(found: UntrustedJson) -> LoaderFacts:
         is_pinned=found.boolean("is_pinned", False),
         is_iterable=found.boolean("is_iterable", False),
         batch_bytes=found.count("batch_bytes", 0),
+        fetches=found.count("fetches", 0),
+        fetch_seconds=_number(found, "fetch_seconds"),
+        longest_fetch_seconds=_number(found, "longest_fetch_seconds"),
+        fetch_processes=found.count("fetch_processes", 0),
     )
+
+
+def _number(found: UntrustedJson, name: str) -> float:
+    return found.number(name) if found.has(name) else 0.0  # a file of before has none
+
+
+def _module(found: UntrustedJson) -> ModuleTimes:
+    return ModuleTimes(
+        name=found.text("name"),
+        kind=found.text("kind"),
+        calls=found.number("calls"),
+        forward=found.number("forward"),
+        forward_own=found.number("forward_own"),
+        backward=found.number("backward"),
+    )
+
+
+def _exchange(found: UntrustedJson) -> ExchangeTimes:
+    return ExchangeTimes(found.text("name"), found.number("calls"), found.number("seconds"), found.number("waited"))
 
 
 def _line(found: UntrustedJson) -> LineSamples:

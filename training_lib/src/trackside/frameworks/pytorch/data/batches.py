@@ -20,6 +20,7 @@ from trackside.contracts.recorded_names import (
     BATCH_NUMBER,
     BATCH_OF_ONE_ROW,
     BATCH_REPEATED,
+    BATCHES_READY,
     EPOCH,
     ROWS_REPEATED,
 )
@@ -71,6 +72,7 @@ class BatchSource:
         protect: Makes a function of ours harmless to the script.
         clock: The clock of the training; fetches are a phase of it.
         loader_met: Called with an iterator whose first batch was fetched for the training, and that batch.
+        loader_starts: Called with a DataLoader before its workers are started.
     """
 
     def __init__(
@@ -81,9 +83,10 @@ class BatchSource:
         protect: Callable[[Callable[..., None]], Callable[..., None]],
         clock: PhaseClock,
         loader_met: Callable[[Any, Any], None],
+        loader_starts: Callable[[Any], None] = lambda loader: None,
     ) -> None:
         self._statistics, self._is_evaluating = statistics, is_evaluating
-        self._clock, self._loader_met = clock, loader_met
+        self._clock, self._loader_met, self._loader_starts = clock, loader_met, loader_starts
         self._seen: OrderedDict[int, _Seen] = OrderedDict()
         self.shared_randomness = ""
         self._fetched = untraced(protect(self._look))
@@ -108,13 +111,14 @@ class BatchSource:
         """Time the start of a DataLoader's workers as a wait for data. The end of workers is part of the last fetch."""
         kind = dataloader._MultiProcessingDataLoaderIter
         original = kind.__init__
-        statistics, clock = self._statistics, self._clock
+        statistics, clock, starts = self._statistics, self._clock, self._loader_starts
 
         @functools.wraps(original)
         def __init__(self: Any, *arguments: Any, **named: Any) -> None:  # noqa: N807 - it replaces one
             if not statistics.is_on or is_dynamo_compiling() or compiler_at_work() is not None:
                 return original(self, *arguments, **named)
             is_training = torch.is_grad_enabled()
+            starts(arguments[0] if arguments else named.get("loader"))
             before = clock.enter(DATA if is_training else EVALUATION)
             try:
                 return original(self, *arguments, **named)
@@ -168,13 +172,14 @@ class BatchSource:
                 return original(self)
             is_training = torch.is_grad_enabled()
             before = clock.enter(DATA if is_training else EVALUATION)
+            ready = _batches_ready(self)
             try:
                 batch = original(self)
             except BaseException:  # the end of the data, too, and that of an evaluation
                 clock.leave(before if is_training or before < 0 else OTHER)
                 raise
             clock.enter(CAPTURE)
-            fetched(self, batch)
+            fetched(self, batch, ready)
             if is_training:
                 clock.leave(before)
             else:  # what follows is the evaluation's, until the training goes on
@@ -190,7 +195,7 @@ class BatchSource:
 
         return undo
 
-    def _look(self, iterator: Any, batch: Any) -> None:
+    def _look(self, iterator: Any, batch: Any, ready: float) -> None:
         if torch.utils.data.get_worker_info() is not None or not torch.is_grad_enabled() or self._is_evaluating():
             return
         seen = self._of(iterator._dataset)
@@ -202,6 +207,8 @@ class BatchSource:
         added = self._statistics.recorder.numbers.added
         added[BATCH_NUMBER, "mean"] = float(iterator._num_yielded - 1)
         added[EPOCH, "mean"] = float(seen.passes - 1)
+        if ready >= 0:
+            added[BATCHES_READY, "mean"] = ready
         if seen.count > LOOKS_AT_FIRST and seen.count % LOOK_INTERVAL >= LOOKS_IN_A_ROW:
             return
         added[ROWS_REPEATED, "mean"] = seen.drawn.repeated_share
@@ -243,6 +250,17 @@ class BatchSource:
             if len(self._seen) > MOST_DATA_SETS:
                 self._seen.popitem(last=False)
         return seen
+
+
+def _batches_ready(iterator: Any) -> float:
+    """Return the number of batches that workers have made and the script has not asked for; -1 if that is unknown."""
+    if not iterator._num_workers:
+        return -1.0
+    try:
+        early = len(iterator._task_info) - iterator._tasks_outstanding  # they came before their turn
+        return float(iterator._data_queue.qsize() + early)
+    except Exception:  # noqa: BLE001 - macOS cannot count, and another library's iterator has no such queue
+        return -1.0
 
 
 def _distance(iterator: Any) -> int:

@@ -48,6 +48,11 @@ class ModuleCalls:
         self._depth = _Depth()
         self._switches = 0
 
+    @property
+    def depth(self) -> int:
+        """Number of open calls of this thread, the newest included."""
+        return self._depth.value
+
     def switch(self, *, on: bool) -> None:
         """Start to observe calls, or stop."""
         if on == self.is_on:

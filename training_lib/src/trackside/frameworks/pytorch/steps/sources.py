@@ -85,7 +85,12 @@ class PyTorchSources:
             protect=Fuse(guard, "watching gradients before clipping").protect,
             clipped=self.gradient_numbers.clipped,
         )
-        self.timing = Timing(session, is_evaluating=lambda: self.validation.is_on)
+        self.timing = Timing(
+            session,
+            modules=self.modules,
+            is_evaluating=lambda: self.validation.is_on,
+            is_compiler_used=lambda: self.calls.eager.is_compiler_used,
+        )
         self.batches = self.timing.batches
         self.skipped_steps = SkippedSteps(
             engine,
@@ -121,6 +126,7 @@ class PyTorchSources:
             self.numbering,
             self.batches,
             self.timing.phases,
+            self.timing.fetches,
             self.timing.windows,
             *(make(session, self.modules) for make in extra),
         )

@@ -12,6 +12,7 @@ from torch.utils.data import dataloader
 from torch.utils.data._utils.collate import default_collate, default_convert
 
 from trackside.capture.script_lines import Place, is_user_file, user_place
+from trackside.frameworks.pytorch.timing.fetch_times import UNKNOWN, FetchTimes
 
 MOST_LOADERS = 8
 MOST_DEPTH = 4  # of lists and dicts in a batch
@@ -33,6 +34,7 @@ class MetLoader:
         is_pinned: True if batches are copied to pinned memory.
         is_iterable: True for an `IterableDataset`.
         batch_bytes: Bytes of the tensors of that batch.
+        row: The row of its data set in `FetchTimes`.
     """
 
     looped_at: Place | None
@@ -46,6 +48,7 @@ class MetLoader:
     is_pinned: bool
     is_iterable: bool
     batch_bytes: int
+    row: int = UNKNOWN
 
 
 class Loaders:
@@ -53,17 +56,23 @@ class Loaders:
 
     Attributes:
         met: Facts about each, in the order of their first batches.
+        times: The times of their work.
     """
 
     def __init__(self) -> None:
         self.met: list[MetLoader] = []
+        self.times = FetchTimes()
 
     def fetched(self, iterator: Any, batch: Any) -> None:
         """Note the DataLoader of an iterator with its first batch."""
         if len(self.met) < MOST_LOADERS:
-            facts = _facts(iterator, batch)
-            if all(replace(facts, batch_bytes=met.batch_bytes) != met for met in self.met):
+            facts = replace(_facts(iterator, batch), row=self.times.row_of(iterator._dataset))
+            if all(replace(facts, batch_bytes=met.batch_bytes, row=met.row) != met for met in self.met):
                 self.met.append(facts)
+
+    def starts(self, loader: Any) -> None:
+        """Note a DataLoader before its workers start: they inherit the place for its times."""
+        self.times.row_of(loader.dataset)
 
 
 def _facts(iterator: Any, batch: Any) -> MetLoader:

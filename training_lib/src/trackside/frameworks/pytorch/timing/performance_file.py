@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import math
 import os
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,7 +17,9 @@ from trackside.capture.script_lines import Place, is_user_file, script_path, sho
 from trackside.contracts.run_layout import performance_key
 from trackside.frameworks.pytorch.ground.source_lines import SourceLines
 from trackside.frameworks.pytorch.timing.collectives import GradientAverages
+from trackside.frameworks.pytorch.timing.device import device_of_training
 from trackside.frameworks.pytorch.timing.loaders import Loaders, MetLoader
+from trackside.frameworks.pytorch.timing.step_samples import StepSamples
 from trackside.profiling.garbage_watch import Collections, GarbageWatch
 from trackside.profiling.hang_watch import Hang, HangWatch
 from trackside.profiling.phase_clock import Phase, PhaseClock
@@ -34,6 +36,8 @@ from trackside.records.performance_facts import (
 from trackside.storage.store import Store
 
 FIRST_FLUSH_SECONDS, FLUSH_SECONDS = 2.0, 15.0
+SAMPLED_STEPS = 5  # at a time, with longer and longer pauses
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 15.0, 600.0
 MOST_CODE = 120  # characters of a line
 _MODEL_FILE = torch.nn.modules.module.__file__
 
@@ -48,6 +52,9 @@ class PerformanceFile:
         clock: The clock of the training.
         loaders: The DataLoaders of the training.
         averages: The averages of gradients over ranks.
+        samples: The steps on which modules and collectives are timed.
+        sample_steps: Asks for so many such steps.
+        machine: Name of this machine.
         guard: Logs a failure of the sampler.
         monotonic: Returns seconds.
     """
@@ -61,11 +68,16 @@ class PerformanceFile:
         clock: PhaseClock,
         loaders: Loaders,
         averages: GradientAverages,
+        samples: StepSamples,
+        sample_steps: Callable[[int], object],
+        machine: str,
         guard: Guard,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._open_store, self._worker, self._monotonic = open_store, worker, monotonic
         self._workers, self._loaders, self._averages = workers, loaders, averages
+        self._samples, self._sample_steps, self._machine = samples, sample_steps, machine
+        self._sample_at, self._sample_pause = -math.inf, FIRST_PAUSE_SECONDS
         self._store: Store | None = None
         self._source = SourceLines()
         self._stored = PerformanceFacts()
@@ -102,7 +114,12 @@ class PerformanceFile:
 
     def flush(self) -> None:
         """Store new facts; see `BackgroundPart`."""
-        self._due_at = self._monotonic() + FLUSH_SECONDS
+        now = self._monotonic()
+        self._due_at = now + FLUSH_SECONDS
+        if now >= self._sample_at:
+            self._sample_at = now + self._sample_pause
+            self._sample_pause = min(2 * self._sample_pause, LONGEST_PAUSE_SECONDS)
+            self._sample_steps(SAMPLED_STEPS)
         facts = self._facts()
         if facts != self._stored:
             if self._store is None:
@@ -118,20 +135,28 @@ class PerformanceFile:
 
     def _facts(self) -> PerformanceFacts:
         script = script_path()
+        pins = self._loaders.times.pins
         lines: Counter[SampledLine] = Counter(dict(list(self._sampler.lines.items())))
         return PerformanceFacts(
-            device=_device(),
+            device=device_of_training(),
             workers=self._workers,
             processors=_processors(),
             threads=torch.get_num_threads(),
             loaders=tuple(self._loader(loader, script) for loader in list(self._loaders.met)),
             lines=tuple(_line(line, count, script) for line, count in lines.most_common(MOST_LINES)),
-            collectives=self._averages.facts(),
+            collectives=self._averages.facts() or self._samples.collectives(),
             garbage=_garbage(found, script) if (found := self._garbage.so_far()) is not None else None,
             hang=_hang(hang, script) if (hang := self._watch.hang) is not None else None,
+            pins=pins.batches,
+            pin_seconds=pins.seconds / pins.batches if pins.batches else 0.0,
+            sampled_steps=self._samples.steps,
+            modules=self._samples.modules,
+            exchanges=self._samples.exchanges,
+            machine=self._machine,
         )
 
     def _loader(self, met: MetLoader, script: str) -> LoaderFacts:
+        times = self._loaders.times.of(met.row)
         created_at = self._source.created_before(met.looped_at, "DataLoader") if met.looped_at else None
         return LoaderFacts(
             looped_at=shown(met.looped_at, script),
@@ -146,6 +171,10 @@ class PerformanceFile:
             is_pinned=met.is_pinned,
             is_iterable=met.is_iterable,
             batch_bytes=met.batch_bytes,
+            fetches=times.batches,
+            fetch_seconds=times.seconds / times.batches if times.batches else 0.0,
+            longest_fetch_seconds=times.longest_seconds,
+            fetch_processes=times.processes,
         )
 
 
@@ -187,14 +216,6 @@ def _hang(hang: Hang, script: str) -> HangFacts:
         stacks=hang.stacks,
         is_over=hang.is_over,
     )
-
-
-def _device() -> str:
-    if "torch_xla" in sys.modules:
-        return "xla"
-    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call] # torch's own omission
-        return "rocm" if torch.version.hip else "cuda"
-    return "cpu"
 
 
 def _processors() -> int:

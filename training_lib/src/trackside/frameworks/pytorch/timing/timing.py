@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import functools
+import socket
 from collections.abc import Callable, Iterator
 
 from trackside.capture.session import Rank, RunSession
 from trackside.capture.writer_parts import BackgroundPart
+from trackside.contracts.profiling_request import Window
 from trackside.contracts.run_layout import PROFILES, worker_name
 from trackside.frameworks.detailed_profile import DetailedProfile
 from trackside.frameworks.pytorch.data.batches import BatchSource
 from trackside.frameworks.pytorch.ground.fuse import Fuse
+from trackside.frameworks.pytorch.modules.source import TrainedModules
 from trackside.frameworks.pytorch.timing.collectives import GradientAverages
 from trackside.frameworks.pytorch.timing.loaders import Loaders
 from trackside.frameworks.pytorch.timing.operators import begin_operator_profile
 from trackside.frameworks.pytorch.timing.performance_file import PerformanceFile
 from trackside.frameworks.pytorch.timing.phases import StepPhases
+from trackside.frameworks.pytorch.timing.step_samples import SAMPLED, StepSamples
 
 
 class Timing:
@@ -25,15 +29,26 @@ class Timing:
         phases: The source of the seconds of each phase.
         batches: The source of numbers about batches, which also times them.
         windows: The windows of detailed profiling, a source.
+        fetches: The source of the times of DataLoaders' own work.
 
     Args:
         session: The session.
+        modules: The modules that are trained.
         is_evaluating: Returns True during an evaluation.
+        is_compiler_used: Returns True once the script compiles.
     """
 
-    def __init__(self, session: RunSession, *, is_evaluating: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        session: RunSession,
+        *,
+        modules: TrainedModules,
+        is_evaluating: Callable[[], bool],
+        is_compiler_used: Callable[[], bool],
+    ) -> None:
         guard = session.guard
         self._loaders = Loaders()
+        self.fetches = self._loaders.times
         self.phases = StepPhases(session.statistics, fuse=Fuse(guard, "timing the phases of steps"))
         self.batches = BatchSource(
             session.statistics,
@@ -41,12 +56,20 @@ class Timing:
             protect=Fuse(guard, "looking at batches").protect,
             clock=self.phases.clock,
             loader_met=Fuse(guard, "looking at DataLoaders").protect(self._loaders.fetched),
+            loader_starts=Fuse(guard, "timing the workers of DataLoaders").protect(self._loaders.starts),
+        )
+        self._samples = StepSamples(
+            modules,
+            clock=self.phases.clock,
+            fuse=Fuse(guard, "timing modules"),
+            is_compiler_used=is_compiler_used,
         )
         self._detailed = DetailedProfile(
             session,
             framework="pytorch",
             begin_operators=begin_operator_profile,
             protect=Fuse(guard, "profiling operators and functions").protect,
+            others=(self._samples.window,),
         )
         self.windows = self._detailed.windows
 
@@ -62,5 +85,8 @@ class Timing:
             clock=self.phases.clock,
             loaders=self._loaders,
             averages=GradientAverages(),
+            samples=self._samples,
+            sample_steps=lambda count: self.windows.open(SAMPLED, Window(steps=count)),
+            machine=session.environment.machine or socket.gethostname(),
             guard=session.guard,
         )

@@ -1,0 +1,147 @@
+"""The times of DataLoaders' own work: in the training, in workers, of pinning; and how many batches were ready."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data._utils import fetch as fetching
+from torch.utils.data._utils import pin_memory as pinning
+
+from trackside.contracts.capture_request import CaptureRequest
+from trackside.environment import CaptureEnvironment
+from trackside.frameworks.pytorch import PyTorchAdapter
+from trackside.frameworks.pytorch.timing.fetch_times import MOST_DATA_SETS, UNKNOWN, FetchTimes
+from trackside.performance.profile import open_profile
+from trackside.performance.reading import measured_workers
+
+NAP = 0.02
+
+
+class Slow(Dataset[Any]):
+    """Items that take a while."""
+
+    def __init__(self, length: int = 12, nap: float = NAP) -> None:
+        self.length, self.nap = length, nap
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(self.nap)
+        return torch.ones(3) * index
+
+
+class SlowStream(IterableDataset[Any]):
+    """Batches that take a while."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        for index in range(6):
+            time.sleep(NAP)
+            yield torch.ones(3) * index
+
+
+class Pinned:
+    """A batch that can be pinned, on a machine without a GPU."""
+
+    def pin_memory(self) -> Pinned:
+        time.sleep(NAP)
+        return self
+
+
+@pytest.fixture
+def times() -> Iterator[FetchTimes]:
+    times = FetchTimes()
+    undo = times.install()
+    yield times
+    undo()
+
+
+@pytest.mark.parametrize(
+    ("dataset", "workers", "batches", "processes"),
+    [
+        pytest.param(Slow(), 0, 6, 1, id="in the training"),
+        pytest.param(Slow(), 2, 6, 2, id="in two workers"),
+        pytest.param(SlowStream(), 0, 3, 1, id="a stream"),
+        pytest.param(SlowStream(), 1, 3, 1, id="a stream in a worker"),
+    ],
+)
+def test_batches_are_timed_where_they_are_made(
+    times: FetchTimes, dataset: Any, workers: int, batches: int, processes: int
+) -> None:
+    row = times.row_of(dataset)
+    # A worker is forked wherever it can be: it shares the memory of the times.
+    loader = DataLoader(dataset, batch_size=2, num_workers=workers, multiprocessing_context="fork" if workers else None)
+    assert len(list(loader)) == batches
+    found = times.of(row)
+    assert (found.batches, found.processes) == (batches, processes)
+    assert 2 * NAP <= found.seconds / found.batches <= found.longest_seconds < found.seconds
+
+
+def test_a_worker_that_is_not_forked_is_unknown(times: FetchTimes) -> None:
+    dataset = Slow(2, 0.0)
+    row = times.row_of(dataset)
+    assert len(list(DataLoader(dataset, num_workers=1, multiprocessing_context="spawn"))) == 2
+    assert times.of(row).batches == 0
+
+
+def test_data_sets_are_told_apart(times: FetchTimes) -> None:
+    sets = [Slow(2, 0.0) for _ in range(MOST_DATA_SETS + 2)]
+    for dataset in sets:
+        list(DataLoader(dataset))
+    assert [times.of(times.row_of(dataset)).batches for dataset in sets] == [2] * MOST_DATA_SETS + [0, 0]
+    assert times.row_of(sets[-1]) == UNKNOWN
+
+
+def test_pinning_is_timed_once_a_batch(times: FetchTimes) -> None:
+    batch = {"inputs": [Pinned(), Pinned()], "label": "a"}
+    pinning.pin_memory(batch)  # type: ignore[no-untyped-call] # torch's own omission
+    assert times.pins.batches == 1
+    assert 2 * NAP <= times.pins.seconds < 20 * NAP
+
+
+def test_everything_is_put_back() -> None:
+    before = fetching._MapDatasetFetcher.fetch, fetching._IterableDatasetFetcher.fetch, pinning.pin_memory
+    undo = FetchTimes().install()
+    during = fetching._MapDatasetFetcher.fetch, fetching._IterableDatasetFetcher.fetch, pinning.pin_memory
+    undo()
+    after = fetching._MapDatasetFetcher.fetch, fetching._IterableDatasetFetcher.fetch, pinning.pin_memory
+    assert after == before
+    assert not set(during) & set(before)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_run_has_the_times_of_its_loader(tmp_path: Path, workers: int) -> None:
+    run = tmp_path / "run"
+    capture = PyTorchAdapter(CaptureEnvironment(str(run), CaptureRequest(()).to_json(), 0, 1))
+    capture.install()
+    try:
+        model = torch.nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+        loader = DataLoader(
+            Slow(48), batch_size=2, num_workers=workers, multiprocessing_context="fork" if workers else None
+        )
+        for batch in loader:
+            optimizer.zero_grad()
+            model(batch).square().mean().backward()
+            optimizer.step()
+    finally:
+        capture.uninstall()
+    measured = measured_workers(str(run))["worker_0"]
+    assert measured.facts is not None
+    (found,) = measured.facts.loaders
+    assert (found.fetches, found.fetch_processes) == (24, max(1, workers))
+    assert found.fetch_seconds >= 2 * NAP
+    (steps,) = open_profile(str(run)).steps()
+    if workers:
+        assert measured.batches_ready is not None
+        assert 0 <= measured.batches_ready <= 2 * workers
+        assert (steps.batches_ready[1:] >= 0).all()
+    else:
+        assert measured.batches_ready is None
+        assert not (steps.batches_ready >= 0).any()

@@ -1,0 +1,167 @@
+"""The times of DataLoaders' own work: to make batches, in workers and in the training process, and to pin them.
+
+Workers add to sums in memory that they share with the training, and the writer thread reads them: nothing is sent, and
+the training thread does nothing for it. A worker that is not forked (spawn, forkserver) shares none: its times are
+unknown, not 0.
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import get_worker_info
+from torch.utils.data._utils import fetch as fetching
+from torch.utils.data._utils import pin_memory as pinning
+
+from trackside.frameworks.pytorch.compiling.tracing import skip_frame
+
+MOST_DATA_SETS = 16
+MOST_WORKERS = 128  # of one DataLoader, that are told apart
+_PROCESSES = MOST_WORKERS + 1  # the last one is the training's own
+_NUMBERS = 3  # batches, seconds, seconds of the longest
+UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class WorkTimes:
+    """The times of one kind of work.
+
+    Attributes:
+        batches: Number of batches.
+        seconds: Seconds of all together.
+        longest_seconds: Seconds of the longest.
+        processes: Number of processes that did it.
+    """
+
+    batches: int = 0
+    seconds: float = 0.0
+    longest_seconds: float = 0.0
+    processes: int = 0
+
+
+class FetchTimes:
+    """The times of the DataLoaders of one training: a source (see `frameworks/adapter.py`).
+
+    Args:
+        read: Returns seconds.
+    """
+
+    def __init__(self, read: Callable[[], float] = time.perf_counter) -> None:
+        self._read = read
+        size = _NUMBERS * (MOST_DATA_SETS * _PROCESSES + 1)  # the last one is of pinning
+        self._sums = memoryview(mmap.mmap(-1, 8 * size)).cast("d")  # shared with processes that are forked from now on
+        self._rows: dict[tuple[int, type], int] = {}
+        self._is_pinning = threading.local()
+
+    def install(self) -> Callable[[], None]:
+        """Wrap the functions that make and pin batches. Return the function that undoes it."""
+        undo = [self._watch(fetching._MapDatasetFetcher), self._watch(fetching._IterableDatasetFetcher)]
+        undo.append(self._watch_pinning())
+
+        def undo_all() -> None:
+            for each in undo:
+                each()
+
+        return undo_all
+
+    def row_of(self, dataset: Any) -> int:
+        """Return the row of a data set's times, a new one if it has none; `UNKNOWN` for one too many."""
+        key = id(dataset), type(dataset)
+        row = self._rows.get(key)
+        if row is None:
+            if len(self._rows) >= MOST_DATA_SETS:
+                return UNKNOWN
+            row = self._rows[key] = len(self._rows)
+        return row
+
+    def of(self, row: int) -> WorkTimes:
+        """Return the times of the batches of a data set.
+
+        Args:
+            row: Its row.
+        """
+        if row < 0:
+            return WorkTimes()
+        first = row * _PROCESSES
+        found = [times for process in range(_PROCESSES) if (times := self._at(first + process)).batches]
+        return WorkTimes(
+            sum(times.batches for times in found),
+            sum(times.seconds for times in found),
+            max((times.longest_seconds for times in found), default=0.0),
+            len(found),
+        )
+
+    @property
+    def pins(self) -> WorkTimes:
+        """Times of the copies of batches to pinned memory."""
+        return self._at(MOST_DATA_SETS * _PROCESSES)
+
+    def _at(self, place: int) -> WorkTimes:
+        batches, seconds, longest = self._sums[_NUMBERS * place : _NUMBERS * (place + 1)].tolist()
+        return WorkTimes(int(batches), seconds, longest, 1 if batches else 0)
+
+    def _add(self, place: int, seconds: float) -> None:
+        sums, first = self._sums, _NUMBERS * place
+        sums[first + 1] += seconds
+        sums[first + 2] = max(sums[first + 2], seconds)
+        sums[first] += 1
+
+    def _watch(self, kind: Any) -> Callable[[], None]:
+        original = kind.fetch
+        read = self._read
+
+        @functools.wraps(original)
+        def fetch(fetcher: Any, *arguments: Any, **named: Any) -> Any:
+            began = read()
+            batch = original(fetcher, *arguments, **named)
+            self._fetched(fetcher.dataset, read() - began)
+            return batch
+
+        skip_frame(fetch)
+        kind.fetch = fetch
+
+        def undo() -> None:
+            if kind.fetch is fetch:  # else another library has wrapped it, and it stays
+                kind.fetch = original
+
+        return undo
+
+    def _fetched(self, dataset: Any, seconds: float) -> None:
+        worker = get_worker_info()
+        if worker is None:
+            row, number = self.row_of(dataset), MOST_WORKERS
+        else:  # in a process that was forked, the data set is at the same address
+            row, number = self._rows.get((id(dataset), type(dataset)), UNKNOWN), worker.id
+        if row >= 0 and number <= MOST_WORKERS:
+            self._add(row * _PROCESSES + number, seconds)
+
+    def _watch_pinning(self) -> Callable[[], None]:
+        original: Any = pinning.pin_memory
+        read, state = self._read, self._is_pinning
+
+        @functools.wraps(original)
+        def pin_memory(data: Any, *arguments: Any, **named: Any) -> Any:
+            if getattr(state, "value", False):  # a part of a batch
+                return original(data, *arguments, **named)
+            state.value = True
+            began = read()
+            try:
+                return original(data, *arguments, **named)
+            finally:
+                state.value = False
+                self._add(MOST_DATA_SETS * _PROCESSES, read() - began)
+
+        skip_frame(pin_memory)
+        setattr(pinning, "pin_memory", pin_memory)  # noqa: B010 - mypy forbids the plain assignment
+
+        def undo() -> None:
+            if pinning.pin_memory is pin_memory:  # as above
+                setattr(pinning, "pin_memory", original)  # noqa: B010 - as above
+
+        return undo
