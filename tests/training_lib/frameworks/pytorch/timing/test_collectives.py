@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import torch
+import torch.distributed as ranks
 
 from tests.warm_python import WarmPython
 from trackside.contracts.capture_request import CaptureRequest, capture_environment
 from trackside.environment import inherited
+from trackside.frameworks.pytorch.timing.collective_times import CollectiveTimer
 from trackside.performance.measured import Measured
 from trackside.performance.reading import measured_workers
 from trackside.performance.verdict import judge_speed, judged_workers
@@ -103,3 +106,18 @@ def assert_the_wait_is_known(workers: Mapping[str, Measured]) -> None:
     assert verdicts["worker_0"].bottleneck.value == "straggler rank"
     assert "waits for worker_1" in verdicts["worker_0"].headline
     assert "straggler rank" not in [cause.kind for cause in verdicts["worker_1"].causes]
+
+
+def test_a_collective_without_a_future_is_the_scripts_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As a backend of somebody else may have them: nothing is raised in the training."""
+    work = object()
+    monkeypatch.setattr(ranks, "all_reduce", lambda tensor: work)
+    ranks.init_process_group("gloo", init_method=f"file://{tmp_path}/ranks", rank=0, world_size=1)
+    timer = CollectiveTimer()
+    try:
+        timer.start()
+        assert ranks.all_reduce(torch.ones(1)) is work
+        timer.stop()
+    finally:
+        ranks.destroy_process_group()
+    assert ranks.all_reduce(torch.ones(1)) is work
