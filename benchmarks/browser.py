@@ -214,8 +214,10 @@ def budget_table(rows: Sequence[tuple[str, float, float, float, float, float]]) 
         for what, paint, loaded, move, longest, heap in rows
     ]
     return [
-        "| page | first paint (goal 1,000) | loaded | a move of the cursors (goal 50) "
-        "| longest of 60, median of 7 times | heap (goal 150) |",
+        (
+            "| page | first paint (goal 1,000) | loaded | a move of the cursors (goal 50) "
+            "| longest of 60, median of 7 times | heap (goal 150) |"
+        ),
         "|---|---|---|---|---|---|",
         *lines,
         "",
