@@ -99,15 +99,16 @@ def _parting(found: Comparison) -> str:
 
 
 def _who_is_faster(found: Comparison) -> str:
+    # Other work on a machine counts here; `trackside compare --max-step-time` judges the training's own time.
     if not found.pace_a or not found.pace_b:
         return ""
     change = found.pace_b / found.pace_a - 1
     if abs(change) < LEAST_CHANGE:
-        return "Both are as fast."
+        return "By the clock both are as fast."
     of_training = [each for each in found.phases if each.phase not in {CAPTURE, EVALUATION}]
     known = [(each.phase, each.a, each.b) for each in of_training if each.a is not None and each.b is not None]
     moved = [one for one in known if (one[1] > one[2]) is (change > 0)]
-    words = f"B is {abs(change):.0%} {'faster' if change > 0 else 'slower'}"
+    words = f"By the clock B is {abs(change):.0%} {'faster' if change > 0 else 'slower'}"
     if not moved:
         return f"{words}."
     phase, a, b = max(moved, key=lambda one: abs(one[1] - one[2]))
