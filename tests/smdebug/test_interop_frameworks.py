@@ -1,6 +1,7 @@
 """A run of each framework is read by the real smdebug 1.0.34 as by ours, and its run of XGBoost by ours.
 
-Where a framework is not installed its run is skipped: `make keras`, `make frameworks` and `make mxnet` have the others.
+Where a framework is not installed its run is skipped: `.ci/keras_backends examples`, `make frameworks` and `make mxnet`
+have the others.
 docs/frameworks.md has the table.
 """
 
