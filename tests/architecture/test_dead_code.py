@@ -53,6 +53,7 @@ ALLOWED = {
     "VersionedStore": "the protocol of a capability, for authors of stores",
     # Fields of documents that are written whole.
     "finding_count": "RuleRecord",
+    "forward_own": "ModuleTimes, which `trackside profile` reads from JSON",
     "tensor_uri": "Evidence",
     "ACTIVATIONS": "ModelFacts: the words of a field",
     "ROLES": "ModelFacts: the words of a field",

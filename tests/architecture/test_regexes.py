@@ -22,6 +22,10 @@ COMPILING = {"compile", "search", "match", "fullmatch", "findall", "finditer", "
 ARGUED = {
     ("training_lib/compat/smdebug/core/utils.py", "list_files_in_directory"): "of the caller, in the caller's process",
     (
+        "training_lib/compat/smdebug/profiler/profiler_config.py",
+        "__init__",
+    ): "of the job's own configuration, in its process",
+    (
         "training_lib/src/trackside/documents/sdk/profiling.py",
         "__init__",
     ): "checked for the SDK, and never searched with",

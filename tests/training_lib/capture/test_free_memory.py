@@ -115,7 +115,7 @@ def test_a_copy_for_which_there_is_no_memory(size: int, free: int | None, lacks:
 
 def test_it_looks_once_for_each_64_mib() -> None:
     looks: list[None] = []
-    room = MemoryRoom(lambda: looks.append(None) or GIB)  # type: ignore[func-returns-value]
+    room = MemoryRoom(lambda: looks.append(None) or GIB)
     for _ in range(4 * 64):
         assert room.lacks(MIB) == ""
     assert len(looks) == 4

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from trackside.profiling import outside_profile
 from trackside.profiling.outside_profile import RATE, STACKS, begin_outside_profile, functions_of
 from trackside.records.function_times import FUNCTIONS, decode_functions
 
@@ -40,7 +39,7 @@ def test_functions_of_stacks(stacks: str, expected: dict[str, tuple[int, int, in
 
 
 def test_says_what_to_do_without_py_spy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outside_profile.shutil, "which", lambda *_args, **_named: None)
+    monkeypatch.setattr(shutil, "which", lambda *_args, **_named: None)
     with pytest.raises(ImportError, match="pip install py-spy, or use the profiler cprofile"):
         begin_outside_profile()
 

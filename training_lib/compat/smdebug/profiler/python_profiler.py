@@ -53,6 +53,12 @@ class PythonProfiler:
         """True between `start_profiling` and `stop_profiling`."""
         return self._recording is not None
 
+    def _reset(self) -> None:
+        self._start_phase: StepPhase | None = None
+        self._start_mode: PythonProfileModes | None = None
+        self._start_step: int | str = "*"
+        self._start_time_since_epoch_in_micros = 0.0
+
     def start_profiling(
         self,
         start_phase: StepPhase,
@@ -108,12 +114,6 @@ class PythonProfiler:
     def _timer(self) -> str:
         """Return the time to count, of `profiling_request.TIMERS`."""
         return cProfileTimer.TOTAL_TIME.value
-
-    def _reset(self) -> None:
-        self._start_phase: StepPhase | None = None
-        self._start_mode: PythonProfileModes | None = None
-        self._start_step: int | str = "*"
-        self._start_time_since_epoch_in_micros = 0.0
 
 
 class cProfilePythonProfiler(PythonProfiler):  # noqa: N801 - the old name

@@ -29,7 +29,7 @@ class OpenStep:
         membership: Decides the parts of each tensor that are saved.
         settled: Tensors that are this step's own for certain, by name; see `settle`.
         unsettled: Tensors added since.
-        lost: Why nothing of the step is saved; "" as long as it is.
+        lost: Why nothing of the step is saved, and nothing is added any more until it ends; "" for any other.
         wall_times: Moments of tensors that the script dated itself, in seconds since the epoch.
     """
 
@@ -55,15 +55,6 @@ class OpenStep:
         self._arrivals: list[Arrival] = []  # of the arrays in all of these
         self._settled_losses = self._settled_reduced = 0
         self.lost = ""
-
-    def give_up(self, reason: str) -> None:
-        """Drop everything that was added, and let nothing be added until the step ends: it is lost as a whole.
-
-        Args:
-            reason: Why; the part of a sentence.
-        """
-        self.clear()
-        self.lost = reason
 
     @property
     def is_empty(self) -> bool:

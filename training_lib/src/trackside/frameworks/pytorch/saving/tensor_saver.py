@@ -173,7 +173,8 @@ class TensorSaver:
         """Return True if a copy of these fits into the free memory. Else the open step is given up."""
         lacking = self._room.lacks(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
         if lacking:
-            self._engine.open_step.give_up(lacking)
+            self._engine.open_step.clear()
+            self._engine.open_step.lost = lacking
         return not lacking
 
     def _has_room(self, tensor: torch.Tensor) -> bool:
