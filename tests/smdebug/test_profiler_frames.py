@@ -207,6 +207,7 @@ def test_a_merged_timeline_has_every_event_once(
     assert sorted((e.name, e.start, e.duration, e.phase) for e in merged) == sorted(
         (e.event_name, e.start_time, e.duration, e.event_phase) for e in events
     )
+    assert all(event["cat"] for event in document if event["ph"] != "M"), "readers of torch's traces group by it"
     moments = [event["ts"] for event in document if event["ph"] != "M"]
     assert moments == sorted(moments)
     # Each node has a thread of its own.

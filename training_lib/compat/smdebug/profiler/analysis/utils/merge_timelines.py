@@ -239,7 +239,7 @@ def _lines(events: Sequence[TraceEvent]) -> Iterator[str]:
             threads.add((group, thread))
             name = event.process_info.get_thread_info(thread).thread_name
             yield _named("thread_name", group, {"name": name}, tid=thread)
-        document = {**json.loads(event.to_json()), "pid": group, "tid": thread}
+        document = {**json.loads(event.to_json()), "cat": event.event_phase or "other", "pid": group, "tid": thread}
         yield json.dumps(document)
 
 
