@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]
     text = "\n".join(
         [
-            f"| {SERIES} series of {POINTS:,} points | processor, ms | clock, ms | least | most | below {GOAL_MS:.0f} ms |",
+            f"| {SERIES} of {POINTS:,} points | processor, ms | by the clock | least | most | below {GOAL_MS:.0f} ms |",
             "|---|---|---|---|---|---|",
             *(_row(name, taken) for name, taken in rows),
             "",

@@ -249,7 +249,7 @@ def test_machines_are_put_on_one_clock(tmp_path: Path, ahead: int) -> None:
     starts: dict[str, list[float]] = {}
     for event in merged:
         if event.phase == TRAIN:
-            starts.setdefault(event.arguments["step_num"], []).append(event.start)
+            starts.setdefault((event.arguments or {})["step_num"], []).append(event.start)
     assert len(starts) == 12
     for moments in starts.values():
         assert len(moments) == 2

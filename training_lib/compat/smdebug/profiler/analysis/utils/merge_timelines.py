@@ -181,8 +181,6 @@ def _of_findings(
     """Yield a mark for each issue at the end of its step, on all tracks."""
     for group in groups:
         lead = group.lead
-        if lead is None:
-            continue
         ends = [
             of_node[lead.step] - ahead.get(_machine(node), 0.0)
             for node, of_node in steps.items()
