@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.training_lib.frameworks.captured_script import printed
-from tests.training_lib.frameworks.mxnet.test_adapter import REQUEST, script
 from trackside.contracts.profiling_request import ProfilingRequest, Window
 from trackside.contracts.run_layout import RunLocation
 from trackside.performance.details import OPERATORS, PYTHON, Detail, read_details
 from trackside.storage.open_store import open_store
 
 pytest.importorskip("mxnet", reason="in the environment that `make mxnet` builds")
+
+# Not before: without MXNet pytest has begun that file and left it, and a half of it is there.
+from tests.training_lib.frameworks.mxnet.test_adapter import REQUEST, script
 
 PROFILED = replace(REQUEST, profiling=ProfilingRequest(operators=Window(2, 3), python=Window(6, 2)))
 

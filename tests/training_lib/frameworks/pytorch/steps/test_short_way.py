@@ -388,4 +388,5 @@ def test_a_plain_step_costs_few_calls_and_bytecodes() -> None:
     print(calls, bytecodes)
     assert calls[len(calls) // 2] <= 14, "two of them ask the kernel for the waits for a processor"
     assert bytecodes[len(bytecodes) // 2] <= 1000
-    assert sum(bytecodes) / len(bytecodes) <= 1700, "with all that is done for several steps at once"
+    # The dearest does what the clock asks for, which on a slow machine is more.
+    assert sum(bytecodes[:-1]) / len(bytecodes[:-1]) <= 1400, "with all that is done for several steps at once"
