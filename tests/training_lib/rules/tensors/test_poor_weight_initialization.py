@@ -35,7 +35,7 @@ def case(
     *,
     loss: float = 2.3,
     losses: Mapping[int, float] | None = None,
-    gradient: Mapping[str, float] | None = None,
+    gradient: Mapping[str, float | Mapping[int, float]] | None = None,
     of: ModelFacts | None = FACTS,
     fires: tuple[str, ...] = (),
     steps: int = 21,
@@ -44,7 +44,8 @@ def case(
     for weight in NAMES:
         norm, of_gradient = (norms or {}).get(weight, USUAL), (gradient or {}).get(weight, 1.0)
         recorded[weight] = {"l2": steady(norm, steps)}
-        recorded[f"gradient/{weight}"] = {"l2": steady(of_gradient, steps)}
+        kept = of_gradient if isinstance(of_gradient, Mapping) else steady(of_gradient, steps)
+        recorded[f"gradient/{weight}"] = {"l2": kept}
     return RuleCase(name, recorded=recorded, facts=of, fires=fires)
 
 
@@ -57,6 +58,8 @@ def stepping(share: float) -> ModelFacts:
 
 
 NOTHING = {A: 0.0, B: 0.0, C: 0.0}
+LATER: Any = steady(1.0, 20, start=1)
+ALL_ZERO = dict.fromkeys(NAMES, 0.0)
 CASES = [
     case("all too large", dict.fromkeys(NAMES, 1000.0), fires=(A, B, C)),
     case("most too small", {A: 1e-3, B: 1e-5}, fires=(B, A)),
@@ -72,6 +75,9 @@ CASES = [
     case("a small head", {HEAD: 1e-4}),
     case("a head of zeros", {HEAD: 0.0}),
     case("a head whose rows are alike", of=alike(HEAD)),
+    case("every matrix zero, and something gets through later", ALL_ZERO, gradient={A: {0: 0.0} | LATER}, fires=NAMES),
+    case("heads side by side that begin at zero", ALL_ZERO),
+    case("half of the matrices zero, as with adapters", {A: 0.0, C: 0.0}, gradient={B: {0: 0.0} | LATER}),
 ]
 
 
@@ -94,6 +100,20 @@ def test_cases(case: RuleCase) -> None:
 def test_what_it_suspects(case: RuleCase, cause: Cause) -> None:
     findings = assert_case(PoorWeightInitialization(), case)
     assert PoorWeightInitialization().suspicions(findings, case.window)[0].cause is cause
+
+
+@pytest.mark.parametrize(
+    ("case", "observes"),
+    [
+        pytest.param(CASES[0], True, id="large"),
+        pytest.param(CASES[3], True, id="zero"),
+        pytest.param(CASES[4], True, id="alike"),
+        pytest.param(CASES[2], False, id="first-loss"),
+        pytest.param(CASES[6], False, id="steps"),
+    ],
+)
+def test_what_the_weights_themselves_show(case: RuleCase, observes: bool) -> None:
+    assert PoorWeightInitialization().observes(assert_case(PoorWeightInitialization(), case)) is observes
 
 
 def test_it_is_told_at_once_with_the_line() -> None:

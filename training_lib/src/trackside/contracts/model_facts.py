@@ -67,7 +67,7 @@ class ParameterFacts:
     tied_to        the parameter of which this is a second name; a second name is never saved by itself
     is_sharded     the worker holds only a part of it
     has_gradient   it had a gradient at the end of the step at which it was examined
-    has_equal_rows   all its rows were equal at the end of the first step: its units started alike
+    has_equal_rows   all its rows were equal before the first step or at its end: its units started alike
     looks_untrained  it is frozen or in no optimizer, and its values are as a common initializer draws them
     has_changed    it is frozen or in no optimizer, and its values are others than when it was first seen
     """

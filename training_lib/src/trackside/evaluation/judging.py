@@ -378,6 +378,6 @@ def _suspicions(configured: ConfiguredRule, findings: tuple[Finding, ...], windo
         found = tuple(configured.rule.suspicions(findings, window))
     except RecordError:  # the findings hold, though a file with their causes is damaged
         return ()
-    if found and configured.rule.shows_its_cause and is_calibrated(configured):
+    if found and is_calibrated(configured) and configured.rule.observes(findings):
         return (replace(found[0], probability=OBSERVED), *found[1:])
     return found

@@ -17,7 +17,7 @@ from trackside.contracts.run_layout import TENSORS
 from trackside.contracts.verdict import MOST_FINDINGS, NOTHING_TO_JUDGE, Finding, Outcome, Severity, State, Verdict
 from trackside.diagnosis.learned import odds, weights
 from trackside.diagnosis.probability import probability_of, properties_of
-from trackside.diagnosis.ranking import OBSERVED, suspicions_of
+from trackside.diagnosis.ranking import MOST_CAUSES, OBSERVED, suspicions_of
 from trackside.diagnosis.signs import FOUND, SHOWN
 from trackside.rules.catalogue import ConfiguredRule
 
@@ -188,6 +188,8 @@ def is_news(verdict: Verdict, notified: Sequence[Verdict]) -> bool:
 def diagnosed(verdict: Verdict, members: Sequence[Verdict]) -> Verdict:
     """Return an issue with its causes ranked by all evidence, and its probability. Only rules of ours carry evidence.
 
+    A mistake that another rule of the group observed in the program comes first: it is known, the others are inferred.
+
     Args:
         verdict: The new issue.
         members: The standing issues of its group by other rules.
@@ -198,10 +200,21 @@ def diagnosed(verdict: Verdict, members: Sequence[Verdict]) -> Verdict:
     hints = {one.rule_id: one.suspicions for one in (*members, verdict)}
     others = {member.rule_id for member in members} - {verdict.rule_id}
     likely = probability_of(verdict.rule_id, properties_of(verdict, others=others), odds())
-    causes = suspicions_of(
-        pooled, weights(), hints=hints, observed=next(filter(_is_observed, verdict.suspicions), None)
-    )
+    own = next(filter(_is_observed, verdict.suspicions), None)
+    causes = suspicions_of(pooled, weights(), hints=hints, observed=own)
+    known = _observed_by(members) if own is None else None
+    if known is not None:
+        causes = (known, *[one for one in causes if one.cause is not known.cause][: MOST_CAUSES - 1])
     return replace(verdict, suspicions=causes, probability=round(likely, 3))
+
+
+def _observed_by(members: Sequence[Verdict]) -> Suspicion | None:
+    """Return the mistake that the gravest of these issues observed in the program; of a remark none."""
+    for member in sorted(members, key=lambda one: -one.severity.rank):
+        first = next(filter(_is_observed, member.suspicions), None)
+        if first is not None and member.severity.rank >= Severity.WARNING.rank:
+            return first
+    return None
 
 
 def _is_observed(suspicion: Suspicion) -> bool:

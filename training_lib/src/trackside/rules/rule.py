@@ -121,6 +121,14 @@ class Rule(ABC):
             window: The run up to the step to judge.
         """
 
+    def observes(self, findings: Sequence[Finding]) -> bool:
+        """Return True if these findings are their first cause itself; see `shows_its_cause`.
+
+        Args:
+            findings: The findings of an issue, worst first.
+        """
+        return self.shows_its_cause
+
     def advice(self, facts: ModelFacts | None) -> tuple[str, ...]:
         """Return `what_to_do` without advice that the program follows already, or that does not concern it.
 

@@ -18,6 +18,7 @@ from trackside.capture.step_engine import Position
 from trackside.contracts.errors import StorageError
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ProgramFacts
 from trackside.contracts.run_layout import END_MARKER_KEY, model_facts_key, worker_end_key
+from trackside.frameworks.pytorch.facts.initial_values import has_equal_rows
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsFile, _Found, has_own_train
 from trackside.frameworks.pytorch.modules.roles import Role, role_of
 from trackside.records.model_facts import MOST_REVISIONS, decode_facts, encode_facts
@@ -310,6 +311,32 @@ def test_what_a_loss_is(capturing: Any, loss: Callable[[torch.Tensor], torch.Ten
 
     ((found,),) = [facts.losses for facts in facts_of(capturing, run)]
     assert (found.type_name, found.input_from, found.class_count, found.scale) == expected
+
+
+@pytest.mark.parametrize(
+    ("begin", "alike"),
+    [
+        pytest.param(lambda weight: weight.fill_(0.1), True, id="a constant, and random biases"),
+        pytest.param(lambda weight: weight.copy_(torch.linspace(-1, 1, 3).expand(4, 3)), True, id="equal rows"),
+        pytest.param(lambda weight: weight.zero_(), False, id="zeros"),
+        pytest.param(lambda weight: weight, False, id="drawn"),
+    ],
+)
+def test_units_that_start_alike_are_seen_before_the_first_step(capturing: Any, begin: Any, alike: bool) -> None:
+    def run() -> None:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+        with torch.no_grad():
+            begin(net[0].weight)
+        optimizer = torch.optim.Adam(net.parameters(), 0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            functional.mse_loss(net(torch.randn(5, 3)), torch.randn(5, 1)).backward()
+            optimizer.step()
+        assert not has_equal_rows(net[0].weight)
+
+    first, *_ = facts_of(capturing, run)
+    assert {p.name: p.has_equal_rows for p in first.parameters}["Sequential_0.weight"] is alike
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,10 @@ class PoorWeightInitialization(Rule):
            loss is more than `loss_ratio` times that, and the newest are (their median) when it is judged, ten steps
            later: embeddings that are the last layer too, and what was trained for other data, repair that at once.
         3. Zero: where matrices are all zeros, and more than half of the layers still get no gradient at the fourth
-           step. A single layer that starts at zero on purpose lets the others' gradients through after one step.
-        4. Alike: the rows of a hidden layer are all the same after the first step, and not zero.
+           step. A single layer that starts at zero on purpose lets the others' gradients through after one step. Also
+           where every matrix is zero, two at least, and one of them gets no gradient at the first step: random biases
+           let gradients through later, and the layers learn next to nothing for long.
+        4. Alike: the rows of a hidden layer are all the same before the first step or after it, and not zero.
         5. Steps: more than `step_units` percent of the units of a tanh or sigmoid are at one flat end for some samples
            and at the other for others, at the first step, and hardly in between: at least 80 % of the samples put out
            more than 0.99 of the way to an end, a tenth of them at each. Such a unit is a step, through which nothing is
@@ -111,6 +113,10 @@ class PoorWeightInitialization(Rule):
             return "facts about the program's parameters, which Trackside's hook records"
         return "" if window.step >= _FIRST_STEPS else "its first steps"
 
+    def observes(self, findings: Sequence[Finding]) -> bool:
+        """Return True if the weights themselves are seen to begin badly: their scale, zeros, or rows that are alike."""
+        return findings[0].measure in {SCALE, ZERO, ALIKE}
+
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """Return symmetric weights or a wrong scale as the cause; without either, inputs that are too large."""
         kinds = {finding.measure for finding in findings}
@@ -166,7 +172,8 @@ class PoorWeightInitialization(Rule):
         if not zeros:
             return []
         silent = [held for held in layers if _gets_nothing(window, held)]
-        if not len(silent) > _MOST_ZERO * len(layers):
+        is_all = len(zeros) == len(layers) > 1 and any(_got_nothing_at_first(window, held) for held in layers)
+        if not is_all and not len(silent) > _MOST_ZERO * len(layers):
             return []
         places = {held.name: facts.module(held.module) for held in zeros}
         return [
@@ -279,3 +286,8 @@ def _gets_nothing(window: Window, held: ParameterFacts) -> bool:
     columns = window.statistic(held.gradient, "l2", mode=None)
     early = [column.values[column.steps >= _FIRST_STEPS] for column in columns]
     return any(len(values) > 0 and not values[:3].any() for values in early)
+
+
+def _got_nothing_at_first(window: Window, held: ParameterFacts) -> bool:
+    columns = window.statistic(held.gradient, "l2", mode=None)
+    return any(len(column.values) > 0 and column.steps[0] == 0 and column.values[0] == 0 for column in columns)

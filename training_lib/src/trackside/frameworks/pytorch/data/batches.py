@@ -22,10 +22,12 @@ from trackside.contracts.recorded_names import (
     BATCH_REPEATED,
     BATCHES_READY,
     EPOCH,
+    EVALUATED_ROWS_TRAINED_ON,
     ROWS_REPEATED,
 )
 from trackside.frameworks.pytorch.compiling.tracing import compiler_at_work, is_dynamo_compiling, skip_frame, untraced
 from trackside.frameworks.pytorch.data.drawn_rows import DrawnRows
+from trackside.frameworks.pytorch.data.evaluated_rows import EvaluatedRows
 from trackside.frameworks.pytorch.data.fingerprint import fingerprint
 from trackside.frameworks.pytorch.data.worker_randomness import shared_randomness
 from trackside.profiling.phase_clock import CAPTURE, DATA, EVALUATION, OTHER, PhaseClock
@@ -68,7 +70,7 @@ class BatchSource:
 
     Args:
         statistics: The session's statistics.
-        is_evaluating: Returns True during an evaluation: its batches do not count.
+        is_evaluating: Returns True during an evaluation: of its batches only the rows are looked up.
         protect: Makes a function of ours harmless to the script.
         clock: The clock of the training; fetches are a phase of it.
         loader_met: Called with an iterator whose first batch was fetched for the training, and that batch.
@@ -88,6 +90,7 @@ class BatchSource:
         self._statistics, self._is_evaluating = statistics, is_evaluating
         self._clock, self._loader_met, self._loader_starts = clock, loader_met, loader_starts
         self._seen: OrderedDict[int, _Seen] = OrderedDict()
+        self._rows = EvaluatedRows()
         self.shared_randomness = ""
         self._fetched = untraced(protect(self._look))
         self._drawn = untraced(protect(self._look_at_rows))
@@ -196,7 +199,12 @@ class BatchSource:
         return undo
 
     def _look(self, iterator: Any, batch: Any, ready: float) -> None:
-        if torch.utils.data.get_worker_info() is not None or not torch.is_grad_enabled() or self._is_evaluating():
+        if torch.utils.data.get_worker_info() is not None:
+            return
+        if self._is_evaluating():
+            self._rows.evaluate(iterator, batch)
+            return
+        if not torch.is_grad_enabled():  # of no model in eval mode: statistics of a normalisation, or a memory
             return
         seen = self._of(iterator._dataset)
         seen.count += 1
@@ -209,9 +217,12 @@ class BatchSource:
         added[EPOCH, "mean"] = float(seen.passes - 1)
         if ready >= 0:
             added[BATCHES_READY, "mean"] = ready
+        if self._rows.is_waiting and (share := self._rows.share(besides=iterator)) is not None:
+            added[EVALUATED_ROWS_TRAINED_ON, "mean"] = share
         if seen.count > LOOKS_AT_FIRST and seen.count % LOOK_INTERVAL >= LOOKS_IN_A_ROW:
             return
         added[ROWS_REPEATED, "mean"] = seen.drawn.repeated_share
+        self._rows.train(batch, is_first_pass=seen.passes == 1)
         found = fingerprint(batch)
         if found is not None:
             added[BATCH, "mean"] = float(found.number)

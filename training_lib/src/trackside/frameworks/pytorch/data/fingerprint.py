@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -34,19 +35,19 @@ class BatchPrint:
 
 def fingerprint(batch: Any) -> BatchPrint | None:
     """Return the fingerprint of a batch; None if it holds too few elements in memory of the processor."""
-    tensors = []
-    for tensor in flatten(batch):
-        if _is_readable(tensor):
-            tensors.append(tensor.detach())
-            if len(tensors) == MOST_TENSORS:
-                break
+    tensors = readable_tensors(batch)
     if sum(tensor.numel() for tensor in tensors) < FEWEST_ELEMENTS:
         return None
     checksum = 0
     for tensor in tensors:
         checksum = zlib.crc32(_sample(tensor), checksum)
-    rows = _rows(tensors)
+    rows = rows_of(tensors)
     return BatchPrint(checksum >> (32 - _BITS), rows, rows > 1 and _is_one_row(tensors, rows))
+
+
+def readable_tensors(batch: Any) -> list[torch.Tensor]:
+    """Return the first tensors of a batch that lie in memory of the processor, detached; at most `MOST_TENSORS`."""
+    return [tensor.detach() for tensor in islice(filter(_is_readable, flatten(batch)), MOST_TENSORS)]
 
 
 def _is_readable(tensor: torch.Tensor) -> bool:
@@ -65,7 +66,7 @@ def _sample(tensor: torch.Tensor) -> bytes:
     return part.contiguous().view(torch.uint8).numpy().tobytes()
 
 
-def _rows(tensors: Sequence[torch.Tensor]) -> int:
+def rows_of(tensors: Sequence[torch.Tensor]) -> int:
     """Return the number of rows, if all tensors with dimensions agree in it; else 0."""
     counts = {len(tensor) for tensor in tensors if tensor.dim()}
     return counts.pop() if len(counts) == 1 else 0

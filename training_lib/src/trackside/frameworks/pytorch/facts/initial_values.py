@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -42,6 +42,12 @@ class FirstValues:
     def __init__(self) -> None:
         self._samples: dict[int, _Sample] = {}
         self._alike: dict[int, weakref.ref[torch.Tensor]] = {}  # parameters that began with equal rows
+
+    def look_before_first_step(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Note those with equal rows that are not zero. A step by random biases may be enough to make them differ."""
+        for parameter in parameters:
+            if has_equal_rows(parameter) and bool(parameter.detach()[0].any()):
+                self._alike[id(parameter)] = weakref.ref(parameter)
 
     def had_equal_rows(self, parameter: torch.Tensor, *, is_first_look: bool) -> bool:
         """Return True if all rows of a parameter were equal at the first look, however they have changed since."""

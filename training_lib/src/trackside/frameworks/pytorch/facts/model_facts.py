@@ -220,6 +220,8 @@ class ModelFactsSource:
         flags = bytes(m.training for r in self._modules if (m := r()) is not None)
         self._states[optimizer] = (parameters, kinds, flags)
         if optimizer not in self._optimizers:
+            if not self._revisions:
+                self._first_values.look_before_first_step(held)
             self._optimizers[optimizer] = OptimizerFacts(
                 self._optimizer_name(optimizer),
                 type(optimizer).__name__,
