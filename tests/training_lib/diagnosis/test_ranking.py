@@ -17,11 +17,13 @@ WEIGHTS = Weights(
         "shown:loss-sign": {"loss-sign": 5.0},
         "found:overfit": {"overfitting": 1.0},
         "weak": {"stalled": 0.01},
+        "rate-rose": {"learning-rate-schedule": 0.5},
     },
     absent={"loss-fell": {"overfitting": -3.0}},
 )
 GREW = Sign("weights-grew", because="weights are 50 times as large")
 SIGN = Sign("shown:loss-sign", because="the loss is multiplied by -1")
+ROSE = Sign("rate-rose", because="the rate began at 0.1 and is 9 now")
 NO_DECAY = Sign("weight-decay", is_present=False)
 
 
@@ -40,6 +42,11 @@ def causes(*signs: Sign) -> list[str]:
         pytest.param((SIGN, GREW), ["loss-sign"], id="the-stronger-alone"),
         pytest.param((GREW, GREW), ["learning-rate-too-high", "weight-decay-too-strong"], id="two"),
         pytest.param((GREW, GREW, NO_DECAY), ["learning-rate-too-high"], id="a-refuted-one-is-never-listed"),
+        pytest.param((GREW, GREW, ROSE, NO_DECAY), ["learning-rate-schedule"], id="a-cause-in-place-of-its-sign"),
+        pytest.param((SIGN, ROSE), ["loss-sign"], id="it-explains-no-other-cause"),
+        pytest.param(
+            (GREW, GREW, Sign("rate-rose", is_present=False), NO_DECAY), ["learning-rate-too-high"], id="it-is-absent"
+        ),
     ],
 )
 def test_the_causes_that_are_listed(signs: tuple[Sign, ...], expected: list[str]) -> None:

@@ -49,6 +49,20 @@ def case(
     return RuleCase(name, recorded=recorded, fires=fires, facts=facts)
 
 
+def by_hand(
+    name: str, *norms: Mapping[int, float], ratio: float = 1e-6, loss: Mapping[int, float] = STUCK, fires: bool = False
+) -> RuleCase:
+    """Gradients of several tensors after what a script did to them, unseen by any hook."""
+    recorded: dict[str, dict[str, Mapping[int, Any]]] = {
+        f"gradient/Net_{place}.weight": {"l2": values} for place, values in enumerate(norms)
+    }
+    recorded |= {LOSS: {"mean": loss}, W: {"update_ratio": steady(ratio, 100)}}
+    return RuleCase(name, recorded=recorded, fires=("gradients",) if fires else (), facts=PLAIN)
+
+
+NOISE = np.random.default_rng(0).uniform(0.5, 1.5, 100)
+NOISY, OTHER = along(NOISE), along(NOISE[::-1])
+PARTS = along(0.01 * np.cos(NOISE)), along(0.01 * np.sin(NOISE))
 FIRES = (CLIPPING,)
 CASES = [
     case("a hundredth is left", steady(1.0, 100), 0.01, fires=FIRES),
@@ -66,6 +80,17 @@ CASES = [
     case("a fuse for spikes", along([0.5] * 95 + [80.0] * 5), 1.0),
     case("half is left", steady(2.0, 100), 1.0),
     case("Adam learns anyhow", steady(1.0, 100), 0.001, loss=LEARNS),
+    by_hand("by value, to the last element", steady(1e-5, 100), steady(2e-5, 100), fires=True),
+    by_hand("by value, half of the tensors", steady(1e-5, 100), steady(2e-5, 100), NOISY, fires=True),
+    by_hand("divided by their norm", *PARTS, fires=True),
+    by_hand("as they are", NOISY, OTHER),
+    by_hand("by value, but for a few elements", along([1e-5, 1e-5, 9e-6] * 34), steady(2e-5, 100), NOISY, fires=True),
+    by_hand("one of four tensors, as the last bias of a loss of signs", steady(1e-5, 100), NOISY, OTHER, NOISY),
+    by_hand("divided by their norm, and the steps are large", *PARTS, ratio=1e-3),
+    by_hand("divided by their norm at the end of a schedule", *PARTS, loss=LEARNS),
+    by_hand("no gradient at all", steady(0.0, 100), steady(0.0, 100)),
+    by_hand("not finite", steady(float("inf"), 100), steady(float("nan"), 100)),
+    by_hand("by value, since a few steps", steady(1e-5, 12, start=88), steady(1e-5, 12, start=88)),
     case("a few steps only", steady(1.0, 10, start=90), 0.001),
     RuleCase("no clipping", recorded={LOSS: {"mean": STUCK}}),
 ]

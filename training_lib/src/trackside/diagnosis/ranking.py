@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import SPEED_CAUSES, Cause, Sign, Suspicion
 from trackside.diagnosis.learned import Weights
-from trackside.diagnosis.signs import FOUND, SHOWN, refuted_by
+from trackside.diagnosis.signs import FOUND, SHOWN, explained_by, refuted_by
 
 MOST_CAUSES = 3
 LEAST_PROBABILITY = 0.05  # of a cause that is listed after the first
@@ -31,6 +31,8 @@ class Ranked:
 def ranked(signs: Iterable[Sign], weights: Weights, *, hints: Mapping[str, Sequence[Suspicion]]) -> tuple[Ranked, ...]:
     """Return the causes that the evidence does not refute, likeliest first.
 
+    A cause that the evidence shows to be a sign of another one is left out, and the other one has its score.
+
     Args:
         signs: The known evidence.
         weights: The learned weights.
@@ -40,6 +42,10 @@ def ranked(signs: Iterable[Sign], weights: Weights, *, hints: Mapping[str, Seque
     refuted = refuted_by(known)
     causes = [cause for cause in Cause if cause not in refuted and cause not in SPEED_CAUSES]
     scores = {cause: _score(cause, known, weights, hints) for cause in causes}
+    explained = {sign: cause for sign, cause in explained_by(known).items() if cause in scores and sign in scores}
+    for sign, cause in explained.items():  # what speaks for the sign speaks for its cause
+        scores[cause] = max(scores[cause], scores.pop(sign))
+    causes = list(scores)
     highest = max(scores.values(), default=0.0)
     parts = {cause: math.exp(score - highest) for cause, score in scores.items()}
     total = sum(parts.values())

@@ -81,12 +81,14 @@ class Piece:
     answer    returns the answer for a run
     supports  causes that it is expected to support, before anything is learned
     refutes   causes that are impossible where it is absent
+    explains  causes that are only signs of its first supported cause where it is present
     """
 
     question: str
     answer: Callable[[Known], Answer]
     supports: tuple[Cause, ...] = ()
     refutes: tuple[Cause, ...] = ()
+    explains: tuple[Cause, ...] = ()
 
 
 def _gradients_kept(known: Known) -> Answer:
@@ -369,9 +371,17 @@ PIECES: Mapping[str, Piece] = {
     "torn-at-first": Piece(
         "Early steps changed weights by half their size", _torn_at_first, (Cause.LEARNING_RATE_TOO_HIGH,)
     ),
-    "rate-collapsed": Piece("The learning rate collapsed long ago", _rate_collapsed, (Cause.LEARNING_RATE_SCHEDULE,)),
+    "rate-collapsed": Piece(
+        "The learning rate collapsed long ago",
+        _rate_collapsed,
+        (Cause.LEARNING_RATE_SCHEDULE,),
+        explains=(Cause.LEARNING_RATE_TOO_LOW,),
+    ),
     "rate-rose": Piece(
-        "The learning rate rose to a multiple without a warm-up", _rate_rose, (Cause.LEARNING_RATE_SCHEDULE,)
+        "The learning rate rose to a multiple without a warm-up",
+        _rate_rose,
+        (Cause.LEARNING_RATE_SCHEDULE,),
+        explains=(Cause.LEARNING_RATE_TOO_HIGH,),
     ),
     "rate-varies": Piece("The learning rate varies", _rate_varies, (), (Cause.LEARNING_RATE_SCHEDULE,)),
     "loss-not-finite": Piece("The loss is not finite", _loss_broke),
@@ -462,3 +472,13 @@ def refuted_by(signs: Iterable[Sign]) -> frozenset[Cause]:
     """
     absent = [PIECES[sign.name] for sign in signs if not sign.is_present and sign.name in PIECES]
     return frozenset(cause for piece in absent for cause in piece.refutes)
+
+
+def explained_by(signs: Iterable[Sign]) -> Mapping[Cause, Cause]:
+    """Return the causes that present evidence shows to be signs of another one, with that other one.
+
+    Args:
+        signs: The known evidence.
+    """
+    present = [PIECES[sign.name] for sign in signs if sign.is_present and sign.name in PIECES]
+    return {cause: piece.supports[0] for piece in present for cause in piece.explains}

@@ -20,6 +20,9 @@ from trackside.trial.window import Column, Window
 _SLOW_UPDATES = 1e-4  # relative update of the weights in a step
 _LEARNED = 0.3  # of the first loss
 _ALWAYS = 0.95  # share of the steps
+_ROUNDING = 1e-5  # relative difference of norms that were cut to the same size
+_SAME = 0.3  # share of the steps; of 40 norms as they are, one is the usual one
+SAME = "share of steps with the very same norm of the gradients"
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,9 @@ class GradientClipping(Rule):
            `eps` or two betas: Adam, RMSprop and their like). Then it fires only where a step changes the weights by
            less than 1e-4. With others it is silent where the loss has lost 30 % of its first value, unless a step
            changes the weights by less than that.
+        4. Clipping by value, and what a script does by hand, show in their result: the norm of all gradients, or those
+           of the tensors on average, is the usual one to a hundred-thousandth at 30 % of the newest `steps` steps. It
+           fires where a step changes the weights by less than 1e-4 besides, and less than 30 % of the loss is gone.
 
         How often and how hard clipping bites stands in the finding. Amazon's Debugger has no such rule; its
         documentation names one, GradientClipping, without a description.
@@ -72,6 +78,7 @@ class GradientClipping(Rule):
     severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.CLIPPING_TOO_LOW, Cause.EXPLODING_GRADIENTS)
+    shows_its_cause = True  # it fires where the training is slow, and nearly all of the gradient is cut off
     what_to_do = (
         "Raise the clipping limit to about the usual norm of the gradient, so that few steps are cut.",
         "If the norms are right and the limit is meant, use a larger learning rate instead.",
@@ -85,13 +92,44 @@ class GradientClipping(Rule):
         limits = {column.worker: column for column in window.statistic(CLIPPING, "max_norm", mode=None)}
         columns = [c for c in window.statistic(CLIPPING, "mean", mode=None) if c.worker in limits]
         found = [finding for c in columns if (finding := self._judge(window, c, limits[c.worker])) is not None]
-        return found if found and _is_slow(window) else []
+        if found and _is_slow(window):
+            return found
+        return [] if found else self._unseen(window)
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """Return a limit that is too low, then exploding gradients."""
         lead = findings[0]
+        if lead.measure == SAME:
+            because = f"the gradients have the very same norm, step by step: {lead.statistics['norm']:.3g} now"
+            return (Suspicion(Cause.CLIPPING_TOO_LOW, because),)
         because = f"a gradient of norm {lead.statistics['usual_norm']:.3g} is cut to {lead.statistics['limit']:.3g}"
         return (Suspicion(Cause.CLIPPING_TOO_LOW, because), Suspicion(Cause.EXPLODING_GRADIENTS))
+
+    def _unseen(self, window: Window) -> list[Finding]:
+        """Return one finding per worker with gradients that are cut where no hook sees it."""
+        ratio, learned = Evidence(window).update_ratio, learned_share(window)
+        if ratio is None or not ratio < _SLOW_UPDATES or (learned is not None and learned >= _LEARNED):
+            return []
+        by_worker: dict[str, list[NDArray[np.float64]]] = {}
+        for panel in window.newest(tuple(window.tensors("gradients")), "l2", last=self.steps, mode=None):
+            for worker, norms in zip(panel.workers, panel.newest, strict=True):
+                if len(norms) >= self.steps:
+                    by_worker.setdefault(worker, []).append(norms)
+        return [
+            Finding(
+                subject="gradients",
+                worker=worker,
+                step=window.step,
+                since_step=window.step,
+                measure=SAME,
+                observed=share,
+                relation=">",
+                threshold=_SAME,
+                statistics={"norm": float(np.sqrt(sum(float(norms[-1]) ** 2 for norms in several)))},
+            )
+            for worker, several in by_worker.items()
+            if (share := share_of_same(np.stack(several))) > _SAME
+        ]
 
     def _judge(self, window: Window, norms: Column, limits: Column) -> Finding | None:
         steps, at_norms, at_limits = np.intersect1d(norms.steps, limits.steps, return_indices=True)
@@ -122,6 +160,23 @@ class GradientClipping(Rule):
             series=tuple([(int(step), float(value)) for step, value in zip(steps[-20:], kept[-20:], strict=True)]),
             place=place,
         )
+
+
+def share_of_same(norms: NDArray[np.float64]) -> float:
+    """Return the share of the steps with the usual norm: that of all gradients, or of each tensor on average, if more.
+
+    0 where a norm is not finite, or all are zero. `norms`: shape (tensors, steps).
+    """
+    if not np.isfinite(norms).all() or not norms.any():
+        return 0.0
+    total = np.sqrt(np.square(norms).sum(axis=0, keepdims=True))
+    each = [_share_at_usual(row) for row in norms if row.any()]
+    return max(_share_at_usual(total[0]), float(np.mean(each)))
+
+
+def _share_at_usual(norms: NDArray[np.float64]) -> float:
+    usual = median(norms)
+    return float(np.mean(np.abs(norms - usual) <= _ROUNDING * usual)) if usual > 0 else 0.0
 
 
 def kept_shares(norms: NDArray[np.float64], *, limits: NDArray[np.float64]) -> NDArray[np.float64]:
