@@ -95,6 +95,21 @@ def test_an_unknown_cause(verdict: Verdict, is_unknown: bool) -> None:
     assert group.is_cause_unknown is is_unknown
 
 
+@pytest.mark.parametrize(
+    ("steps", "cause"),
+    [
+        pytest.param((10, 20), Cause.OVERFITTING, id="the-newest"),
+        pytest.param((20, 10), Cause.LOSS_SIGN, id="the-newest-opened-first"),
+        pytest.param((20, 20), Cause.OVERFITTING, id="of-one-step-the-last"),
+    ],
+)
+def test_the_causes_are_those_of_the_newest_issue(steps: tuple[int, int], cause: Cause) -> None:
+    first, second = steps
+    verdicts = [one("a", step=first, causes=(Cause.LOSS_SIGN,)), one("b", step=second, causes=(Cause.OVERFITTING,))]
+    (group,) = issue_groups(verdicts)
+    assert [suspicion.cause for suspicion in group.suspicions] == [cause]
+
+
 def test_standing_and_grave_problems_come_first() -> None:
     verdicts = [one("a", group="1"), one("b", Severity.CRITICAL, group="2"), one("c", group="3"), back("b", group="2")]
     assert [group.lead.configuration_name for group in issue_groups(verdicts)] == ["a", "c", "b"]

@@ -67,9 +67,12 @@ class IssueGroup:
 
     @property
     def suspicions(self) -> tuple[Suspicion, ...]:
-        """The causes by all evidence: those of the newest issue with evidence, else of the card's own."""
+        """The causes by all evidence: those of the newest issue with evidence, else of the card's own.
+
+        Of issues of one step it is the last: it was weighed with the others.
+        """
         with_evidence = [issue for issue in self.standing or self.issues if issue.signs]
-        newest = max(with_evidence, key=lambda issue: issue.step, default=self.lead)
+        newest = max(reversed(with_evidence), key=lambda issue: issue.step, default=self.lead)
         return newest.suspicions
 
     @property
