@@ -85,6 +85,7 @@ CASES = [
     by_hand("divided by their norm", *PARTS, fires=True),
     by_hand("as they are", NOISY, OTHER),
     by_hand("by value, but for a few elements", along([1e-5, 1e-5, 9e-6] * 34), steady(2e-5, 100), NOISY, fires=True),
+    by_hand("by value, at times", *[along([1e-5, *NOISE[i : i + 4]] * 20) for i in (0, 9, 20)], NOISY, fires=True),
     by_hand("one of four tensors, as the last bias of a loss of signs", steady(1e-5, 100), NOISY, OTHER, NOISY),
     by_hand("divided by their norm, and the steps are large", *PARTS, ratio=1e-3),
     by_hand("divided by their norm at the end of a schedule", *PARTS, loss=LEARNS),
