@@ -8,7 +8,7 @@ import pytest
 
 from tests.training_lib.rules.columns import along, steady
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import LossFacts, ModelFacts
+from trackside.contracts.model_facts import LossFacts, ModelFacts, ParameterFacts
 from trackside.contracts.recorded_names import BACKWARD_PASSES, WITHOUT_GRADIENTS
 from trackside.rules.program.steps_without_gradients import StepsWithoutGradients
 from trackside.testing.rule_case import RuleCase, Statistics, assert_case, replay
@@ -55,8 +55,32 @@ def test_it_says_since_when_where_and_why() -> None:
     )
     (finding,) = assert_case(StepsWithoutGradients(), case)
     assert (finding.since_step, finding.observed, finding.place) == (30, 0.5, "train.py:12")
-    (suspicion,) = StepsWithoutGradients().suspicions([finding], case.window)
-    assert suspicion.cause is Cause.STEP_ORDER
+    assert StepsWithoutGradients().suspicions([finding], case.window)[0].cause is Cause.STEP_ORDER
+
+
+def held(optimizer: str, *, gets: bool) -> ParameterFacts:
+    name = f"Net_{optimizer or 'left'}.weight"
+    return ParameterFacts(name, "Net", (8, 8), "float32", optimizer=optimizer, has_gradient=gets, looks_untrained=True)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "recorded", "cause"),
+    [
+        pytest.param((held("", gets=True),), passes(steady(1), steady(1)), "PARAMETERS_NOT_IN_OPTIMIZER", id="copies"),
+        pytest.param((held("SGD", gets=True),), passes(steady(1), steady(1)), "STEP_ORDER", id="held"),
+        pytest.param(
+            (held("", gets=True), held("SGD", gets=True)), passes(steady(1), steady(1)), "STEP_ORDER", id="both"
+        ),
+        pytest.param((held("", gets=False),), passes(steady(1), steady(1)), "STEP_ORDER", id="without-gradients"),
+        pytest.param((held("", gets=True),), passes(along([1, 0] * 20)), "STEP_ORDER", id="two-steps-a-pass"),
+    ],
+)
+def test_an_optimizer_of_other_parameters_is_named(
+    parameters: tuple[ParameterFacts, ...], recorded: Statistics, cause: str
+) -> None:
+    case = RuleCase("a run", recorded=recorded, facts=ModelFacts(parameters=parameters))
+    findings = list(StepsWithoutGradients().check(case.window))
+    assert StepsWithoutGradients().suspicions(findings, case.window)[0].cause is Cause[cause]
 
 
 def test_the_first_verdict_comes_at_step_twenty() -> None:

@@ -109,7 +109,7 @@ def test_what_it_suspects(case: RuleCase, cause: Cause) -> None:
         pytest.param(CASES[3], True, id="zero"),
         pytest.param(CASES[4], True, id="alike"),
         pytest.param(CASES[2], False, id="first-loss"),
-        pytest.param(CASES[6], False, id="steps"),
+        pytest.param(CASES[6], True, id="steps"),
     ],
 )
 def test_what_the_weights_themselves_show(case: RuleCase, observes: bool) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.contracts.cause import Cause
+from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.recorded_names import BACKWARD_PASSES, WITHOUT_GRADIENTS
 from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.diagnosis import Evidence
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -31,6 +32,8 @@ class StepsWithoutGradients(Rule):
         1. Over the newest `steps` steps of a worker, let s be the share of steps without a backward pass since the
            optimizer's step before, or without any gradient.
         2. It fires where s is at least `share`.
+        3. The cause is the order of the calls; but where parameters with gradients are in no optimizer, and none that
+           an optimizer holds gets any, it steps on others than the model uses: copies from before they were replaced.
 
         A few such steps, as in a warm-up, are silent. So are steps whose gradients come another way than by a backward
         pass: from `torch.autograd.grad`, from an evolution strategy, from a captured graph. They are new if they are
@@ -68,11 +71,12 @@ class StepsWithoutGradients(Rule):
     paced = True
     severity = Severity.WARNING
     since = "0.1"
-    likely_causes = (Cause.STEP_ORDER,)
+    likely_causes = (Cause.STEP_ORDER, Cause.PARAMETERS_NOT_IN_OPTIMIZER)
     shows_its_cause = True
     what_to_do = (
         "Call optimizer.zero_grad(), loss.backward() and optimizer.step() in this order, each once for a batch.",
         "If gradients are accumulated, call step only after the last backward pass of them.",
+        "Build the optimizer after the model was moved, wrapped or sharded, from the parameters that it has then.",
     )
 
     steps: int = parameter(20, "newest steps that are looked at", minimum=2)
@@ -89,6 +93,15 @@ class StepsWithoutGradients(Rule):
         if any(len(column.values) >= self.steps for column in columns):
             return ""
         return f"{self.steps} steps whose backward passes were counted"
+
+    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
+        """Return parameters in no optimizer if those alone get gradients; else the order of the calls."""
+        outside = Evidence(window).outside_optimizers
+        held = [p for p in window.facts.parameters if p.optimizer and p.has_gradient] if window.facts else []
+        if outside and not held and any(finding.subject == WITHOUT_GRADIENTS for finding in findings):
+            because = f"{len(outside)} parameters get gradients, and no optimizer holds any of them"
+            return (Suspicion(Cause.PARAMETERS_NOT_IN_OPTIMIZER, because), Suspicion(Cause.STEP_ORDER))
+        return super().suspicions(findings, window)
 
     def _judge(self, window: Window, column: Column) -> Finding | None:
         is_empty = _is_noted(column, window.statistic(WITHOUT_GRADIENTS, "mean", mode=None))

@@ -114,8 +114,8 @@ class PoorWeightInitialization(Rule):
         return "" if window.step >= _FIRST_STEPS else "its first steps"
 
     def observes(self, findings: Sequence[Finding]) -> bool:
-        """Return True if the weights themselves are seen to begin badly: their scale, zeros, or rows that are alike."""
-        return findings[0].measure in {SCALE, ZERO, ALIKE}
+        """Return True if the layers themselves are seen to begin badly; a high first loss is a guess about them."""
+        return findings[0].measure in {SCALE, ZERO, ALIKE, STEP}
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """Return symmetric weights or a wrong scale as the cause; without either, inputs that are too large."""
