@@ -8,10 +8,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from xgboost.core import XGBoostError
 
 from trackside.frameworks import rounds
 
 IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
+
+_MOST_ROWS = 512  # of the inputs that are saved
+_MOST_NUMBERS = 1 << 20  # of a matrix that is read whole to pick rows out of it
 
 Named = Iterator[tuple[str, NDArray[Any]]]
 
@@ -115,7 +119,34 @@ def sample(data: Any, rows: int) -> Any:
     count = data.num_row()
     if count <= rows:
         return data
-    return data.slice(np.linspace(0, count - 1, rows).astype(np.int64).tolist())
+    return data.slice(_evenly(count, rows).tolist())
+
+
+def rows(data: Any) -> Named:
+    """Yield `inputs`, shape (samples, features): rows that lie evenly apart; 0 for a missing number.
+
+    Nothing of a matrix with many rows that XGBoost does not pick rows out of.
+    """
+    chosen = _evenly(data.num_row(), _MOST_ROWS)
+    try:
+        found = data.slice(chosen.tolist()).get_data()
+    except XGBoostError:  # with quantiles, or in external memory
+        if data.num_nonmissing() > _MOST_NUMBERS:
+            return
+        found = data.get_data()[chosen]
+    yield "inputs", found.toarray()
+
+
+def labels(data: Any) -> Named:
+    """Yield `labels` of all rows, and those of `rows` if these are fewer: `inputs/labels`."""
+    found = data.get_label()
+    yield "labels", found
+    if len(found) > _MOST_ROWS:
+        yield "inputs/labels", found[_evenly(len(found), _MOST_ROWS)]
+
+
+def _evenly(count: int, most: int) -> NDArray[np.int64]:
+    return np.linspace(0, count - 1, min(count, most)).astype(np.int64)
 
 
 def _has_trees(model: Any) -> bool:
