@@ -163,7 +163,7 @@ def xgbse_survival(seed: int) -> None:
     inputs = pd.DataFrame(random.normal(size=(900, 6)), columns=[f"c{k}" for k in range(6)])
     times = random.exponential(np.exp(inputs["c0"] - 0.5 * inputs["c1"])) + 0.01
     ends = random.exponential(3.0, 900) + 0.01
-    answers = convert_to_structured(np.minimum(times, ends), times <= ends)
+    answers = convert_to_structured(pd.Series(np.minimum(times, ends)), pd.Series(times <= ends))
     XGBSEKaplanNeighbors(n_neighbors=30).fit(
         inputs[:600], answers[:600], num_boost_round=200, validation_data=(inputs[600:], answers[600:]),
         early_stopping_rounds=10, verbose_eval=50,

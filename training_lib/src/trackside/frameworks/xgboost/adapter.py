@@ -93,7 +93,7 @@ class XGBoostAdapter(RoundsAdapter):
             "hyperparameters": lambda: model_data.hyperparameters(model, given.hyperparameters),
             "feature_importance": lambda: self._importances.read(model),
             "trees": lambda: model_data.trees(model, ended.number),
-            "model_inputs": lambda: model_data.rows(self._validation(ended)),
+            "rows": lambda: model_data.rows(self._validation(ended)),
             "labels": lambda: model_data.labels(self._validation(ended)),
             "predictions": lambda: [("predictions", model.predict(self._validation(ended)))],
             "average_shap": lambda: (
@@ -105,7 +105,7 @@ class XGBoostAdapter(RoundsAdapter):
             sources |= {kind: functools.partial(self._not_of_columns, kind) for kind in _OF_ALL_COLUMNS}
         if not self._as_smdebug:
             return sources
-        del sources["model_inputs"]  # the original has none
+        del sources["rows"]  # the original has none
         sources["labels"] = lambda: [("labels", self._validation(ended).get_label())]
         of_data = {kind: source for kind, source in sources.items() if kind.endswith("_shap") or kind in _OF_DATA}
         return {**sources, **{kind: functools.partial(self._as_original, kind, of_data[kind]) for kind in of_data}}

@@ -111,10 +111,11 @@ class DataLeakage(FoldingRule):
 
     rule_id = "data-leakage"
     code = "TS303"
-    watches = ("model_inputs",)
+    watches = ("model_inputs", "rows")
     save_interval = 50
     needs = (
         CollectionRequest("model_inputs", Schedule(50, end_step=101)),
+        CollectionRequest("rows", Schedule(50, end_step=101)),  # of a boosted model
         CollectionRequest("labels", Schedule(50, end_step=101)),
     )
     severity = Severity.WARNING
@@ -142,8 +143,9 @@ class DataLeakage(FoldingRule):
         if window.mode not in TRAINING_MODES or has_several_aims(window):
             return state, []
         found = []
+        rows = set(window.tensors("rows"))  # a series is a table of its last values there
         answers = list(_saved(window, "labels"))
-        given = list(_saved(window, "model_inputs")) if answers else []
+        given = [one for kind in self.watches for one in _saved(window, kind)] if answers else []
         for worker, name, inputs in given:
             if sum(of == worker for of, _, _ in given) == 1:
                 state, seen = self._foretold(state, window, (worker, name, inputs), answers)
@@ -152,7 +154,7 @@ class DataLeakage(FoldingRule):
                 if of != worker or not _are_comparable(inputs, labels) or not _has_several_answers(labels):
                     continue
                 pair = f"{name} < {answer}"
-                shares = following(inputs, labels, explained=self.explained, is_series=_may_be_series(window, inputs))
+                shares = following(inputs, labels, explained=self.explained, is_series=inputs.ndim > 2 or name in rows)
                 state = state.with_batch(pair, len(labels), tuple(shares))
                 features = state.features[pair]
                 is_enough = state.batches[pair] >= _FEWEST_BATCHES and state.samples[pair] >= _FEWEST_OF_ALL
@@ -191,7 +193,7 @@ class DataLeakage(FoldingRule):
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: inputs and labels of the same steps."""
-        has_both = window.tensors("labels") and window.tensors("model_inputs")
+        has_both = window.tensors("labels") and any(window.tensors(kind) for kind in self.watches)
         return "" if has_both else f"inputs and labels of {_FEWEST_BATCHES} batches"
 
     def _finding(self, window: Window, name: str, worker: str, shares: Mapping[int, float]) -> Finding:
@@ -226,12 +228,6 @@ def following(
         )
         found.update({int(numbers[one]): float(shares[one]) for one in np.flatnonzero(shares > explained)})
     return dict(list(found.items())[:_MOST_CANDIDATES])
-
-
-def _may_be_series(window: Window, inputs: NDArray[np.generic]) -> bool:
-    """Return True for sequences, and for tables of a boosted model: a series is a table of its last values there."""
-    program = window.facts.program if window.facts is not None else None
-    return inputs.ndim > 2 or (program is not None and program.framework == "xgboost")
 
 
 def feature_name(number: int) -> str:
