@@ -204,7 +204,6 @@ def bayesflow_posterior(seed: int) -> None:
 
     workflow = bayesflow.BasicWorkflow(
         simulator=bayesflow.make_simulator([prior, likelihood]),
-        inference_networks=None,
         inference_network=bayesflow.networks.CouplingFlow(depth=2),
         inference_variables=["slopes"],
         inference_conditions=["y"],
