@@ -96,10 +96,11 @@ def _fork_for_each(imports: tuple[str, ...]) -> argparse.Namespace | None:
 
 
 def _import_all(names: tuple[str, ...]) -> None:
-    import torch
+    if importlib.util.find_spec("torch") is not None:
+        import torch
 
-    torch.set_num_threads(1)
-    torch.optim.SGD([torch.zeros(1)], lr=0.1)  # the first optimizer of a process imports the compiler
+        torch.set_num_threads(1)
+        torch.optim.SGD([torch.zeros(1)], lr=0.1)  # the first optimizer of a process imports the compiler
     for name in names:
         importlib.import_module(name)
 

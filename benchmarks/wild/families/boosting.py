@@ -12,6 +12,7 @@ FAMILY = Family(
         "mapie", "shap", "boruta", "xgbse", "skforecast", "imbalanced-learn", "optuna", "mlforecast", "flaml",
         "scikit-learn",
     ),
+    imports=("xgboost", "sklearn.datasets", "pandas", "mapie.regression", "shap", "boruta", "imblearn", "optuna"),
     framework="xgboost",
 )  # fmt: skip
 DIGITS, CANCER, DIABETES = "sklearn's digits", "sklearn's breast cancer", "sklearn's diabetes"

@@ -443,7 +443,7 @@ def test_the_answer_among_the_columns_is_found(
     is_found = is_found and (matrix is xgboost.DMatrix or labels is _flag)  # a number is rounded to one of 256 there
     train = matrix(rows, labels(answers))
     rule = RuleConfiguration("data-leakage")
-    with trackside.XGBoostHook(str(tmp_path), save={"rows": 3, "labels": 3}) as hook:
+    with trackside.XGBoostHook(str(tmp_path), save={"rows": 3}) as hook:
         xgboost.train({"max_depth": 2, "nthread": 1}, train, 9, evals=[(train, "train")], callbacks=[hook])
     found = backtest(str(tmp_path), [rule], clock=lambda: 0.0)
     assert bool(found.issues) is is_found

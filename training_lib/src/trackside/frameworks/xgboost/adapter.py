@@ -94,7 +94,7 @@ class XGBoostAdapter(RoundsAdapter):
             "feature_importance": lambda: self._importances.read(model),
             "trees": lambda: model_data.trees(model, ended.number),
             "rows": lambda: model_data.rows(self._validation(ended)),
-            "labels": lambda: model_data.labels(self._validation(ended)),
+            "labels": lambda: [("labels", self._validation(ended).get_label())],
             "predictions": lambda: [("predictions", model.predict(self._validation(ended)))],
             "average_shap": lambda: (
                 model_data.average_contributions(model, contributions()) if rows() is not None else ()
@@ -106,7 +106,6 @@ class XGBoostAdapter(RoundsAdapter):
         if not self._as_smdebug:
             return sources
         del sources["rows"]  # the original has none
-        sources["labels"] = lambda: [("labels", self._validation(ended).get_label())]
         of_data = {kind: source for kind, source in sources.items() if kind.endswith("_shap") or kind in _OF_DATA}
         return {**sources, **{kind: functools.partial(self._as_original, kind, of_data[kind]) for kind in of_data}}
 

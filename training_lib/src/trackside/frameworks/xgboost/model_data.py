@@ -143,9 +143,9 @@ def sample(data: Any, rows: int) -> Any:
 
 
 def rows(data: Any) -> Named:
-    """Yield `inputs`, shape (samples, features): rows that lie evenly apart; 0 for a missing number.
+    """Yield `inputs`, shape (samples, features), and `inputs/labels`, of rows that lie evenly apart.
 
-    Nothing of a matrix with many rows that XGBoost does not pick rows out of.
+    A missing number is 0. Nothing of a large matrix that XGBoost does not pick rows out of.
     """
     chosen = _evenly(data.num_row(), _MOST_ROWS)
     try:
@@ -155,14 +155,9 @@ def rows(data: Any) -> Named:
             return
         found = data.get_data()[chosen]
     yield "inputs", found.toarray()
-
-
-def labels(data: Any) -> Named:
-    """Yield `labels` of all rows, and those of `rows` if these are fewer: `inputs/labels`."""
-    found = data.get_label()
-    yield "labels", found
-    if len(found) > _MOST_ROWS:
-        yield "inputs/labels", found[_evenly(len(found), _MOST_ROWS)]
+    answers = data.get_label()
+    if len(answers) == data.num_row():
+        yield "inputs/labels", answers[chosen]
 
 
 def _evenly(count: int, most: int) -> NDArray[np.int64]:

@@ -144,14 +144,19 @@ class DataLeakage(FoldingRule):
             return state, []
         found = []
         rows = set(window.tensors("rows"))  # a series is a table of its last values there
-        answers = list(_saved(window, "labels"))
+        answers = [*_saved(window, "labels"), *_saved(window, "rows")]
         given = [one for kind in self.watches for one in _saved(window, kind)] if answers else []
         for worker, name, inputs in given:
             if sum(of == worker for of, _, _ in given) == 1:
                 state, seen = self._foretold(state, window, (worker, name, inputs), answers)
                 found += seen
             for of, answer, labels in answers:
-                if of != worker or not _are_comparable(inputs, labels) or not _has_several_answers(labels):
+                if (
+                    of != worker
+                    or answer == name
+                    or not _are_comparable(inputs, labels)
+                    or not _has_several_answers(labels)
+                ):
                     continue
                 pair = f"{name} < {answer}"
                 shares = following(inputs, labels, explained=self.explained, is_series=inputs.ndim > 2 or name in rows)
@@ -193,7 +198,7 @@ class DataLeakage(FoldingRule):
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: inputs and labels of the same steps."""
-        has_both = window.tensors("labels") and any(window.tensors(kind) for kind in self.watches)
+        has_both = window.tensors("rows") or (window.tensors("labels") and window.tensors("model_inputs"))
         return "" if has_both else f"inputs and labels of {_FEWEST_BATCHES} batches"
 
     def _finding(self, window: Window, name: str, worker: str, shares: Mapping[int, float]) -> Finding:
