@@ -9,6 +9,7 @@ from benchmarks.wild.program import Family
 FAMILY = Family(
     "keras",
     ("keras-hub", "keras-tuner", "keras-rs", "bayesflow", "keras-tcn", "scikeras", "kimm", "scikit-learn"),
+    imports=("keras", "sklearn.datasets", "sklearn.preprocessing", "keras_hub", "keras_tuner"),
     framework="keras",
 )
 DIGITS, CANCER = "sklearn's digits", "sklearn's breast cancer"
