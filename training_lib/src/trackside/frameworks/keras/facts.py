@@ -251,8 +251,8 @@ def _looks_untrained(variable: Any) -> bool:
     if not numbers.size:
         return False
     squares = np.square(numbers)
-    means = [float(each.mean()) for each in (numbers, squares, np.square(squares))]
-    return is_drawn(Moments(numbers.size, *means, float(np.abs(numbers).max())), shape)
+    mean, square, fourth = (float(each.mean()) for each in (numbers, squares, np.square(squares)))
+    return is_drawn(Moments(numbers.size, mean, square, fourth, float(np.abs(numbers).max())), shape)
 
 
 def _parameter_facts(variable: Any, has_gradient: bool) -> ParameterFacts:
