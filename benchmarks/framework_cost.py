@@ -1,13 +1,15 @@
 """What capture costs a training of Keras or XGBoost: participants take turns within one long training each.
 
     .venv/bin/python -m benchmarks.framework_cost xgboost
+    .venv/bin/python -m benchmarks.framework_cost smdebug --python .venv/smdebug-xgboost/bin/python
     .venv/bin/python -m benchmarks.framework_cost keras --python .venv/keras-backends/bin/python --backend tensorflow
 
 Each participant is a process with one training, which a callback stops between turns. In a round every participant
 makes the same number of steps, in the order A B C, then C B A. A figure is the time of a turn over that of the first
 bare participant in the same round, median (lowest to highest): of the clock, of the training's own thread, and of the
 processor for all threads, those that store with it. `bare again` is the floor: no figure is finer than its spread. The
-beginning and the end of a run are not in it. `--write` puts the table into docs/frameworks.md.
+beginning and the end of a run are not in it. `--write` puts the table into docs/frameworks.md. `smdebug` is the
+original's hook of XGBoost on the same data, with an XGBoost that still has callbacks of its kind (1.5.2).
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ INTERVAL = 500
 KINDS = {
     "keras": ("bare", "bare again", "idle", f"saved every {INTERVAL}"),
     "xgboost": ("bare", "bare again", "metrics and importances every round"),
+    "smdebug": ("bare", "bare again", "smdebug 1.0.34, metrics and importances every round"),
 }
-MILLISECONDS = {"keras": 30.0, "xgboost": 20.0}
+MILLISECONDS = {"keras": 30.0, "xgboost": 20.0, "smdebug": 20.0}
 GOALS = {"idle": 1.0, f"saved every {INTERVAL}": 1.0, "metrics and importances every round": 2.0}
 CLOCKS = ("clock", "training's thread", "all threads")
 WARM_UP = 10
@@ -50,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.participant is not None:
         kind, folder, size = options.participant
-        (_keras if options.framework == "keras" else _xgboost)(kind, folder, int(size))
+        {"keras": _keras, "xgboost": _xgboost, "smdebug": _smdebug}[options.framework](kind, folder, int(size))
         return 0
     table = _measured(options)
     sys.stdout.write(table + "\n")
@@ -60,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _name(options: argparse.Namespace) -> str:
-    return "xgboost" if options.framework == "xgboost" else f"keras on {options.backend}"
+    return f"keras on {options.backend}" if options.framework == "keras" else str(options.framework)
 
 
 class Participant:
@@ -69,10 +72,11 @@ class Participant:
     def __init__(self, options: argparse.Namespace, kind: str, folder: str, size: int) -> None:
         command = [options.python, "-W", "ignore", "-m", "benchmarks.framework_cost", options.framework]
         one = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "SMDEBUG_LOG_LEVEL": "error"}
         self._process = subprocess.Popen(
             [*command, "--participant", kind, folder, str(size)],
             cwd=ROOT,
-            env={**os.environ, **one, "KERAS_BACKEND": options.backend, "TF_CPP_MIN_LOG_LEVEL": "3"},  # noqa: TID251
+            env={**os.environ, **one, **quiet, "KERAS_BACKEND": options.backend},  # noqa: TID251
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -101,15 +105,22 @@ def _measured(options: argparse.Namespace) -> str:
     with tempfile.TemporaryDirectory() as folder:
         all_of_them = {kind: Participant(options, kind, f"{folder}/{kind}", size) for kind in kinds}
         found: dict[str, list[list[float]]] = {kind: [] for kind in kinds}
+        loads = []
         for number in range(options.rounds):
+            loads.append(os.getloadavg()[0])
             for kind in kinds if number % 2 == 0 else reversed(kinds):
                 found[kind].append(all_of_them[kind].turn(options.steps))
             sys.stderr.write(f"round {number + 1} of {options.rounds}\n")
         for each in all_of_them.values():
             each.end()
-    step = 1000 * statistics.median(turn[0] for turn in found["bare"]) / options.steps
+    clock, _, processor = (
+        1000 * statistics.median(turn[k] for turn in found["bare"]) / options.steps for k in range(3)
+    )
+    cost = f"a step of {processor:.0f} ms of processor, {clock:.0f} ms by the clock"
+    turns = f"{options.rounds} rounds of {options.steps} steps"
+    load = f"{min(loads):.1f} to {max(loads):.1f}"
     lines = [
-        f"{_name(options)}: a step of {step:.0f} ms, {options.rounds} rounds of {options.steps} steps.",
+        f"{time.strftime('%d %B %Y')}, {_name(options)}: {cost}; {turns}; load {load} on {os.cpu_count()} cores.",
         "",
         f"| | {' | '.join(CLOCKS)} | goal |",
         "|---" * (len(CLOCKS) + 2) + "|",
@@ -199,10 +210,28 @@ def _keras(kind: str, folder: str, rows: int) -> None:
 
 
 def _xgboost(kind: str, folder: str, rows: int) -> None:
+    hooks: list[Any] = []
+    if not kind.startswith("bare"):
+        import trackside
+
+        hooks = [trackside.XGBoostHook(folder, save={"losses": 1, "metrics": 1, "feature_importance": 1})]
+    _boost(rows, hooks)
+
+
+def _smdebug(kind: str, folder: str, rows: int) -> None:
+    hooks: list[Any] = []
+    if not kind.startswith("bare"):
+        import smdebug.xgboost as smd
+
+        collections = ["losses", "metrics", "feature_importance"]
+        every_round = smd.SaveConfig(save_interval=1)
+        hooks = [smd.Hook(folder, save_config=every_round, include_collections=collections)]
+    _boost(rows, hooks)
+
+
+def _boost(rows: int, hooks: list[Any]) -> None:
     import numpy as np
     import xgboost
-
-    import trackside
 
     class Turns(xgboost.callback.TrainingCallback):
         """The callback that stops the training between turns."""
@@ -218,12 +247,14 @@ def _xgboost(kind: str, folder: str, rows: int) -> None:
     inputs = random.normal(size=(rows, 30))
     answers = inputs @ random.normal(size=30) + random.normal(size=rows)
     seen, held_back = xgboost.DMatrix(inputs, answers), xgboost.DMatrix(inputs[:1000], answers[:1000])
-    callbacks: list[Any] = [Turns()]
-    if not kind.startswith("bare"):
-        callbacks.append(trackside.XGBoostHook(folder, save={"losses": 1, "metrics": 1, "feature_importance": 1}))
     settings = {"max_depth": 6, "eta": 0.01, "nthread": 1, "eval_metric": "rmse"}
     xgboost.train(
-        settings, seen, 100_000, evals=[(seen, "train"), (held_back, "test")], callbacks=callbacks, verbose_eval=False
+        settings,
+        seen,
+        100_000,
+        evals=[(seen, "train"), (held_back, "test")],
+        callbacks=[Turns(), *hooks],
+        verbose_eval=False,
     )
 
 

@@ -1,9 +1,10 @@
 """Faults and clean twins of XGBoost and Keras, judged by the default rules.
 
-    .venv/bin/python -m benchmarks.frameworks --write docs/lab-notes/frameworks.md
+    .venv/bin/python -m benchmarks.frameworks --only xgboost --seeds 3 --write docs/lab-notes/frameworks.md
 
-Each program is trained twice, with the fault and without it, and captures what the default rules request. Keras runs on
-the backend that KERAS_BACKEND names, torch by default.
+Each program is trained twice for each seed, with the fault and without it, and captures what the default rules request.
+Keras runs on the backend that KERAS_BACKEND names, torch by default. `--write` replaces the table of each framework
+trained, between its marker and the next; words around it stay.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import argparse
 import os
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,7 @@ class Run:
 
 
 Train = Callable[[Run, bool], object]
+_PACKAGES = {"xgboost": "xgboost-cpu", "keras": "keras"}
 
 
 @dataclass(frozen=True)
@@ -144,8 +148,7 @@ BOOSTED = (
     Program("xgboost", "one class in a hundred", ("class-imbalance",), lambda run, faulty: _boost(
         run, lambda score: (score > 3.2).astype(float) if faulty else _classes(score))),
     Program("xgboost", "a thousand rounds after the end of learning", ("overtraining", "overfit"),
-            lambda run, faulty: _boost(run, _classes, rounds=1500 if faulty else 150, count=6000, max_depth=2,
-                                        eta=0.3 if faulty else 0.05, min_child_weight=200 if faulty else 1)),
+            lambda run, faulty: _boost(run, _classes, rounds=1500 if faulty else 150, max_depth=2, eta=0.3, gamma=12)),
     Program("xgboost", "an objective of its own with nothing but NaN", ("exploding-tensor", "loss-not-decreasing"),
             lambda run, faulty: _boost(run, _scores, eta=0.1, base_score=0.0, objective="reg:squarederror",
                                         obj=_no_squares if faulty else _squares(1.0))),
@@ -294,39 +297,42 @@ def rows(programs: tuple[Program, ...], seeds: int) -> list[Row]:
     return found
 
 
-def page(found: list[Row], seeds: int, backend: str) -> str:
-    """Return the page."""
-    lines = [
-        "# Faults of XGBoost and Keras",
-        "",
-        f"    .venv/bin/python -m benchmarks.frameworks --seeds {seeds} --write docs/lab-notes/frameworks.md",
-        "",
-        f"trains programs with a planted fault and without it, with {seeds} seeds of data and model each, and judges",
-        f"all by default rules. Keras runs on {backend}. A fault counts as named in a run if one of the rules",
-        "written for it found an issue. The programs are small, and were known when the rules were changed last.",
-        "",
-    ]
-    for framework in dict.fromkeys(row.program.framework for row in found):
-        own = [row for row in found if row.program.framework == framework]
-        count = len(own) * seeds
-        named = sum(row.named for row in own)
-        always = sum(row.named == seeds for row in own)
-        some = sum(bool(run.rules) for row in own for run in row.faulty)
-        alarmed = sum(bool(run.rules) for row in own for run in row.clean)
-        critical = sum(bool(run.critical) for row in own for run in row.clean)
-        lines += [
-            f"## {framework}",
+def table(found: list[Row], seeds: int, backend: str) -> str:
+    """Return the table of one framework, with its sums and the command that made it."""
+    framework = found[0].program.framework
+    count = len(found) * seeds
+    named = sum(row.named for row in found)
+    always = sum(row.named == seeds for row in found)
+    some = sum(bool(run.rules) for row in found for run in row.faulty)
+    alarmed = sum(bool(run.rules) for row in found for run in row.clean)
+    critical = sum(bool(run.critical) for row in found for run in row.clean)
+    today, version = time.strftime("%d %B %Y"), metadata.version(_PACKAGES[framework])
+    return "\n".join(
+        [
             "",
-            f"**{named} of {count} faulty runs named, {some} found by some rule; {always} of {len(own)} faults named "  # noqa: ISC004 - one line of the page
+            f"{today}, {framework} {version}{f' on {backend}' if framework == 'keras' else ''}: "  # noqa: ISC004 - one line of the page
+            f"`python -m benchmarks.frameworks --only {framework} --seeds {seeds}`.",
+            "",
+            f"**{named} of {count} faulty runs named, {some} found by some rule; {always} of {len(found)} faults named "  # noqa: ISC004 - as above
             f"with every seed; {alarmed} of {count} clean runs with an issue, {critical} at critical level.**",
             "",
             "| fault | named | found by, in runs | clean runs |",
             "| --- | --- | --- | --- |",
             *(f"| {row.program.fault} | {row.named} of {seeds} | {_counted(row.faulty) or 'missed'} "
-              f"| {_counted(row.clean) or 'silent'} |" for row in own),
+              f"| {_counted(row.clean) or 'silent'} |" for row in found),
             "",
-        ]  # fmt: skip
-    return "\n".join(lines)
+            "",
+        ]
+    )  # fmt: skip
+
+
+def write(page: Path, framework: str, text: str) -> None:
+    """Put a framework's table between its marker and the next."""
+    before, marker, rest = page.read_text("utf-8").partition(f"<!-- faults of {framework} -->\n")
+    _, end, after = rest.partition("<!-- end -->")
+    if not end:
+        raise ValueError(f"{page} has no markers for the table of {framework}.")
+    page.write_text(f"{before}{marker}{text}{end}{after}", "utf-8")
 
 
 def _counted(runs: tuple[Judged, ...]) -> str:
@@ -345,13 +351,15 @@ def main() -> None:
     programs = tuple(
         p for p in (*BOOSTED, *NETWORKS) if options.only in {None, p.framework} and options.fault in p.fault
     )
-    text = page(rows(programs, options.seeds), options.seeds, os.environ["KERAS_BACKEND"])  # noqa: TID251 - Keras has no other way in
-    if options.write:
-        options.write.write_text(text)
-    else:
+    for framework in dict.fromkeys(each.framework for each in programs):
+        found = rows(tuple(each for each in programs if each.framework == framework), options.seeds)
+        text = table(found, options.seeds, os.environ["KERAS_BACKEND"])  # noqa: TID251 - Keras has no other way in
         sys.stdout.write(text)
+        if options.write:
+            write(options.write, framework, text)
 
 
 if __name__ == "__main__":
     os.environ.setdefault("KERAS_BACKEND", "torch")  # noqa: TID251 - Keras has no other way in
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # noqa: TID251 - read by PyTorch as it is imported
     main()

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping
 from functools import cache
 
-from benchmarks.wild.program import FAMILIES, Family, Program
+from benchmarks.wild.program import FAMILIES, TORCH, Family, Program
 
 
 @cache
@@ -21,9 +21,10 @@ def family(name: str) -> Family:
     return found
 
 
-def all_programs() -> list[Program]:
-    """Return the programs of all families, sorted by family and name."""
-    programs = [each for one in all_families().values() for each in one.programs.values()]
+def all_programs(framework: str = TORCH) -> list[Program]:
+    """Return the programs of a framework's families, sorted by family and name."""
+    families = [one for one in all_families().values() if one.framework == framework]
+    programs = [each for one in families for each in one.programs.values()]
     names = [each.name for each in programs]
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"Two programs have one name: {', '.join(sorted(twice))}.")

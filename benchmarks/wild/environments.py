@@ -27,7 +27,12 @@ from trackside.environment import inherited
 ROOT = Path("build/wild")
 ENVIRONMENTS = ROOT / "environments"
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
-EVERYWHERE = ("torch==2.13.0", "numpy", "google-crc32c")  # the framework, and the needs of Trackside itself
+EVERYWHERE = ("numpy", "google-crc32c")  # the needs of Trackside itself
+FRAMEWORKS = {
+    "torch": ("torch==2.13.0",),
+    "keras": ("keras==3.15.1", "tensorflow==2.21.0"),
+    "xgboost": ("xgboost==3.2.0",),
+}
 UV = "uv==0.13.9"
 _STAMP = "wild-environment.txt"  # in a finished environment: the digest of its lock file
 
@@ -64,9 +69,11 @@ def lock(family: Family) -> None:
     """Choose a version for each package that the family needs, and write them into its lock file."""
     with tempfile.TemporaryDirectory() as folder:
         asked = Path(folder) / "requirements.in"
-        asked.write_text("\n".join([*EVERYWHERE, *family.requirements]) + "\n", encoding="utf-8")
+        asked.write_text(
+            "\n".join([*FRAMEWORKS[family.framework], *EVERYWHERE, *family.requirements]) + "\n", encoding="utf-8"
+        )
         command = [_uv(), "pip", "compile", "--quiet", "--no-header", "--no-annotate", *_sources(), str(asked)]
-        found = _call(command)
+        found = _call([*command, "--no-emit-package", "nvidia-nccl-cu12"])  # XGBoost's, for several GPUs
     # A CPU build has a local version, which the index of another machine may not know.
     lines = [line.partition("+")[0] for line in found.splitlines() if line.strip() and not line.startswith("#")]
     family.lock.write_text("\n".join(lines) + "\n", encoding="utf-8")

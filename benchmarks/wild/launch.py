@@ -54,20 +54,25 @@ def _let_torchvision_load() -> None:
     The index has torchvision for CUDA only. Beside a CPU build of torch its library of operators does not load, and its
     Python half then stops at these two, which no program here calls.
     """
+    if importlib.util.find_spec("torch") is None or importlib.util.find_spec("torchvision") is None:
+        return
     import torch
 
-    if torch.version.cuda is None and importlib.util.find_spec("torchvision") is not None:
+    if torch.version.cuda is None:
         for name in ("nms", "qnms"):
             torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
 def _seed(seed: int) -> None:
     import numpy as np
+
+    random.seed(seed)
+    np.random.seed(seed)
+    if importlib.util.find_spec("torch") is None:
+        return
     import torch
 
     torch.set_num_threads(1)
-    random.seed(seed)
-    np.random.seed(seed)
     torch.manual_seed(seed)
 
 
@@ -91,10 +96,11 @@ def _fork_for_each(imports: tuple[str, ...]) -> argparse.Namespace | None:
 
 
 def _import_all(names: tuple[str, ...]) -> None:
-    import torch
+    if importlib.util.find_spec("torch") is not None:
+        import torch
 
-    torch.set_num_threads(1)
-    torch.optim.SGD([torch.zeros(1)], lr=0.1)  # the first optimizer of a process imports the compiler
+        torch.set_num_threads(1)
+        torch.optim.SGD([torch.zeros(1)], lr=0.1)  # the first optimizer of a process imports the compiler
     for name in names:
         importlib.import_module(name)
 

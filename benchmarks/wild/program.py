@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 TUNE, REPORT = "tune", "report"
+TORCH = "torch"
 READ_BEFORE = frozenset({"transformers", "lightning", "torch"})
 """Libraries with runs that people read before the corpus existed, or read in its tests: never in the report half."""
 
@@ -43,6 +44,7 @@ class Program:
     data     the source of the data, all of it shipped by a package
     summary  the first line of the function's docstring
     train    trains with a seed
+    framework  "torch", "keras" or "xgboost"
     """
 
     name: str
@@ -51,10 +53,12 @@ class Program:
     data: str
     summary: str
     train: Train = field(compare=False)
+    framework: str = TORCH
 
     @property
     def split(self) -> str:
-        return split_of(self.library)
+        """The half of the corpus. The few programs of other frameworks than PyTorch were all read."""
+        return split_of(self.library) if self.framework == TORCH else TUNE
 
 
 @dataclass
@@ -63,11 +67,13 @@ class Family:
 
     requirements  the packages that are asked for; `<name>.lock` beside the file pins these and all that they need
     imports       the modules that take longest to import, for processes that are forked
+    framework     what trains: "torch", "keras" or "xgboost"
     """
 
     name: str
     requirements: tuple[str, ...]
     imports: tuple[str, ...] = ()
+    framework: str = TORCH
     programs: dict[str, Program] = field(default_factory=dict)
 
     def program(self, library: str, *, data: str) -> Callable[[Train], Train]:
@@ -78,7 +84,7 @@ class Family:
             if name in self.programs:
                 raise ValueError(f"{self.name} has a program {name!r} already.")
             summary = (inspect.getdoc(train) or "").partition("\n")[0]
-            self.programs[name] = Program(name, self.name, library, data, summary, train)
+            self.programs[name] = Program(name, self.name, library, data, summary, train, self.framework)
             return train
 
         return register

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.wild.catalogue import all_families, all_programs
-from benchmarks.wild.environments import is_built, python_of
-from benchmarks.wild.program import REPORT, TUNE, Family, Program
+from benchmarks.wild.environments import FRAMEWORKS, is_built, python_of
+from benchmarks.wild.program import REPORT, TORCH, TUNE, Family, Program
 from benchmarks.wild.stored_runs import OUTPUT, RUNS, Job, Outcome, jobs
 from trackside.contracts.capture_request import CaptureRequest, capture_environment
 from trackside.contracts.rule_catalogue import built_in_catalogue
@@ -148,7 +148,7 @@ def chosen_programs(arguments: argparse.Namespace) -> list[Program]:
     """Return the programs that the arguments of `add_choice` mean."""
     return [
         each
-        for each in all_programs()
+        for each in all_programs(arguments.framework)
         if (not arguments.split or each.split == arguments.split)
         and (not arguments.only or set(arguments.only) & {each.family, each.library, each.name})
     ]
@@ -156,6 +156,7 @@ def chosen_programs(arguments: argparse.Namespace) -> list[Program]:
 
 def add_choice(options: argparse.ArgumentParser) -> None:
     """Add the arguments by which runs are chosen, the same for all commands."""
+    options.add_argument("--framework", choices=tuple(FRAMEWORKS), default=TORCH)
     options.add_argument("--split", choices=[TUNE, REPORT], help="one half of the corpus")
     options.add_argument("--seeds", type=int, default=1, help="the number of seeds, from 0")
     options.add_argument("--only", nargs="*", default=[], help="families, libraries or programs")

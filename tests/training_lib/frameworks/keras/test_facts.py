@@ -120,6 +120,17 @@ def test_a_loss_is_known_by_its_kind(loss: Any, type_name: str, tmp_path: Path) 
     assert facts.losses[0].type_name == type_name
 
 
+def _with_frozen(*, is_trained: bool) -> keras.Model:
+    """Return a model with a frozen layer: at its random start, or with weights as after a training."""
+    model = keras.Sequential(
+        [keras.Input((6,)), keras.layers.Dense(64, "relu", name="hidden"), keras.layers.Dense(3, name="scores")]
+    )
+    kernel = model.layers[0].kernel
+    kernel.assign(kernel * np.linspace(0.2, 3.0, 6, dtype=np.float32)[:, None] if is_trained else kernel)
+    model.layers[0].trainable = False
+    return model
+
+
 NEVER: frozenset[str] = frozenset()
 # (rule, the faulty program, the same without it, backends on which the fault cannot be seen: docs/frameworks.md)
 CASES: dict[str, tuple[Callable[[], Any], Any, Callable[[], Any], Any, frozenset[str]]] = {
@@ -128,6 +139,8 @@ CASES: dict[str, tuple[Callable[[], Any], Any, Callable[[], Any], Any, frozenset
     "wrong-mode": (Evaluating, _scores, _network, _scores, NEVER),
     "parameters-not-trained": (lambda: Unused(uses=False), _scores, lambda: Unused(uses=True), _scores,
                                frozenset({"jax"})),
+    "parameters-not-trained, frozen": (lambda: _with_frozen(is_trained=False), _scores,
+                                       lambda: _with_frozen(is_trained=True), _scores, NEVER),
 }  # fmt: skip
 
 
@@ -143,7 +156,7 @@ def test_rules_about_the_program_find_its_faults(rule: str, is_faulty: bool, tmp
         model.compile(optimizer=keras.optimizers.SGD(0.01), loss=loss)
         answers = np.ones((len(labels), 1), np.float32) if one_hot else labels
         model.fit(inputs, answers, batch_size=4, epochs=15, verbose=0, callbacks=[hook])
-    found = backtest(str(tmp_path), [RuleConfiguration(rule)], clock=lambda: 0.0)
+    found = backtest(str(tmp_path), [RuleConfiguration(rule.partition(",")[0])], clock=lambda: 0.0)
     assert bool(found.issues) == (is_faulty and BACKEND not in unseen), found.issues
 
 

@@ -25,6 +25,7 @@ from trackside.contracts.run_layout import RunLocation
 from trackside.environment import inherited
 from trackside.evaluation.backtest import backtest
 from trackside.frameworks.xgboost import rounds
+from trackside.frameworks.xgboost.model_data import Importances
 from trackside.performance.details import PYTHON, read_details
 from trackside.storage.open_store import open_store
 from trackside.trial.trial import Trial
@@ -388,3 +389,65 @@ def test_rules_about_networks_do_not_apply(tmp_path: Path) -> None:
     found = backtest(str(tmp_path), [RuleConfiguration(name) for name in names], clock=lambda: 0.0)
     assert not found.issues
     assert [verdict.is_not_applicable for verdict in found.verdicts] == [True] * len(names)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, id="trees are added"),
+        pytest.param({"booster": "dart", "rate_drop": 0.1}, id="trees are dropped"),
+        pytest.param({"num_parallel_tree": 2, "subsample": 0.5}, id="several a round"),
+    ],
+)
+def test_importances_of_a_long_boosting_are_those_of_all_its_trees(settings: dict[str, Any]) -> None:
+    importances, seen = Importances(), []
+
+    class Compared(xgboost.callback.TrainingCallback):
+        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+            if epoch % 7 == 0 or epoch > 205:
+                found, expected = (each.read(model) for each in (importances, Importances()))
+                shares = dict(zip(expected.names, expected.values.flat, strict=True))
+                assert dict(zip(found.names, found.values.flat, strict=True)) == pytest.approx(shares, abs=1e-6)
+                seen.append(epoch)
+            return False
+
+    random = np.random.default_rng(0)
+    train = xgboost.DMatrix(random.normal(size=(60, 4)), random.normal(size=60))
+    xgboost.train({"max_depth": 2, "nthread": 1, "eta": 0.05, **settings}, train, 212, callbacks=[Compared()])
+    assert len(seen) == 36
+
+
+def _flag(answers: Any) -> Any:
+    return answers > np.median(answers)
+
+
+@pytest.mark.parametrize(
+    ("column", "labels", "is_found"),
+    [
+        pytest.param(lambda answers: answers, _flag, False, id="a number that classes are made from"),
+        pytest.param(_flag, _flag, True, id="a class"),
+        pytest.param(lambda answers: 3 * answers + 1, lambda answers: answers, True, id="a number"),
+        pytest.param(lambda answers: np.roll(answers, 1), lambda answers: answers, False, id="of the row before"),
+        pytest.param(
+            lambda answers: answers + 0.005 * np.roll(answers, 1), lambda answers: answers, False, id="as in a series"
+        ),
+    ],
+)
+@pytest.mark.parametrize("matrix", [xgboost.DMatrix, xgboost.QuantileDMatrix])
+def test_the_answer_among_the_columns_is_found(
+    matrix: Any, column: Callable[[Any], Any], labels: Callable[[Any], Any], is_found: bool, tmp_path: Path
+) -> None:
+    random = np.random.default_rng(0)
+    inputs, answers = random.normal(size=(700, 4)), random.normal(size=700)
+    rows = np.column_stack([inputs, column(answers)])
+    is_found = is_found and (matrix is xgboost.DMatrix or labels is _flag)  # a number is rounded to one of 256 there
+    train = matrix(rows, labels(answers))
+    rule = RuleConfiguration("data-leakage")
+    with trackside.XGBoostHook(str(tmp_path), save={"rows": 3}) as hook:
+        xgboost.train({"max_depth": 2, "nthread": 1}, train, 9, evals=[(train, "train")], callbacks=[hook])
+    found = backtest(str(tmp_path), [rule], clock=lambda: 0.0)
+    assert bool(found.issues) is is_found
+    assert all("4" in str(verdict.findings[0]) for verdict in found.issues)
+    trial = trackside.open_trial(str(tmp_path))
+    sizes = {len(trial.value(name, step=0, worker=trial.workers[0])) for name in ("inputs", "inputs/labels")}
+    assert sizes == {512}

@@ -48,6 +48,7 @@ FIRES = [
     pytest.param(window(rests, evaluated=lambda step: 0.5 + step / 8000), id="validation gets worse"),
     pytest.param(window(rests, evaluated=lambda step: 0.4), id="validation never changes"),
     pytest.param(window(lambda step: rests(step) + step / 4000), id="it rises again slowly"),
+    pytest.param(window(lambda step: 0.4 + 0.3 * 0.5 ** (step / 3)), id="all was learned in the first steps"),
 ]
 SILENT = [
     pytest.param(window(falls), id="it falls"),
@@ -55,6 +56,7 @@ SILENT = [
     pytest.param(window(falls, evaluated=rests), id="validation rests, training falls"),
     pytest.param(window(rests, steps=150), id="no long rest yet"),
     pytest.param(window(lambda step: 2.0), id="nothing was learned: another rule's"),
+    pytest.param(window(lambda step: 2.0 + (0.3 if step == 0 else 0.0)), id="the first batch was harder"),
 ]
 MORE_SILENT = [
     pytest.param(window(drops_again), id="the rate was lowered, and it fell on"),

@@ -60,6 +60,7 @@ BUILT_IN_COLLECTIONS = (
     "activation_gradients",
     "scalars",
     "model_inputs",
+    "rows",
     "activations",
     "activation_inputs",
     "relu_outputs",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import keras
+import numpy as np
 
 from trackside.capture.guard import Guard, describe
 from trackside.capture.script_lines import Place, script_path, shown, user_place
@@ -20,9 +22,10 @@ from trackside.contracts.model_facts import (
     ParameterFacts,
     ProgramFacts,
 )
+from trackside.frameworks.initial_draws import MOST_NUMBERS, Moments, is_drawn
 from trackside.frameworks.keras.layers import family_of, leaves, role_of
 from trackside.frameworks.keras.names import path_of, weight_name
-from trackside.frameworks.keras.values import learning_rate_of
+from trackside.frameworks.keras.values import array_of, learning_rate_of
 
 OPTIMIZER = "optimizer"  # as in hyperparameters/optimizer/group_0/lr
 LOSS_TENSOR = "loss_output_0"
@@ -84,6 +87,7 @@ class KerasFacts:
         self._optimizer: Any = None
         self._variables: list[tuple[Any, bool]] = []  # and whether it had a gradient
         self._modes: dict[str, bool] = {}  # by layer
+        self._frozen: tuple[ParameterFacts, ...] = ()
         self._rate: float | None = None
         self._more_losses: bool | None = None  # of layers; None: not known yet
 
@@ -94,6 +98,7 @@ class KerasFacts:
     def _note_start(self, model: Any) -> None:
         self._rate = learning_rate_of(getattr(model, "optimizer", None))
         self._more_losses = bool(model.losses)
+        self._frozen = tuple(_frozen_facts(model))
 
     def note_update(self, optimizer: Any, gradients: Iterable[Any], variables: Iterable[Any]) -> None:
         """Note the first update, or the one that is being compiled."""
@@ -122,7 +127,7 @@ class KerasFacts:
         optimizers = () if self._optimizer is None else (self._optimizer_facts(),)
         return ModelFacts(
             modules=() if model is None else tuple(self._module_facts(layer) for layer in leaves(model)),
-            parameters=tuple(_parameter_facts(variable, has) for variable, has in self._variables),
+            parameters=(*(_parameter_facts(variable, has) for variable, has in self._variables), *self._frozen),
             optimizers=optimizers,
             losses=() if model is None else (self._loss_facts(),),
             program=self._program(program),
@@ -223,6 +228,31 @@ def _last_layer(model: Any) -> Any:
         outputs: Any = getattr(model, "outputs", None) or ()
         last = getattr(outputs[0], "_keras_history", (None,))[0] if len(outputs) == 1 else None
     return _last_layer(last) if isinstance(last, keras.Model) else last
+
+
+def _frozen_facts(model: Any) -> Iterator[ParameterFacts]:
+    """Yield the weights that would train if the script had not frozen them, or the layer of them."""
+    seen = set[int]()
+    for layer in model._flatten_layers():
+        for variable in layer._trainable_variables:  # made to be trained, and in this list whatever became of that
+            if not variable.trainable and id(variable) not in seen:
+                seen.add(id(variable))
+                facts = _parameter_facts(variable, has_gradient=False)
+                yield replace(facts, requires_grad=False, optimizer="", looks_untrained=_looks_untrained(variable))
+
+
+def _looks_untrained(variable: Any) -> bool:
+    numbers = array_of(variable) if len(variable.shape) > 1 else None
+    if numbers is None or numbers.dtype.kind != "f":
+        return False
+    shape = tuple(reversed(numbers.shape))  # outputs before inputs, as in PyTorch
+    numbers = numbers.reshape(-1)[:MOST_NUMBERS].astype(np.float64)
+    numbers = numbers[numbers != 0]
+    if not numbers.size:
+        return False
+    squares = np.square(numbers)
+    mean, square, fourth = (float(each.mean()) for each in (numbers, squares, np.square(squares)))
+    return is_drawn(Moments(numbers.size, mean, square, fourth, float(np.abs(numbers).max())), shape)
 
 
 def _parameter_facts(variable: Any, has_gradient: bool) -> ParameterFacts:

@@ -93,6 +93,7 @@ class XGBoostAdapter(RoundsAdapter):
             "hyperparameters": lambda: model_data.hyperparameters(model, given.hyperparameters),
             "feature_importance": lambda: self._importances.read(model),
             "trees": lambda: model_data.trees(model, ended.number),
+            "rows": lambda: model_data.rows(self._validation(ended)),
             "labels": lambda: [("labels", self._validation(ended).get_label())],
             "predictions": lambda: [("predictions", model.predict(self._validation(ended)))],
             "average_shap": lambda: (
@@ -104,6 +105,7 @@ class XGBoostAdapter(RoundsAdapter):
             sources |= {kind: functools.partial(self._not_of_columns, kind) for kind in _OF_ALL_COLUMNS}
         if not self._as_smdebug:
             return sources
+        del sources["rows"]  # the original has none
         of_data = {kind: source for kind, source in sources.items() if kind.endswith("_shap") or kind in _OF_DATA}
         return {**sources, **{kind: functools.partial(self._as_original, kind, of_data[kind]) for kind in of_data}}
 

@@ -8,10 +8,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from xgboost.core import XGBoostError
 
 from trackside.frameworks import rounds
 
 IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
+
+_MOST_ROWS = 512  # of the inputs that are saved
+_MOST_NUMBERS = 1 << 20  # of a matrix that is read whole to pick rows out of it
+
+_MANY_ROUNDS = 200  # to copy the new trees takes as long as to walk so many
+_FEW_NEW = 1.2  # times the rounds before
 
 Named = Iterator[tuple[str, NDArray[Any]]]
 
@@ -30,11 +37,17 @@ def hyperparameters(model: Any, given: Mapping[str, Any] | None) -> Named:
 
 
 class Importances:
-    """The importances of features, round after round. XGBoost walks all trees for each kind, so few are requested."""
+    """The importances of features, round after round.
+
+    XGBoost walks all trees for each kind, so few are requested, and of a long boosting the new trees alone.
+    """
 
     def __init__(self) -> None:
         self._has_trees: bool | None = None
+        self._only_adds = True
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}  # by the features that are used
+        self._sums: dict[str, NDArray[np.float64]] = {}  # splits, gain and cover by feature, of the first `_rounds`
+        self._rounds = 0
 
     def read(self, model: Any) -> rounds.Rows:
         """Return names, `feature_importance/<kind>/<feature>`, and values of shape (names, 1).
@@ -43,12 +56,13 @@ class Importances:
         """
         if self._has_trees is None:
             self._has_trees = _has_trees(model)
-        splits = model.get_score(importance_type="weight") if self._has_trees else {}
-        features = tuple(splits)
-        sums = [list(splits.values()), *([] if not features else self._sums(model, features))]
+            self._only_adds = self._has_trees and _only_adds_trees(model)
+        if self._has_trees:
+            self._add(model)
+        features = tuple(self._sums)
         if not features:
             return rounds.Rows((), np.zeros((0, 1)))
-        weight, total_gain, total_cover = np.array(sums, np.float64)
+        weight, total_gain, total_cover = np.array(list(self._sums.values())).T
         kinds = np.array([weight, total_gain / weight, total_cover / weight, total_gain, total_cover])
         totals = kinds.sum(axis=1, keepdims=True)
         shares = np.divide(kinds, totals, out=np.zeros_like(kinds), where=totals != 0)
@@ -58,9 +72,19 @@ class Importances:
             names = self._names[features] = tuple(found)
         return rounds.Rows(names, shares.reshape(-1, 1))
 
-    def _sums(self, model: Any, features: tuple[str, ...]) -> list[list[float]]:
-        found = [model.get_score(importance_type=kind) for kind in ("total_gain", "total_cover")]
-        return [[scores[feature] for feature in features] for scores in found]
+    def _add(self, model: Any) -> None:
+        """Add the trees since the last call, or read all where these are few."""
+        before, now = self._rounds, model.num_boosted_rounds()
+        self._rounds = now
+        if not (self._only_adds and now >= _MANY_ROUNDS and before < now < before * _FEW_NEW):
+            self._sums, before = {}, 0
+        part = model[before:now] if before else model
+        splits, gains, covers = (
+            part.get_score(importance_type=kind) for kind in ("weight", "total_gain", "total_cover")
+        )
+        for feature, count in splits.items():
+            found = np.array([count, gains[feature], covers[feature]], np.float64)
+            self._sums[feature] = self._sums.get(feature, 0.0) + found
 
 
 def trees(model: Any, number: int) -> Named:
@@ -115,11 +139,39 @@ def sample(data: Any, rows: int) -> Any:
     count = data.num_row()
     if count <= rows:
         return data
-    return data.slice(np.linspace(0, count - 1, rows).astype(np.int64).tolist())
+    return data.slice(_evenly(count, rows).tolist())
+
+
+def rows(data: Any) -> Named:
+    """Yield `inputs`, shape (samples, features), and `inputs/labels`, of rows that lie evenly apart.
+
+    A missing number is 0. Nothing of a large matrix that XGBoost does not pick rows out of.
+    """
+    chosen = _evenly(data.num_row(), _MOST_ROWS)
+    try:
+        found = data.slice(chosen.tolist()).get_data()
+    except XGBoostError:  # with quantiles, or in external memory
+        if data.num_nonmissing() > _MOST_NUMBERS:
+            return
+        found = data.get_data()[chosen]
+    yield "inputs", found.toarray()
+    answers = data.get_label()
+    if len(answers) == data.num_row():
+        yield "inputs/labels", answers[chosen]
+
+
+def _evenly(count: int, most: int) -> NDArray[np.int64]:
+    return np.linspace(0, count - 1, min(count, most)).astype(np.int64)
 
 
 def _has_trees(model: Any) -> bool:
     return getattr(model, "booster", "gbtree") in {None, "gbtree", "dart"} and _booster_of(model) != "gblinear"
+
+
+def _only_adds_trees(model: Any) -> bool:
+    """Return False where a round may change trees of earlier rounds."""
+    settings = dict(_settings(json.loads(model.save_config())))
+    return settings.get("process_type", "default") == "default" and _booster_of(model) != "dart"
 
 
 def _booster_of(model: Any) -> str:

@@ -74,8 +74,8 @@ class DataLeakage(FoldingRule):
         holds a word at any place:
 
         1. Numbers to regress, one per sample: a feature follows them where the square of its correlation with them is
-           above e = `explained`. For sequences above 1 - (1 - e) / 100: the next value of a series is much like
-           its last.
+           above e = `explained`. For sequences, and of XGBoost, above 1 - (1 - e) / 100: the next value of a series
+           is much like its last.
         2. Classes: a feature follows them where more than `explained` of its variance lies between the classes, that
            is, where it is all but constant within each. Classes with a single sample in the batch are left out.
         3. It fires where the same features follow the labels in two batches and more, of 24 samples in all at least,
@@ -111,11 +111,11 @@ class DataLeakage(FoldingRule):
 
     rule_id = "data-leakage"
     code = "TS303"
-    is_of_networks = True
-    watches = ("model_inputs",)
+    watches = ("model_inputs", "rows")
     save_interval = 50
     needs = (
         CollectionRequest("model_inputs", Schedule(50, end_step=101)),
+        CollectionRequest("rows", Schedule(50, end_step=101)),  # of a boosted model
         CollectionRequest("labels", Schedule(50, end_step=101)),
     )
     severity = Severity.WARNING
@@ -143,17 +143,23 @@ class DataLeakage(FoldingRule):
         if window.mode not in TRAINING_MODES or has_several_aims(window):
             return state, []
         found = []
-        answers = list(_saved(window, "labels"))
-        given = list(_saved(window, "model_inputs")) if answers else []
+        rows = set(window.tensors("rows"))  # a series is a table of its last values there
+        answers = [*_saved(window, "labels"), *_saved(window, "rows")]
+        given = [one for kind in self.watches for one in _saved(window, kind)] if answers else []
         for worker, name, inputs in given:
             if sum(of == worker for of, _, _ in given) == 1:
                 state, seen = self._foretold(state, window, (worker, name, inputs), answers)
                 found += seen
             for of, answer, labels in answers:
-                if of != worker or not _are_comparable(inputs, labels) or not _has_several_answers(labels):
+                if (
+                    of != worker
+                    or answer == name
+                    or not _are_comparable(inputs, labels)
+                    or not _has_several_answers(labels)
+                ):
                     continue
                 pair = f"{name} < {answer}"
-                shares = following(inputs, labels, explained=self.explained)
+                shares = following(inputs, labels, explained=self.explained, is_series=inputs.ndim > 2 or name in rows)
                 state = state.with_batch(pair, len(labels), tuple(shares))
                 features = state.features[pair]
                 is_enough = state.batches[pair] >= _FEWEST_BATCHES and state.samples[pair] >= _FEWEST_OF_ALL
@@ -192,7 +198,8 @@ class DataLeakage(FoldingRule):
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: inputs and labels of the same steps."""
-        return "" if window.tensors("labels") else f"inputs and labels of {_FEWEST_BATCHES} batches"
+        has_both = window.tensors("rows") or (window.tensors("labels") and window.tensors("model_inputs"))
+        return "" if has_both else f"inputs and labels of {_FEWEST_BATCHES} batches"
 
     def _finding(self, window: Window, name: str, worker: str, shares: Mapping[int, float]) -> Finding:
         return Finding(
@@ -208,14 +215,16 @@ class DataLeakage(FoldingRule):
         )
 
 
-def following(inputs: NDArray[np.generic], labels: NDArray[np.generic], *, explained: float) -> dict[int, float]:
+def following(
+    inputs: NDArray[np.generic], labels: NDArray[np.generic], *, explained: float, is_series: bool = False
+) -> dict[int, float]:
     """Return the features that follow the labels, with the share of their variance that labels explain.
 
     At most 64. `inputs`: shape (samples, ...); `labels`: classes or numbers, shape (samples,) or (samples, 1). The
     features are numbered as those of a row, "holds word w" of a text is 1,000,000 + w.
     """
     codes = as_classes(labels)
-    if inputs.ndim > 2 and codes is None:
+    if is_series and codes is None:
         explained = 1 - (1 - explained) / _STRICTER_OF_SEQUENCES
     found = {}
     for numbers, rows in _features(inputs):

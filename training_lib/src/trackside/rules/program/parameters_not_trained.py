@@ -433,7 +433,8 @@ def _takes_turns(window: Window, facts: ModelFacts, *, fewest: int) -> bool:
 
 
 def _root(held: ParameterFacts) -> str:
-    return held.name.partition("_")[0]
+    """Return the name of the model that holds it; "" for Keras, of which a run shows one model."""
+    return "" if held.name.startswith(f"{held.module}/") else held.name.partition("_")[0]
 
 
 def _is_untrained(facts: ModelFacts, held: ParameterFacts) -> bool:

@@ -115,7 +115,10 @@ class Overtraining(Rule):
     def _rest(self, window: Window, trained: Column) -> int | None:
         """Return the step of the training loss's newest improvement; None if it is not at rest."""
         steps, means = by_window(trained)
-        if len(means) < 2 or means.min() <= 0 or (means[0] - means.min()) / means[0] < _LEARNED:
+        if len(means) < 2 or means.min() <= 0:
+            return None
+        first = max(float(means[0]), float(finite(trained)[1][0]))  # boosted trees learn most in the first window
+        if (first - means.min()) / first < _LEARNED:
             return None
         improved = int(steps[newest_improvement(means, delta=self.delta)])
         waited = window.step - improved

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 
-_MOST_NUMBERS = 1 << 16
+from trackside.frameworks.initial_draws import FEWEST_NUMBERS, MOST_NUMBERS, Moments, is_drawn
+
 _MOST_ROWS = 32
 _SAMPLE = 16  # numbers of a parameter that are compared with their first values
-_FEWEST_NUMBERS = 64
-_FEWEST_TO_DECIDE = 4096  # numbers from which the shape of a distribution says something, whatever its scale
-_TOLERANCE = 0.05  # of the deviation of a uniform distribution, seen from some thousand numbers
-_FULL = 0.9  # of the bound that the largest of so many numbers reaches
-_SIGMAS = 4.0  # standard errors
-_UNIFORM, _NORMAL, _TRUNCATED = 1.8, 3.0, 2.3684  # fourth moment over the squared second; truncated at two deviations
-_OF_TRUNCATED = 0.8796  # deviation of a normal distribution that is truncated at two deviations
-_SCALES = (0.01, 0.02, 0.1, 1.0)  # deviations that are given as such
-_GAINS = (1.0, math.sqrt(2.0), 5 / 3)  # of linear, ReLU and tanh
 _ORTHOGONAL = 1e-4  # of the rows' squared length
 
 
@@ -122,55 +113,15 @@ def looks_untrained(parameter: torch.Tensor) -> bool:
 
 
 def _is_drawn(parameter: torch.Tensor) -> bool:
-    """Return True for independent numbers of a uniform or normal distribution, with a scale that initializers use."""
     with torch.no_grad():
-        numbers = parameter.detach().reshape(-1)[:_MOST_NUMBERS].float()
+        numbers = parameter.detach().reshape(-1)[:MOST_NUMBERS].float()
         numbers = numbers[numbers != 0]  # the row of an embedding for padding is cleared
         count = numbers.numel()
-        if count < _FEWEST_NUMBERS:
+        if count < FEWEST_NUMBERS:
             return False
         squares = numbers.square()
         moments = torch.stack([numbers.mean(), squares.mean(), squares.square().mean(), numbers.abs().max()]).tolist()
-    mean, square, fourth, largest = moments
-    deviation, error = math.sqrt(square), _SIGMAS / math.sqrt(2 * count)  # the error of the deviation, as a share
-    if not 0 < deviation < math.inf or abs(mean) > _SIGMAS * deviation / math.sqrt(count):
-        return False
-    if any(_is_uniform(largest, deviation, bound) for bound in _bounds(parameter)):
-        return True
-    if count < _FEWEST_TO_DECIDE:
-        return False
-    shape = fourth / square**2
-    if abs(shape - _UNIFORM) < 2 * error and _is_uniform(largest, deviation, math.sqrt(3) * deviation, slack=error):
-        return True
-    drawn = list(_deviations(parameter)) if abs(shape - _NORMAL) < math.sqrt(48) * error else []
-    if abs(shape - _TRUNCATED) < 3 * error and largest < 2 / _OF_TRUNCATED * deviation * (1 + error):
-        drawn = [share * scale for scale in _deviations(parameter) for share in (1.0, _OF_TRUNCATED)]
-    return any(abs(deviation - scale) < error * scale for scale in drawn)
-
-
-def _bounds(parameter: torch.Tensor) -> Iterator[float]:
-    """Yield the bounds of PyTorch's own layers: the rows of GRU and LSTM belong to several gates."""
-    rows = parameter.shape[0]
-    yield 1 / math.sqrt(parameter.numel() / rows)
-    for gates in (1, 3, 4):
-        yield 1 / math.sqrt(rows / gates)
-
-
-def _deviations(parameter: torch.Tensor) -> Iterator[float]:
-    """Yield the deviations that initializers give a matrix of this shape."""
-    rows, columns = parameter.shape[:2]
-    positions = parameter.numel() // (rows * columns)
-    inputs, outputs = columns * positions, rows * positions
-    yield from _SCALES
-    for gain in _GAINS:
-        for fan in (inputs, outputs, (inputs + outputs) / 2):
-            yield gain / math.sqrt(fan)
-
-
-def _is_uniform(largest: float, root_mean_square: float, bound: float, *, slack: float = 1e-4) -> bool:
-    expected = bound / math.sqrt(3)
-    is_within = _FULL * bound < largest <= bound * (1 + slack)
-    return is_within and abs(root_mean_square - expected) < _TOLERANCE * expected
+    return is_drawn(Moments(count, *moments), parameter.shape)
 
 
 def _is_orthogonal(parameter: torch.Tensor) -> bool:
@@ -179,7 +130,7 @@ def _is_orthogonal(parameter: torch.Tensor) -> bool:
         matrix = parameter.detach().reshape(parameter.shape[0], -1)
         if matrix.shape[0] > matrix.shape[1]:
             matrix = matrix.t()
-        if matrix.numel() > _MOST_NUMBERS * _MOST_ROWS:
+        if matrix.numel() > MOST_NUMBERS * _MOST_ROWS:
             return False
         rows = matrix[:_MOST_ROWS].float()
         if len(rows) < 3:
