@@ -95,15 +95,15 @@ class Measured:
 
     Attributes:
         steps: Number of measured steps, without the first ones.
-        seconds: Their seconds, with evaluations and our own cost.
+        seconds: Their seconds, with evaluations and our own cost. As those of phases, without waits for a processor.
         phases: Seconds by phase; a phase that never occurred is absent.
         facts: DataLoaders and stack samples; None if none were stored.
         machine: The machine.
         captured_steps: Number of steps that the run has recorded in any way.
         overhead: Processor time of all that Trackside did for the always-on statistics, over the steps' own; None where
             it was not measured.
-        processor_wait: Share of the steps' seconds in which the training thread was ready and other work had the
-            processor; None where it was not measured.
+        processor_wait: Share of the steps' seconds by the clock in which the training thread was ready and other work
+            had the processor; None where it was not measured.
         gradient_wait: The wait for gradients of other ranks; None where it was not measured.
         batches_ready: Batches of a DataLoader's workers that were ready when the next was asked for, on average; None
             without workers.
@@ -134,6 +134,30 @@ class Measured:
     def rest_seconds(self) -> float:
         """Seconds of the steps in no phase."""
         return max(0.0, self.training_seconds - sum(map(self.of, PHASES)))
+
+
+def with_own_seconds(measured: Measured, *, waited: float, in_fetches: float | None) -> Measured:
+    """Return measurements without the time in which the training thread, or a DataLoader's workers, had no processor.
+
+    Other work on the machine had it, and no change of the training wins it back.
+
+    Args:
+        measured: The measurements by the clock.
+        waited: Seconds of the steps in which the training thread was ready and had no processor.
+        in_fetches: The part of them in fetches of batches; None if unknown: then all phases had the same share.
+    """
+    fetching = measured.of("data")
+    if in_fetches is None:
+        in_fetches = waited * fetching / measured.seconds if measured.seconds > 0 else 0.0
+    beside = measured.seconds - fetching
+    own = min(1.0, max(0.0, 1.0 - (waited - in_fetches) / beside)) if beside > 0 else 1.0
+    phases = {name: replace(one, seconds=own * one.seconds) for name, one in measured.phases.items()}
+    data = max(0.0, fetching - in_fetches)
+    if "data" in phases:
+        loaders = measured.facts.loaders if measured.facts is not None else ()
+        data *= 1.0 - max((loader.fetch_waited_share for loader in loaders if loader.workers), default=0.0)
+        phases["data"] = replace(phases["data"], seconds=data)
+    return replace(measured, seconds=own * beside + data, phases=phases)
 
 
 def with_forward(measured: Measured) -> Measured:

@@ -42,6 +42,13 @@ class ProcessorWait:
             return None
         return max(0, self._nanoseconds - before) * _NANOSECONDS
 
+    def so_far(self) -> float | None:
+        """Return the seconds since the last `take`, which go on to count; None in another thread, or if unknown."""
+        if self._descriptor < 0 or get_native_id() != self._thread:
+            return None
+        now = self._read()
+        return None if self._descriptor < 0 else max(0, now - self._nanoseconds) * _NANOSECONDS
+
     def close(self) -> None:
         """Close the file, which the next call opens again."""
         descriptor, self._descriptor, self._thread = self._descriptor, -1, 0
