@@ -50,6 +50,22 @@ def test_is_the_clock_without_the_processor_time() -> None:
     assert waited == pytest.approx(elapsed - used, abs=0.02)
 
 
+@pytest.mark.usefixtures("rival")
+def test_so_far_leaves_the_start_as_it_is() -> None:
+    wait = ProcessorWait()
+    assert wait.so_far() is None
+    wait.take()
+    used = time.thread_time()
+    while time.thread_time() - used < BUSY_SECONDS:
+        pass
+    so_far, waited = wait.so_far(), wait.take()
+    wait.close()
+    assert so_far is not None
+    assert waited is not None
+    assert 0.1 * BUSY_SECONDS < so_far <= waited
+    assert wait.so_far() is None
+
+
 def test_a_sleep_is_no_wait() -> None:
     wait = ProcessorWait()
     wait.take()

@@ -112,12 +112,16 @@ class StepTimes:
     def usual(self, phase: str) -> StepTimes:
         """Return the steps without the one in 25 that is longest in a phase: a loop waits more often than that.
 
+        It is up to one in four where the training had no processor: its other threads, which it waits for now and then,
+        had none either.
+
         Args:
             phase: `data`, `backward` or `optimizer`; one that never occurred leaves all steps.
         """
         if phase not in self.phases:
             return self
-        kept = np.sort(np.argsort(self.phases[phase], kind="stable")[: len(self.steps) - len(self.steps) // 25])
+        left_out = int(len(self.steps) * max(1 / 25, self.waited_share / 4))
+        kept = np.sort(np.argsort(self.phases[phase], kind="stable")[: len(self.steps) - left_out])
         phases = {name: values[kept] for name, values in self.phases.items()}
         return StepTimes(self.worker, self.steps[kept], self.seconds[kept], phases, self.whole[kept])
 

@@ -27,7 +27,8 @@ class DataStarvation(SpeedRule):
 
         1. The wait is the time in which the training thread asked a DataLoader for a batch, without that in which it,
            or the DataLoader's workers, were ready and other work on the machine had the processor (Linux).
-        2. The longest wait of 25 is left out: a loop that starves waits more often.
+        2. The longest waits are left out, one in 25 steps, up to one in four where the training had no processor: a
+           loop that starves waits more often.
         3. It fires where the wait is more than `share` of the time of these steps, and more than `milliseconds` a step.
 
         The finding names the line that the wait was mostly spent in, where stacks were sampled, else the one that made

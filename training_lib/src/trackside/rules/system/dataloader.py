@@ -11,7 +11,7 @@ from trackside.rules.rule import parameter
 from trackside.rules.speed import AMAZONS_TOO, DATA, SpeedRule, StepTimes, amazons, found_in, step_times
 from trackside.trial.window import Window
 
-FEWEST_STEPS = 50  # from which few workers are judged by waits
+FEWEST_STEPS = 25  # from which few workers are judged by waits
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Dataloader(SpeedRule):
         2. Above `max_threshold` percent are too many.
         3. Below `min_threshold` percent are too few, if the training waits for batches for more than `least_wait`
            percent of its steps, and more than `milliseconds` a step: workers that keep up with it are enough. Waits are
-           those of `data-starvation`, over 50 steps and more.
+           those of `data-starvation`, over 25 steps and more.
 
         SageMaker Debugger's rule does not look at waits: in its presets both are 0. Its issues are warnings;
         with `is_critical` they may stop the run.
