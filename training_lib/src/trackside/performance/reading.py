@@ -116,7 +116,7 @@ def _measured(
     first = steps[min(FIRST_STEPS, len(steps) - 1)]
 
     def sum_of(columns: Columns | None) -> float | None:
-        """Return the seconds from the first measured step on; None if there are none."""
+        """Return the seconds from the first measured step on; None without such a step."""
         values = np.empty(0) if columns is None else columns[1][columns[0] >= first]
         return float(values.sum()) if len(values) else None
 
