@@ -287,6 +287,10 @@ def test_names_waits_for_a_processor(waited: float | None, is_noted: bool) -> No
             measured(data=50, loader=replace(LOADER, workers=2, fetch_waited_share=0.1), **COMPUTE),
             0.0, 0.0, "input-bound", id="slow-workers",
         ),
+        pytest.param(
+            measured(data=50, loader=replace(LOADER, workers=24, fetch_waited_share=0.99), **COMPUTE),
+            0.0, 0.0, "input-bound", id="workers-that-starve-one-another",
+        ),
         pytest.param(measured(data=50, **COMPUTE), 99.0, 98.0, "incomplete", id="waits-that-are-longer-than-the-steps"),
     ],
 )  # fmt: skip

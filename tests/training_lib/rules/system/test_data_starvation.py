@@ -47,6 +47,12 @@ CASES = [
         speed=loader(2, waited_share=0.9),
     ),
     RuleCase(
+        "workers that starve one another",
+        recorded=steps(STEP, data=LONG),
+        speed=loader(24, waited_share=0.9),
+        fires=ONE,
+    ),
+    RuleCase(
         "each twentieth step waits for long", recorded=steps([0.02] * 80, data=([0.0001] * 19 + [0.6]) * 4), fires=ONE
     ),
     RuleCase("a single long wait", recorded=steps([0.02] * 79 + [0.6], data=[0.0001] * 79 + [0.59])),

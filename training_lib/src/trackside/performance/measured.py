@@ -154,8 +154,7 @@ def with_own_seconds(measured: Measured, *, waited: float, in_fetches: float | N
     phases = {name: replace(one, seconds=own * one.seconds) for name, one in measured.phases.items()}
     data = max(0.0, fetching - in_fetches)
     if "data" in phases:
-        loaders = measured.facts.loaders if measured.facts is not None else ()
-        data *= 1.0 - max((loader.fetch_waited_share for loader in loaders if loader.workers), default=0.0)
+        data *= 1.0 if measured.facts is None else measured.facts.own_share_of_workers
         phases["data"] = replace(phases["data"], seconds=data)
     return replace(measured, seconds=own * beside + data, phases=phases)
 

@@ -234,6 +234,15 @@ class PerformanceFacts:
         """True if the training computes on GPUs, which work while the host goes on."""
         return self.device in {"cuda", "rocm"}
 
+    @property
+    def own_share_of_workers(self) -> float:
+        """Share of their newest work in which DataLoaders' workers had a processor; 1 without workers.
+
+        More workers than processors take them from one another: that is the training's own doing, and 1 too.
+        """
+        loaders = [loader for loader in self.loaders if 0 < loader.workers <= max(1, self.processors)]
+        return 1.0 - max((loader.fetch_waited_share for loader in loaders), default=0.0)
+
 
 def encode_performance(facts: PerformanceFacts) -> bytes:
     """Return the file's content."""

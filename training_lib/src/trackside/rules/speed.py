@@ -176,22 +176,13 @@ def step_times(window: Window) -> tuple[StepTimes, ...]:
         own = own_share(whole - fetching, waits - in_fetches)  # of the time beside fetches
         of_training = np.maximum(whole - sum(parts.get(name, none) for name in _NO_TRAINING), 0.0)
         phases = {phase: parts[name] * own for phase, name in _PHASES.items() if name in parts}
-        own_data = np.maximum(fetching - in_fetches, 0.0) * _own_share_of_workers(window, worker)
+        facts = window.speed_facts.get(worker)
+        own_data = np.maximum(fetching - in_fetches, 0.0) * (1.0 if facts is None else facts.own_share_of_workers)
         if DATA in phases:
             phases[DATA] = own_data
         own_seconds = np.maximum(of_training - fetching, 0.0) * own + own_data
         found.append(StepTimes(worker, steps, own_seconds, phases, of_training))
     return tuple(found)
-
-
-def _own_share_of_workers(window: Window, worker: str) -> float:
-    """Return the share of their newest work in which a DataLoader's workers had a processor; 1 without workers."""
-    facts = window.speed_facts.get(worker)
-    return (
-        1.0 - max((loader.fetch_waited_share for loader in facts.loaders if loader.workers), default=0.0)
-        if facts
-        else 1.0
-    )
 
 
 def own_share(seconds: Values, waits: Values) -> Values:
