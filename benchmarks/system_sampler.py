@@ -1,14 +1,14 @@
 """Measure the cost of sampling the machine beside psutil, and that of each time that is taken of a step.
 
-    python -m benchmarks.system_sampler --seconds 20 --psutil-python ENV/bin/python --traceml ENV/bin/python \\
-        --write docs/profiling.md
+    python -m benchmarks.system_sampler --seconds 20 --psutil-python ENV/bin/python --write docs/profiling.md
+    python -m benchmarks.system_sampler --traceml ENV/bin/python --write docs/profiling.md
 
 The sampler runs as `trackside run` starts it; psutil, which is no dependency, reads most of the same facts and writes
-the same lines, in a process of its own. The processor time is the kernel's, without the start's: that of a short run.
+the same lines, in a process of its own. The processor time is the kernel's, from three seconds after the start on.
 The machine of 192 cores is a folder with the kernel's files of this machine, whose counters of processors are 192 and
 grow: the kernel's own work to write that file is not in it. Times of a step are processor times of the training
-thread, the quickest of five rounds. `--traceml` runs one script bare, under `trackside run` and under TraceML, and
-takes the processor time of all their processes.
+thread, the quickest of five rounds. `--traceml` instead runs one script bare, under `trackside run` and under TraceML,
+and takes the processor time of all their processes.
 """
 
 from __future__ import annotations
@@ -48,8 +48,10 @@ from trackside.profiling.system_metrics import OpenFiles, SystemMetrics
 
 STEP_SECONDS = 0.002
 MANY_CORES = 192
+START_SECONDS = 3.0
 LAYERS = 10
 SAMPLED = 5  # steps in a row
+WHOLE = "<!-- measured by `python -m benchmarks.system_sampler --traceml` -->"
 START, END = "<!-- measured by `python -m benchmarks.system_sampler` -->", "<!-- /system_sampler -->"
 SCRIPT = Path(__file__).parent / "speed_faults" / "scripts" / "computing.py"
 PSUTIL = """
@@ -82,22 +84,19 @@ with open(path, "w") as file:
 """
 
 
-def processor_seconds(command: list[str], seconds: float) -> float:
-    """Run a command for a time, and return its processor time."""
+def share(command: list[str], seconds: float) -> float:
+    """Return the share of a core that a command takes once it has started."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE)
+    counter = Path(f"/proc/{process.pid}/schedstat")  # nanoseconds on a processor, of its only thread
+    time.sleep(START_SECONDS)
+    began, before = time.monotonic(), int(counter.read_text().split()[0])
     time.sleep(seconds)
+    taken, elapsed = int(counter.read_text().split()[0]) - before, time.monotonic() - began
     assert process.stdin is not None
     process.stdin.close()
     process.terminate()
-    _, _, usage = os.wait4(process.pid, 0)
-    process.returncode = 0
-    return usage.ru_utime + usage.ru_stime
-
-
-def share(command: list[str], seconds: float) -> float:
-    """Return the share of a core that a command takes, without its start."""
-    start = 2.0
-    return (processor_seconds(command, start + seconds) - processor_seconds(command, start)) / seconds
+    process.wait()
+    return taken / 1e9 / elapsed
 
 
 def clock_seconds(steps: int) -> float:
@@ -256,6 +255,8 @@ def beside_traceml(python: Path, folder: Path, rounds: int) -> Iterator[str]:
     yield "|---|---|"
     for name, seconds in taken.items():
         yield f"| {name} | {', '.join(f'{each:.1f}' for each in seconds)} |"
+    yield ""
+    yield f"Load of the machine {os.getloadavg()[0]:.1f}. {machine()}"
 
 
 def rows(options: argparse.Namespace, folder: Path) -> Iterator[str]:
@@ -285,9 +286,6 @@ def rows(options: argparse.Namespace, folder: Path) -> Iterator[str]:
         yield f"| {name} | {seconds * 1e6:.2f} | {seconds / STEP_SECONDS:.3%} |"
     yield f"| pinning a batch (the thread that pins) | {pin_seconds() * 1e6:.2f} | beside it |"
     yield f"| each call of a module, on {SAMPLED} sampled steps | {module_seconds() * 1e6:.1f} | in 15 s and more |"
-    if options.traceml:
-        yield ""
-        yield from beside_traceml(options.traceml, folder / "runs", options.rounds)
     yield ""
     yield f"Load of the machine {os.getloadavg()[0]:.1f}. {machine()}"
 
@@ -303,18 +301,20 @@ def main() -> None:
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     try:
-        text = "\n".join(rows(options, folder))
+        lines = beside_traceml(options.traceml, folder, options.rounds) if options.traceml else rows(options, folder)
+        text = "\n".join(lines)
     finally:
         shutil.rmtree(folder)
     if options.write is None:
         print(text)
         return
+    start = WHOLE if options.traceml else START
     page = options.write.read_text("utf-8")
-    head, _, rest = page.partition(START)
+    head, _, rest = page.partition(start)
     _, end, tail = rest.partition(END)
     if not end:
-        raise SystemExit(f"{options.write} lacks the marks {START} and {END}.")
-    options.write.write_text(f"{head}{START}\n\n{text}\n\n{END}{tail}", "utf-8")
+        raise SystemExit(f"{options.write} lacks the marks {start} and {END}.")
+    options.write.write_text(f"{head}{start}\n\n{text}\n\n{END}{tail}", "utf-8")
 
 
 if __name__ == "__main__":
