@@ -111,6 +111,14 @@ def test_is_unknown_without_the_counter(tmp_path: Path, content: bytes | None) -
     assert [wait.take(), wait.take(), wait.take()] == [None, None, None]
 
 
+def test_a_script_that_closes_the_file_is_left_alone() -> None:
+    wait = ProcessorWait()
+    wait.take()
+    os.close(wait._descriptor)
+    assert [wait.take(), wait.so_far(), wait.take()] == [None, None, None]
+    wait.close()
+
+
 def test_keeps_one_file_open() -> None:
     before = len(os.listdir("/proc/self/fd"))
     wait = ProcessorWait()
