@@ -19,7 +19,6 @@ COMMUNICATION, STRAGGLER = "communication-bound", "straggler rank"
 LEAST_SHARE_OF_LINE = 0.1  # of the samples of its phase
 MOST_WORKERS = 16  # that are ever suggested
 MOST_WORKERS_A_PROCESSOR = 2
-_MOST_WAIT = 0.99  # for a processor, of a step
 DISK_WAIT_PERCENT = 40.0  # of the samples, from which a disk is the limit
 MIB = 1 << 20
 LARGE_BATCH_BYTES = 32 * MIB
@@ -148,8 +147,7 @@ def rank_causes(measured: Measured) -> Iterator[Cause]:
     wait = measured.gradient_wait
     if wait is None:
         return
-    own = 1.0 - min(measured.processor_wait or 0.0, _MOST_WAIT)
-    step = measured.training_seconds / measured.steps / own  # by the clock, as the waits for other ranks are
+    step = measured.clock_seconds / measured.steps  # as the waits for other ranks are measured
     exchange = min(wait.least_seconds, step) * wait.own_share
     late = min(wait.seconds, step) - min(wait.least_seconds, step)
     for_others = max(0.0, late - (1 - wait.own_share) * step)  # a rank without a processor is late, and not slow
