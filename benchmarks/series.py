@@ -3,7 +3,8 @@
     python -m benchmarks.series [--rounds 15] [--write docs/profiling.md]
 
 The run is made here: the norms of forty gradients at each of fifty thousand steps, in the form of capture; and as many
-samples of forty metrics of a machine, in the original's form. Each round is read as the dashboard reads it: the least,
+samples of forty metrics of a machine, in our files and in SageMaker Debugger's own: cores in any order, moments of
+seventeen digits. Each round is read as the dashboard reads it: the least,
 the mean and the greatest number of each bucket, as many as a chart has (400). "Newly opened" reads and decodes the
 files; "open" is the next window of the same reader. Files are in the memory of the machine. The table has medians, of
 the processor's time and of the clock, with the least and the most by the clock. The goal is held against the
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import sys
 import tempfile
 import time
@@ -49,12 +51,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         uri = str(Path(folder, "run"))
         _write(RunLocation(uri))
+        theirs = str(Path(folder, "theirs"))
+        _write_samples(RunLocation(theirs), is_ours=False)
         trials = [open_trial(uri) for _ in range(options.rounds)]
-        profiles = [open_profile(uri)]  # it takes many seconds
+        profiles, old = ([open_profile(of) for _ in range(options.rounds)] for of in (uri, theirs))
         rows = [
             ("recorded numbers, newly opened", [_seconds(_numbers, each) for each in trials]),
             ("recorded numbers, open", [_seconds(_numbers, trials[-1]) for _ in range(options.rounds)]),
             ("samples of a machine, newly opened", [_seconds(_samples, each) for each in profiles]),
+            ("the same in files of SageMaker Debugger", [_seconds(_samples, each) for each in old]),
             ("samples of a machine, open", [_seconds(_samples, profiles[-1]) for _ in range(options.rounds)]),
         ]
     text = "\n".join(
@@ -63,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "|---|---|---|---|---|---|",
             *(_row(name, taken) for name, taken in rows),
             "",
-            f"{options.rounds} rounds (one of the third row). load {os.getloadavg()[0]:.0f}. {machine()}",
+            f"{options.rounds} rounds. load {os.getloadavg()[0]:.0f}. {machine()}",
         ]
     )
     if options.write is None:
@@ -111,20 +116,32 @@ def _write(run: RunLocation) -> None:
     write_collections(LocalStore(run.tensors))
     write_long(LocalStore(run.statistics), steps=POINTS, layers=SERIES)
     end_run(LocalStore(run.tensors))
-    store, random = LocalStore(run.profiles), np.random.default_rng(0)
+    _write_samples(run, is_ours=True)
+
+
+def _write_samples(run: RunLocation, *, is_ours: bool) -> None:
+    store, draw, order = LocalStore(run.profiles), np.random.default_rng(0), random.Random(0)  # noqa: S311 - an order
+    if not is_ours:
+        write_collections(LocalStore(run.tensors))
     for first in range(0, POINTS, 120):  # a minute a file
         begin = int(STARTED + first * SAMPLE_SECONDS)
-        lines = [
-            json.dumps(
-                {
-                    "Type": "cpu", "Name": f"device{number}", "Dimension": "Utilization", "Value": round(value, 2),
-                    "NodeId": "algo-1", "Timestamp": STARTED + at * SAMPLE_SECONDS,
-                },
-                separators=(",", ":"),
-            )
-            for at in range(first, min(POINTS, first + 120))
-            for number, value in enumerate(random.uniform(0, 100, SERIES).tolist())
-        ]  # fmt: skip
+        lines = []
+        for at in range(first, min(POINTS, first + 120)):
+            devices = list(enumerate(draw.uniform(0, 100, SERIES).tolist()))
+            moment = STARTED + at * SAMPLE_SECONDS
+            if not is_ours:
+                order.shuffle(devices)
+                moment += 0.2321954
+            lines += [
+                json.dumps(
+                    {
+                        "Type": "cpu", "Name": f"device{number}", "Dimension": "Utilization", "Value": round(value, 2),
+                        "NodeId": "algo-1", "Timestamp": moment,
+                    },
+                    separators=(",", ":"),
+                )
+                for number, value in devices
+            ]  # fmt: skip
         hour = time.strftime("%Y%m%d%H", time.gmtime(begin))
         store.put(f"{SYSTEM_PREFIX}{hour}/{begin}.algo-1.json", ("\n".join(lines) + "\n").encode())
 

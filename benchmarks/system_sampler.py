@@ -1,25 +1,59 @@
-"""Measure the cost of sampling the machine beside psutil, and that of timing the phases of a step.
+"""Measure the cost of sampling the machine beside psutil, and that of each time that is taken of a step.
 
-    python benchmarks/system_sampler.py --seconds 20 --psutil-python ENV/bin/python
+    python -m benchmarks.system_sampler --seconds 20 --psutil-python ENV/bin/python --write docs/profiling.md
+    python -m benchmarks.system_sampler --traceml ENV/bin/python --write docs/profiling.md
 
 The sampler runs as `trackside run` starts it; psutil, which is no dependency, reads most of the same facts and writes
-the same lines, in a process of its own. The processor time is the kernel's, without the start's: that of a short run.
+the same lines, in a process of its own. The processor time is the kernel's, from three seconds after the start on.
+The machine of 192 cores is a folder with the kernel's files of this machine, whose counters of processors are 192 and
+grow: the kernel's own work to write that file is not in it. Times of a step are processor times of the training
+thread, the quickest of five rounds. `--traceml` instead runs one script bare, under `trackside run` and under TraceML,
+and takes the processor time of all their processes.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
 
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data._utils import fetch as fetching
+from torch.utils.data._utils import pin_memory as pinning
+
+from benchmarks.times import machine
+from trackside.capture.guard import Guard
+from trackside.environment import inherited
+from trackside.frameworks.pytorch.data.batches import _batches_ready
+from trackside.frameworks.pytorch.ground.fuse import Fuse
+from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
+from trackside.frameworks.pytorch.modules.source import TrainedModules
+from trackside.frameworks.pytorch.timing.fetch_times import FetchTimes
+from trackside.frameworks.pytorch.timing.module_times import ModuleTimer
 from trackside.profiling import system_sampler
 from trackside.profiling.phase_clock import BACKWARD, CAPTURE, DATA, OPTIMIZER, PhaseClock
 from trackside.profiling.processor_wait import ProcessorWait
+from trackside.profiling.system_files import SystemFiles
+from trackside.profiling.system_metrics import OpenFiles, SystemMetrics
 
 STEP_SECONDS = 0.002
+MANY_CORES = 192
+START_SECONDS = 3.0
+LAYERS = 10
+SAMPLED = 5  # steps in a row
+WHOLE = "<!-- measured by `python -m benchmarks.system_sampler --traceml` -->"
+START, END = "<!-- measured by `python -m benchmarks.system_sampler` -->", "<!-- /system_sampler -->"
+SCRIPT = Path(__file__).parent / "speed_faults" / "scripts" / "computing.py"
 PSUTIL = """
 import json, os, sys, time
 import psutil
@@ -50,22 +84,19 @@ with open(path, "w") as file:
 """
 
 
-def processor_seconds(command: list[str], seconds: float) -> float:
-    """Run a command for a time, and return its processor time."""
+def share(command: list[str], seconds: float) -> float:
+    """Return the share of a core that a command takes once it has started."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE)
+    counter = Path(f"/proc/{process.pid}/schedstat")  # nanoseconds on a processor, of its only thread
+    time.sleep(START_SECONDS)
+    began, before = time.monotonic(), int(counter.read_text().split()[0])
     time.sleep(seconds)
+    taken, elapsed = int(counter.read_text().split()[0]) - before, time.monotonic() - began
     assert process.stdin is not None
     process.stdin.close()
     process.terminate()
-    _, _, usage = os.wait4(process.pid, 0)
-    process.returncode = 0
-    return usage.ru_utime + usage.ru_stime
-
-
-def share(command: list[str], seconds: float) -> float:
-    """Return the share of a core that a command takes, without its start."""
-    start = 2.0
-    return (processor_seconds(command, start + seconds) - processor_seconds(command, start)) / seconds
+    process.wait()
+    return taken / 1e9 / elapsed
 
 
 def clock_seconds(steps: int) -> float:
@@ -88,28 +119,202 @@ def clock_seconds(steps: int) -> float:
     return (time.thread_time() - began) / steps
 
 
+def many_cores_seconds(folder: Path, samples: int = 40) -> float:
+    """Return the processor seconds of a sample of a machine with many cores, with its lines written."""
+    root = folder / "many-cores"
+    for name in ("meminfo", "diskstats", "net/dev", "pressure/cpu", "pressure/io", "pressure/memory"):
+        if (source := Path("/proc", name)).exists():
+            (target := root / "proc" / name).parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source.read_bytes())
+    stat = root / "proc" / "stat"
+    files = SystemFiles(str(folder / "samples"), node="algo-1")
+    with mock.patch("os.cpu_count", return_value=MANY_CORES):
+        metrics = SystemMetrics(OpenFiles(str(root)))
+    taken = []
+    for number in range(samples):
+        counts = f"{1000 + 37 * number} 0 {500 + 5 * number} {9000 + 8 * number} {number} 0 0 0 0 0"
+        names = ["cpu ", *(f"cpu{core}" for core in range(MANY_CORES))]
+        stat.write_text("".join(f"{name} {counts}\n" for name in names))
+        began = time.thread_time()
+        files.add(metrics.sample(has_processes=False), wall_time=1_700_000_000.0 + number)
+        taken.append(time.thread_time() - began)
+    files.close()
+    return sorted(taken[2:])[len(taken[2:]) // 2]
+
+
+def each_seconds(act: Callable[[], object], count: int) -> float:
+    """Return the processor seconds of a call on this thread: the quickest of five rounds."""
+
+    def round_of() -> float:
+        began = time.thread_time()
+        for _ in range(count):
+            act()
+        return (time.thread_time() - began) / count
+
+    return min(round_of() for _ in range(5))
+
+
+def fetch_seconds() -> float:
+    """Return what timing the making of a batch adds to it."""
+    fetcher: Any = fetching._MapDatasetFetcher([0], False, None, False)  # type: ignore[no-untyped-call]
+    fetcher.collate_fn = lambda data: data
+    bare = each_seconds(lambda: fetcher.fetch(0), 20_000)
+    undo = FetchTimes().install()
+    try:
+        return each_seconds(lambda: fetcher.fetch(0), 20_000) - bare
+    finally:
+        undo()
+
+
+class Pinned:
+    """A batch that costs nothing to pin."""
+
+    def pin_memory(self) -> Pinned:
+        return self
+
+
+def pin_seconds() -> float:
+    """Return what timing the copy to pinned memory adds to it."""
+    batch = Pinned()
+    bare = each_seconds(lambda: pinning.pin_memory(batch), 20_000)  # type: ignore[no-untyped-call]
+    undo = FetchTimes().install()
+    try:
+        return each_seconds(lambda: pinning.pin_memory(batch), 20_000) - bare  # type: ignore[no-untyped-call]
+    finally:
+        undo()
+
+
+def ready_seconds() -> float:
+    """Return the time of counting the batches that workers have ready."""
+    iterator = iter(DataLoader(TensorDataset(torch.zeros(64, 1)), batch_size=4, num_workers=2))
+    next(iterator)
+    return each_seconds(lambda: _batches_ready(iterator), 20_000)
+
+
+def long_fetch_seconds() -> float:
+    """Return the time of the look for a long fetch's wait for a processor."""
+    wait = ProcessorWait()
+    wait.take()
+    return each_seconds(wait.so_far, 20_000)
+
+
+def module_seconds() -> float:
+    """Return what timing a module, forward and backward, adds to a sampled step, for each call of a module."""
+    model = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(LAYERS)))
+    modules = TrainedModules(ParameterNames())
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    modules.optimizer_created(optimizer)
+    inputs = torch.zeros(4, 8)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(inputs).sum().backward()
+        optimizer.step()
+
+    timer = ModuleTimer(modules, fuse=Fuse(Guard(), "timing modules"))
+
+    def steps() -> None:
+        for _ in range(SAMPLED):
+            step()
+
+    def sampled() -> None:
+        timer.start()
+        steps()
+        timer.stop()
+
+    added = each_seconds(sampled, 100) - each_seconds(steps, 100)
+    timer.remove()
+    return added / (SAMPLED * (LAYERS + 1))
+
+
+def run_seconds(command: list[str], folder: Path) -> float:
+    """Return the processor seconds of a command and all processes that it waited for."""
+    folder.mkdir(parents=True)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    environment = {**inherited(), "OMP_NUM_THREADS": "1"}
+    subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True, timeout=600)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def beside_traceml(python: Path, folder: Path, rounds: int) -> Iterator[str]:
+    """Yield the table of whole runs."""
+    script = str(SCRIPT.absolute())
+    commands = {
+        "bare": [sys.executable, script],
+        "`trackside run`, which judges too": [sys.executable, "-m", "trackside", "run", "--", sys.executable, script],
+        "TraceML 0.5.0, `--mode summary`": [
+            str(python.parent / "traceml"), "run", "--mode", "summary", "--logs-dir", "logs", script,
+        ],
+    }  # fmt: skip
+    taken: dict[str, list[float]] = {name: [] for name in commands}
+    for number in range(rounds):  # by turns
+        for kind, (name, command) in enumerate(commands.items()):
+            taken[name].append(run_seconds(command, folder / f"{number}-{kind}"))
+    yield f"| `{SCRIPT.name}`, whole run | processor seconds, each of {rounds} |"
+    yield "|---|---|"
+    for name, seconds in taken.items():
+        yield f"| {name} | {', '.join(f'{each:.1f}' for each in seconds)} |"
+    yield ""
+    yield f"Load of the machine {os.getloadavg()[0]:.1f}. {machine()}"
+
+
+def rows(options: argparse.Namespace, folder: Path) -> Iterator[str]:
+    """Yield the tables."""
+    yield "| the machine, of one core | Trackside | psutil |"
+    yield "|---|---|---|"
+    for interval_ms in (500, 100):
+        ours = [sys.executable, "-I", "-S", system_sampler.__file__, str(folder), "--process", str(os.getpid())]
+        ours += ["--interval-ms", str(interval_ms)]
+        psutil = [options.psutil_python, "-c", PSUTIL, f"{folder}/psutil", str(interval_ms / 1000), str(os.getpid())]
+        yield (
+            f"| every {interval_ms} ms | {share(ours, options.seconds):.3%} | {share(psutil, options.seconds):.3%} |"
+        )
+    many = many_cores_seconds(folder)
+    for interval_ms in (500, 100):
+        yield f"| {MANY_CORES} cores (files), every {interval_ms} ms | {1000 * many / interval_ms:.3%} | not measured |"
+    yield ""
+    yield f"| times of a step | us | of a step of {STEP_SECONDS * 1e3:g} ms |"
+    yield "|---|---|---|"
+    of_step = (
+        ("phases, with the wait for a processor", min(clock_seconds(20_000) for _ in range(5))),
+        ("the making of a batch, without workers", fetch_seconds()),
+        ("batches that workers have ready", ready_seconds()),
+        ("a fetch of half a millisecond and more: its wait for a processor", long_fetch_seconds()),
+    )
+    for name, seconds in of_step:
+        yield f"| {name} | {seconds * 1e6:.2f} | {seconds / STEP_SECONDS:.3%} |"
+    yield f"| pinning a batch (the thread that pins) | {pin_seconds() * 1e6:.2f} | beside it |"
+    yield f"| each call of a module, on {SAMPLED} sampled steps | {module_seconds() * 1e6:.1f} | in 15 s and more |"
+    yield ""
+    yield f"Load of the machine {os.getloadavg()[0]:.1f}. {machine()}"
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables, or write them into a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--rounds", type=int, default=3, help="whole runs of each kind")
     parser.add_argument("--psutil-python", default=sys.executable, help="an interpreter that has psutil")
+    parser.add_argument("--traceml", type=Path, help="an interpreter that has TraceML beside PyTorch")
+    parser.add_argument("--write", type=Path, help="the page with the markers")
     options = parser.parse_args()
-    seconds = options.seconds
-    with tempfile.TemporaryDirectory() as folder:
-        for interval_ms in (500, 100):
-            ours = [sys.executable, "-I", "-S", system_sampler.__file__, folder, "--process", str(os.getpid())]
-            ours += ["--interval-ms", str(interval_ms)]
-            psutil = [
-                options.psutil_python,
-                "-c",
-                PSUTIL,
-                f"{folder}/psutil",
-                str(interval_ms / 1000),
-                str(os.getpid()),
-            ]
-            print(f"every {interval_ms} ms: Trackside {share(ours, seconds):.3%}, psutil {share(psutil, seconds):.3%}")
-    each = min(clock_seconds(20_000) for _ in range(5))
-    print(f"phases: {each * 1e6:.2f} us a step, {each / STEP_SECONDS:.3%} of a step of {STEP_SECONDS * 1e3:g} ms")
+    folder = Path(tempfile.mkdtemp())
+    try:
+        lines = beside_traceml(options.traceml, folder, options.rounds) if options.traceml else rows(options, folder)
+        text = "\n".join(lines)
+    finally:
+        shutil.rmtree(folder)
+    if options.write is None:
+        print(text)
+        return
+    start = WHOLE if options.traceml else START
+    page = options.write.read_text("utf-8")
+    head, _, rest = page.partition(start)
+    _, end, tail = rest.partition(END)
+    if not end:
+        raise SystemExit(f"{options.write} lacks the marks {start} and {END}.")
+    options.write.write_text(f"{head}{start}\n\n{text}\n\n{END}{tail}", "utf-8")
 
 
 if __name__ == "__main__":

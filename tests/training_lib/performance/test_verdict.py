@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from trackside.performance.measured import Machine, Measured, PhaseSeconds, with_gradient_waits
+from trackside.performance.measured import (
+    Machine,
+    Measured,
+    PhaseSeconds,
+    with_gradient_waits,
+    with_own_seconds,
+)
 from trackside.performance.verdict import PerformanceVerdict, judge_speed, judged_workers
 from trackside.records.performance_facts import (
     CollectiveFacts,
@@ -263,6 +269,24 @@ def test_names_missing_measurements(run: Measured, missing: set[str]) -> None:
 def test_names_waits_for_a_processor(waited: float | None, is_noted: bool) -> None:
     verdict = judge_speed(replace(measured(SLEEP, data=1, **COMPUTE), processor_wait=waited))
     assert any("other work on the machine had the processor" in note for note in verdict.notes) is is_noted
+
+
+@pytest.mark.parametrize(
+    ("run", "waited", "in_fetches", "bottleneck"),
+    [
+        pytest.param(measured(data=50, **COMPUTE), 0.0, 0.0, "input-bound", id="no-wait"),
+        pytest.param(measured(data=50, **COMPUTE), 4.95, 4.9, "compute-bound", id="a-quick-loader-without-a-processor"),
+        pytest.param(measured(data=50, **COMPUTE), 0.5, 0.0, "input-bound", id="a-slow-loader-and-a-model-without"),
+        pytest.param(measured(data=5, forward=45.0), 4.45, 0.05, "input-bound", id="the-model-hid-it"),
+        pytest.param(measured(data=5, forward=45.0), 4.45, None, "compute-bound", id="unknown-where"),
+        pytest.param(measured(**COMPUTE), 0.5, None, "compute-bound", id="no-loader"),
+        pytest.param(measured(data=50, **COMPUTE), 99.0, 98.0, "incomplete", id="waits-that-are-longer-than-the-steps"),
+    ],
+)
+def test_other_work_on_the_machine_is_left_out(
+    run: Measured, waited: float, in_fetches: float | None, bottleneck: str
+) -> None:
+    assert judge_speed(with_own_seconds(run, waited=waited, in_fetches=in_fetches)).bottleneck.value == bottleneck
 
 
 def creeping(*, grows_bytes: float, seconds: float = 600.0, jump: float = 0.0) -> Machine:

@@ -50,6 +50,22 @@ def test_is_the_clock_without_the_processor_time() -> None:
     assert waited == pytest.approx(elapsed - used, abs=0.02)
 
 
+@pytest.mark.usefixtures("rival")
+def test_so_far_leaves_the_start_as_it_is() -> None:
+    wait = ProcessorWait()
+    assert wait.so_far() is None
+    wait.take()
+    used = time.thread_time()
+    while time.thread_time() - used < BUSY_SECONDS:
+        pass
+    so_far, waited = wait.so_far(), wait.take()
+    wait.close()
+    assert so_far is not None
+    assert waited is not None
+    assert 0.1 * BUSY_SECONDS < so_far <= waited
+    assert wait.so_far() is None
+
+
 def test_a_sleep_is_no_wait() -> None:
     wait = ProcessorWait()
     wait.take()
@@ -93,6 +109,14 @@ def test_is_unknown_without_the_counter(tmp_path: Path, content: bytes | None) -
         path.write_bytes(content)
     wait = ProcessorWait(str(path))
     assert [wait.take(), wait.take(), wait.take()] == [None, None, None]
+
+
+def test_a_script_that_closes_the_file_is_left_alone() -> None:
+    wait = ProcessorWait()
+    wait.take()
+    os.close(wait._descriptor)
+    assert [wait.take(), wait.so_far(), wait.take()] == [None, None, None]
+    wait.close()
 
 
 def test_keeps_one_file_open() -> None:

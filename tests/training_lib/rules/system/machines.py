@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from trackside.contracts.recorded_names import (
     BACKWARD_SECONDS,
     CAPTURE_SECONDS,
+    DATA_PROCESSOR_WAIT_SECONDS,
     DATA_SECONDS,
     EVALUATION_SECONDS,
     PROCESSOR_WAIT_SECONDS,
@@ -48,6 +49,7 @@ def steps(
     evaluation: Mapping[int, float] | None = None,
     capture: Iterable[float] = (),
     waits: Iterable[float] = (),
+    waits_in_data: Iterable[float] = (),
 ) -> Statistics:
     """Seconds of steps and phases, from step 1 on."""
     columns = {
@@ -57,6 +59,7 @@ def steps(
         EVALUATION_SECONDS: dict(evaluation or {}),
         CAPTURE_SECONDS: numbered(capture),
         PROCESSOR_WAIT_SECONDS: numbered(waits),
+        DATA_PROCESSOR_WAIT_SECONDS: numbered(waits_in_data),
     }
     return {name: {"mean": values} for name, values in columns.items() if values}
 
@@ -71,7 +74,9 @@ def ranks(own: Mapping[str, float], *, step: float, count: int = 60) -> Statisti
     }
 
 
-def loader(workers: int, *, processors: int = 8, line: str = "") -> dict[str, PerformanceFacts]:
+def loader(
+    workers: int, *, processors: int = 8, line: str = "", waited_share: float = 0.0
+) -> dict[str, PerformanceFacts]:
     """Facts of a training with one DataLoader."""
     met = LoaderFacts(
         looped_at="train.py:30",
@@ -85,6 +90,7 @@ def loader(workers: int, *, processors: int = 8, line: str = "") -> dict[str, Pe
         prefetch_factor=0,
         is_pinned=False,
         is_iterable=False,
+        fetch_waited_share=waited_share,
     )
     sampled_line = LineSamples("data", line, "slow_collate", "time.sleep(1)", "", False, 50)
     return {"worker_0": PerformanceFacts(processors=processors, loaders=(met,), lines=(sampled_line,) if line else ())}

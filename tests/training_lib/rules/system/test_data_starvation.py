@@ -26,6 +26,36 @@ CASES = [
     RuleCase("no DataLoader", recorded=steps(STEP)),
     RuleCase("waits on a busy machine", recorded=steps([0.2] * 80, data=[0.15] * 80, waits=[0.18] * 80), fires=ONE),
     RuleCase("only other work makes a wait of it", recorded=steps(STEP, data=[0.008] * 80, waits=[0.018] * 80)),
+    RuleCase(
+        "the loader is slow, and other work has the processor beside it",
+        recorded=steps([0.2] * 80, data=[0.02] * 80, waits=[0.17] * 80, waits_in_data=[0.001] * 80),
+        fires=ONE,
+    ),
+    RuleCase(
+        "other work has the processor in the fetch, of a quick loader",
+        recorded=steps([0.2] * 80, data=[0.18] * 80, waits=[0.1795] * 80, waits_in_data=[0.1795] * 80),
+    ),
+    RuleCase(
+        "workers that have a processor are slow",
+        recorded=steps(STEP, data=LONG, waits=[0.0] * 80, waits_in_data=[0.0] * 80),
+        speed=loader(2, waited_share=0.1),
+        fires=ONE,
+    ),
+    RuleCase(
+        "workers without a processor",
+        recorded=steps(STEP, data=LONG, waits=[0.0] * 80, waits_in_data=[0.0] * 80),
+        speed=loader(2, waited_share=0.9),
+    ),
+    RuleCase(
+        "workers that starve one another",
+        recorded=steps(STEP, data=LONG),
+        speed=loader(24, waited_share=0.9),
+        fires=ONE,
+    ),
+    RuleCase(
+        "each twentieth step waits for long", recorded=steps([0.02] * 80, data=([0.0001] * 19 + [0.6]) * 4), fires=ONE
+    ),
+    RuleCase("a single long wait", recorded=steps([0.02] * 79 + [0.6], data=[0.0001] * 79 + [0.59])),
     RuleCase("too few steps", recorded=steps(STEP[:50], data=LONG[:50])),
     RuleCase("every tenth step waits", recorded=steps(STEP, data=([0.001] * 9 + [0.02]) * 8)),
 ]

@@ -20,6 +20,15 @@ CASES = [
     RuleCase("none, and the training does not wait", recorded=KEEPS_UP, speed=loader(0)),
     RuleCase("none, and short waits", recorded=steps([0.001] * 80, data=[0.0009] * 80), speed=loader(0)),
     RuleCase("twice as many as processors", recorded=WAITS, speed=loader(16)),
+    RuleCase(
+        "none, and other work has the processor",
+        recorded=steps([0.2] * 80, data=[0.18] * 80, waits=[0.1795] * 80, waits_in_data=[0.1795] * 80),
+        speed=loader(0),
+    ),
+    RuleCase("few, without a processor", recorded=WAITS, speed=loader(2, waited_share=0.99)),
+    RuleCase(
+        "a long wait among few steps", recorded=steps([0.02] * 9 + [0.6], data=[0.0] * 9 + [0.6]), speed=loader(0)
+    ),
     RuleCase("no DataLoader", recorded=WAITS),
     RuleCase("processors unknown", recorded=WAITS, speed=loader(0, processors=0)),
 ]

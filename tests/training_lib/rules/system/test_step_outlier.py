@@ -24,6 +24,8 @@ CASES = [
     RuleCase("as usual", recorded=steps(USUAL)),
     RuleCase("five pauses", recorded=steps(paused(80, 0.3))),
     RuleCase("pauses that cost little", recorded=steps(paused(25, 0.004))),
+    RuleCase("evaluations by hand of milliseconds", recorded=steps([s / 10 for s in paused(25, 0.04)])),
+    RuleCase("pauses of a quick loop", recorded=steps([s / 10 for s in paused(25, 0.15)]), fires=ONE),
     RuleCase("every second step is long", recorded=steps(paused(2, 0.1))),
     RuleCase("evaluations", recorded=steps(paused(25, 0.3), evaluation=dict.fromkeys(range(25, 401, 25), 0.3))),
     RuleCase("our own cost", recorded=steps(paused(25, 0.3), capture=[0.3 if k % 25 == 24 else 0 for k in range(400)])),

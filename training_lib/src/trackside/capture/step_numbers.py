@@ -20,6 +20,7 @@ from trackside.contracts.recorded_names import (
     BATCHES_READY,
     CAPTURE_SECONDS,
     CLIPPING,
+    DATA_PROCESSOR_WAIT_SECONDS,
     DATA_SECONDS,
     EPOCH,
     EVALUATED_ROWS_TRAINED_ON,
@@ -122,6 +123,11 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         PROCESSOR_WAIT_SECONDS,
         "mean",
         "seconds of it in which the training thread was ready and had no processor (Linux), in whatever phase",
+    ),
+    StepNumber(
+        DATA_PROCESSOR_WAIT_SECONDS,
+        "mean",
+        "the part of this wait up to the newest batch, at most data_seconds; recorded if these are half a millisecond",
     ),
     *(
         StepNumber(clipping_name(number), statistic, meaning)

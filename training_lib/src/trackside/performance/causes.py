@@ -147,7 +147,7 @@ def rank_causes(measured: Measured) -> Iterator[Cause]:
     wait = measured.gradient_wait
     if wait is None:
         return
-    step = measured.training_seconds / measured.steps
+    step = measured.clock_seconds / measured.steps  # as the waits for other ranks are measured
     exchange = min(wait.least_seconds, step) * wait.own_share
     late = min(wait.seconds, step) - min(wait.least_seconds, step)
     for_others = max(0.0, late - (1 - wait.own_share) * step)  # a rank without a processor is late, and not slow

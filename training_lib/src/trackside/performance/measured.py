@@ -95,18 +95,19 @@ class Measured:
 
     Attributes:
         steps: Number of measured steps, without the first ones.
-        seconds: Their seconds, with evaluations and our own cost.
+        seconds: Their seconds, with evaluations and our own cost, without waits for a processor in long fetches.
         phases: Seconds by phase; a phase that never occurred is absent.
         facts: DataLoaders and stack samples; None if none were stored.
         machine: The machine.
         captured_steps: Number of steps that the run has recorded in any way.
         overhead: Processor time of all that Trackside did for the always-on statistics, over the steps' own; None where
             it was not measured.
-        processor_wait: Share of the steps' seconds in which the training thread was ready and other work had the
-            processor; None where it was not measured.
+        processor_wait: Share of the steps' seconds by the clock in which the training thread was ready and other work
+            had the processor; None where it was not measured.
         gradient_wait: The wait for gradients of other ranks; None where it was not measured.
         batches_ready: Batches of a DataLoader's workers that were ready when the next was asked for, on average; None
             without workers.
+        training_by_clock: `training_seconds` before waits for a processor were left out; None if none were.
     """
 
     steps: int = 0
@@ -119,11 +120,17 @@ class Measured:
     processor_wait: float | None = None
     gradient_wait: GradientWait | None = None
     batches_ready: float | None = None
+    training_by_clock: float | None = None
 
     @property
     def training_seconds(self) -> float:
         """Seconds of the steps without evaluations and without our own cost, which is highest at the first ones."""
         return self.seconds - self.of(EVALUATION) - self.of(CAPTURE)
+
+    @property
+    def clock_seconds(self) -> float:
+        """`training_seconds` by the clock, with waits for a processor."""
+        return self.training_seconds if self.training_by_clock is None else self.training_by_clock
 
     def of(self, phase: str) -> float:
         """Return the seconds of a phase, 0 for an absent one."""
@@ -134,6 +141,31 @@ class Measured:
     def rest_seconds(self) -> float:
         """Seconds of the steps in no phase."""
         return max(0.0, self.training_seconds - sum(map(self.of, PHASES)))
+
+
+def with_own_seconds(measured: Measured, *, waited: float, in_fetches: float | None) -> Measured:
+    """Return measurements without the time in which the training thread was ready and had no processor.
+
+    Other work on the machine had it, and no change of the training wins it back. Evaluations and our own cost stay as
+    they are by the clock.
+
+    Args:
+        measured: The measurements by the clock.
+        waited: Seconds of the steps in which the training thread had no processor.
+        in_fetches: The part of them in long fetches of batches; None if unknown: then nothing is left out.
+    """
+    data = measured.phases.get("data")
+    if data is None or in_fetches is None:
+        return measured
+    own_data = max(0.0, data.seconds - in_fetches)
+    beside = measured.seconds - data.seconds
+    own = min(1.0, max(0.0, 1.0 - (waited - in_fetches) / beside)) if beside > 0 else 1.0
+    phases = {name: replace(one, seconds=own * one.seconds) for name, one in measured.phases.items() if name in PHASES}
+    phases["data"] = replace(data, seconds=own_data)
+    seconds = own * (measured.training_seconds - data.seconds) + own_data
+    others = measured.of(EVALUATION) + measured.of(CAPTURE)
+    own_phases = {**measured.phases, **phases}
+    return replace(measured, seconds=seconds + others, phases=own_phases, training_by_clock=measured.training_seconds)
 
 
 def with_forward(measured: Measured) -> Measured:

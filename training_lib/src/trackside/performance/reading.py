@@ -13,6 +13,7 @@ from trackside.contracts.recorded_names import (
     BACKWARD_SECONDS,
     BATCHES_READY,
     CAPTURE_SECONDS,
+    DATA_PROCESSOR_WAIT_SECONDS,
     DATA_SECONDS,
     EVALUATION_SECONDS,
     OPTIMIZER_SECONDS,
@@ -29,6 +30,7 @@ from trackside.performance.measured import (
     PhaseSeconds,
     with_forward,
     with_gradient_waits,
+    with_own_seconds,
 )
 from trackside.records.performance_facts import PerformanceFacts, performance_workers, read_performance
 from trackside.storage.open_store import open_store
@@ -63,6 +65,7 @@ def measured_workers(uri: str, trial: Trial | None = None) -> Mapping[str, Measu
     steps, of_phases = phase_columns(trial)
     workers = sorted({*steps, *performance_workers(profiles)}) or ["worker_0"]
     overhead, waits = number_columns(trial, OVERHEAD), number_columns(trial, PROCESSOR_WAIT_SECONDS)
+    in_fetches = number_columns(trial, DATA_PROCESSOR_WAIT_SECONDS)
     ready = number_columns(trial, BATCHES_READY)
     captured = trial.recorded_through + 1
     machine = _machine(trial.profile)
@@ -75,6 +78,7 @@ def measured_workers(uri: str, trial: Trial | None = None) -> Mapping[str, Measu
             captured_steps=captured,
             overhead=overhead.get(worker),
             waits=waits.get(worker),
+            in_fetches=in_fetches.get(worker),
             ready=ready.get(worker),
         )
         for worker in workers
@@ -103,31 +107,37 @@ def _measured(
     captured_steps: int,
     overhead: Columns | None,
     waits: Columns | None,
+    in_fetches: Columns | None,
     ready: Columns | None,
 ) -> Measured:
     if step_seconds is None:
         return Measured(facts=facts, machine=machine, captured_steps=captured_steps)
-    steps, seconds = step_seconds
+    steps = step_seconds[0]
     first = steps[min(FIRST_STEPS, len(steps) - 1)]
-    kept = steps >= first
-    found = {}
-    for phase, (at, values) in phases.items():
-        is_kept = at >= first
-        if is_kept.any():
-            found[phase] = PhaseSeconds(float(values[is_kept].sum()), int(is_kept.sum()))
-    return with_forward(
-        Measured(
-            steps=int(kept.sum()),
-            seconds=float(seconds[kept].sum()),
-            phases=found,
-            facts=facts,
-            machine=machine,
-            captured_steps=captured_steps,
-            overhead=None if overhead is None else _mean(overhead[1][overhead[0] >= first].tolist()),
-            processor_wait=None if waits is None else float(waits[1][waits[0] >= first].sum() / seconds[kept].sum()),
-            batches_ready=None if ready is None else _mean(ready[1][ready[0] >= first]),
-        )
+
+    def sum_of(columns: Columns | None) -> float | None:
+        """Return the seconds from the first measured step on; None without such a step."""
+        values = np.empty(0) if columns is None else columns[1][columns[0] >= first]
+        return float(values.sum()) if len(values) else None
+
+    found = {
+        phase: PhaseSeconds(total, int((columns[0] >= first).sum()))
+        for phase, columns in phases.items()
+        if (total := sum_of(columns)) is not None
+    }
+    waited, total = sum_of(waits), sum_of(step_seconds) or 0.0
+    measured = Measured(
+        steps=int((steps >= first).sum()),
+        seconds=total,
+        phases=found,
+        facts=facts,
+        machine=machine,
+        captured_steps=captured_steps,
+        overhead=None if overhead is None else _mean(overhead[1][overhead[0] >= first].tolist()),
+        processor_wait=None if waited is None else waited / total,
+        batches_ready=None if ready is None else _mean(ready[1][ready[0] >= first]),
     )
+    return with_forward(with_own_seconds(measured, waited=waited or 0.0, in_fetches=sum_of(in_fetches)))
 
 
 def number_columns(trial: Trial, name: str) -> dict[str, Columns]:

@@ -83,12 +83,13 @@ class PhaseClock:
         began: The moment at which the step began, by the clock.
         seconds: Seconds of the step in each phase so far.
         read: The clock.
-        meter, waited: See below.
+        meter, waited, waits_so_far: See below.
 
     Args:
         clock: Returns seconds.
         meter: Notified where `CAPTURE` begins and ends, while it is on.
         waited: Returns the seconds since its last call in which this thread had no processor; None if unknown.
+        waits_so_far: Returns the same without a new start.
     """
 
     def __init__(
@@ -97,8 +98,9 @@ class PhaseClock:
         meter: Meter | None = None,
         *,
         waited: Callable[[], float | None] = lambda: None,
+        waits_so_far: Callable[[], float | None] = lambda: None,
     ) -> None:
-        self.meter, self.waited = meter, waited
+        self.meter, self.waited, self.waits_so_far = meter, waited, waits_so_far
         self.current = OTHER
         self.thread = self.steps = 0
         self.longest = 0.0

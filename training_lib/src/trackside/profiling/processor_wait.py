@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from threading import get_native_id
 
 PATH = "/proc/thread-self/schedstat"  # nanoseconds on a processor, nanoseconds ready without one, turns
@@ -42,11 +43,23 @@ class ProcessorWait:
             return None
         return max(0, self._nanoseconds - before) * _NANOSECONDS
 
+    def so_far(self) -> float | None:
+        """Return the seconds since the last `take`, which go on to count; None in another thread, or if unknown."""
+        if self._descriptor < 0 or get_native_id() != self._thread:
+            return None
+        now = self._read()
+        return None if self._descriptor < 0 else max(0, now - self._nanoseconds) * _NANOSECONDS
+
     def close(self) -> None:
         """Close the file, which the next call opens again."""
-        descriptor, self._descriptor, self._thread = self._descriptor, -1, 0
+        self._thread = 0
+        self._close()
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            os.close(descriptor)
+            with suppress(OSError):  # a script may close what it has not opened
+                os.close(descriptor)
 
     def _read(self) -> int:
         """Return the nanoseconds so far. Close the file for good if it has no such number."""
@@ -55,8 +68,7 @@ class ProcessorWait:
         try:
             return int(os.pread(self._descriptor, _MOST_BYTES, 0).split(None, 2)[1])
         except (OSError, ValueError, IndexError):
-            os.close(self._descriptor)
-            self._descriptor = -1
+            self._close()
             return 0
 
 

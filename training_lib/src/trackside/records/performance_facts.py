@@ -40,6 +40,8 @@ class LoaderFacts:
         fetch_seconds: Seconds that one process takes to make a batch, on average.
         longest_fetch_seconds: Seconds of the longest.
         fetch_processes: Number of processes that made them.
+        fetch_waited_share: Share of the newest of these seconds, of workers only, in which they were ready and had no
+            processor; 0 if unknown.
     """
 
     looped_at: str
@@ -58,6 +60,7 @@ class LoaderFacts:
     fetch_seconds: float = 0.0
     longest_fetch_seconds: float = 0.0
     fetch_processes: int = 0
+    fetch_waited_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -231,6 +234,15 @@ class PerformanceFacts:
         """True if the training computes on GPUs, which work while the host goes on."""
         return self.device in {"cuda", "rocm"}
 
+    @property
+    def own_share_of_workers(self) -> float:
+        """Share of their newest work in which DataLoaders' workers had a processor; 1 without workers.
+
+        More workers than processors take them from one another: that is the training's own doing, and 1 too.
+        """
+        loaders = [loader for loader in self.loaders if 0 < loader.workers <= max(1, self.processors)]
+        return 1.0 - max((loader.fetch_waited_share for loader in loaders), default=0.0)
+
 
 def encode_performance(facts: PerformanceFacts) -> bytes:
     """Return the file's content."""
@@ -322,6 +334,7 @@ def _loader(found: UntrustedJson) -> LoaderFacts:
         fetch_seconds=_number(found, "fetch_seconds"),
         longest_fetch_seconds=_number(found, "longest_fetch_seconds"),
         fetch_processes=found.count("fetch_processes", 0),
+        fetch_waited_share=_number(found, "fetch_waited_share"),
     )
 
 

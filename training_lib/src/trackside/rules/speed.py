@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from trackside.contracts.recorded_names import (
     BACKWARD_SECONDS,
     CAPTURE_SECONDS,
+    DATA_PROCESSOR_WAIT_SECONDS,
     DATA_SECONDS,
     EVALUATION_SECONDS,
     OPTIMIZER_SECONDS,
@@ -76,19 +77,28 @@ class SpeedRule(Rule):
 class StepTimes:
     """Seconds of the training steps of one worker, without evaluations, our own cost, and waits for a processor.
 
-    The share of a step in which other work on the machine had the processor is left out of the step and of each of its
-    phases alike: in which of them the thread waited is not measured.
+    A long wait for a batch is left without its own waits for a processor: those of the training thread, and the share
+    in which a DataLoader's workers had none. Of the rest of a step, and of short fetches, the share without a processor
+    is left out of all phases alike: in which of them the thread waited is not measured.
 
     worker   name of the worker
     steps    int64 of shape (n,), n >= 1, ascending
     seconds  float64 of shape (n,)
     phases   seconds of each phase that ever occurred, shape (n,), 0 at a step without it
+    whole    seconds by the clock, without evaluations and our own cost, shape (n,)
     """
 
     worker: str
     steps: NDArray[np.int64]
     seconds: Values
     phases: Mapping[str, Values]
+    whole: Values
+
+    @property
+    def waited_share(self) -> float:
+        """Share of the time by the clock in which the training had no processor."""
+        total = float(self.whole.sum())
+        return max(0.0, 1.0 - float(self.seconds.sum()) / total) if total > 0 else 0.0
 
     def newest(self, count: int) -> StepTimes:
         """Return the newest steps, all of them if they are fewer.
@@ -97,7 +107,23 @@ class StepTimes:
             count: The most steps.
         """
         phases = {name: values[-count:] for name, values in self.phases.items()}
-        return StepTimes(self.worker, self.steps[-count:], self.seconds[-count:], phases)
+        return StepTimes(self.worker, self.steps[-count:], self.seconds[-count:], phases, self.whole[-count:])
+
+    def usual(self, phase: str) -> StepTimes:
+        """Return the steps without the one in 25 that is longest in a phase: a loop waits more often than that.
+
+        It is up to one in four where the training had no processor: its other threads, which it waits for now and then,
+        had none either.
+
+        Args:
+            phase: `data`, `backward` or `optimizer`; one that never occurred leaves all steps.
+        """
+        if phase not in self.phases:
+            return self
+        left_out = int(len(self.steps) * max(1 / 25, self.waited_share / 4))
+        kept = np.sort(np.argsort(self.phases[phase], kind="stable")[: len(self.steps) - left_out])
+        phases = {name: values[kept] for name, values in self.phases.items()}
+        return StepTimes(self.worker, self.steps[kept], self.seconds[kept], phases, self.whole[kept])
 
     def share_of(self, phase: str) -> float:
         """Return the share of a phase in all these seconds; 0 for a phase that never occurred.
@@ -131,7 +157,7 @@ def step_times(window: Window) -> tuple[StepTimes, ...]:
     seconds = {column.worker: column for column in window.statistic(STEP_SECONDS, "mean", mode=None)}
     others = {
         name: {column.worker: column for column in window.statistic(name, "mean", mode=None)}
-        for name in (*_PHASES.values(), *_NO_TRAINING, PROCESSOR_WAIT_SECONDS)
+        for name in (*_PHASES.values(), *_NO_TRAINING, PROCESSOR_WAIT_SECONDS, DATA_PROCESSOR_WAIT_SECONDS)
     }
     found = []
     for worker, column in sorted(seconds.items()):
@@ -143,22 +169,29 @@ def step_times(window: Window) -> tuple[StepTimes, ...]:
             for name, columns in others.items()
             if worker in columns
         }
-        own = own_share(whole, parts.get(PROCESSOR_WAIT_SECONDS))
-        seconds_of_training = np.maximum(whole - sum(parts.get(name, 0.0) for name in _NO_TRAINING), 0.0)
+        none = np.zeros(len(steps))
+        waits, fetching = parts.get(PROCESSOR_WAIT_SECONDS, none), parts.get(DATA_SECONDS, none)
+        in_fetches = parts.get(DATA_PROCESSOR_WAIT_SECONDS, none)
+        in_fetches = np.where(in_fetches > 0, in_fetches, (1.0 - own_share(whole, waits)) * fetching)
+        own = own_share(whole - fetching, waits - in_fetches)  # of the time beside fetches
+        of_training = np.maximum(whole - sum(parts.get(name, none) for name in _NO_TRAINING), 0.0)
         phases = {phase: parts[name] * own for phase, name in _PHASES.items() if name in parts}
-        found.append(StepTimes(worker, steps, seconds_of_training * own, phases))
+        facts = window.speed_facts.get(worker)
+        own_data = np.maximum(fetching - in_fetches, 0.0) * (1.0 if facts is None else facts.own_share_of_workers)
+        if DATA in phases:
+            phases[DATA] = own_data
+        own_seconds = np.maximum(of_training - fetching, 0.0) * own + own_data
+        found.append(StepTimes(worker, steps, own_seconds, phases, of_training))
     return tuple(found)
 
 
-def own_share(seconds: Values, waits: Values | None) -> Values | float:
-    """Return the share of each step in which its thread was not kept waiting for a processor: 1 where it is unknown.
+def own_share(seconds: Values, waits: Values) -> Values:
+    """Return the share of each step in which its thread was not kept waiting for a processor.
 
     Args:
         seconds: Seconds of the steps.
-        waits: Seconds of each in which other work had the processor; None if they were not measured.
+        waits: Seconds of each in which other work had the processor.
     """
-    if waits is None:
-        return 1.0
     found: Values = np.clip(1.0 - waits / np.where(seconds > 0, seconds, 1.0), 0.0, 1.0)
     return found
 

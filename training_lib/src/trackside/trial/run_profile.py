@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from trackside.contracts.errors import KeyNotFoundError, RecordError, StorageUnavailableError
 from trackside.contracts.run_layout import OPEN_SUFFIX, SYSTEM_PREFIX
 from trackside.records.performance_facts import PerformanceFacts, performance_workers, read_performance
-from trackside.records.system_metrics_file import MOST_BYTES, decode_system_metrics
+from trackside.records.system_metrics_file import MOST_BYTES
+from trackside.records.system_series import decode_system_series
 from trackside.storage.store import Store
 from trackside.trial.window import MachineSeries
 
@@ -187,12 +188,12 @@ class RunProfile:
         data = data[: data.rfind(b"\n") + 1] if is_open else data
         file.offset, file.is_settled = file.offset + len(data), not is_open
         try:
-            for sample in decode_system_metrics(data if self._has_cores else _without_cores(data), key=key):
-                of = self._samples.setdefault(sample.dimension, {})
-                samples = of.setdefault((sample.node, sample.name), _Samples(sample.kind))
-                samples.times.append(sample.timestamp)
-                samples.values.append(sample.value)
-                self._newest = max(self._newest, sample.timestamp)
+            for found in decode_system_series(data if self._has_cores else _without_cores(data), key=key):
+                of = self._samples.setdefault(found.dimension, {})
+                samples = of.setdefault((found.node, found.name), _Samples(found.kind))
+                samples.times.frombytes(found.times.tobytes())
+                samples.values.frombytes(found.values.tobytes())
+                self._newest = max(self._newest, float(found.times.max()))
         except RecordError:  # a damaged file counts as far as it can be read
             file.is_settled = True
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +17,14 @@ from torch.utils.data._utils import fetch as fetching
 from torch.utils.data._utils import pin_memory as pinning
 
 from trackside.contracts.capture_request import CaptureRequest
+from trackside.contracts.recorded_names import DATA_PROCESSOR_WAIT_SECONDS
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch import PyTorchAdapter
 from trackside.frameworks.pytorch.timing.fetch_times import MOST_DATA_SETS, UNKNOWN, FetchTimes
 from trackside.performance.profile import open_profile
-from trackside.performance.reading import measured_workers
+from trackside.performance.reading import measured_workers, number_columns
+from trackside.profiling.processor_wait import PATH
+from trackside.trial.trial import open_trial
 
 NAP = 0.02
 
@@ -46,12 +52,56 @@ class SlowStream(IterableDataset[Any]):
             yield torch.ones(3) * index
 
 
+class Busy(Dataset[Any]):
+    """Items that take the processor for a while."""
+
+    def __init__(self, length: int = 24) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        began = time.thread_time()
+        while time.thread_time() - began < 0.01:
+            pass
+        return torch.ones(3) * index
+
+
 class Pinned:
     """A batch that can be pinned, on a machine without a GPU."""
 
     def pin_memory(self) -> Pinned:
         time.sleep(NAP)
         return self
+
+
+@pytest.fixture
+def rivals() -> Iterator[None]:
+    """Two processes that want the one processor that this process and its workers may use."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    others = [subprocess.Popen([sys.executable, "-I", "-S", "-c", "while True: pass"]) for _ in range(2)]
+    yield
+    for other in others:
+        other.kill()
+        other.communicate()
+    os.sched_setaffinity(0, allowed)
+
+
+def train(run: Path, loader: DataLoader[Any]) -> None:
+    """Train for a pass over the data, with our capture."""
+    capture = PyTorchAdapter(CaptureEnvironment(str(run), CaptureRequest(()).to_json(), 0, 1))
+    capture.install()
+    try:
+        model = torch.nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+        for batch in loader:
+            optimizer.zero_grad()
+            model(batch).square().mean().backward()
+            optimizer.step()
+    finally:
+        capture.uninstall()
 
 
 @pytest.fixture
@@ -81,6 +131,33 @@ def test_batches_are_timed_where_they_are_made(
     found = times.of(row)
     assert (found.batches, found.processes) == (batches, processes)
     assert 2 * NAP <= found.seconds / found.batches <= found.longest_seconds < found.seconds
+
+
+@pytest.mark.usefixtures("rivals")
+@pytest.mark.skipif(not os.path.exists(PATH), reason="the kernel has no such counter")
+@pytest.mark.parametrize(
+    ("dataset", "least", "most"),
+    [
+        pytest.param(Busy(), 0.2, 1.0, id="computes beside other work"),
+        pytest.param(Slow(12, 0.05), 0.0, 0.5, id="sleeps beside other work"),
+    ],
+)
+def test_workers_that_wait_for_a_processor_say_so(times: FetchTimes, dataset: Any, least: float, most: float) -> None:
+    row = times.row_of(dataset)
+    list(DataLoader(dataset, batch_size=2, num_workers=1, multiprocessing_context="fork"))
+    assert least <= times.of(row).waited_share <= most
+
+
+@pytest.mark.usefixtures("rivals")
+@pytest.mark.skipif(not os.path.exists(PATH), reason="the kernel has no such counter")
+def test_a_long_fetch_has_its_wait_for_a_processor(tmp_path: Path) -> None:
+    train(tmp_path / "run", DataLoader(Busy(60), batch_size=2))
+    (worker,) = open_profile(str(tmp_path / "run")).steps()
+    waits = number_columns(open_trial(str(tmp_path / "run")), DATA_PROCESSOR_WAIT_SECONDS)["worker_0"]
+    of_data = dict(zip(worker.steps.tolist(), worker.phases["data"].tolist(), strict=True))
+    assert len(waits[0]) > 20
+    assert sum(waits[1]) > 0.2 * sum(of_data.values())
+    assert all(waited <= of_data[step] + 1e-6 for step, waited in zip(*waits, strict=True))
 
 
 def test_a_worker_that_is_not_forked_is_unknown(times: FetchTimes) -> None:
@@ -118,20 +195,10 @@ def test_everything_is_put_back() -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_run_has_the_times_of_its_loader(tmp_path: Path, workers: int) -> None:
     run = tmp_path / "run"
-    capture = PyTorchAdapter(CaptureEnvironment(str(run), CaptureRequest(()).to_json(), 0, 1))
-    capture.install()
-    try:
-        model = torch.nn.Linear(3, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
-        loader = DataLoader(
-            Slow(48), batch_size=2, num_workers=workers, multiprocessing_context="fork" if workers else None
-        )
-        for batch in loader:
-            optimizer.zero_grad()
-            model(batch).square().mean().backward()
-            optimizer.step()
-    finally:
-        capture.uninstall()
+    train(
+        run,
+        DataLoader(Slow(48), batch_size=2, num_workers=workers, multiprocessing_context="fork" if workers else None),
+    )
     measured = measured_workers(str(run))["worker_0"]
     assert measured.facts is not None
     (found,) = measured.facts.loaders

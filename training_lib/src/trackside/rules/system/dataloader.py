@@ -11,6 +11,8 @@ from trackside.rules.rule import parameter
 from trackside.rules.speed import AMAZONS_TOO, DATA, SpeedRule, StepTimes, amazons, found_in, step_times
 from trackside.trial.window import Window
 
+FEWEST_STEPS = 25  # from which few workers are judged by waits
+
 
 @dataclass(frozen=True)
 class Dataloader(SpeedRule):
@@ -26,7 +28,8 @@ class Dataloader(SpeedRule):
         1. Its workers are a share of the processors that the training may use, in percent.
         2. Above `max_threshold` percent are too many.
         3. Below `min_threshold` percent are too few, if the training waits for batches for more than `least_wait`
-           percent of its steps, and more than `milliseconds` a step: workers that keep up with it are enough.
+           percent of its steps, and more than `milliseconds` a step: workers that keep up with it are enough. Waits are
+           those of `data-starvation`, over 25 steps and more.
 
         SageMaker Debugger's rule does not look at waits: in its presets both are 0. Its issues are warnings;
         with `is_critical` they may stop the run.
@@ -83,6 +86,9 @@ class Dataloader(SpeedRule):
                     )
 
     def _is_waiting(self, times: StepTimes) -> bool:
+        if self.least_wait and len(times.steps) < FEWEST_STEPS:
+            return False
+        times = times.usual(DATA)
         milliseconds = 1000 * float(times.phases[DATA].mean()) if DATA in times.phases else 0.0
         return 100 * times.share_of(DATA) >= self.least_wait and milliseconds >= self.milliseconds
 

@@ -29,13 +29,14 @@ class StepOutlier(SpeedRule):
         For each worker, over all its training steps so far without the first, evaluations, and our own cost, once they
         are 30:
 
-        1. A step is an outlier if it took longer than the mean by `stddev` standard deviations.
+        1. A step is an outlier if it took longer than the mean by `stddev` standard deviations, and than the median by
+           `milliseconds`: an evaluation by hand of a few milliseconds is no pause.
         2. It fires where more than `n_outliers` steps are outliers, and they took more than `least_share` of all time
            beyond what as many usual steps would have taken.
 
         `mode` "EVAL" looks at no step: only those of the training are timed. SageMaker Debugger's rule of this name
-        lacks `least_share`, which is 0 in its presets: in a long run some steps are always outliers. Its issues are
-        warnings; with `is_critical` they may stop the run.
+        lacks `milliseconds` and `least_share`, which are 0 in its presets: in a long run some steps are always
+        outliers. Its issues are warnings; with `is_critical` they may stop the run.
 
     What to do:
         Look at what runs only every so many steps: checkpoints, logging, `gc.collect()`. The numbers of the worst steps
@@ -61,7 +62,7 @@ class StepOutlier(SpeedRule):
     only_of = ("pytorch",)
     likely_causes = (Cause.PAUSES,)
     presets = AMAZONS_TOO
-    preset_defaults = amazons(stddev=(3.0, 5.0), least_share=(0.0, 0.0))
+    preset_defaults = amazons(stddev=(3.0, 5.0), least_share=(0.0, 0.0), milliseconds=(0.0, 0.0))
     what_to_do = (
         "Look at what runs only every so many steps: checkpoints, logging, gc.collect().",
         "Freeze or tune garbage collection: gc.freeze() before the loop, gc.set_threshold(...).",
@@ -72,6 +73,8 @@ class StepOutlier(SpeedRule):
     n_outliers: int = parameter(10, "outliers that are allowed", minimum=0)
     least_share: float = parameter(0.05, "share of the time that outliers cost, at the least", minimum=0, maximum=1)
 
+    milliseconds: float = parameter(10.0, "milliseconds beyond a usual step that make an outlier, at least", minimum=0)
+
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding for each worker."""
         if self.mode.upper() not in {"", "TRAIN"}:
@@ -79,8 +82,9 @@ class StepOutlier(SpeedRule):
         for times in step_times(window):
             if len(times.steps) < FEWEST_STEPS:
                 continue
-            places = outliers_of(times.seconds, stddev=self.stddev)
             total, usual = float(times.seconds.sum()), float(np.median(times.seconds))
+            places = outliers_of(times.seconds, stddev=self.stddev)
+            places = places[times.seconds[places] >= usual + self.milliseconds / 1000]
             lost = float((times.seconds[places] - usual).sum()) / total if total > 0 else 0.0
             if len(places) > self.n_outliers and lost >= self.least_share:
                 slowest = places[np.argmax(times.seconds[places])]

@@ -21,6 +21,7 @@ from trackside.contracts.recorded_names import (
     BATCH_OF_ONE_ROW,
     BATCH_REPEATED,
     BATCHES_READY,
+    DATA_PROCESSOR_WAIT_SECONDS,
     EPOCH,
     EVALUATED_ROWS_TRAINED_ON,
     ROWS_REPEATED,
@@ -36,6 +37,7 @@ LOOKS_AT_FIRST = 256  # batches of a data set
 LOOKS_IN_A_ROW, LOOK_INTERVAL = 64, 1024
 MOST_DATA_SETS = 8
 MOST_REMEMBERED = 4096  # fingerprints of a data set
+LONG_FETCH_SECONDS = 5e-4  # from which its wait for a processor is measured: less is no fault, and the look takes 2 us
 FEWEST_BATCHES = 4  # of a data set: one of fewer is soon at its start again
 
 
@@ -213,6 +215,11 @@ class BatchSource:
             self._loader_met(iterator, batch)
             self._look_at_workers(iterator)
         added = self._statistics.recorder.numbers.added
+        in_fetches = self._clock.seconds[DATA]
+        if in_fetches >= LONG_FETCH_SECONDS:
+            waited = self._clock.waits_so_far()  # since the end of the step before: fetches mostly follow it at once
+            if waited is not None:
+                added[DATA_PROCESSOR_WAIT_SECONDS, "mean"] = min(waited, in_fetches)
         added[BATCH_NUMBER, "mean"] = float(iterator._num_yielded - 1)
         added[EPOCH, "mean"] = float(seen.passes - 1)
         if ready >= 0:

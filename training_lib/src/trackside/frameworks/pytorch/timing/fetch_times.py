@@ -20,11 +20,13 @@ from torch.utils.data._utils import fetch as fetching
 from torch.utils.data._utils import pin_memory as pinning
 
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame
+from trackside.profiling.processor_wait import ProcessorWait
 
 MOST_DATA_SETS = 16
 MOST_WORKERS = 128  # of one DataLoader, that are told apart
 _PROCESSES = MOST_WORKERS + 1  # the last one is the training's own
-_NUMBERS = 3  # batches, seconds, seconds of the longest
+_NUMBERS = 5  # batches, seconds, seconds of the longest; of the newest ones: seconds, and seconds without a processor
+_OLD_SHARE = 0.98  # that a batch leaves of the sums of the newest ones: some fifty count
 UNKNOWN = -1
 
 
@@ -37,12 +39,14 @@ class WorkTimes:
         seconds: Seconds of all together.
         longest_seconds: Seconds of the longest.
         processes: Number of processes that did it.
+        waited_share: Share of the newest batches in which workers were ready and had no processor; 0 if unknown.
     """
 
     batches: int = 0
     seconds: float = 0.0
     longest_seconds: float = 0.0
     processes: int = 0
+    waited_share: float = 0.0
 
 
 class FetchTimes:
@@ -89,12 +93,15 @@ class FetchTimes:
         if row < 0:
             return WorkTimes()
         first = row * _PROCESSES
+        places = range(_NUMBERS * first, _NUMBERS * (first + _PROCESSES), _NUMBERS)
+        newest, waited = (sum(self._sums[place + number] for place in places) for number in (3, 4))
         found = [times for process in range(_PROCESSES) if (times := self._at(first + process)).batches]
         return WorkTimes(
             sum(times.batches for times in found),
             sum(times.seconds for times in found),
             max((times.longest_seconds for times in found), default=0.0),
             len(found),
+            min(1.0, waited / newest) if newest else 0.0,
         )
 
     @property
@@ -103,24 +110,30 @@ class FetchTimes:
         return self._at(MOST_DATA_SETS * _PROCESSES)
 
     def _at(self, place: int) -> WorkTimes:
-        batches, seconds, longest = self._sums[_NUMBERS * place : _NUMBERS * (place + 1)].tolist()
+        batches, seconds, longest = self._sums[_NUMBERS * place : _NUMBERS * place + 3].tolist()
         return WorkTimes(int(batches), seconds, longest, 1 if batches else 0)
 
-    def _add(self, place: int, seconds: float) -> None:
+    def _add(self, place: int, seconds: float, waited: float | None = None) -> None:
         sums, first = self._sums, _NUMBERS * place
+        if waited is not None:
+            sums[first + 3] = _OLD_SHARE * sums[first + 3] + seconds
+            sums[first + 4] = _OLD_SHARE * sums[first + 4] + waited
         sums[first + 1] += seconds
         sums[first + 2] = max(sums[first + 2], seconds)
         sums[first] += 1
 
     def _watch(self, kind: Any) -> Callable[[], None]:
         original = kind.fetch
-        read = self._read
+        read, wait = self._read, ProcessorWait()
 
         @functools.wraps(original)
         def fetch(fetcher: Any, *arguments: Any, **named: Any) -> Any:
+            worker = get_worker_info()
+            if worker is not None:  # of the training's own thread the clock of the step knows it
+                wait.take()
             began = read()
             batch = original(fetcher, *arguments, **named)
-            self._fetched(fetcher.dataset, read() - began)
+            self._fetched(fetcher.dataset, worker, read() - began, wait.take() if worker is not None else None)
             return batch
 
         skip_frame(fetch)
@@ -132,14 +145,13 @@ class FetchTimes:
 
         return undo
 
-    def _fetched(self, dataset: Any, seconds: float) -> None:
-        worker = get_worker_info()
+    def _fetched(self, dataset: Any, worker: Any, seconds: float, waited: float | None) -> None:
         if worker is None:
             row, number = self.row_of(dataset), MOST_WORKERS
         else:  # in a process that was forked, the data set is at the same address
             row, number = self._rows.get((id(dataset), type(dataset)), UNKNOWN), worker.id
         if row >= 0 and number <= MOST_WORKERS:
-            self._add(row * _PROCESSES + number, seconds)
+            self._add(row * _PROCESSES + number, seconds, waited)
 
     def _watch_pinning(self) -> Callable[[], None]:
         original: Any = pinning.pin_memory

@@ -175,6 +175,7 @@ class PerformanceFile:
             fetch_seconds=times.seconds / times.batches if times.batches else 0.0,
             longest_fetch_seconds=times.longest_seconds,
             fetch_processes=times.processes,
+            fetch_waited_share=times.waited_share,
         )
 
 

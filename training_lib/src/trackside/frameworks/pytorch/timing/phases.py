@@ -27,7 +27,9 @@ class StepPhases:
 
     def __init__(self, statistics: StepStatistics, *, fuse: Fuse) -> None:
         self._processor_wait = ProcessorWait()
-        self.clock = PhaseClock(meter=statistics.meter, waited=self._processor_wait.take)
+        self.clock = PhaseClock(
+            meter=statistics.meter, waited=self._processor_wait.take, waits_so_far=self._processor_wait.so_far
+        )
         fuse.when_blown = self._stop
         statistics.samplers.append(fuse.protect(self.clock.take))
 
