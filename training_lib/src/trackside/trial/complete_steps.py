@@ -105,18 +105,21 @@ class CompleteSteps:
 
     def training_ends(self) -> tuple[int, int] | None:
         """Return the numbers of the first and the last complete recorded step; without those, of saved steps."""
-        recorded = self._recorded.steps
-        steps = recorded.steps if recorded is not None else np.array(self.saved(), np.int64)
-        end = int(np.searchsorted(steps, self._completeness.last_step(), side="right"))
-        if not end:
+        recorded, last = self._recorded.steps, self._completeness.last_step()
+        if recorded is not None:
+            ends = (recorded.first, recorded.newest(last))
+        else:
+            saved = [step for step in self.saved() if step <= last]
+            ends = (saved[0], saved[-1]) if saved else (None, None)
+        if ends[0] is None or ends[1] is None:
             return None
-        first, last = self.training_steps([int(steps[0]), int(steps[end - 1])])
+        first, last = self.training_steps([ends[0], ends[1]])
         return first, last
 
     def count(self) -> int:
         """Return the number of steps with anything known about them, complete or not; it grows with the run."""
         recorded = self._recorded.steps
-        return len(self.saved()) + (len(recorded.steps) if recorded is not None else 0)
+        return len(self.saved()) + (len(recorded) if recorded is not None else 0)
 
     def is_saved(self, step: int) -> bool:
         """Return True if a worker saved tensors at this step."""
