@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,9 +76,15 @@ class CompleteSteps:
         tensors = recorded.tensors_at(step) if recorded is not None else _NONE
         return self._names.collections_among(tensors) if tensors else _NONE
 
+    def moments(self, worker: str) -> Iterator[_Times]:
+        """Yield `times` a piece at a time. The pieces follow one another; nothing of them is kept."""
+        return self._recorded.moments(worker)
+
     def times(self, worker: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the recorded training steps of a worker, ascending, and the end of each in seconds since the epoch."""
-        return self._recorded.times(worker)
+        pieces = [*self.moments(worker)]
+        steps = np.concatenate([np.empty(0, np.int64), *(steps for steps, _ in pieces)])
+        return steps, np.concatenate([np.empty(0), *(times for _, times in pieces)])
 
     def times_by_worker(self) -> Mapping[str, _Times]:
         """Return `times` of each worker with recorded steps, by its name. Computed once for each version of the run."""
