@@ -57,7 +57,7 @@ def test_a_pause_is_as_wide_as_it_was() -> None:
     """Ten steps of a second, a pause of ten seconds before the last five."""
     steps = np.arange(10)
     times: np.ndarray = steps + np.where(steps >= 5, 10.0, 0.0)
-    clock = WallTime.of(steps, times, (0, 9))
+    clock = WallTime.of([(steps, times)], (0, 9))
     bars = step_bars(durations(np.full(10, 1.0)), (0, 9))
     assert bars is not None
     spans = [Span(5, 9, "critical", "r")]

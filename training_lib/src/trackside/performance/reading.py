@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,8 @@ _NUMBERS = {
     CAPTURE: CAPTURE_SECONDS,
     EVALUATION: EVALUATION_SECONDS,
 }
+_OTHERS = (OVERHEAD, PROCESSOR_WAIT_SECONDS, BATCHES_READY)
+_NONE = np.empty(0, np.int64)
 Columns = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
@@ -60,26 +62,67 @@ def measured_workers(uri: str, trial: Trial | None = None) -> Mapping[str, Measu
     """
     trial = trial or open_trial(uri)
     profiles = open_store(RunLocation(uri).profiles)
-    steps, of_phases = phase_columns(trial)
-    workers = sorted({*steps, *performance_workers(profiles)}) or ["worker_0"]
-    overhead, waits = number_columns(trial, OVERHEAD), number_columns(trial, PROCESSOR_WAIT_SECONDS)
-    ready = number_columns(trial, BATCHES_READY)
-    captured = trial.recorded_through + 1
+    sums: dict[str, _Sums] = {}
+    for worker, numbers in step_pieces(trial):
+        sums.setdefault(worker, _Sums()).add(numbers)
+    workers = sorted({*sums, *performance_workers(profiles)}) or ["worker_0"]
     machine = _machine(trial.profile)
     found = {
         worker: _measured(
-            steps.get(worker),
-            {phase: columns[worker] for phase, columns in of_phases.items() if worker in columns},
-            facts=_facts(profiles, worker),
-            machine=machine,
-            captured_steps=captured,
-            overhead=overhead.get(worker),
-            waits=waits.get(worker),
-            ready=ready.get(worker),
+            sums.get(worker), facts=_facts(profiles, worker), machine=machine, captured_steps=trial.recorded_through + 1
         )
         for worker in workers
     }
     return with_gradient_waits(found)
+
+
+def step_pieces(trial: Trial) -> Iterator[tuple[str, Mapping[str, Columns]]]:
+    """Yield worker, and steps and numbers by name, of all that is measured of a step; a piece of the run at a time.
+
+    The pieces of a worker follow one another.
+
+    Args:
+        trial: The run, refreshed.
+
+    Raises:
+        StorageError: A store failed.
+    """
+    known = trial.parts.columns.recorded_statistics()
+    names = [name for name in (STEP_SECONDS, *_NUMBERS.values(), *_OTHERS) if "mean" in known.get(name, ())]
+    return trial.parts.columns.pieces(names, "mean", first=0, last=trial.recorded_through, mode=None)
+
+
+class _Sums:
+    """Sums over the steps from the first one that counts."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Mapping[str, Columns]] = []  # while the first steps are not over
+        self._first: int | None = None
+        self.numbers: dict[str, tuple[float, int]] = {}  # sum and count by name
+
+    def add(self, numbers: Mapping[str, Columns]) -> None:
+        """Add a piece."""
+        self._waiting.append(numbers)
+        timed = np.concatenate([some[STEP_SECONDS][0] for some in self._waiting if STEP_SECONDS in some] or [_NONE])
+        if self._first is None and len(timed) > FIRST_STEPS:
+            self._first = int(timed[FIRST_STEPS])
+        if self._first is not None:
+            self._take(self._first)
+
+    def finish(self) -> dict[str, tuple[float, int]]:
+        """Return sum and count of each number."""
+        timed = np.concatenate([some[STEP_SECONDS][0] for some in self._waiting if STEP_SECONDS in some] or [_NONE])
+        if self._first is None and len(timed):
+            self._take(int(timed[-1]))
+        return self.numbers
+
+    def _take(self, first: int) -> None:
+        for some in self._waiting:
+            for name, (steps, values) in some.items():
+                kept = values[np.searchsorted(steps, first) :]
+                total, count = self.numbers.get(name, (0.0, 0))
+                self.numbers[name] = total + float(kept.sum()), count + len(kept)
+        self._waiting.clear()
 
 
 def phase_columns(trial: Trial) -> tuple[dict[str, Columns], dict[str, dict[str, Columns]]]:
@@ -94,38 +137,28 @@ def phase_columns(trial: Trial) -> tuple[dict[str, Columns], dict[str, dict[str,
     return number_columns(trial, STEP_SECONDS), {phase: number_columns(trial, name) for phase, name in _NUMBERS.items()}
 
 
-def _measured(
-    step_seconds: Columns | None,
-    phases: Mapping[str, Columns],
-    *,
-    facts: PerformanceFacts | None,
-    machine: Machine,
-    captured_steps: int,
-    overhead: Columns | None,
-    waits: Columns | None,
-    ready: Columns | None,
-) -> Measured:
-    if step_seconds is None:
+def _measured(sums: _Sums | None, *, facts: PerformanceFacts | None, machine: Machine, captured_steps: int) -> Measured:
+    numbers = sums.finish() if sums is not None else {}
+    if not numbers.get(STEP_SECONDS, (0.0, 0))[1]:
         return Measured(facts=facts, machine=machine, captured_steps=captured_steps)
-    steps, seconds = step_seconds
-    first = steps[min(FIRST_STEPS, len(steps) - 1)]
-    kept = steps >= first
-    found = {}
-    for phase, (at, values) in phases.items():
-        is_kept = at >= first
-        if is_kept.any():
-            found[phase] = PhaseSeconds(float(values[is_kept].sum()), int(is_kept.sum()))
+    seconds, steps = numbers[STEP_SECONDS]
+
+    def mean(name: str) -> float | None:
+        total, count = numbers.get(name, (0.0, 0))
+        return total / count if count else None
+
+    phases = {phase: numbers[name] for phase, name in _NUMBERS.items() if numbers.get(name, (0.0, 0))[1]}
     return with_forward(
         Measured(
-            steps=int(kept.sum()),
-            seconds=float(seconds[kept].sum()),
-            phases=found,
+            steps=steps,
+            seconds=seconds,
+            phases={phase: PhaseSeconds(*of_phase) for phase, of_phase in phases.items()},
             facts=facts,
             machine=machine,
             captured_steps=captured_steps,
-            overhead=None if overhead is None else _mean(overhead[1][overhead[0] >= first].tolist()),
-            processor_wait=None if waits is None else float(waits[1][waits[0] >= first].sum() / seconds[kept].sum()),
-            batches_ready=None if ready is None else _mean(ready[1][ready[0] >= first]),
+            overhead=mean(OVERHEAD),
+            processor_wait=numbers[PROCESSOR_WAIT_SECONDS][0] / seconds if PROCESSOR_WAIT_SECONDS in numbers else None,
+            batches_ready=mean(BATCHES_READY),
         )
     )
 

@@ -62,8 +62,8 @@ class TensorColumns:
         """Yield steps and values of many tensors a piece of the run at a time: (worker, numbers by tensor).
 
         A run of a million steps is never in memory as a whole, and nothing of it is kept. The steps of a tensor ascend
-        within a piece; pieces may come in any order. Saved tensors, and numbers that a process recorded again after a
-        restart, are one piece each.
+        within a piece, and the pieces of a tensor and worker follow one another. Tensors with saved values at other
+        steps come alone, after the others, as one piece each.
 
         Args:
             tensors: Names.
