@@ -156,8 +156,8 @@ class Dashboard:
         axis = _axis(request)
         _, data = watched.data(window, is_by_time=bool(axis))
         with watched.lock:
-            steps = Profile(watched.uri, watched.trial).steps()[:MOST_WORKERS] if data.steps else ()
-            bars = [one for each in steps if data.steps and (one := step_bars(each, data.steps)) is not None]
+            pieces = Profile(watched.uri, watched.trial).step_pieces()
+            bars = step_bars(pieces, data.steps)[:MOST_WORKERS] if data.steps else ()
             watched.trial.parts.columns.trim()
         return HTMLResponse(pages.timeline_page(watched.name, bars, data=data, window=window, axis=axis))
 

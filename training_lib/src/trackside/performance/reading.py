@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.contracts.errors import ConfigurationError, RecordError, TensorNotSavedError
+from trackside.contracts.errors import RecordError
 from trackside.contracts.recorded_names import (
     BACKWARD_SECONDS,
     BATCHES_READY,
@@ -37,7 +37,7 @@ from trackside.trial.run_profile import RunProfile
 from trackside.trial.trial import Trial, open_trial
 
 FIRST_STEPS = 3  # left out: memory is allocated, kernels are chosen
-_NUMBERS = {
+PHASES = {
     "data": DATA_SECONDS,
     "backward": BACKWARD_SECONDS,
     "optimizer": OPTIMIZER_SECONDS,
@@ -88,7 +88,7 @@ def step_pieces(trial: Trial) -> Iterator[tuple[str, Mapping[str, Columns]]]:
         StorageError: A store failed.
     """
     known = trial.parts.columns.recorded_statistics()
-    names = [name for name in (STEP_SECONDS, *_NUMBERS.values(), *_OTHERS) if "mean" in known.get(name, ())]
+    names = [name for name in (STEP_SECONDS, *PHASES.values(), *_OTHERS) if "mean" in known.get(name, ())]
     return trial.parts.columns.pieces(names, "mean", first=0, last=trial.recorded_through, mode=None)
 
 
@@ -125,18 +125,6 @@ class _Sums:
         self._waiting.clear()
 
 
-def phase_columns(trial: Trial) -> tuple[dict[str, Columns], dict[str, dict[str, Columns]]]:
-    """Return steps and their seconds by worker; and those of each phase, by phase and worker.
-
-    Args:
-        trial: The run, refreshed.
-
-    Raises:
-        StorageError: A store failed.
-    """
-    return number_columns(trial, STEP_SECONDS), {phase: number_columns(trial, name) for phase, name in _NUMBERS.items()}
-
-
 def _measured(sums: _Sums | None, *, facts: PerformanceFacts | None, machine: Machine, captured_steps: int) -> Measured:
     numbers = sums.finish() if sums is not None else {}
     if not numbers.get(STEP_SECONDS, (0.0, 0))[1]:
@@ -147,7 +135,7 @@ def _measured(sums: _Sums | None, *, facts: PerformanceFacts | None, machine: Ma
         total, count = numbers.get(name, (0.0, 0))
         return total / count if count else None
 
-    phases = {phase: numbers[name] for phase, name in _NUMBERS.items() if numbers.get(name, (0.0, 0))[1]}
+    phases = {phase: numbers[name] for phase, name in PHASES.items() if numbers.get(name, (0.0, 0))[1]}
     return with_forward(
         Measured(
             steps=steps,
@@ -161,23 +149,6 @@ def _measured(sums: _Sums | None, *, facts: PerformanceFacts | None, machine: Ma
             batches_ready=mean(BATCHES_READY),
         )
     )
-
-
-def number_columns(trial: Trial, name: str) -> dict[str, Columns]:
-    """Return steps and values of a recorded number by worker; none if no step has it.
-
-    Args:
-        trial: The run, refreshed.
-        name: Name of the number.
-
-    Raises:
-        StorageError: A store failed.
-    """
-    try:
-        columns = trial.tensor(name).columns("mean")
-    except (TensorNotSavedError, ConfigurationError):  # no step had that number
-        return {}
-    return {column.worker: (column.steps, column.values) for column in columns}
 
 
 def machines_of(profiles: Store) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -29,7 +30,7 @@ _METRICS = (
 )
 
 
-def machine_curves(trial: Trial, steps: tuple[int, int], *, now: float) -> Iterator[tuple[str, Buckets]]:
+def machine_curves(trial: Trial, steps: tuple[int, int]) -> Iterator[tuple[str, Buckets]]:
     """Yield (title, numbers) of each metric of each machine over these training steps.
 
     A sample belongs to the step that was being made: several may share one step, or one step in ten may have one.
@@ -37,14 +38,16 @@ def machine_curves(trial: Trial, steps: tuple[int, int], *, now: float) -> Itera
     Args:
         trial: The run.
         steps: First and last step to show.
-        now: The time, in seconds since the epoch.
     """
     workers = trial.workers
     if not workers or trial.recorded_through < 0:
         return
-    window = trial.window(trial.recorded_through, now=now)
+    profile = trial.profile
     edges = edges_of(*steps, MOST_BUCKETS)
-    found = [(factor, _labelled(title, window.machine(one, name=name))) for title, one, name, factor in _METRICS]
+    found = [
+        (factor, _labelled(title, profile.machine(one, name=name, until=math.inf)))
+        for title, one, name, factor in _METRICS
+    ]
     times = np.unique(np.concatenate([np.empty(0), *(one.times for _, some in found for one in some.values())]))
     being_made = _steps_of(times, trial.parts.steps.moments(workers[0])) if len(times) else None
     if being_made is None:

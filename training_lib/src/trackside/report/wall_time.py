@@ -44,7 +44,7 @@ class WallTime:
                 continue
             points[1] = np.maximum.accumulate(points[1])
             kept += [points[:, :1]] if not kept else []
-            ahead = even[(even > kept[-1][0, -1]) & (even <= points[0, -1])]
+            ahead = even[(even > points[0, 0]) & (even <= points[0, -1])]
             kept.append(points[:, np.unique(np.searchsorted(points[0], ahead))])
             lengths = np.diff(points[1])
             longest = np.argsort(lengths)[-_PAUSES:]

@@ -16,6 +16,7 @@ from trackside.trial.step_numbers import StepNumbers
 from trackside.trial.window import Column
 
 KEPT_BYTES = 4 << 20  # of columns, where `trim` is called
+LONG_STEPS = 1 << 18  # from which on the columns of a run are not read as a whole, only to look for a step
 _LAST_STEP = 2**63 - 1
 
 
@@ -68,6 +69,7 @@ class Recorded:
         self._known: Mapping[str, frozenset[str]] = {}
         self._columns: dict[tuple[str, str, str | None], Mapping[str, Column]] = {}
         self._training: tuple[int, StepNumbers] | None = None  # of a version
+        self._around: dict[tuple[str, str, str | None], tuple[int, int, int, dict[str, StepNumbers]]] = {}
         self.version = 0  # of the rows
         self.names_version = 0  # of what is recorded of which tensor
 
@@ -153,11 +155,29 @@ class Recorded:
 
     def holds(self, tensor: str, statistic: str, saved: SavedStep) -> bool:
         """Return True if the statistic is recorded of this step and worker."""
+        if self.steps is not None and len(self.steps) > LONG_STEPS:
+            return self._holds_of_many(tensor, statistic, saved)
         column = self.columns(tensor, statistic, saved.mode).get(saved.worker)
         if column is None:
             return False
         place = int(column.steps.searchsorted(saved.step))
         return place < len(column.steps) and column.steps[place] == saved.step
+
+    def _holds_of_many(self, tensor: str, statistic: str, saved: SavedStep) -> bool:
+        """Return `holds`, without a column of a long run: by the steps around the saved one, which are asked next."""
+        key = (tensor, statistic, saved.mode)
+        version, first, last, steps = self._around.get(key, (-1, 0, -1, {}))
+        if version != self.version or not first <= saved.step <= last:
+            first, last, steps = saved.step, saved.step + LONG_STEPS // 4, {}
+            pieces, whole = self.pieces([tensor], statistic, first=first, last=last, mode=saved.mode)
+            if whole:
+                steps = {worker: StepNumbers.at(c.steps) for worker, c in self.columns(*key).items()}
+                first, last = 0, _LAST_STEP
+            for worker, numbers in pieces:
+                for at, _ in numbers.values():
+                    steps.setdefault(worker, StepNumbers()).add(at, at)
+            self._around[key] = self.version, first, last, steps
+        return saved.worker in steps and saved.step in steps[saved.worker]
 
     def _look(self, newest: Sequence[SegmentName] | None = None) -> None:
         if self._source is None or not self._source.refresh(newest=newest):

@@ -117,9 +117,9 @@ class RecordedSteps:
         worker_of = {table: worker for worker, some in tables.items() for table in some}
         for part in in_step_order([table for table in starts if table in unread]):
             yield [(worker_of[table], table.schema, rows) for table, rows in part]
-        for table in starts:
-            if table not in unread and starts[table] < table.count:
-                for rows in table.rows_from(starts[table]):
+        for table, start in starts.items():
+            if table not in unread and start < table.count:
+                for rows in table.rows_from(start):
                     if len(rows):
                         yield [(worker_of[table], table.schema, rows)]
 
@@ -171,10 +171,9 @@ class RecordedSteps:
 
     def _add(self, new: _Arrays) -> None:
         """Merge rows in, ascending by step. Most lie after all present rows."""
-        place = bisect_right(self._firsts, int(new[0][0])) - 1
-        if self._blocks and not (self._open.count and new[0][0] >= self._open.steps[0]):
-            if place < len(self._blocks) - 1 or new[0][0] <= self._blocks[place].last:  # late rows: into packed steps
-                new = self._unpacked(max(0, place), new)
+        first = int(new[0][0])
+        if self._blocks and first <= self._blocks[-1].last:  # late rows, into packed steps
+            new = self._unpacked(max(0, bisect_right(self._firsts, first) - 1), new)
         self._open.add(new)
         while self._open.count >= 2 * BLOCK_STEPS:
             block = self._open.take(BLOCK_STEPS)
@@ -188,7 +187,9 @@ class RecordedSteps:
         self._packed = len(self._blocks) * BLOCK_STEPS
         opened, self._open = self._open, _OpenBlock()
         arrays = [*(block.arrays() for block in blocks), opened.arrays(), new]
-        return _joined(*(np.concatenate([array.astype(some[0].dtype) for array in some]) for some in zip(*arrays, strict=True)))
+        return _joined(
+            *(np.concatenate([array.astype(some[0].dtype) for array in some]) for some in zip(*arrays, strict=True))
+        )
 
 
 @dataclass(frozen=True, eq=False)

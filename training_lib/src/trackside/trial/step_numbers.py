@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 from numpy.typing import NDArray
 
 
 class StepNumbers:
-    """The number of each training step. Memory: a few bytes for each place where steps or numbers do not go on by one."""
+    """The number of each training step. Memory: some bytes for each run of consecutive ones."""
 
     def __init__(self) -> None:
         self._parts: list[NDArray[np.int64]] = []  # (first step, its number, steps) of each run, of shape (3, n)
 
     def __bool__(self) -> bool:
         return bool(self._parts)
+
+    @classmethod
+    def at(cls, steps: NDArray[np.int64]) -> Self:
+        """Return these steps, ascending, each with its own number."""
+        found = cls()
+        found.add(steps, steps)
+        return found
+
+    def __contains__(self, step: int) -> bool:
+        return any(part[0, 0] <= step and _is_within(part, step) for part in self._parts)
 
     def add(self, steps: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
         """Add steps, ascending and after all present ones, with their numbers. Both are of shape (n,)."""
@@ -49,3 +61,8 @@ class StepNumbers:
         beyond = np.minimum(steps - firsts[places], counts[places] - 1)
         found: NDArray[np.int64] = np.where(places >= 0, numbers[places] + beyond, steps)
         return found
+
+
+def _is_within(part: NDArray[np.int64], step: int) -> bool:
+    place = int(np.searchsorted(part[0], step, side="right")) - 1
+    return bool(step - part[0, place] < part[2, place])
