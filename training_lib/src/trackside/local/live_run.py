@@ -159,7 +159,7 @@ class LiveRunReader:
         """Read what is new and return the run as it is now.
 
         Args:
-            first: First step of the gradient norm, which is read from many tensors; some steps before it may come, too.
+            first: First step of the curves but the pace; some steps before it may come, too.
             drawing: Returns what takes the numbers of a curve of a kind and name. They come a piece at a time, so that
                 a reader who wants less than all never holds a million steps.
 
@@ -168,8 +168,8 @@ class LiveRunReader:
         trial = self._trial
         state, lines = self.state_and_verdicts()
         step = trial.recorded_through
-        losses = _losses(trial, self._clock(), partial(drawing, CurveKind.LOSS)) if step >= 0 else ()
-        learning_rate = _learning_rate(trial, step, partial(drawing, CurveKind.LEARNING_RATE))
+        losses = _losses(trial, first, self._clock(), partial(drawing, CurveKind.LOSS)) if step >= 0 else ()
+        learning_rate = _learning_rate(trial, first, partial(drawing, CurveKind.LEARNING_RATE))
         gradient_norm = _gradient_norm(trial, first, step, partial(drawing, CurveKind.GRADIENT_NORM))
         pace = _Pace(drawing(CurveKind.PACE, _PACE))
         for worker in trial.workers[:1]:
@@ -212,13 +212,13 @@ class LiveRunReader:
 
 def training_losses(trial: Trial, *, now: float) -> tuple[Curve, ...]:
     """Return the training losses of the first worker over the training steps, without parts of a sum."""
-    return _losses(trial, now, partial(_whole, CurveKind.LOSS)) if trial.recorded_through >= 0 else ()
+    return _losses(trial, 0, now, partial(_whole, CurveKind.LOSS)) if trial.recorded_through >= 0 else ()
 
 
-def _losses(trial: Trial, now: float, drawing: Callable[[str], Drawing]) -> tuple[Curve, ...]:
+def _losses(trial: Trial, first: int, now: float, drawing: Callable[[str], Drawing]) -> tuple[Curve, ...]:
     window = trial.window(trial.recorded_through, now=now)
     for mode in TRAINING_MODES:
-        found = _of_first_worker(trial, window.tensors("losses"), "mean", drawing, mode=mode)
+        found = _of_first_worker(trial, window.tensors("losses"), drawing, first=first, mode=mode)
         if found:
             parts = parts_of_sums(window.facts, [*found])
             return tuple([drawn.curve(name) for name, drawn in found.items() if name not in parts])
@@ -277,21 +277,20 @@ class _Pace:
         self._drawn = len(self._steps)
 
 
-def _learning_rate(trial: Trial, step: int, drawing: Callable[[str], Drawing]) -> Curve:
+def _learning_rate(trial: Trial, first: int, drawing: Callable[[str], Drawing]) -> Curve:
     names = [name for name in trial.names if name.startswith(_RATES) and name.endswith("/lr")][:1]
-    for drawn in _of_first_worker(trial, names, "mean", drawing, mode=None).values():
+    for drawn in _of_first_worker(trial, names, drawing, first=first, mode=None).values():
         return drawn.curve(names[0])
     return drawing("lr").curve("lr")
 
 
 def _of_first_worker(
-    trial: Trial, names: Sequence[str], statistic: str, drawing: Callable[[str], Drawing], *, mode: str | None
+    trial: Trial, names: Sequence[str], drawing: Callable[[str], Drawing], *, first: int, mode: str | None
 ) -> dict[str, Drawing]:
     """Return what was drawn of the numbers of the first worker with any, by name in the order of `names`."""
     drawn: dict[str, dict[str, Drawing]] = {}
-    for worker, numbers in trial.parts.columns.pieces(
-        names, statistic, first=0, last=trial.recorded_through, mode=mode
-    ):
+    last = trial.recorded_through
+    for worker, numbers in trial.parts.columns.pieces(names, "mean", first=first, last=last, mode=mode):
         of_worker = drawn.setdefault(worker, {})
         for name, (steps, values) in numbers.items():
             if name not in of_worker:

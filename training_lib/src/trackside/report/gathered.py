@@ -190,11 +190,14 @@ def _charts(
     elsewhere: then they are read again, over the steps that they have.
     """
     known: tuple[int, int] | None = None
+    first = window[0] or 0
     for _ in range(_MOST_LOOKS):
         drawn = _DrawnCurves(trial, window, known)
-        live = reader.look(first=window[0] or 0, drawing=drawn.begin)
+        live = reader.look(first=first, drawing=drawn.begin)
         known = drawn.steps
-        if within(known, window) == drawn.shown:
+        if first and (drawn.shown is None or drawn.shown[0] < first):  # no such step: then the whole run is shown
+            first = 0
+        elif within(known, window) == drawn.shown:
             break
     return live, drawn.shown if known else None, tuple(drawn.charts())
 
