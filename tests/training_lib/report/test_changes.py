@@ -69,7 +69,7 @@ def test_noise_is_seldom_a_change(seed: int, first: int, length: int) -> None:
     }
     found = changes(recorded_trial(numbers), (first, first + length - 1))
     assert found is not None
-    assert len(found.found) <= 2, "of twenty"
+    assert len(found.found) <= 4, "of twenty, in the worst of many"
 
 
 def test_the_beginning_of_a_run_has_nothing_before_it() -> None:

@@ -307,7 +307,9 @@ def tensor_page(
             "main",
             element("p", note, class_="note") if note else None,
             charts or element("p", "No number of this tensor was recorded at these steps."),
-            element("section", element("h2", "Distribution"), distribution_figure(values)) if values else None,
+            element("section", element("h2", "Distribution"), distribution_figure(values, clock=clock))
+            if values
+            else None,
         ),
     )
 
