@@ -128,7 +128,7 @@ def _why_no_run(listed: ListedRuns) -> str:
 
 
 def _runs_table(listed: ListedRuns) -> Markup:
-    words = ("Compare", "Run", "State", "Started", "Steps saved", "Worst", "Command")
+    words = ("Compare", "Run", "State", "Started", "Saved steps", "Worst", "Command")
     head = element("tr", *(element("th", word, scope="col") for word in words))
     rows = [_run_row(name, summary) for name, summary in listed.shown]
     return element("table", element("thead", head), element("tbody", rows), class_="rules runs")
@@ -281,7 +281,8 @@ def tensor_page(
     spans = [span for span in spans if steps and span.last >= steps[0] and span.first <= steps[1]]
     curves = found.curves if found else ()
     charts = [line_chart(title, numbers, steps=steps, spans=spans, clock=clock) for title, numbers in curves if steps]
-    note = "Shaded: the steps of an issue about this tensor." if spans else None
+    issues = dict.fromkeys(f"{span.name} since step {span.first:,} ({span.severity})" for span in spans)
+    note = f"Shaded: {', '.join(issues)}." if issues else None
     return _page(
         f"{run}: {tensor}",
         element(

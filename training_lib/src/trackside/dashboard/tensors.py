@@ -17,6 +17,16 @@ from trackside.trial.trial import Trial
 MOST_WORKERS = 8
 # In the order in which they are read: how large, how spread, how broken, how fast it moves.
 SHOWN = ("mean", "l2", "std", "min", "max", "zero_share", "nonfinite_count", "update_ratio", "max_norm")
+_WORDS = {
+    "l2": "norm (l2)",
+    "std": "standard deviation (std)",
+    "min": "least (min)",
+    "max": "most (max)",
+    "zero_share": "share of zeros (zero_share)",
+    "nonfinite_count": "numbers that are not finite (nonfinite_count)",
+    "update_ratio": "relative update, |Δw| / |w| (update_ratio)",
+    "max_norm": "the norm that they were clipped to (max_norm)",
+}
 _MOSTLY_ZERO = {"zero_share", "nonfinite_count", "std"}  # not shown where they are 0 throughout
 
 
@@ -51,4 +61,5 @@ def _curves(trial: Trial, name: str, edges: NDArray[np.int64]) -> Iterator[tuple
         for worker, numbers in list(found.get(name, {}).items())[:MOST_WORKERS]:
             is_zero = not (np.any(numbers.low) or np.any(numbers.high) or np.any(numbers.is_broken))
             if not (statistic in _MOSTLY_ZERO and is_zero):
-                yield f"{statistic}, {worker}" if several else statistic, numbers
+                words = _WORDS.get(statistic, statistic)
+                yield f"{words}, {worker}" if several else words, numbers
