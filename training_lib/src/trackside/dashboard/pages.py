@@ -206,6 +206,10 @@ def run_page(data: ReportData, *, revision: str, window: Window, axis: str) -> s
                 element("a", "Timeline", href=address_of(name, "timeline", steps=text_of(window), axis=axis)),
                 " · ",
                 element("a", "Weights between two steps", href=address_of(name, "difference", steps=text_of(window))),
+                " · ",
+                element(
+                    "a", "Report as a file", href=address_of(name, "report.html", steps=text_of(window), axis=axis)
+                ),
                 *((" · ", element("a", _BESIDE, href=address_of(name, "healthy"))) if data.incidents else ()),
             ),
         ),
