@@ -62,7 +62,7 @@ class CurveKind(Enum):
 
 
 class Drawing(Protocol):
-    """What a reader makes of the numbers of a curve, which come a piece at a time."""
+    """A receiver of the numbers of a curve, which come a piece at a time. It keeps what its reader needs."""
 
     def add(self, steps: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Add a piece, ascending by step. Pieces of a curve come in the order of steps."""

@@ -52,13 +52,12 @@ class WallTime:
             pauses = np.concatenate([pauses, found], axis=1)
             pauses = pauses[:, np.argsort(pauses[0])[-_PAUSES:]]
             before = points[:, -1:]
-        steps, places = np.unique(
-            np.concatenate([*(one[0] for one in (*kept, before)), pauses[1], pauses[3]]), return_index=True
-        )
-        seconds = np.concatenate([*(one[1] for one in (*kept, before)), pauses[2], pauses[4]])[places]
-        if len(steps) < 2 or not seconds[-1] > seconds[0]:
+        points = np.concatenate([*kept, before, pauses[1:3], pauses[3:5]], axis=1)
+        chosen, places = np.unique(points[0], return_index=True)
+        seconds = points[1, places]
+        if len(chosen) < 2 or not seconds[-1] > seconds[0]:
             return None
-        return cls(steps, seconds - seconds[0])
+        return cls(chosen, seconds - seconds[0])
 
     def share(self, step: float) -> float:
         """Return the place of a step on the axis, from 0 to 1."""
