@@ -81,8 +81,10 @@ class TensorColumns:
             self.trim()
         found, whole = self._recorded.pieces(alone, statistic, first=first, last=last, mode=mode)
         for worker, numbers in found:
-            inside = {tensor: _up_to(*both, last) for (tensor, _), both in numbers.items()}
-            yield worker, {tensor: both for tensor, both in inside.items() if len(both[0])}
+            cut = {tensor: _up_to(*both, last) for (tensor, _), both in numbers.items()}
+            inside = {tensor: both for tensor, both in cut.items() if len(both[0])}
+            if inside:
+                yield worker, inside
         others = {*tensors} - {*alone} | {*whole}
         for tensor in tensors:
             if tensor in others:
