@@ -127,8 +127,8 @@ def test_a_long_table_gives_the_rows_of_one_in_memory(monkeypatch: pytest.Monkey
     assert table.is_in_order
     for first, last in ((0, 39), (7, 7), (13, 30), (39, 90), (40, 90)):
         rows = [r for part in in_step_order([table, table], first=first, last=last) for _, r in part]
-        found = sorted(step for some in rows for step in some["step"].tolist())
-        assert found == sorted([*range(first, min(last, 39) + 1)] * 2)
+        ascending = sorted(step for some in rows for step in some["step"].tolist())
+        assert ascending == sorted([*range(first, min(last, 39) + 1)] * 2)
 
 
 @pytest.mark.parametrize(
