@@ -23,6 +23,13 @@ from urllib.parse import quote
 import numpy as np
 
 from benchmarks.times import machine
+from trackside.contracts.recorded_names import (
+    BACKWARD_SECONDS,
+    CAPTURE_SECONDS,
+    DATA_SECONDS,
+    OPTIMIZER_SECONDS,
+    STEP_SECONDS,
+)
 from trackside.contracts.run_layout import RunLocation, SegmentName
 from trackside.environment import inherited
 from trackside.records.block_file import encode_block
@@ -42,6 +49,7 @@ from trackside.testing.fake_trial import end_run, write_collections, write_stati
 START, END = "<!-- measured by `python -m benchmarks.dashboard` -->", "<!-- /measured -->"
 LOSS, LAYERS, STARTED = "CrossEntropyLoss_output_0", 40, 1.8e9
 ROWS_A_BLOCK = 10_000
+MORE_EVERY = 32  # steps: then the learning rate is measured, too
 TOKEN = "of-the-benchmark"  # noqa: S105 - of a server that lives for a minute
 LONG = "long"
 
@@ -68,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         make_runs(Path(folder), count=options.runs, steps=options.steps, layers=options.layers)
         size_bytes = sum(path.stat().st_size for path in (Path(folder) / LONG).rglob("*") if path.is_file())
-        long = f"a run of {options.steps:,} steps, {options.layers + 1} tensors, {size_bytes / 1e9:.2f} GB"
+        long = f"a run of {options.steps:,} steps, {options.layers + 1} tensors and phases, {size_bytes / 1e9:.2f} GB"
         answers = list(measure(Path(folder), steps=options.steps, count=options.runs + 1, long=long))
     text = table(answers)
     if options.write is None:
@@ -96,20 +104,39 @@ def make_runs(folder: Path, *, count: int, steps: int, layers: int = LAYERS) -> 
 
 
 def write_long(store: LocalStore, *, steps: int, layers: int = LAYERS) -> None:
-    """Write the statistics of a run in the form of capture: a loss and the norm of each gradient, at every step."""
+    """Write the statistics of a run in the form of capture: a loss, norms of gradients, and seconds of phases.
+
+    As in a real run each stands in several tables, which take turns: the numbers of some steps have more columns.
+    """
     gradients = [f"gradient/Net_layer.{number:03d}.weight" for number in range(layers)]
-    schema = Schema((StatisticColumn(LOSS, "mean"), *(StatisticColumn(name, "l2") for name in gradients)))
+    numbers = (StatisticColumn(LOSS, "mean"), *(StatisticColumn(name, "l2") for name in gradients))
+    more = (*numbers, StatisticColumn("hyperparameters/SGD/group_0/lr", "mean"))
+    phases = (STEP_SECONDS, DATA_SECONDS, BACKWARD_SECONDS, OPTIMIZER_SECONDS, CAPTURE_SECONDS)
+    schemas = [Schema(numbers), Schema(more), Schema(tuple(StatisticColumn(name, "mean") for name in phases))]
     random = np.random.default_rng(0)
-    parts = [encode_header("worker_0", number=0), encode_block(SCHEMA_KIND, encode_schema(0, schema), number=0)]
-    for number, first in enumerate(range(0, steps, ROWS_A_BLOCK)):
+    parts = [encode_header("worker_0", number=0)]
+    parts += [encode_block(SCHEMA_KIND, encode_schema(id_, one), number=0) for id_, one in enumerate(schemas)]
+    number = 0
+    for first in range(0, steps, ROWS_A_BLOCK):
         at = np.arange(first, min(steps, first + ROWS_A_BLOCK))
         norms = 10.0 ** -np.linspace(0, 4, layers) * random.lognormal(sigma=0.2, size=(len(at), layers))
-        values = np.column_stack([2.0 / (1 + at / steps * 9), norms])
+        values = np.column_stack([2.0 / (1 + at / steps * 9), norms, np.full(len(at), 0.1)])
         values[at == steps // 2, 1] = np.nan
-        times, modes = STARTED + at / 50.0, np.full(len(at), MODE_NUMBERS["TRAIN"])
-        rows = encode_rows(0, schema, values=values, steps=at, mode_steps=at, wall_times=times, modes=modes)
-        parts.append(encode_block(ROWS_KIND, rows, number=number))
-    store.put(SegmentName("worker_0", int(STARTED * 1000), 0, number).key, b"".join(parts))
+        seconds = np.array([0.02, 0.002, 0.008, 0.004, 0.0001]) * random.lognormal(sigma=0.1, size=(len(at), 5))
+        is_more = at % MORE_EVERY == 0
+        for id_, chosen, of_table in (
+            (0, ~is_more, values[:, :-1]),
+            (1, is_more, values),
+            (2, np.full(len(at), True), seconds),
+        ):
+            some = at[chosen]
+            times, modes = STARTED + some / 50.0, np.full(len(some), MODE_NUMBERS["TRAIN"])
+            rows = encode_rows(
+                id_, schemas[id_], values=of_table[chosen], steps=some, mode_steps=some, wall_times=times, modes=modes
+            )
+            parts.append(encode_block(ROWS_KIND, rows, number=number))
+            number += 1
+    store.put(SegmentName("worker_0", int(STARTED * 1000), 0, number - 1).key, b"".join(parts))
 
 
 def measure(folder: Path, *, steps: int, count: int, long: str) -> Iterator[Answer]:
@@ -126,6 +153,9 @@ def measure(folder: Path, *, steps: int, count: int, long: str) -> Iterator[Answ
             (f"{steps // 10:,} of its steps", f"{run}?steps={middle}:{middle + steps // 10 - 1}"),
             ("1,000 of its steps", f"{run}?steps={middle}:{middle + 999}"),
             ("one tensor, all steps", f"{run}/tensor?name={tensor}"),
+            ("the timeline, all steps", f"{run}/timeline"),
+            ("the run by wall time", f"{run}?axis=time"),
+            ("the weights between its ends", f"{run}/difference"),
         ):
             yield _measured(process, what, page)
 

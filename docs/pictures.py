@@ -62,7 +62,7 @@ _CARD_ENDS = re.compile(r"^─{20,}$")
 
 def main(arguments: list[str]) -> int:
     """Make the pictures with these names, or all. Return 2 for an unknown name."""
-    known = [*PICTURES, *PAGES]
+    known = [*PICTURES, *PAGES, REPORT]
     chosen = arguments or known
     if unknown := set(chosen) - set(known):
         sys.stderr.write(f"No picture {', '.join(sorted(unknown))}. Known: {', '.join(known)}.\n")
@@ -70,8 +70,11 @@ def main(arguments: list[str]) -> int:
     if pages := [name for name in chosen if name in PAGES]:
         with tempfile.TemporaryDirectory() as folder:
             take_pages(pages, folder=Path(folder))
+    if REPORT in chosen:
+        with tempfile.TemporaryDirectory() as folder:
+            take_report(folder=Path(folder))
     for name in chosen:
-        if name in PAGES:
+        if name not in PICTURES:
             continue
         output = PICTURES[name]()
         (IMAGES / f"{name}.svg").write_text(picture(output, name=name), encoding="utf-8", newline="\n")
@@ -127,6 +130,25 @@ def take_pages(names: Sequence[str], *, folder: Path) -> None:
                         "height": min(box["height"] + 2 * edge, float(most)),
                     },
                 )
+        browser.close()
+
+
+def take_report(*, folder: Path) -> None:
+    """Train the example whose gradients vanish, and take a picture of its report, opened from the file."""
+    from playwright.sync_api import sync_playwright
+
+    trackside, script = str(Path(sys.executable).with_name("trackside")), ROOT / "examples/digits/train.py"
+    run = [trackside, "run", "--on-issue", "stop", "--out", "digits-vanishing", "--", sys.executable, str(script)]
+    subprocess.run(
+        [*run, "--fault", "vanishing"], cwd=folder, capture_output=True, check=False
+    )  # an issue: exit code 1
+    subprocess.run([trackside, "report", "digits-vanishing", "-o", "report.html"], cwd=folder, check=True)
+    with sync_playwright() as engine:
+        browser = engine.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for theme, ending in THEMES:
+            page = browser.new_context(viewport={"width": 1120, "height": 1400}, color_scheme=theme).new_page()
+            page.goto((folder / "report.html").as_uri())
+            page.screenshot(path=IMAGES / f"{REPORT}{ending}.png")
         browser.close()
 
 
@@ -227,6 +249,7 @@ def _set_size(terminal: int) -> None:
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 60, COLUMNS, 0, 0))
 
 
+REPORT = "report"  # the picture of the report in a file
 TOKEN = "of-pictures"  # noqa: S105 - of a server that lives for a minute
 # Path of a page, the part of it to show, and the most of its height. `>` leads on by a link of the page.
 PAGES: Mapping[str, tuple[str, str, int]] = {

@@ -132,8 +132,8 @@ def _judge(hand_over: HandOver, job: Job) -> Summary:
         if summary.has_ended and not job.request and not environment.rule_configuration:
             from trackside.report.at_the_end import store_report  # which an evaluator needs once, at its end
 
+            store_speed(run, rule_output, clock=time.time)  # first: the page goes beside its files, too
             store_report(run, clock=time.time, stores=open_output)
-            store_speed(run, rule_output, clock=time.time)
         return summary
 
 

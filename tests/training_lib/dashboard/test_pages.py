@@ -218,3 +218,19 @@ def test_the_page_of_a_saved_tensor_has_its_distribution(server: Served) -> None
 
 def test_a_damaged_run_is_shown_as_far_as_it_can_be_read(server: Served) -> None:
     assert "torn" in seen(server.page("/runs/torn")).text
+
+
+@pytest.mark.parametrize("steps", ["", "?steps=100:200"])
+def test_the_report_is_saved_as_a_file_that_loads_nothing(server: Served, steps: str) -> None:
+    (link,) = {
+        str(a["href"]) for n, a in seen(server.page(f"/runs/faulty{steps}")).elements
+        if n == "a" and "report.html" in str(a["href"])
+    }  # fmt: skip
+    answer = server.ask(link)
+    assert answer.headers["Content-Disposition"] == "attachment; filename*=UTF-8''faulty-report.html"
+    found = seen(answer.text)
+    policy = next(str(a["content"]) for n, a in found.elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in policy
+    assert not [a for _, a in found.elements if "src" in a and not str(a["src"]).startswith("data:")]
+    assert not [a for n, a in found.elements if n == "a" and not str(a["href"]).startswith("#")]
+    assert server.ask(link, token=None).status == 401

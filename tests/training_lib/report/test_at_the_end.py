@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trackside.contracts.errors import StorageUnavailableError
-from trackside.contracts.run_layout import REPORT_KEY, RULE_OUTPUT, RunLocation
+from trackside.contracts.run_layout import REPORT_KEY, RULE_OUTPUT, RunLocation, old_report_key
 from trackside.report.at_the_end import store_report
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors
@@ -33,6 +33,16 @@ def test_it_lies_beside_the_verdicts(run: RunLocation) -> None:
     page = LocalStore(run.rule_output).get(REPORT_KEY).decode()
     assert page.startswith("<!DOCTYPE html>")
     assert "Written on 2027-01-15 08:00 UTC" in page
+
+
+def test_it_lies_at_the_key_of_the_original_where_the_profiler_report_does(run: RunLocation) -> None:
+    output, old = LocalStore(run.rule_output), "ProfilerReport-1800000000/profiler-output/profiler-report"
+    for rule in ("BatchSize", "Dataloader"):
+        output.put(old_report_key(rule, started_at=1_800_000_000), b"{}")
+    output.put("ProfilerReport-of-mine/notes.json", b"{}")
+    store_report(run, clock=lambda: 1.8e9, stores=LocalStore)
+    assert output.get(f"{old}.html") == output.get(REPORT_KEY)
+    assert [key for key in output.list("ProfilerReport-") if key.endswith(".html")] == [f"{old}.html"]
 
 
 def test_a_store_that_takes_nothing_is_logged_and_harms_nobody(

@@ -16,6 +16,7 @@ from tests.training_lib.report.test_markup import seen
 from trackside.contracts.issue_group import issue_groups
 from trackside.report.distribution import MOST_STEPS, MOST_TENSORS, QUANTILES, bins_of, distribution_of, distributions
 from trackside.report.distribution_figure import distribution_figure
+from trackside.report.wall_time import WallTime
 from trackside.trial.trial import Trial
 
 NAME = "Net_fc.weight"
@@ -93,3 +94,19 @@ def test_tensors_that_findings_name_come_first_and_hostile_names_stay_text() -> 
     found = distributions(trial, issue_groups([issue(findings=(finding(hostile),))]), (0, 10))
     assert [one.name for one in found] == [hostile, *names[: MOST_TENSORS - 1]]
     assert "script" not in {name for name, _ in seen(distribution_figure(found[0])).elements}
+
+
+def test_over_wall_time_a_pause_is_as_wide_as_it_was() -> None:
+    """Saved at steps 0, 10 and 20; between the second and the third the training stood still for ninety seconds."""
+    found = distribution_of(saved(np.linspace(-1, 1, 3 * 50).reshape(3, 50)), NAME, (0, 20))
+    assert found is not None
+    clock = WallTime(np.array([0.0, 10.0, 20.0]), np.array([0.0, 10.0, 100.0]))
+    by_steps, by_time = (
+        next(str(a["points"]) for _, a in seen(distribution_figure(found, clock=each)).elements if "points" in a)
+        for each in (None, clock)
+    )
+    places = [[float(point.split(",")[0]) for point in points.split()] for points in (by_steps, by_time)]
+    shares = [[(x - line[0]) / (line[-1] - line[0]) for x in line] for line in places]
+    assert shares[0] == pytest.approx([0.0, 0.5, 1.0], abs=0.01)
+    assert shares[1] == pytest.approx([0.0, 0.1, 1.0], abs=0.01)
+    assert "1 min 40 s" in seen(distribution_figure(found, clock=clock)).text

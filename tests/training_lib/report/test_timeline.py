@@ -10,8 +10,24 @@ from hypothesis import strategies as st
 from tests.training_lib.report.test_markup import seen
 from trackside.performance.profile import StepDurations
 from trackside.report.line_chart import Span
-from trackside.report.timeline import step_bars, timeline_figure
+from trackside.report.timeline import StepBars, step_bars, timeline_figure
 from trackside.report.wall_time import WallTime
+
+
+def bars_of(whole: StepDurations, steps: tuple[int, int], *, length: int = 7) -> StepBars | None:
+    """Return the bars of steps that come in pieces."""
+    pieces = [
+        StepDurations(
+            whole.worker,
+            whole.steps[first : first + length],
+            whole.seconds[first : first + length],
+            {name: values[first : first + length] for name, values in whole.phases.items()},
+            whole.waits[first : first + length],
+            whole.batches_ready[first : first + length],
+        )
+        for first in range(0, len(whole.steps), length)
+    ]
+    return next(iter(step_bars(pieces, steps)), None)
 
 
 def durations(seconds: np.ndarray, *, worker: str = "worker_0", **phases: np.ndarray) -> StepDurations:
@@ -22,7 +38,7 @@ def durations(seconds: np.ndarray, *, worker: str = "worker_0", **phases: np.nda
 def test_phases_add_up_to_the_mean_and_the_slowest_step_shows(count: int, slow: int, factor: int) -> None:
     seconds = np.full(count, 0.1)
     seconds[slow % count] = 0.1 + factor
-    bars = step_bars(durations(seconds, data=np.full(count, 0.02), backward=np.full(count, 0.05)), (0, count - 1))
+    bars = bars_of(durations(seconds, data=np.full(count, 0.02), backward=np.full(count, 0.05)), (0, count - 1))
     assert bars is not None
     assert len(bars.first) <= 160
     counts = bars.last - bars.first + 1
@@ -32,19 +48,19 @@ def test_phases_add_up_to_the_mean_and_the_slowest_step_shows(count: int, slow: 
 
 
 def test_steps_without_a_time_are_no_bars() -> None:
-    assert step_bars(durations(np.full(5, np.nan)), (0, 4)) is None
-    assert step_bars(durations(np.full(5, 0.1)), (7, 9)) is None
+    assert bars_of(durations(np.full(5, np.nan)), (0, 4)) is None
+    assert bars_of(durations(np.full(5, 0.1)), (7, 9)) is None
 
 
 def test_a_phase_at_some_steps_only_counts_as_nothing_at_the_others() -> None:
     evaluation = np.array([np.nan, 0.4, np.nan, np.nan])
-    bars = step_bars(durations(np.array([0.1, 0.5, 0.1, 0.1]), evaluation=evaluation), (0, 3))
+    bars = bars_of(durations(np.array([0.1, 0.5, 0.1, 0.1]), evaluation=evaluation), (0, 3))
     assert bars is not None
     assert bars.phases["evaluation"].tolist() == [0.0, 0.4, 0.0, 0.0]
 
 
 def test_names_of_others_stay_text_and_findings_are_marked() -> None:
-    bars = step_bars(durations(np.full(10, 0.1), worker="<script>"), (0, 9))
+    bars = bars_of(durations(np.full(10, 0.1), worker="<script>"), (0, 9))
     assert bars is not None
     spans = [Span(4, 9, "critical", "</text><script>")]
     found = seen(str(timeline_figure(bars, steps=(0, 9), spans=spans, around=lambda step: f"/?steps={step}")))
@@ -57,8 +73,8 @@ def test_a_pause_is_as_wide_as_it_was() -> None:
     """Ten steps of a second, a pause of ten seconds before the last five."""
     steps = np.arange(10)
     times: np.ndarray = steps + np.where(steps >= 5, 10.0, 0.0)
-    clock = WallTime.of(steps, times, (0, 9))
-    bars = step_bars(durations(np.full(10, 1.0)), (0, 9))
+    clock = WallTime.of([(steps, times)], (0, 9))
+    bars = bars_of(durations(np.full(10, 1.0)), (0, 9))
     assert bars is not None
     spans = [Span(5, 9, "critical", "r")]
     drawn = [

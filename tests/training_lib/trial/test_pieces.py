@@ -109,12 +109,21 @@ def test_pieces_are_columns(logs: list[Log], saved: Mapping[int, float], monkeyp
     ),
     first=st.integers(0, 40),
     length=st.integers(0, 40),
+    slab_bytes=st.sampled_from([60, 300, 1 << 20]),
 )
 def test_pieces_of_any_run_are_columns(
-    logs: list[tuple[str, dict[int, tuple[float | None, float | None]]]], first: int, length: int
+    logs: list[tuple[str, dict[int, tuple[float | None, float | None]]]], first: int, length: int, slab_bytes: int
 ) -> None:
     started = [(worker, 1000 + place, dict(sorted(rows.items()))) for place, (worker, rows) in enumerate(logs)]
-    assert_pieces_are_columns(trial_of(started), first, first + length)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(statistic_rows, "_SLAB_BYTES", slab_bytes)
+        trial = trial_of(started)
+        assert_pieces_are_columns(trial, first, first + length)
+        found = trial.parts.columns.pieces(NAMES, "l2", first=0, last=40, mode="TRAIN")
+        newest: dict[str, int] = {}
+        for worker, numbers in found:  # each piece after the one before: a reader may add as they come
+            assert min(int(steps[0]) for steps, _ in numbers.values()) > newest.get(worker, -1)
+            newest[worker] = max(int(steps[-1]) for steps, _ in numbers.values())
 
 
 @given(at=st.integers(0, 19_999), value=st.sampled_from([1e6, -1e6, math.nan, math.inf]))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from trackside.records.block_file import Block
 from trackside.records.modes import MODE_NAMES, MODE_NUMBERS
 from trackside.records.statistics_segment import ROWS_KIND, Schema, StatisticColumn, encode_rows, read_rows
+from trackside.trial import recorded_steps
 from trackside.trial.recorded_steps import MOST_KINDS, RecordedSteps
 from trackside.trial.statistic_rows import RowTable
 
@@ -49,7 +50,7 @@ def add(
 def test_steps_modes_and_tensors() -> None:
     table, steps = a_table(), RecordedSteps()
     steps.update({})
-    assert (steps.steps.tolist(), steps.between(-1, 99), steps.mode_of(0)) == ([], [], None)
+    assert (steps.between(-1, 99), steps.between(-1, 99), steps.mode_of(0)) == ([], [], None)
     add(table, [0, 2, 3], modes=["TRAIN", "EVAL", "TRAIN"])
     steps.update({"worker_0": [table]})
     assert steps.between(-1, 99) == [0, 2, 3]
@@ -85,7 +86,7 @@ def test_two_tiers_and_two_workers_are_one_step() -> None:
     assert steps.last_by_worker == {"worker_0": 2, "worker_1": 1}
     add(tables["worker_0"][1], [1, 7])  # late
     steps.update(tables)
-    assert steps.steps.tolist() == [0, 1, 2, 7]
+    assert steps.between(-1, 99) == [0, 1, 2, 7]
     assert sorted(steps.tensors_at(1)) == ["gradient", "loss"]
     assert sorted(steps.tensors_at(7)) == ["gradient"]
 
@@ -109,9 +110,21 @@ rows = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
-@given(batches=st.lists(st.tuples(st.sampled_from(["w0", "w1"]), rows), max_size=6))
-def test_it_says_what_a_plain_walk_over_the_rows_says(batches: list[tuple[str, list[Row]]]) -> None:
+@settings(max_examples=120, deadline=None)
+@given(
+    batches=st.lists(st.tuples(st.sampled_from(["w0", "w1"]), rows), max_size=6),
+    ascend=st.booleans(),
+    block_steps=st.sampled_from([1, 2, 3, 1 << 14]),
+)
+def test_it_says_what_a_plain_walk_over_the_rows_says(
+    batches: list[tuple[str, list[Row]]], ascend: bool, block_steps: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorded_steps, "BLOCK_STEPS", block_steps)
+        assert_plain_walk([(worker, sorted(some, key=lambda r: r[0]) if ascend else some) for worker, some in batches])
+
+
+def assert_plain_walk(batches: list[tuple[str, list[Row]]]) -> None:
     tables = {"w0": [a_table(has_holes=True)], "w1": [a_table(has_holes=True)]}
     steps = RecordedSteps()
     seen: dict[int, tuple[int, frozenset[str]]] = {}
@@ -123,7 +136,12 @@ def test_it_says_what_a_plain_walk_over_the_rows_says(batches: list[tuple[str, l
             number, known = seen.get(step, (99, frozenset[str]()))
             seen[step] = min(number, MODE_NUMBERS[mode]), known | tensors
         steps.update(tables)
-        assert steps.steps.tolist() == sorted(seen)
+        assert steps.between(-1, 99) == sorted(seen)
+        assert (len(steps), steps.first) == (len(seen), min(seen, default=None))
+        for last in (-1, 0, 7, 15, 30, 99):
+            assert steps.newest(last) == max((step for step in seen if step <= last), default=None)
+            assert steps.between(last, last + 9) == sorted(step for step in seen if last < step <= last + 9)
+        assert steps.mode_of(-1) is steps.mode_of(31) is None
     assert {step: steps.tensors_at(step) for step in seen} == {step: tensors for step, (_, tensors) in seen.items()}
     assert {step: steps.mode_of(step) for step in seen} == {step: MODE_NAMES[n] for step, (n, _) in seen.items()}
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trackside.records.statistics_segment import Rows, Schema, StatisticColumn, encode_rows
 from trackside.trial import statistic_rows
-from trackside.trial.statistic_rows import BlockNumbers, RowTable, StatisticColumns
+from trackside.trial.statistic_rows import BlockNumbers, RowTable, StatisticColumns, in_step_order
 
 EVERYTHING = 2**62
 THREE = Schema((StatisticColumn("a", "l2"), StatisticColumn("b", "l2"), StatisticColumn("c", "l2")))
@@ -124,21 +124,26 @@ def test_a_long_table_gives_the_rows_of_one_in_memory(monkeypatch: pytest.Monkey
     (found,) = columns.of("b", "l2", "TRAIN", tables={"worker_0": [table]}, version=0, last_step=EVERYTHING)
     assert found.steps.tolist() == list(range(40))
     assert found.values.tolist() == [1.0 + 3 * (step % 5) for step in range(40)]
-    assert table.steps == (0, 39)
+    assert table.is_in_order
+    for first, last in ((0, 39), (7, 7), (13, 30), (39, 90), (40, 90)):
+        rows = [r for part in in_step_order([table, table], first=first, last=last) for _, r in part]
+        ascending = sorted(step for some in rows for step in some["step"].tolist())
+        assert ascending == sorted([*range(first, min(last, 39) + 1)] * 2)
 
 
 @pytest.mark.parametrize(
     ("parts", "expected"),
     [
-        pytest.param([range(4), range(4, 9)], (0, 8), id="ascending"),
-        pytest.param([range(4), range(3, 9)], None, id="again-after-a-restart"),
-        pytest.param([range(4, 9), range(4)], None, id="backwards"),
-        pytest.param([], None, id="no-row"),
+        pytest.param([range(4), range(4, 9)], True, id="ascending"),
+        pytest.param([range(4), range(3, 9)], True, id="a-step-twice"),
+        pytest.param([range(4), range(2, 9)], False, id="again-after-a-restart"),
+        pytest.param([range(4, 9), range(4)], False, id="backwards"),
+        pytest.param([], True, id="no-row"),
     ],
 )
-def test_only_a_table_without_repeats_has_a_range(parts: list[range], expected: tuple[int, int] | None) -> None:
+def test_a_table_is_in_order_if_no_step_goes_back(parts: list[range], expected: bool) -> None:
     table = table_of(range(0))
     for part in parts:
         add(table, part)
-        assert table.steps is not None or expected is None
-    assert table.steps == expected
+        assert table.is_in_order or not expected
+    assert table.is_in_order == expected

@@ -245,9 +245,20 @@ LEAD_BACK = replace(no_issue(OWN), state=State.RECOVERED, group=SYMPTOM.group, s
 @pytest.mark.parametrize(
     ("verdicts", "lines"),
     [
-        pytest.param((issue(OWN), SYMPTOM), ["also found dead-relu (warning, step 30)"], id="a-symptom"),
         pytest.param(
-            (issue(OWN), SYMPTOM, BACK), ["also found dead-relu (warning, step 30, recovered by step 60)"], id="gone"
+            (issue(OWN), SYMPTOM),
+            ["also found dead-relu: gradient/MLP_layers.0.weight, since step 4 (warning)"],
+            id="a-symptom",
+        ),
+        pytest.param(
+            (issue(OWN), SYMPTOM, BACK),
+            ["dead-relu: gradient/MLP_layers.0.weight, since step 4 (warning, recovered by step 60)"],
+            id="gone",
+        ),
+        pytest.param(
+            (issue(OWN), replace(SYMPTOM, findings=(finding("layer.7"),), affected=3)),
+            ["also found dead-relu: layer.7 and 2 more, since step 4 (warning)"],
+            id="the-layer-of-a-symptom",
         ),
         pytest.param(
             (issue(OWN), SYMPTOM, BACK, LEAD_BACK), ["✔ RECOVERED  my-rule", "recovered  by step 80"], id="all"

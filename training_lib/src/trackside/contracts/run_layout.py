@@ -31,6 +31,7 @@ A run is one folder or S3 prefix:
     <run>/rule-output/ProfilerReport-<second>/profiler-output/profiler-report/<Rule>.json   the same, as the original's
     <run>/rule-output/report.html          the report, once the run has ended
     <run>/rule-output/pictures/<configuration>-<since step>.png   in AWS: an issue (report/issue_picture.py)
+    <run>/rule-output/ProfilerReport-<second>/profiler-output/profiler-report.html   the report, at the original's key
     <run>/rule-output/CreateXgboostReport/xgboost_report.html   the same of an XGBoost run, at the original's key
     <run>/rule-output/progress.json        progress of the evaluator
     <run>/rule-output/ending.json          the end of the last evaluator in AWS (`EvaluatorEnding`)
@@ -59,6 +60,7 @@ SKIP_LIST_KEY = "skip_batches.json"
 METRICS_KEY = "metrics.jsonl"
 REPORT_KEY = "report.html"
 PICTURES_PREFIX = "pictures/"
+OLD_REPORTS_PREFIX, _OLD_REPORTS = "ProfilerReport-", "profiler-output/profiler-report"
 XGBOOST_REPORT_KEY = "CreateXgboostReport/xgboost_report.html"
 PERFORMANCE_KEY = "performance.json"
 PROFILER_REPORT_KEY = "profiler-report.json"
@@ -283,7 +285,17 @@ def old_report_key(rule: str, *, started_at: int) -> str:
         rule: Class name of the rule: `LowGPUUtilization`.
         started_at: Start of the run, in seconds since the epoch.
     """
-    return f"ProfilerReport-{started_at:010d}/profiler-output/profiler-report/{rule}.json"
+    return f"{OLD_REPORTS_PREFIX}{started_at:010d}/{_OLD_REPORTS}/{rule}.json"
+
+
+def old_page_key(key: str) -> str | None:
+    """Return the key of the page that SageMaker Debugger has beside the report of a profiler rule.
+
+    Args:
+        key: A key within `rule-output`: that of `old_report_key`; None is returned for another.
+    """
+    folder, found, _ = key.partition(f"/{_OLD_REPORTS}/")
+    return f"{folder}/{_OLD_REPORTS}.html" if found and folder.startswith(OLD_REPORTS_PREFIX) else None
 
 
 def performance_key(worker: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from http import HTTPStatus
 from importlib import resources
 from pathlib import Path
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -33,7 +34,7 @@ from trackside.performance.profile import Profile
 from trackside.report.distribution import distribution_of
 from trackside.report.gathered import wall_time, within
 from trackside.report.line_chart import MOST_BUCKETS, Span
-from trackside.report.page import part
+from trackside.report.page import page_of, part
 from trackside.report.timeline import step_bars
 from trackside.report.weight_difference import both_values, weight_difference
 from trackside.trial.buckets import bucketed, edges_of
@@ -78,6 +79,7 @@ class Dashboard:
             Route("/", self.list),
             Route("/compare", self.compare),
             Route("/runs/{run}", self.run),
+            Route("/runs/{run}/report.html", self.report),
             Route("/runs/{run}/tensors", self.tensors),
             Route("/runs/{run}/tensor", self.tensor),
             Route("/runs/{run}/difference", self.difference),
@@ -108,6 +110,13 @@ class Dashboard:
         axis = _axis(request)
         revision, data = self._watched.get(request.path_params["run"]).data(window, is_by_time=bool(axis))
         return HTMLResponse(pages.run_page(data, revision=revision, window=window, axis=axis))
+
+    def report(self, request: Request) -> Response:
+        """Answer with the report of a run as a file, which the browser saves."""
+        watched, axis = self._watched.get(request.path_params["run"]), _axis(request)
+        _, data = watched.data(_window(request), is_by_time=bool(axis))
+        name = quote(f"{watched.name}-report.html", safe="")
+        return HTMLResponse(page_of(data), headers={"Content-Disposition": f"attachment; filename*=UTF-8''{name}"})
 
     def tensors(self, request: Request) -> Response:
         """Answer with the list of a run's tensors."""
@@ -156,8 +165,8 @@ class Dashboard:
         axis = _axis(request)
         _, data = watched.data(window, is_by_time=bool(axis))
         with watched.lock:
-            steps = Profile(watched.uri, watched.trial).steps()[:MOST_WORKERS] if data.steps else ()
-            bars = [one for each in steps if data.steps and (one := step_bars(each, data.steps)) is not None]
+            pieces = Profile(watched.uri, watched.trial).step_pieces()
+            bars = step_bars(pieces, data.steps)[:MOST_WORKERS] if data.steps else ()
             watched.trial.parts.columns.trim()
         return HTMLResponse(pages.timeline_page(watched.name, bars, data=data, window=window, axis=axis))
 

@@ -128,7 +128,7 @@ def _why_no_run(listed: ListedRuns) -> str:
 
 
 def _runs_table(listed: ListedRuns) -> Markup:
-    words = ("Compare", "Run", "State", "Started", "Steps saved", "Worst", "Command")
+    words = ("Compare", "Run", "State", "Started", "Saved steps", "Worst", "Command")
     head = element("tr", *(element("th", word, scope="col") for word in words))
     rows = [_run_row(name, summary) for name, summary in listed.shown]
     return element("table", element("thead", head), element("tbody", rows), class_="rules runs")
@@ -206,6 +206,10 @@ def run_page(data: ReportData, *, revision: str, window: Window, axis: str) -> s
                 element("a", "Timeline", href=address_of(name, "timeline", steps=text_of(window), axis=axis)),
                 " · ",
                 element("a", "Weights between two steps", href=address_of(name, "difference", steps=text_of(window))),
+                " · ",
+                element(
+                    "a", "Report as a file", href=address_of(name, "report.html", steps=text_of(window), axis=axis)
+                ),
                 *((" · ", element("a", _BESIDE, href=address_of(name, "healthy"))) if data.incidents else ()),
             ),
         ),
@@ -281,7 +285,8 @@ def tensor_page(
     spans = [span for span in spans if steps and span.last >= steps[0] and span.first <= steps[1]]
     curves = found.curves if found else ()
     charts = [line_chart(title, numbers, steps=steps, spans=spans, clock=clock) for title, numbers in curves if steps]
-    note = "Shaded: the steps of an issue about this tensor." if spans else None
+    issues = dict.fromkeys(f"{span.name} since step {span.first:,} ({span.severity})" for span in spans)
+    note = f"Shaded: {', '.join(issues)}." if issues else None
     return _page(
         f"{run}: {tensor}",
         element(
@@ -307,7 +312,9 @@ def tensor_page(
             "main",
             element("p", note, class_="note") if note else None,
             charts or element("p", "No number of this tensor was recorded at these steps."),
-            element("section", element("h2", "Distribution"), distribution_figure(values)) if values else None,
+            element("section", element("h2", "Distribution"), distribution_figure(values, clock=clock))
+            if values
+            else None,
         ),
     )
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from trackside.contracts.errors import RunNotFoundError, TracksideError
 from trackside.local.recorded_run import RunSummary, summarize
+from trackside.local.run_folder import read_record
 from trackside.local.run_listing import runs_in, stores_in
 from trackside.trial.parallel import in_parallel
 
 LISTED_SECONDS = 2.0  # a listing is as old as this at most; in S3 as `REMOTE_SECONDS`
 REMOTE_SECONDS = 15.0
+
+
+def name_of(uri: str) -> str:
+    """Return the name of the run at a location."""
+    return uri.rstrip("/").rpartition("/")[2]
 
 
 class RunList:
@@ -39,13 +46,21 @@ class RunList:
         return REMOTE_SECONDS if self.is_remote else LISTED_SECONDS
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of the runs, the newest first (by name). Errors: those of `runs_in`."""
+        """Return the names of the runs, the newest first; of unknown moments, and in S3, by name, the last one first.
+
+        Errors: those of `runs_in`.
+        """
         with self._lock:
             now = self._clock()
             if self._read_at is None or now - self._read_at >= self.age_seconds:
-                self._places = {uri.rstrip("/").rpartition("/")[2]: uri for uri in reversed(runs_in(self.where))}
+                found = sorted(runs_in(self.where), key=self._moment, reverse=True)
+                self._places = {name_of(uri): uri for uri in found}
                 self._read_at = now
             return tuple(self._places)
+
+    def _moment(self, uri: str) -> tuple[float, str]:
+        record = None if self.is_remote else read_record(Path(uri))
+        return record.started_at if record else 0.0, name_of(uri)
 
     def place(self, name: str) -> str:
         """Return the location of a run.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +18,18 @@ from trackside.contracts.run_layout import RULE_REQUEST_KEY, TENSORS, VERDICTS_K
 from trackside.evaluation.sinks.json_lines import MOST_VERDICTS_BYTES
 from trackside.local.run_folder import RunState, read_record, run_state
 from trackside.local.verdict_feed import read_verdicts
-from trackside.rules.training_loss import whole_losses
+from trackside.rules.diagnosis import TRAINING_MODES
+from trackside.rules.training_loss import parts_of_sums
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.trial import Trial
-from trackside.trial.window import Column
 
 PACE_STEPS = 50  # the newest steps, over which the present pace is taken
 _LOSSES, _RATES, _GRADIENTS = "losses", "hyperparameters/", "gradient/"
 _GROUPS = "group/gradient/"
+_PACE, _NORM = "steps/s", "gradient norm"
 
+StepsAndValues = tuple[NDArray[np.int64], NDArray[np.float64]]
 _Squares = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int32]]  # steps, sums of squares, their numbers
 
 
@@ -58,8 +61,49 @@ class CurveKind(Enum):
     PACE = "steps a second"
 
 
-def _whole(_: CurveKind, curve: Curve) -> Curve:
-    return curve
+class Drawing(Protocol):
+    """A receiver of the numbers of a curve, which come a piece at a time. It keeps what its reader needs."""
+
+    def add(self, steps: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        """Add a piece, ascending by step. Pieces of a curve come in the order of steps."""
+
+    def merge(self, other: Self) -> None:
+        """Add the numbers of another one, at other steps."""
+
+    def curve(self, name: str) -> Curve:
+        """Return what is kept of the curve."""
+
+
+class WholeCurve:
+    """All numbers of a curve."""
+
+    def __init__(self) -> None:
+        self._pieces: list[StepsAndValues] = []
+        self._is_in_order = True
+
+    def add(self, steps: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        """Implement `Drawing.add`."""
+        self._pieces.append((steps, values))
+
+    def merge(self, other: WholeCurve) -> None:
+        """Implement `Drawing.merge`."""
+        self._pieces += other._pieces
+        self._is_in_order = False
+
+    def curve(self, name: str) -> Curve:
+        """Return the curve."""
+        if len(self._pieces) == 1:
+            return Curve(name, *self._pieces[0])
+        steps = np.concatenate([np.empty(0, np.int64), *(steps for steps, _ in self._pieces)])
+        values = np.concatenate([np.empty(0), *(values for _, values in self._pieces)])
+        if not self._is_in_order:
+            order = np.argsort(steps, kind="stable")
+            steps, values = steps[order], values[order]
+        return Curve(name, steps, values)
+
+
+def _whole(_: CurveKind, __: str) -> WholeCurve:
+    return WholeCurve()
 
 
 @dataclass(frozen=True)
@@ -111,23 +155,26 @@ class LiveRunReader:
         self._store, self._rule_output = stores(self._run.uri), stores(self._run.rule_output)
         self._is_remote = "://" in self._run.uri
 
-    def look(self, *, first: int = 0, keep: Callable[[CurveKind, Curve], Curve] = _whole) -> LiveRun:
+    def look(self, *, first: int = 0, drawing: Callable[[CurveKind, str], Drawing] = _whole) -> LiveRun:
         """Read what is new and return the run as it is now.
 
         Args:
-            first: First step of the gradient norm, which is read from many tensors; some steps before it may come, too.
-            keep: Returns what to keep of a curve. Each is given away before the next one is read, so that a reader who
-                wants less than all never holds a million steps of all curves.
+            first: First step of the curves but the pace; some steps before it may come, too.
+            drawing: Returns what takes the numbers of a curve of a kind and name. They come a piece at a time, so that
+                a reader who wants less than all never holds a million steps.
 
         Errors: those of the store.
         """
         trial = self._trial
         state, lines = self.state_and_verdicts()
         step = trial.recorded_through
-        losses = tuple([keep(CurveKind.LOSS, loss) for loss in training_losses(trial, now=self._clock())])
-        learning_rate = keep(CurveKind.LEARNING_RATE, _learning_rate(trial, step))
-        gradient_norm = keep(CurveKind.GRADIENT_NORM, _gradient_norm(trial, first, step))
-        steps, times = self._times()
+        losses = _losses(trial, first, self._clock(), partial(drawing, CurveKind.LOSS)) if step >= 0 else ()
+        learning_rate = _learning_rate(trial, first, partial(drawing, CurveKind.LEARNING_RATE))
+        gradient_norm = _gradient_norm(trial, first, step, partial(drawing, CurveKind.GRADIENT_NORM))
+        pace = _Pace(drawing(CurveKind.PACE, _PACE))
+        for worker in trial.workers[:1]:
+            for steps, times in trial.parts.steps.moments(worker):
+                pace.add(steps, times)
         return LiveRun(
             name=self._run.name,
             uri=self._run.uri,
@@ -136,9 +183,9 @@ class LiveRunReader:
             losses=losses,
             learning_rate=learning_rate,
             gradient_norm=gradient_norm,
-            pace=keep(CurveKind.PACE, _pace(steps, times)),
-            steps_per_second=steps_per_second(steps, times),
-            seconds=float(times[-1] - times[0]) if len(times) > 1 else None,
+            pace=pace.curve(),
+            steps_per_second=pace.newest,
+            seconds=pace.seconds,
             problems=issue_groups(read_verdicts((lines or b"")[: (lines or b"").rfind(b"\n") + 1])),
             is_judged=lines is not None or self._get(self._store, RULE_REQUEST_KEY) is not None,
         )
@@ -156,12 +203,6 @@ class LiveRunReader:
         # Without `trackside run` nobody knows whether the training lives: the run is open until its end marker is read.
         return RunState.OPEN if state is RunState.LOST and read_record(folder) is None else state
 
-    def _times(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        workers = self._trial.workers
-        if not workers:
-            return np.empty(0, np.int64), np.empty(0)
-        return self._trial.parts.steps.times(workers[0])
-
     def _get(self, store: Store, key: str) -> bytes | None:
         try:
             return store.get(key, length=MOST_VERDICTS_BYTES)
@@ -171,10 +212,17 @@ class LiveRunReader:
 
 def training_losses(trial: Trial, *, now: float) -> tuple[Curve, ...]:
     """Return the training losses of the first worker over the training steps, without parts of a sum."""
-    if trial.recorded_through < 0:
-        return ()
-    losses = _of_first_worker(whole_losses(trial.window(trial.recorded_through, now=now)))
-    return tuple([replace(loss, steps=trial.parts.steps.training_numbers(loss.steps)) for loss in losses])
+    return _losses(trial, 0, now, partial(_whole, CurveKind.LOSS)) if trial.recorded_through >= 0 else ()
+
+
+def _losses(trial: Trial, first: int, now: float, drawing: Callable[[str], Drawing]) -> tuple[Curve, ...]:
+    window = trial.window(trial.recorded_through, now=now)
+    for mode in TRAINING_MODES:
+        found = _of_first_worker(trial, window.tensors("losses"), drawing, first=first, mode=mode)
+        if found:
+            parts = parts_of_sums(window.facts, [*found])
+            return tuple([drawn.curve(name) for name, drawn in found.items() if name not in parts])
+    return ()
 
 
 def steps_per_second(steps: NDArray[np.int64], times: NDArray[np.float64]) -> float | None:
@@ -185,39 +233,132 @@ def steps_per_second(steps: NDArray[np.int64], times: NDArray[np.float64]) -> fl
     return float((len(steps) - 1 - first) / (times[-1] - times[first]))
 
 
-def _pace(steps: NDArray[np.int64], times: NDArray[np.float64]) -> Curve:
-    """Return the steps a second at each step, over a twentieth of all steps, at most `PACE_STEPS`."""
-    span = max(1, min(PACE_STEPS, len(steps) // 20))
-    if len(steps) <= span:
-        return Curve("steps/s", steps[:0], times[:0])
-    seconds = times[span:] - times[:-span]
-    is_known = seconds > 0
-    if is_known.all():
-        return Curve("steps/s", steps[span:], np.divide(span, seconds, out=seconds))
-    return Curve("steps/s", steps[span:][is_known], span / seconds[is_known])
+class _Pace:
+    """The steps a second at each step, over a twentieth of all steps, at most `PACE_STEPS`."""
+
+    def __init__(self, drawing: Drawing) -> None:
+        self._drawing = drawing
+        self._steps, self._times = np.empty(0, np.int64), np.empty(0)  # those to draw, and some before them
+        self._drawn = self._count = 0
+        self._began = 0.0
+
+    def add(self, steps: NDArray[np.int64], times: NDArray[np.float64]) -> None:
+        """Add training steps, which follow those before, and their ends."""
+        if not self._count:
+            self._began = float(times[0])
+        self._count += len(steps)
+        self._steps, self._times = np.append(self._steps, steps), np.append(self._times, times)
+        if self._count >= 20 * PACE_STEPS:
+            self._draw(PACE_STEPS)
+
+    @property
+    def newest(self) -> float | None:
+        """The present pace; see `steps_per_second`."""
+        return steps_per_second(self._steps, self._times)
+
+    @property
+    def seconds(self) -> float | None:
+        """The time from the first to the last step; None if it is unknown."""
+        return float(self._times[-1]) - self._began if self._count > 1 else None
+
+    def curve(self) -> Curve:
+        """Return the curve."""
+        if self._count < 20 * PACE_STEPS:
+            self._draw(max(1, self._count // 20))
+        return self._drawing.curve(_PACE)
+
+    def _draw(self, span: int) -> None:
+        begin = max(span, self._drawn)
+        steps, seconds = self._steps[begin:], self._times[begin:] - self._times[begin - span : len(self._times) - span]
+        is_known = seconds > 0
+        if is_known.any():
+            self._drawing.add(steps[is_known], span / seconds[is_known])
+        self._steps, self._times = self._steps[-1 - PACE_STEPS :], self._times[-1 - PACE_STEPS :]
+        self._drawn = len(self._steps)
 
 
-def _learning_rate(trial: Trial, step: int) -> Curve:
-    names = [name for name in trial.names if name.startswith(_RATES) and name.endswith("/lr")]
-    return _first([c for name in names[:1] for c in trial.columns(name, "mean", last_step=step, mode=None)], "lr")
+def _learning_rate(trial: Trial, first: int, drawing: Callable[[str], Drawing]) -> Curve:
+    names = [name for name in trial.names if name.startswith(_RATES) and name.endswith("/lr")][:1]
+    for drawn in _of_first_worker(trial, names, drawing, first=first, mode=None).values():
+        return drawn.curve(names[0])
+    return drawing("lr").curve("lr")
 
 
-def _gradient_norm(trial: Trial, first: int, step: int) -> Curve:
+def _of_first_worker(
+    trial: Trial, names: Sequence[str], drawing: Callable[[str], Drawing], *, first: int, mode: str | None
+) -> dict[str, Drawing]:
+    """Return what was drawn of the numbers of the first worker with any, by name in the order of `names`."""
+    drawn: dict[str, dict[str, Drawing]] = {}
+    last = trial.recorded_through
+    for worker, numbers in trial.parts.columns.pieces(names, "mean", first=first, last=last, mode=mode):
+        of_worker = drawn.setdefault(worker, {})
+        for name, (steps, values) in numbers.items():
+            if name not in of_worker:
+                of_worker[name] = drawing(name)
+            at = trial.parts.steps.training_numbers(steps) if mode is not None else steps
+            of_worker[name].add(at, values)
+    found = drawn[min(drawn)] if drawn else {}
+    return {name: found[name] for name in names if name in found}
+
+
+def _gradient_norm(trial: Trial, first: int, step: int, drawing: Callable[[str], Drawing]) -> Curve:
     """Return the norm of all gradients together, at the steps at which each of them was recorded."""
     recorded = [name for name in trial.names if name.startswith(_GROUPS)]
     names = recorded or [name for name in trial.names if name.startswith(_GRADIENTS)]
+    try:
+        drawn = _norms(_as_they_come(trial, names, first, step), drawing)
+    except _StepsGoBackError:
+        drawn = _norms([_all_at_once(trial, names, first, step)], drawing)
+    return drawn.curve(_NORM)
+
+
+class _StepsGoBackError(Exception):
+    """The numbers of a step come in several pieces."""
+
+
+def _as_they_come(trial: Trial, names: Sequence[str], first: int, step: int) -> Iterator[_Squares]:
+    newest, of_worker = -1, ""
+    for worker, numbers in trial.parts.columns.pieces(names, "l2", first=first, last=step, mode=None):
+        of_worker = of_worker or worker
+        if worker != of_worker:
+            continue
+        squares = _squares(numbers.values())
+        if squares[0][0] <= newest or worker < of_worker:
+            raise _StepsGoBackError
+        newest = int(squares[0][-1])
+        yield squares
+
+
+def _all_at_once(trial: Trial, names: Sequence[str], first: int, step: int) -> _Squares:
     parts: dict[str, list[_Squares]] = {}
     for worker, numbers in trial.parts.columns.pieces(names, "l2", first=first, last=step, mode=None):
         parts.setdefault(worker, []).append(_squares(numbers.values()))
-    if not any(parts.values()):
-        return _first([], "gradient norm")
-    steps, squares, counts = _added(parts.pop(min(parts)))
-    # A parameter without a gradient at a step has no number there; a thinned one has none at most steps.
-    whole = counts >= max(1, int(np.median(counts)))
-    del counts
-    if not whole.all():
-        steps, squares = steps[whole], squares[whole]
-    return Curve("gradient norm", steps, np.sqrt(squares, out=squares))
+    return _added(parts[min(parts)])
+
+
+def _norms(pieces: Iterable[_Squares], drawing: Callable[[str], Drawing]) -> Drawing:
+    """Return the drawing of the steps with as many numbers as most steps have, or more.
+
+    A parameter without a gradient at a step has no number there; a thinned one has none at most steps.
+    """
+    drawn: dict[int, Drawing] = {}
+    found: dict[int, int] = {}
+    for steps, squares, counts in pieces:
+        for count in np.unique(counts).tolist():
+            chosen = counts == count
+            if count not in drawn:
+                drawn[count] = drawing(_NORM)
+            drawn[count].add(steps[chosen], np.sqrt(squares[chosen]))
+            found[count] = found.get(count, 0) + int(chosen.sum())
+    if not drawn:
+        return drawing(_NORM)
+    ascending = sorted(found)
+    places = np.cumsum([found[count] for count in ascending])
+    middle = np.searchsorted(places, [(places[-1] - 1) // 2, places[-1] // 2], side="right")
+    first, *others = [count for count in ascending if count >= sum(ascending[place] for place in middle) // 2]
+    for count in others:
+        drawn[first].merge(drawn[count])
+    return drawn[first]
 
 
 def _squares(numbers: Iterable[tuple[NDArray[np.int64], NDArray[np.float64]]]) -> _Squares:
@@ -228,8 +369,6 @@ def _squares(numbers: Iterable[tuple[NDArray[np.int64], NDArray[np.float64]]]) -
 
 def _added(parts: list[_Squares]) -> _Squares:
     """Return the sums of several parts at each step."""
-    if len(parts) > 1 and all(before[0][-1] < after[0][0] for before, after in itertools.pairwise(parts)):
-        return _in_a_row(parts)
     known = {id(steps): steps for steps, _, _ in parts}  # tensors that were measured together share them
     if len(known) == 1:
         first, *others = parts
@@ -244,28 +383,3 @@ def _added(parts: list[_Squares]) -> _Squares:
             squares[places] += values
         counts[places] += count
     return steps, squares, counts
-
-
-def _in_a_row(parts: list[_Squares]) -> _Squares:
-    """Join parts that follow one another, and empty the list: not both are in memory."""
-    count, place = sum(len(steps) for steps, _, _ in parts), 0
-    steps, squares, counts = np.empty(count, np.int64), np.empty(count), np.empty(count, np.int32)
-    parts.reverse()
-    while parts:
-        part = parts.pop()
-        inside = slice(place, place + len(part[0]))
-        steps[inside], squares[inside], counts[inside] = part
-        place = inside.stop
-    return steps, squares, counts
-
-
-def _of_first_worker(columns: Sequence[Column]) -> tuple[Curve, ...]:
-    worker = min((column.worker for column in columns), default="")
-    return tuple([Curve(c.tensor, c.steps, c.values) for c in columns if c.worker == worker])
-
-
-def _first(columns: Sequence[Column], name: str) -> Curve:
-    if not columns:
-        return Curve(name, np.empty(0, np.int64), np.empty(0))
-    first = min(columns, key=lambda column: column.worker)
-    return Curve(name, first.steps, first.values)

@@ -87,8 +87,19 @@ def rows_of(group: IssueGroup) -> Iterator[tuple[str, str]]:
         because = f": {one.because}" if one.because else ""
         yield "likely" if number == 0 else "", f"{one.explanation.what}{because}"
     for number, symptom in enumerate(group.symptoms[:MOST_SYMPTOMS]):
-        name = f"{symptom.configuration_name} ({symptom.severity.value}, step {symptom.shown_step})"
-        yield "also" if number == 0 else "", name
+        yield "also" if number == 0 else "", symptom_of(group, symptom)
+
+
+def symptom_of(group: IssueGroup, symptom: Verdict) -> str:
+    """Return another issue of the same problem in a line: its rule, its first tensor, and since when.
+
+    The first bad layer is often in it: a loss that does not fall leads, and the gradients that vanish are the symptom.
+    """
+    back = group.recovered.get(symptom.configuration_name) if group.standing else None
+    state = f", recovered by step {back.shown_step}" if back else ""
+    lead, more = symptom.lead, f" and {symptom.affected - 1} more" if symptom.affected > 1 else ""
+    what = f": {lead.subject}{more}" if lead is not None else ""
+    return f"{symptom.configuration_name}{what}, since step {symptom.shown_since} ({symptom.severity.value}{state})"
 
 
 def fixes_of(group: IssueGroup) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.errors import ConfigurationError, Problem
-from trackside.contracts.recorded_names import BATCHES_READY, PROCESSOR_WAIT_SECONDS
+from trackside.contracts.recorded_names import BATCHES_READY, PROCESSOR_WAIT_SECONDS, STEP_SECONDS
 from trackside.contracts.run_layout import RunLocation
 from trackside.extras import pip_install
-from trackside.performance.reading import measured_workers, number_columns, phase_columns
+from trackside.performance.reading import PHASES, measured_workers, step_pieces
 from trackside.performance.timelines import PREFIX, events_of, files_between, timeline_files
 from trackside.performance.verdict import PerformanceVerdict, judged_workers
 from trackside.records.trace_events import TimelineEvent
@@ -101,15 +101,23 @@ class Profile:
             StorageError: The store cannot be read.
         """
         self._trial.refresh()
-        whole, phases = phase_columns(self._trial)
-        waits = number_columns(self._trial, PROCESSOR_WAIT_SECONDS)
-        ready = number_columns(self._trial, BATCHES_READY)
-        found = []
-        for worker, (steps, seconds) in sorted(whole.items()):
-            of_worker = {phase: _at(steps, *columns[worker]) for phase, columns in phases.items() if worker in columns}
-            without, batches = (_at(steps, *columns.get(worker, _NONE)) for columns in (waits, ready))
-            found.append(StepDurations(worker, steps, seconds, of_worker, without, batches))
-        return tuple(found)
+        by_worker: dict[str, list[StepDurations]] = {}
+        for piece in self.step_pieces():
+            by_worker.setdefault(piece.worker, []).append(piece)
+        return tuple(_joined(pieces) for _, pieces in sorted(by_worker.items()))
+
+    def step_pieces(self) -> Iterator[StepDurations]:
+        """Yield `steps` a piece at a time, without a refresh. The pieces of a worker follow one another.
+
+        Raises:
+            StorageError: The store cannot be read.
+        """
+        for worker, numbers in step_pieces(self._trial):
+            if STEP_SECONDS in numbers:
+                steps, seconds = numbers[STEP_SECONDS]
+                phases = {phase: _at(steps, *numbers[name]) for phase, name in PHASES.items() if name in numbers}
+                others = (_at(steps, *numbers.get(name, _NONE)) for name in (PROCESSOR_WAIT_SECONDS, BATCHES_READY))
+                yield StepDurations(worker, steps, seconds, phases, *others)
 
     def verdicts(self) -> Mapping[str, PerformanceVerdict]:
         """Return the verdict on the speed of each worker, the slowest first: what `trackside profile` shows.
@@ -189,6 +197,21 @@ def pandas_module(subject: str) -> Any:
     except ImportError as missing:
         problem = Problem("pandas", "is not installed.", f"{pip_install()} pandas")
         raise ConfigurationError([problem], subject=subject) from missing
+
+
+def _joined(pieces: Sequence[StepDurations]) -> StepDurations:
+    known = {name for piece in pieces for name in piece.phases}
+    missing = {id(piece): np.full(len(piece.steps), np.nan) for piece in pieces}
+    phases = {
+        name: np.concatenate([piece.phases.get(name, missing[id(piece)]) for piece in pieces])
+        for name in PHASES
+        if name in known
+    }
+    steps, seconds, waits, ready = (
+        np.concatenate([getattr(piece, name) for piece in pieces])
+        for name in ("steps", "seconds", "waits", "batches_ready")
+    )
+    return StepDurations(pieces[0].worker, steps, seconds, phases, waits, ready)
 
 
 def _at(steps: NDArray[np.int64], known: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:

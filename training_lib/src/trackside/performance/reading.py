@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.contracts.errors import ConfigurationError, RecordError, TensorNotSavedError
+from trackside.contracts.errors import RecordError
 from trackside.contracts.recorded_names import (
     BACKWARD_SECONDS,
     BATCHES_READY,
@@ -39,13 +39,15 @@ from trackside.trial.run_profile import RunProfile
 from trackside.trial.trial import Trial, open_trial
 
 FIRST_STEPS = 3  # left out: memory is allocated, kernels are chosen
-_NUMBERS = {
+PHASES = {
     "data": DATA_SECONDS,
     "backward": BACKWARD_SECONDS,
     "optimizer": OPTIMIZER_SECONDS,
     CAPTURE: CAPTURE_SECONDS,
     EVALUATION: EVALUATION_SECONDS,
 }
+_OTHERS = (OVERHEAD, PROCESSOR_WAIT_SECONDS, DATA_PROCESSOR_WAIT_SECONDS, BATCHES_READY)
+_NONE = np.empty(0, np.int64)
 Columns = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
@@ -62,32 +64,24 @@ def measured_workers(uri: str, trial: Trial | None = None) -> Mapping[str, Measu
     """
     trial = trial or open_trial(uri)
     profiles = open_store(RunLocation(uri).profiles)
-    steps, of_phases = phase_columns(trial)
-    workers = sorted({*steps, *performance_workers(profiles)}) or ["worker_0"]
-    overhead, waits = number_columns(trial, OVERHEAD), number_columns(trial, PROCESSOR_WAIT_SECONDS)
-    in_fetches = number_columns(trial, DATA_PROCESSOR_WAIT_SECONDS)
-    ready = number_columns(trial, BATCHES_READY)
-    captured = trial.recorded_through + 1
+    sums: dict[str, _Sums] = {}
+    for worker, numbers in step_pieces(trial):
+        sums.setdefault(worker, _Sums()).add(numbers)
+    workers = sorted({*sums, *performance_workers(profiles)}) or ["worker_0"]
     machine = _machine(trial.profile)
     found = {
         worker: _measured(
-            steps.get(worker),
-            {phase: columns[worker] for phase, columns in of_phases.items() if worker in columns},
-            facts=_facts(profiles, worker),
-            machine=machine,
-            captured_steps=captured,
-            overhead=overhead.get(worker),
-            waits=waits.get(worker),
-            in_fetches=in_fetches.get(worker),
-            ready=ready.get(worker),
+            sums.get(worker), facts=_facts(profiles, worker), machine=machine, captured_steps=trial.recorded_through + 1
         )
         for worker in workers
     }
     return with_gradient_waits(found)
 
 
-def phase_columns(trial: Trial) -> tuple[dict[str, Columns], dict[str, dict[str, Columns]]]:
-    """Return steps and their seconds by worker; and those of each phase, by phase and worker.
+def step_pieces(trial: Trial) -> Iterator[tuple[str, Mapping[str, Columns]]]:
+    """Yield worker, and steps and numbers by name, of all that is measured of a step; a piece of the run at a time.
+
+    The pieces of a worker follow one another.
 
     Args:
         trial: The run, refreshed.
@@ -95,66 +89,69 @@ def phase_columns(trial: Trial) -> tuple[dict[str, Columns], dict[str, dict[str,
     Raises:
         StorageError: A store failed.
     """
-    return number_columns(trial, STEP_SECONDS), {phase: number_columns(trial, name) for phase, name in _NUMBERS.items()}
+    known = trial.parts.columns.recorded_statistics()
+    names = [name for name in (STEP_SECONDS, *PHASES.values(), *_OTHERS) if "mean" in known.get(name, ())]
+    return trial.parts.columns.pieces(names, "mean", first=0, last=trial.recorded_through, mode=None)
 
 
-def _measured(
-    step_seconds: Columns | None,
-    phases: Mapping[str, Columns],
-    *,
-    facts: PerformanceFacts | None,
-    machine: Machine,
-    captured_steps: int,
-    overhead: Columns | None,
-    waits: Columns | None,
-    in_fetches: Columns | None,
-    ready: Columns | None,
-) -> Measured:
-    if step_seconds is None:
+class _Sums:
+    """Sums over the steps from the first one that counts."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Mapping[str, Columns]] = []  # while the first steps are not over
+        self._first: int | None = None
+        self.numbers: dict[str, tuple[float, int]] = {}  # sum and count by name
+
+    def add(self, numbers: Mapping[str, Columns]) -> None:
+        """Add a piece."""
+        self._waiting.append(numbers)
+        timed = np.concatenate([some[STEP_SECONDS][0] for some in self._waiting if STEP_SECONDS in some] or [_NONE])
+        if self._first is None and len(timed) > FIRST_STEPS:
+            self._first = int(timed[FIRST_STEPS])
+        if self._first is not None:
+            self._take(self._first)
+
+    def finish(self) -> dict[str, tuple[float, int]]:
+        """Return sum and count of each number."""
+        timed = np.concatenate([some[STEP_SECONDS][0] for some in self._waiting if STEP_SECONDS in some] or [_NONE])
+        if self._first is None and len(timed):
+            self._take(int(timed[-1]))
+        return self.numbers
+
+    def _take(self, first: int) -> None:
+        for some in self._waiting:
+            for name, (steps, values) in some.items():
+                kept = values[np.searchsorted(steps, first) :]
+                total, count = self.numbers.get(name, (0.0, 0))
+                self.numbers[name] = total + float(kept.sum()), count + len(kept)
+        self._waiting.clear()
+
+
+def _measured(sums: _Sums | None, *, facts: PerformanceFacts | None, machine: Machine, captured_steps: int) -> Measured:
+    numbers = sums.finish() if sums is not None else {}
+    if not numbers.get(STEP_SECONDS, (0.0, 0))[1]:
         return Measured(facts=facts, machine=machine, captured_steps=captured_steps)
-    steps = step_seconds[0]
-    first = steps[min(FIRST_STEPS, len(steps) - 1)]
+    seconds, steps = numbers[STEP_SECONDS]
 
-    def sum_of(columns: Columns | None) -> float | None:
-        """Return the seconds from the first measured step on; None without such a step."""
-        values = np.empty(0) if columns is None else columns[1][columns[0] >= first]
-        return float(values.sum()) if len(values) else None
+    def mean(name: str) -> float | None:
+        total, count = numbers.get(name, (0.0, 0))
+        return total / count if count else None
 
-    found = {
-        phase: PhaseSeconds(total, int((columns[0] >= first).sum()))
-        for phase, columns in phases.items()
-        if (total := sum_of(columns)) is not None
-    }
-    waited, total = sum_of(waits), sum_of(step_seconds) or 0.0
+    phases = {phase: numbers[name] for phase, name in PHASES.items() if numbers.get(name, (0.0, 0))[1]}
+    waited, in_fetches = numbers.get(PROCESSOR_WAIT_SECONDS), numbers.get(DATA_PROCESSOR_WAIT_SECONDS, (0.0, 0))
     measured = Measured(
-        steps=int((steps >= first).sum()),
-        seconds=total,
-        phases=found,
+        steps=steps,
+        seconds=seconds,
+        phases={phase: PhaseSeconds(*of_phase) for phase, of_phase in phases.items()},
         facts=facts,
         machine=machine,
         captured_steps=captured_steps,
-        overhead=None if overhead is None else _mean(overhead[1][overhead[0] >= first].tolist()),
-        processor_wait=None if waited is None else waited / total,
-        batches_ready=None if ready is None else _mean(ready[1][ready[0] >= first]),
+        overhead=mean(OVERHEAD),
+        processor_wait=waited[0] / seconds if waited is not None else None,
+        batches_ready=mean(BATCHES_READY),
     )
-    return with_forward(with_own_seconds(measured, waited=waited or 0.0, in_fetches=sum_of(in_fetches)))
-
-
-def number_columns(trial: Trial, name: str) -> dict[str, Columns]:
-    """Return steps and values of a recorded number by worker; none if no step has it.
-
-    Args:
-        trial: The run, refreshed.
-        name: Name of the number.
-
-    Raises:
-        StorageError: A store failed.
-    """
-    try:
-        columns = trial.tensor(name).columns("mean")
-    except (TensorNotSavedError, ConfigurationError):  # no step had that number
-        return {}
-    return {column.worker: (column.steps, column.values) for column in columns}
+    of_fetches = in_fetches[0] if in_fetches[1] else None
+    return with_forward(with_own_seconds(measured, waited=waited[0] if waited else 0.0, in_fetches=of_fetches))
 
 
 def machines_of(profiles: Store) -> dict[str, str]:

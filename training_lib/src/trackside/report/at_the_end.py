@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from trackside.contracts.run_layout import REPORT_KEY, XGBOOST_REPORT_KEY, RunLocation
+from trackside.contracts.run_layout import OLD_REPORTS_PREFIX, REPORT_KEY, XGBOOST_REPORT_KEY, RunLocation, old_page_key
 from trackside.report.gathered import gather
 from trackside.report.page import page_of
 from trackside.storage.store import Store
@@ -15,7 +15,9 @@ _logger = logging.getLogger(__name__)
 
 
 def store_report(run: RunLocation, *, clock: Callable[[], float], stores: Callable[[str], Store]) -> None:
-    """Write the report of an ended run beside its verdicts. A failure is logged only: the verdicts are out by then.
+    """Write the report of an ended run beside its verdicts, and at the original's keys that the run has.
+
+    A failure is logged only: the verdicts are out by then.
 
     Args:
         run: The run.
@@ -25,8 +27,11 @@ def store_report(run: RunLocation, *, clock: Callable[[], float], stores: Callab
     try:
         data = gather(run.uri, open_trial(run.uri), clock=clock, stores=stores)
         page = page_of(data).encode()
-        stores(run.rule_output).put(REPORT_KEY, page)
+        output = stores(run.rule_output)
+        output.put(REPORT_KEY, page)
         if data.is_boosted:
-            stores(run.rule_output).put(XGBOOST_REPORT_KEY, page)
+            output.put(XGBOOST_REPORT_KEY, page)
+        for old in sorted({old for key in output.list(OLD_REPORTS_PREFIX) if (old := old_page_key(key)) is not None}):
+            output.put(old, page)
     except Exception as error:  # noqa: BLE001 - a picture must not fail the job that judged
         _logger.warning("%s was not written: %s", REPORT_KEY, error)

@@ -64,13 +64,12 @@ class Changes:
     left_out: int = 0
 
 
-def changes(trial: Trial, steps: tuple[int, int], *, now: float) -> Changes | None:
+def changes(trial: Trial, steps: tuple[int, int]) -> Changes | None:
     """Return the changes at these steps; None if too few steps lie before them.
 
     Args:
         trial: The run.
         steps: First and last training step of the window.
-        now: The time, in seconds since the epoch.
     """
     first, last = steps
     length = last - first + 1
@@ -81,7 +80,7 @@ def changes(trial: Trial, steps: tuple[int, int], *, now: float) -> Changes | No
     begin = first - pieces * size
     edges = np.unique(np.concatenate([np.arange(begin, first, size), np.arange(first, last + 1, size), [last + 1]]))
     compared, found = 0, []
-    for name, statistic, worker, numbers in _series(trial, edges, now=now):
+    for name, statistic, worker, numbers in _series(trial, edges):
         change = _change(numbers, first)
         if change is None:
             continue
@@ -94,7 +93,7 @@ def changes(trial: Trial, steps: tuple[int, int], *, now: float) -> Changes | No
     return Changes(steps, (begin, first - 1), shown, compared, len(found) - len(shown))
 
 
-def _series(trial: Trial, edges: NDArray[np.int64], *, now: float) -> Iterator[tuple[str, str, str, Buckets]]:
+def _series(trial: Trial, edges: NDArray[np.int64]) -> Iterator[tuple[str, str, str, Buckets]]:
     by_statistic: dict[str, list[str]] = {}
     columns = trial.parts.columns
     known = set(trial.names)
@@ -106,7 +105,7 @@ def _series(trial: Trial, edges: NDArray[np.int64], *, now: float) -> Iterator[t
         for name, by_worker in columns.in_buckets(sorted(names), statistic, edges, mode="TRAIN").items():
             for worker, numbers in by_worker.items():
                 yield name, statistic, worker if several else "", numbers
-    for title, numbers in machine_curves(trial, (int(edges[0]), int(edges[-1]) - 1), now=now):
+    for title, numbers in machine_curves(trial, (int(edges[0]), int(edges[-1]) - 1)):
         yield title, "", "", numbers
 
 

@@ -11,6 +11,7 @@ from trackside.report.distribution import Distribution
 from trackside.report.line_chart import number
 from trackside.report.markup import Markup, element, joined
 from trackside.report.model.figures import Line, curves, folded, table
+from trackside.report.wall_time import WallTime
 
 WIDTH, HEIGHT = 620, 260
 LEFT, RIGHT, TOP, BOTTOM = 76, 10, 10, 24
@@ -21,8 +22,13 @@ _MEDIAN = 3
 _TICKS = 5
 
 
-def distribution_figure(found: Distribution) -> Markup:
-    """Return the figure of one tensor."""
+def distribution_figure(found: Distribution, *, clock: WallTime | None = None) -> Markup:
+    """Return the figure of one tensor.
+
+    Args:
+        found: The values of the tensor.
+        clock: The moments of the steps, for bands over wall time; None: over steps.
+    """
     if not len(found.steps):
         return _sizes_figure(found)
     words = f"{found.size:,} elements at {len(found.steps)} saved step{'s' * (len(found.steps) != 1)}"
@@ -44,7 +50,7 @@ def distribution_figure(found: Distribution) -> Markup:
     return element(
         "figure",
         caption,
-        element("div", _bands(found), _ridges(found), class_="spread"),
+        element("div", _bands(found, clock), _ridges(found), class_="spread"),
         folded(f"Values of {found.name} as a table", table(head, rows)),
         class_="distribution",
     )
@@ -77,12 +83,13 @@ class _Scale:
             yield float(self._edges[place]), float(self._places[place])
 
 
-def _bands(found: Distribution) -> Markup:
+def _bands(found: Distribution, clock: WallTime | None) -> Markup:
     scale = _Scale(found)
     first, last = int(found.steps[0]), max(int(found.steps[-1]), int(found.steps[0]) + 1)
 
     def x(step: int) -> float:
-        return round(LEFT + (step - first) / (last - first) * (WIDTH - LEFT - RIGHT), 1)
+        share = (step - first) / (last - first) if clock is None else clock.share(step)
+        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
 
     def y(value: float) -> float:
         return round(HEIGHT - BOTTOM - scale.share(value) * (HEIGHT - TOP - BOTTOM), 1)
@@ -106,9 +113,14 @@ def _bands(found: Distribution) -> Markup:
         for step, bad in zip(found.steps.tolist(), found.broken.tolist(), strict=True)
         if bad
     ]
-    for step, anchor in ((first, "start"), (int(found.steps[-1]), "end")):
-        children.append(element("text", f"{step:,}", x=x(step), y=HEIGHT - 7, text_anchor=anchor))
-    title = f"{found.name} over steps: median, and bands of {', '.join(words for *_, words in reversed(_BANDS))}"
+    ends: tuple[tuple[str, float, str], ...]
+    if clock is None:
+        ends = tuple((f"{at:,}", x(at), anchor) for at, anchor in ((first, "start"), (int(found.steps[-1]), "end")))
+    else:
+        ends = ((clock.labels()[0], LEFT, "start"), (clock.labels()[-1], WIDTH - RIGHT, "end"))
+    children += [element("text", words, x=at, y=HEIGHT - 7, text_anchor=anchor) for words, at, anchor in ends]
+    over = "steps" if clock is None else "time"
+    title = f"{found.name} over {over}: median, and bands of {', '.join(words for *_, words in reversed(_BANDS))}"
     return _drawing(title, children, WIDTH, HEIGHT)
 
 

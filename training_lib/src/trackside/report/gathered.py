@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.model_facts import ModelFacts
@@ -27,7 +28,7 @@ from trackside.report.routing import routing_maps
 from trackside.report.wall_time import WallTime
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
-from trackside.trial.buckets import Buckets, bucketed, edges_of
+from trackside.trial.buckets import Buckets, BucketSums, edges_of
 from trackside.trial.trial import Trial
 
 MOST_LOSSES = 4
@@ -167,11 +168,11 @@ def gather(
         wall_time=wall_time(trial, steps) if is_by_time and steps else None,
         charts=charts,
         is_window=is_window,
-        changes=changes(trial, steps, now=clock()) if is_window and steps else None,
+        changes=changes(trial, steps) if is_window and steps else None,
         heatmaps=heatmaps,
         routing=tuple(routing_maps(trial, steps)) if steps else (),
         distributions=distributions(trial, recorded.groups, steps) if steps else (),
-        machine=tuple(machine_curves(trial, steps, now=clock())) if steps else (),
+        machine=tuple(machine_curves(trial, steps)) if steps else (),
         speed=speed(uri) if speed else judged_workers(measured_workers(uri, trial)),
         model=labelled_run(trial),
         incidents=began(trial, recorded.groups),
@@ -185,52 +186,101 @@ def _charts(
 ) -> tuple[LiveRun, tuple[int, int] | None, tuple[tuple[str, Buckets], ...]]:
     """Return the run with the last number of each curve, the first and the last step to show, and the curves as charts.
 
-    A curve of a million steps is put into buckets as soon as it is read, over the steps that the run recorded. Rarely
-    its curves begin or end elsewhere: then they are read again, over the steps that they have.
+    Curves are put into buckets as they are read, over the steps that the run recorded. Rarely its curves begin or end
+    elsewhere: then they are read again, over the steps that they have.
     """
     known: tuple[int, int] | None = None
+    first = window[0] or 0
     for _ in range(_MOST_LOOKS):
         drawn = _DrawnCurves(trial, window, known)
-        live = reader.look(first=window[0] or 0, keep=drawn.take)
+        live = reader.look(first=first, drawing=drawn.begin)
         known = drawn.steps
-        if within(known, window) == drawn.shown:
+        if first and (drawn.shown is None or drawn.shown[0] < first):  # no such step: then the whole run is shown
+            first = 0
+        elif within(known, window) == drawn.shown:
             break
-    return live, drawn.shown if known else None, tuple(drawn.charts)
+    return live, drawn.shown if known else None, tuple(drawn.charts())
 
 
 class _DrawnCurves:
-    """Curves in buckets over one axis.
-
-    steps   first and last step of the curves; None without any
-    shown   first and last step of the axis; None before the first curve
-    charts  title and numbers of each curve with a number there
-    """
+    """Curves in buckets over one axis, which is known before the first number."""
 
     def __init__(self, trial: Trial, window: Window, known: tuple[int, int] | None) -> None:
         self._trial, self._window, self._known = trial, window, known
-        self._losses = 0
-        self.steps: tuple[int, int] | None = None
+        self._finished: list[tuple[CurveKind, str, _DrawnCurve]] = []
         self.shown: tuple[int, int] | None = None
-        self.charts: list[tuple[str, Buckets]] = []
 
-    def take(self, kind: CurveKind, curve: Curve) -> Curve:
-        """Put a curve into buckets. Return its last number: a page is kept, and a million steps would be, too."""
-        self._losses += kind is CurveKind.LOSS
-        if len(curve.steps) and self._losses <= MOST_LOSSES:
-            first, last = int(curve.steps[0]), int(curve.steps[-1])
-            self.steps = (min(first, self.steps[0]), max(last, self.steps[1])) if self.steps else (first, last)
-            if self.shown is None:
-                self.shown = within(self._known or self._trial.parts.steps.training_ends(), self._window) or self.steps
-            inside = _inside(curve, self.shown)
-            if len(inside.steps):
-                title = curve.name if kind is CurveKind.LOSS else _TITLES[kind]
-                self.charts.append((title, _in_buckets(inside, self.shown)))
-        return replace(curve, steps=curve.steps[-1:].copy(), values=curve.values[-1:].copy())
+    def begin(self, kind: CurveKind, _: str) -> _DrawnCurve:
+        """Return what takes the numbers of a curve."""
+        if self.shown is None:  # not before: the reader has looked for what is new
+            self.shown = within(self._known or self._trial.parts.steps.training_ends(), self._window)
+        return _DrawnCurve(self.shown, lambda name, drawn: self._finished.append((kind, name, drawn)))
+
+    @property
+    def steps(self) -> tuple[int, int] | None:
+        """First and last step of the curves; None without any."""
+        ends = [one.ends for one in self._shown() if one.ends]
+        return (min(first for first, _ in ends), max(last for _, last in ends)) if ends else None
+
+    def charts(self) -> Iterator[tuple[str, Buckets]]:
+        """Yield title and numbers of each curve with a number on the axis."""
+        losses = 0
+        for kind, name, drawn in self._finished:
+            losses += kind is CurveKind.LOSS
+            buckets = drawn.buckets()
+            if buckets is not None and losses <= MOST_LOSSES:
+                yield name if kind is CurveKind.LOSS else _TITLES[kind], buckets
+
+    def _shown(self) -> Iterator[_DrawnCurve]:
+        losses = [drawn for kind, _, drawn in self._finished if kind is CurveKind.LOSS]
+        yield from losses[:MOST_LOSSES]
+        yield from (drawn for kind, _, drawn in self._finished if kind is not CurveKind.LOSS)
+
+
+class _DrawnCurve:
+    """A curve in buckets, and its last number.
+
+    ends   first and last step; None without any
+    """
+
+    def __init__(self, shown: tuple[int, int] | None, finish: Callable[[str, _DrawnCurve], None]) -> None:
+        self._sums = BucketSums(edges_of(*shown, MOST_BUCKETS)) if shown else None
+        self._finish = finish
+        self._newest = (np.empty(0, np.int64), np.empty(0))
+        self.ends: tuple[int, int] | None = None
+
+    def add(self, steps: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        """Implement `Drawing.add`."""
+        if self._sums is not None:
+            self._sums.add(steps, values)
+        self._take(int(steps[0]), int(steps[-1]), (steps[-1:].copy(), values[-1:].copy()))
+
+    def merge(self, other: _DrawnCurve) -> None:
+        """Implement `Drawing.merge`."""
+        if self._sums is not None and other._sums is not None:
+            self._sums.merge(other._sums)
+        if other.ends is not None:
+            self._take(*other.ends, other._newest)
+
+    def curve(self, name: str) -> Curve:
+        """Return the last number alone: a page is kept, and a million steps would be, too."""
+        self._finish(name, self)
+        return Curve(name, *self._newest)
+
+    def buckets(self) -> Buckets | None:
+        """Return the numbers on the axis; None without any."""
+        found = self._sums.buckets() if self._sums is not None else None
+        return found if found is not None and len(found.first) else None
+
+    def _take(self, first: int, last: int, newest: tuple[NDArray[np.int64], NDArray[np.float64]]) -> None:
+        if self.ends is None or last >= self.ends[1]:
+            self._newest = newest
+        self.ends = (min(first, self.ends[0]), max(last, self.ends[1])) if self.ends else (first, last)
 
 
 def wall_time(trial: Trial, steps: tuple[int, int]) -> WallTime | None:
     """Return the axis of these steps in wall time; None if their moments are not known."""
-    return WallTime.of(*trial.parts.steps.times(trial.workers[0]), steps) if trial.workers else None
+    return WallTime.of(trial.parts.steps.moments(trial.workers[0]), steps) if trial.workers else None
 
 
 def within(steps: tuple[int, int] | None, window: Window) -> tuple[int, int] | None:
@@ -240,15 +290,6 @@ def within(steps: tuple[int, int] | None, window: Window) -> tuple[int, int] | N
     first = steps[0] if window[0] is None else max(window[0], steps[0])
     last = steps[1] if window[1] is None else min(window[1], steps[1])
     return (first, last) if first <= last else steps
-
-
-def _inside(curve: Curve, steps: tuple[int, int]) -> Curve:
-    first, end = np.searchsorted(curve.steps, (steps[0], steps[1] + 1))
-    return replace(curve, steps=curve.steps[first:end], values=curve.values[first:end])
-
-
-def _in_buckets(curve: Curve, steps: tuple[int, int]) -> Buckets:
-    return bucketed(curve.steps, curve.values, edges_of(*steps, MOST_BUCKETS))
 
 
 def _spans(problems: Sequence[IssueGroup], last: int) -> Iterator[Span]:

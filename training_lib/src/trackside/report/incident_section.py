@@ -70,11 +70,12 @@ def sentence_of(incident: Incident) -> str:
     """Return how the problem began, in a sentence."""
     if incident.young:
         return (
-            f"It holds from step {incident.since:,} on, before any signal had a baseline: it was in the run from the "
-            "start. Look at data, settings and first weights, not at an event."
+            f"{_subject(incident)} holds from step {incident.since:,} on, before any signal had a baseline: it was in "
+            "the run from the start. Look at data, settings and first weights, not at an event."
         )
     if not incident.signals:
-        return f"It holds from step {incident.since:,} on. No recorded signal left its own baseline before or with it."
+        since = f"{_subject(incident)} holds from step {incident.since:,} on."
+        return f"{since} No recorded signal left its own baseline before or with it."
     first = incident.signals[0]
     together = [signal for signal in incident.signals[1:] if signal.left == first.left]
     others = f", and {len(together)} more with it" if together else ""
@@ -82,6 +83,13 @@ def sentence_of(incident: Incident) -> str:
         f"First to leave its baseline: {name_of(first)}, at {_steps(first)}{others}. The finding holds from step "
         f"{incident.since:,} on."
     )
+
+
+def _subject(incident: Incident) -> str:
+    """Return the subject of a sentence on the first step of a problem: its first issue, if the card has another."""
+    first = min(incident.group.issues, key=lambda issue: issue.since_step)
+    is_lead = first.configuration_name == incident.group.lead.configuration_name
+    return "It" if is_lead else f"Its first issue, {first.configuration_name},"
 
 
 def way_back(incident: Incident) -> str:

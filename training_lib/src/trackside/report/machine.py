@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,7 @@ _METRICS = (
 )
 
 
-def machine_curves(trial: Trial, steps: tuple[int, int], *, now: float) -> Iterator[tuple[str, Buckets]]:
+def machine_curves(trial: Trial, steps: tuple[int, int]) -> Iterator[tuple[str, Buckets]]:
     """Yield (title, numbers) of each metric of each machine over these training steps.
 
     A sample belongs to the step that was being made: several may share one step, or one step in ten may have one.
@@ -37,20 +38,23 @@ def machine_curves(trial: Trial, steps: tuple[int, int], *, now: float) -> Itera
     Args:
         trial: The run.
         steps: First and last step to show.
-        now: The time, in seconds since the epoch.
     """
     workers = trial.workers
     if not workers or trial.recorded_through < 0:
         return
-    numbers, ends = trial.parts.steps.times(workers[0])
-    if not len(numbers):
-        return
-    window = trial.window(trial.recorded_through, now=now)
+    profile = trial.profile
     edges = edges_of(*steps, MOST_BUCKETS)
-    for title, dimension, name, factor in _METRICS:
-        series = window.machine(dimension, name=name)
-        for label, one in _labelled(title, series).items():
-            at = _steps_of(one.times, numbers, ends)
+    found = [
+        (factor, _labelled(title, profile.machine(one, name=name, until=math.inf)))
+        for title, one, name, factor in _METRICS
+    ]
+    times = np.unique(np.concatenate([np.empty(0), *(one.times for _, some in found for one in some.values())]))
+    being_made = _steps_of(times, trial.parts.steps.moments(workers[0])) if len(times) else None
+    if being_made is None:
+        return
+    for factor, some in found:
+        for label, one in some.items():
+            at = being_made[np.searchsorted(times, one.times)]
             first, end = np.searchsorted(at, (steps[0], steps[1] + 1))
             values = one.values[first:end] * factor
             if np.any(values >= LEAST_SHOWN):
@@ -75,8 +79,25 @@ def _device(series: MachineSeries) -> str:
     return series.name
 
 
-def _steps_of(times: NDArray[np.float64], steps: NDArray[np.int64], ends: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the step that was being made at each moment: -1 before the first one ended, one more after the last."""
-    places = np.searchsorted(ends, times, side="left")
-    being_made = np.append(steps, steps[-1] + 1)[places]
-    return np.where(places == 0, -1, being_made).astype(np.int64)
+def _steps_of(
+    times: NDArray[np.float64], moments: Iterable[tuple[NDArray[np.int64], NDArray[np.float64]]]
+) -> NDArray[np.int64] | None:
+    """Return the step that was being made at each moment: -1 before the first one ended, one more after the last.
+
+    None if no step is known.
+
+    Args:
+        times: Ascending.
+        moments: Steps and their ends, a piece at a time; the pieces follow one another.
+    """
+    found, done, last = np.full(len(times), -1, np.int64), -1, None
+    for steps, ends in moments:
+        if last is None:
+            done = int(np.searchsorted(times, ends[0], side="right"))
+        until = max(done, int(np.searchsorted(times, ends[-1], side="right")))
+        found[done:until] = steps[np.minimum(np.searchsorted(ends, times[done:until], side="left"), len(steps) - 1)]
+        done, last = until, int(steps[-1])
+    if last is None:
+        return None
+    found[done:] = last + 1
+    return found

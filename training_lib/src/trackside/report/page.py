@@ -317,7 +317,7 @@ def _distributions(data: ReportData) -> Markup:
         "Of the tensors that findings name, then of others with saved values. Bands: half of the values, nine "
         "tenths, all of them."
     )
-    saved = [distribution_figure(one) for one in data.distributions if len(one.steps)]
+    saved = [distribution_figure(one, clock=data.wall_time) for one in data.distributions if len(one.steps)]
     sizes = [distribution_figure(one) for one in data.distributions if not len(one.steps)]
     hint = joined(
         "Without saved values: sizes that are recorded anyway. ",

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from trackside.performance.causes import Cause
 from trackside.performance.durations import duration, milliseconds
+from trackside.performance.measured import CAPTURE, EVALUATION
 from trackside.performance.verdict import PerformanceVerdict
 from trackside.report.markup import Markup, element, joined
 
 MOST_WORKERS = 4
 MOST_LINES = 3
+BESIDE = {CAPTURE, EVALUATION}  # not in the seconds of a step: with them the shares come to more than 100 %
 
 
 def speed_section(workers: Sequence[tuple[str, PerformanceVerdict]]) -> Markup:
@@ -73,7 +75,7 @@ def _phase_rows(verdict: PerformanceVerdict) -> Iterator[Markup]:
         share = f"{100 * phase.share:.0f} %"
         yield element(
             "tr",
-            element("th", phase.name, scope="row"),
+            element("th", f"{phase.name}, beside it" if phase.name in BESIDE else phase.name, scope="row"),
             element("td", milliseconds(phase.seconds)),
             element("td", share),
             element("td", element("meter", share, value=f"{min(1.0, phase.share):.3f}", aria_label=phase.name)),

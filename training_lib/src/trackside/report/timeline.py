@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +14,14 @@ from trackside.report.line_chart import Span, round_numbers
 from trackside.report.markup import Markup, element, joined
 from trackside.report.model.figures import folded, table
 from trackside.report.wall_time import WallTime
-from trackside.trial.buckets import bucketed, edges_of
+from trackside.trial.buckets import BucketSums, edges_of
 
 MOST_BARS = 160
 MOST_SLOW = 10
 PHASES = ("evaluation", "data", "rest", "backward", "optimizer", "capture")  # in the order within a step
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 220, 72, 12, 18, 24
 _TABLE_ROWS = 20
+_NONE = np.zeros(1)
 
 Numbers = NDArray[np.float64]
 
@@ -44,26 +45,53 @@ class StepBars:
     slow: tuple[tuple[int, float, str, float], ...]
 
 
-def step_bars(durations: StepDurations, steps: tuple[int, int]) -> StepBars | None:
-    """Return the bars of a worker's steps from the first to the last; None without a timed step.
+def step_bars(pieces: Iterable[StepDurations], steps: tuple[int, int]) -> tuple[StepBars, ...]:
+    """Return the bars of each worker's steps from the first to the last, by its name; none without a timed step.
 
     Args:
-        durations: The durations of its steps.
+        pieces: The durations of the steps of workers, a piece at a time.
         steps: First and last step.
     """
-    begin, end = np.searchsorted(durations.steps, (steps[0], steps[1] + 1))
-    numbers, seconds = durations.steps[begin:end], durations.seconds[begin:end]
-    known = np.isfinite(seconds)
-    numbers, seconds = numbers[known], seconds[known]
-    if not len(numbers):
-        return None
-    measured = {name: np.nan_to_num(values[begin:end][known]) for name, values in durations.phases.items()}
-    parts = {**measured, "rest": np.maximum(0.0, seconds - sum(measured.values(), np.zeros(len(seconds))))}
-    edges = edges_of(*steps, MOST_BARS)
-    whole = bucketed(numbers, seconds, edges)
-    means = {name: bucketed(numbers, parts[name], edges).mean for name in PHASES if name in parts and parts[name].any()}
-    slow = tuple(_slowest(numbers, seconds, parts))
-    return StepBars(durations.worker, whole.first, whole.last, means, whole.high, slow)
+    found: dict[str, _BarsOfWorker] = {}
+    for piece in pieces:
+        found.setdefault(piece.worker, _BarsOfWorker(steps)).add(piece)
+    return tuple(bars for worker in sorted(found) if (bars := found[worker].bars(worker)) is not None)
+
+
+class _BarsOfWorker:
+    """Sums of the steps of one worker, some steps to a bar, and the longest of them."""
+
+    def __init__(self, steps: tuple[int, int]) -> None:
+        self._steps, self._edges = steps, edges_of(*steps, MOST_BARS)
+        self._whole = BucketSums(self._edges)
+        self._phases: dict[str, NDArray[np.float64]] = {}  # seconds of each bar
+        self._slow: list[tuple[int, float, str, float]] = []
+
+    def add(self, piece: StepDurations) -> None:
+        """Add the steps of a piece."""
+        begin, end = np.searchsorted(piece.steps, (self._steps[0], self._steps[1] + 1))
+        known = np.isfinite(piece.seconds[begin:end])
+        numbers, seconds = piece.steps[begin:end][known], piece.seconds[begin:end][known]
+        if not len(numbers):
+            return
+        parts = {name: np.nan_to_num(values[begin:end][known]) for name, values in piece.phases.items()}
+        parts["rest"] = np.maximum(0.0, seconds - sum(parts.values(), np.zeros(len(seconds))))
+        self._whole.add(numbers, seconds)
+        bars = np.searchsorted(self._edges, numbers, side="right") - 1
+        for name, values in parts.items():
+            sums = np.bincount(bars, weights=values, minlength=len(self._edges) - 1)
+            self._phases[name] = self._phases.get(name, np.zeros(len(sums))) + sums
+        slowest = sorted([*self._slow, *_slowest(numbers, seconds, parts)], key=lambda one: (-one[1], one[0]))
+        self._slow = slowest[:MOST_SLOW]
+
+    def bars(self, worker: str) -> StepBars | None:
+        """Return the bars; None without a step."""
+        whole = self._whole.buckets()
+        if not len(whole.first):
+            return None
+        bars = np.searchsorted(self._edges, whole.first, side="right") - 1
+        means = {name: self._phases[name][bars] / whole.count for name in PHASES if self._phases.get(name, _NONE).any()}
+        return StepBars(worker, whole.first, whole.last, means, whole.high, tuple(self._slow))
 
 
 def _slowest(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,16 +24,40 @@ class WallTime:
     seconds: NDArray[np.float64]
 
     @classmethod
-    def of(cls, steps: NDArray[np.int64], times: NDArray[np.float64], shown: tuple[int, int]) -> WallTime | None:
-        """Return the axis over the steps from `shown[0]` to `shown[1]`; None if their moments are not known."""
-        first, end = np.searchsorted(steps, (shown[0], shown[1] + 1))
-        steps, times = steps[first:end], np.maximum.accumulate(times[first:end])
-        if len(steps) < 2 or not times[-1] > times[0]:
+    def of(
+        cls, moments: Iterable[tuple[NDArray[np.int64], NDArray[np.float64]]], shown: tuple[int, int]
+    ) -> WallTime | None:
+        """Return the axis over the steps from `shown[0]` to `shown[1]`; None if their moments are not known.
+
+        Args:
+            moments: Steps and their ends in seconds, a piece at a time; the pieces follow one another.
+            shown: First and last step.
+        """
+        even = np.unique(np.linspace(*shown, _EVEN).astype(np.int64))
+        kept: list[NDArray[np.float64]] = []  # steps and times, of shape (2, n)
+        pauses = np.empty((5, 0))  # length, step and time before, step and time after
+        before = np.empty((2, 0))
+        for steps, times in moments:
+            inside = slice(*np.searchsorted(steps, (shown[0], shown[1] + 1)))
+            points = np.concatenate([before, [steps[inside].astype(np.float64), times[inside]]], axis=1)
+            if points.shape[1] == before.shape[1]:
+                continue
+            points[1] = np.maximum.accumulate(points[1])
+            kept += [points[:, :1]] if not kept else []
+            ahead = even[(even > points[0, 0]) & (even <= points[0, -1])]
+            kept.append(points[:, np.unique(np.searchsorted(points[0], ahead))])
+            lengths = np.diff(points[1])
+            longest = np.argsort(lengths)[-_PAUSES:]
+            found = np.concatenate([lengths[None, longest], points[:, longest], points[:, longest + 1]])
+            pauses = np.concatenate([pauses, found], axis=1)
+            pauses = pauses[:, np.argsort(pauses[0])[-_PAUSES:]]
+            before = points[:, -1:]
+        points = np.concatenate([*kept, before, pauses[1:3], pauses[3:5]], axis=1)
+        chosen, places = np.unique(points[0], return_index=True)
+        seconds = points[1, places]
+        if len(chosen) < 2 or not seconds[-1] > seconds[0]:
             return None
-        longest = np.argsort(np.diff(times))[-_PAUSES:]
-        even = np.linspace(0, len(steps) - 1, min(len(steps), _EVEN)).astype(int)
-        kept = np.unique(np.concatenate([even, longest, longest + 1]))
-        return cls(steps[kept].astype(np.float64), times[kept] - times[0])
+        return cls(chosen, seconds - seconds[0])
 
     def share(self, step: float) -> float:
         """Return the place of a step on the axis, from 0 to 1."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trackside.contracts.model_facts import LossFacts
+from trackside.contracts.model_facts import ModelFacts
 from trackside.rules.diagnosis import training_losses
 from trackside.trial.window import Column, Window
 
@@ -16,12 +16,17 @@ def whole_losses(window: Window) -> tuple[Column, ...]:
         window: The window to read.
     """
     columns = training_losses(window)
-    if len(columns) < 2:
-        return columns
-    sums = {facts.backward_line for facts in _known(window, columns) if not facts.is_built_in and facts.backward_line}
-    parts = {facts.name for facts in _known(window, columns) if facts.is_built_in and facts.backward_line in sums}
-    return tuple(column for column in columns if column.tensor not in parts)
+    parts = parts_of_sums(window.facts, [column.tensor for column in columns])
+    return tuple(column for column in columns if column.tensor not in parts) if parts else columns
 
 
-def _known(window: Window, columns: Sequence[Column]) -> list[LossFacts]:
-    return [known for c in columns if window.facts and (known := window.facts.loss(c.tensor)) is not None]
+def parts_of_sums(facts: ModelFacts | None, losses: Sequence[str]) -> frozenset[str]:
+    """Return those of these losses that are addends of another one.
+
+    Args:
+        facts: The facts of the run.
+        losses: Names of training losses.
+    """
+    known = [loss for name in losses if facts and (loss := facts.loss(name)) is not None]
+    sums = {loss.backward_line for loss in known if not loss.is_built_in and loss.backward_line}
+    return frozenset(loss.name for loss in known if loss.is_built_in and loss.backward_line in sums)

@@ -114,6 +114,13 @@ class BucketSums:
             self._high[at] = np.maximum(self._high[at], np.maximum.reduceat(high, starts))
             self._sum[at] += np.add.reduceat(finite, starts)
 
+    def merge(self, other: BucketSums) -> None:
+        """Add the numbers of other buckets with the same edges."""
+        self._first, self._low = np.minimum(self._first, other._first), np.minimum(self._low, other._low)
+        self._last, self._high = np.maximum(self._last, other._last), np.maximum(self._high, other._high)
+        self._sum, self._finite = self._sum + other._sum, self._finite + other._finite
+        self._count = self._count + other._count
+
     def buckets(self) -> Buckets:
         """Return the buckets with a number so far."""
         some = np.flatnonzero(self._count)

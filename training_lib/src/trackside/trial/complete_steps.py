@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,9 +76,15 @@ class CompleteSteps:
         tensors = recorded.tensors_at(step) if recorded is not None else _NONE
         return self._names.collections_among(tensors) if tensors else _NONE
 
+    def moments(self, worker: str) -> Iterator[_Times]:
+        """Yield `times` a piece at a time. The pieces follow one another; nothing of them is kept."""
+        return self._recorded.moments(worker)
+
     def times(self, worker: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the recorded training steps of a worker, ascending, and the end of each in seconds since the epoch."""
-        return self._recorded.times(worker)
+        pieces = [*self.moments(worker)]
+        steps = np.concatenate([np.empty(0, np.int64), *(steps for steps, _ in pieces)])
+        return steps, np.concatenate([np.empty(0), *(times for _, times in pieces)])
 
     def times_by_worker(self) -> Mapping[str, _Times]:
         """Return `times` of each worker with recorded steps, by its name. Computed once for each version of the run."""
@@ -105,18 +111,21 @@ class CompleteSteps:
 
     def training_ends(self) -> tuple[int, int] | None:
         """Return the numbers of the first and the last complete recorded step; without those, of saved steps."""
-        recorded = self._recorded.steps
-        steps = recorded.steps if recorded is not None else np.array(self.saved(), np.int64)
-        end = int(np.searchsorted(steps, self._completeness.last_step(), side="right"))
-        if not end:
+        recorded, last = self._recorded.steps, self._completeness.last_step()
+        if recorded is not None:
+            ends = (recorded.first, recorded.newest(last))
+        else:
+            saved = [step for step in self.saved() if step <= last]
+            ends = (saved[0], saved[-1]) if saved else (None, None)
+        if ends[0] is None or ends[1] is None:
             return None
-        first, last = self.training_steps([int(steps[0]), int(steps[end - 1])])
+        first, last = self.training_steps([ends[0], ends[1]])
         return first, last
 
     def count(self) -> int:
         """Return the number of steps with anything known about them, complete or not; it grows with the run."""
         recorded = self._recorded.steps
-        return len(self.saved()) + (len(recorded.steps) if recorded is not None else 0)
+        return len(self.saved()) + (len(recorded) if recorded is not None else 0)
 
     def is_saved(self, step: int) -> bool:
         """Return True if a worker saved tensors at this step."""

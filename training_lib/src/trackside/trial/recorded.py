@@ -12,9 +12,11 @@ from trackside.contracts.run_layout import SegmentName
 from trackside.trial.recorded_steps import RecordedSteps
 from trackside.trial.saved_step import SavedStep
 from trackside.trial.statistic_rows import Piece
+from trackside.trial.step_numbers import StepNumbers
 from trackside.trial.window import Column
 
 KEPT_BYTES = 4 << 20  # of columns, where `trim` is called
+LONG_STEPS = 1 << 18  # from which on the columns of a run are not read as a whole, only to look for a step
 _LAST_STEP = 2**63 - 1
 
 
@@ -46,11 +48,11 @@ class StatisticsSource(Protocol):
     def trim(self, most_bytes: int) -> bool:
         """Drop kept columns if they take more than this. Return True if they were dropped."""
 
-    def times(self, worker: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the training steps of a worker, ascending, and the end of each in seconds since the epoch."""
+    def moments(self, worker: str) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+        """Yield training steps of a worker, and the end of each in seconds since the epoch, a piece at a time."""
 
-    def training_steps(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the training steps of all workers, ascending, and the number of each among training steps."""
+    def training_steps(self) -> StepNumbers:
+        """Return the number of each training step of any worker."""
 
 
 class Recorded:
@@ -66,8 +68,8 @@ class Recorded:
         self._is_requested = False
         self._known: Mapping[str, frozenset[str]] = {}
         self._columns: dict[tuple[str, str, str | None], Mapping[str, Column]] = {}
-        self._training: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None  # of a version
-        self._every_step_up_to: int | None = None  # the last step, where each is a training step with its own number
+        self._training: tuple[int, StepNumbers] | None = None  # of a version
+        self._around: dict[tuple[str, str, str | None], tuple[int, int, int, dict[str, StepNumbers]]] = {}
         self.version = 0  # of the rows
         self.names_version = 0  # of what is recorded of which tensor
 
@@ -131,11 +133,13 @@ class Recorded:
         self._columns.clear()
         return True
 
-    def times(self, worker: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the training steps of a worker, ascending, and the end of each in seconds since the epoch."""
-        if self._source is None or not self.tensors:
-            return np.empty(0, np.int64), np.empty(0)
-        return self._source.times(worker)
+    def moments(self, worker: str) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+        """Yield the training steps of a worker, and the end of each in seconds since the epoch, a piece at a time.
+
+        The pieces follow one another: a run of a million steps is never in memory as a whole.
+        """
+        if self._source is not None and self.tensors:
+            yield from self._source.moments(worker)
 
     def training_steps(self, steps: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number among training steps of each step; of a step between them that of the training step before.
@@ -146,32 +150,34 @@ class Recorded:
         if self._source is None or not self.tensors:
             return steps
         if self._training is None or self._training[0] != self.version:
-            known, numbers = self._source.training_steps()
-            self._every_step_up_to = None
-            if numbers is known and len(known) and known[-1] - known[0] + 1 == len(known):  # mostly
-                self._every_step_up_to = int(known[-1])
-                known = numbers = np.empty(0, np.int64)
-            self._training = (self.version, known, numbers)
-        if self._every_step_up_to is not None:
-            is_beyond = bool(len(steps)) and int(steps.max()) > self._every_step_up_to
-            return np.minimum(steps, self._every_step_up_to) if is_beyond else steps
-        _, known, numbers = self._training
-        if not len(known):
-            return steps
-        if numbers is known and len(steps) == len(known) and np.array_equal(steps, known):
-            return steps
-        places = np.searchsorted(known, steps, side="right") - 1
-        # By earlier steps only: the answer is the same whenever one looks.
-        found: NDArray[np.int64] = np.where(places >= 0, numbers[places], steps)
-        return found
+            self._training = self.version, self._source.training_steps()
+        return self._training[1].of(steps)
 
     def holds(self, tensor: str, statistic: str, saved: SavedStep) -> bool:
         """Return True if the statistic is recorded of this step and worker."""
+        if self.steps is not None and len(self.steps) > LONG_STEPS:
+            return self._holds_of_many(tensor, statistic, saved)
         column = self.columns(tensor, statistic, saved.mode).get(saved.worker)
         if column is None:
             return False
         place = int(column.steps.searchsorted(saved.step))
         return place < len(column.steps) and column.steps[place] == saved.step
+
+    def _holds_of_many(self, tensor: str, statistic: str, saved: SavedStep) -> bool:
+        """Return `holds`, without a column of a long run: by the steps around the saved one, which are asked next."""
+        key = (tensor, statistic, saved.mode)
+        version, first, last, steps = self._around.get(key, (-1, 0, -1, {}))
+        if version != self.version or not first <= saved.step <= last:
+            first, last, steps = saved.step, saved.step + LONG_STEPS // 4, {}
+            pieces, whole = self.pieces([tensor], statistic, first=first, last=last, mode=saved.mode)
+            if whole:
+                steps = {worker: StepNumbers.at(c.steps) for worker, c in self.columns(*key).items()}
+                first, last = 0, _LAST_STEP
+            for worker, numbers in pieces:
+                for at, _ in numbers.values():
+                    steps.setdefault(worker, StepNumbers()).add(at, at)
+            self._around[key] = self.version, first, last, steps
+        return saved.worker in steps and saved.step in steps[saved.worker]
 
     def _look(self, newest: Sequence[SegmentName] | None = None) -> None:
         if self._source is None or not self._source.refresh(newest=newest):

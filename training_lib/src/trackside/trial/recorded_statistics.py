@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +16,19 @@ from trackside.contracts.errors import KeyNotFoundError, NotAFileError, RecordEr
 from trackside.contracts.run_layout import SegmentName
 from trackside.records.block_file import FOOTER_BYTES, HEAD_BYTES, MOST_PAYLOAD_BYTES, ReadBlocks, read_blocks
 from trackside.records.modes import MODE_NUMBERS
-from trackside.records.statistics_segment import ROW_FIELDS, ROWS_KIND
+from trackside.records.statistics_segment import ROWS_KIND
 from trackside.storage.store import Store
 from trackside.trial.parallel import REMOTE_READS_AT_ONCE, each_in_parallel
 from trackside.trial.recorded_steps import RecordedSteps
-from trackside.trial.statistic_rows import Piece, RowTable, StatisticColumns, pieces_of
+from trackside.trial.statistic_rows import Piece, RowTable, StatisticColumns, in_step_order, pieces_of
 from trackside.trial.statistics_logs import StatisticsLogs
+from trackside.trial.step_numbers import StepNumbers
 from trackside.trial.window import Column
 
 READ_BYTES = 16 << 20  # more than the objects that our writer makes, so that each of those is one request
 DISK_READ_BYTES = 2 << 20  # where a request costs nothing: as much again for its blocks is in memory at once
 CACHE_BYTES = 256 << 20  # of columns that were asked for: 200 of them over 72,000 steps
+Moments = tuple[NDArray[np.int64], NDArray[np.float64]]  # steps and their ends in seconds since the epoch
 _LARGEST_READ = READ_BYTES + HEAD_BYTES + MOST_PAYLOAD_BYTES + FOOTER_BYTES
 MOST_LOST_BYTES = 64 << 20  # of one file between its blocks: the rest is given up, for a hole costs no disk
 _MOST_PASSES = 3
@@ -118,45 +119,39 @@ class RecordedStatistics:
         """Drop the columns that are kept if they take more than this. Return True if they were dropped."""
         return self._columns.trim(most_bytes)
 
-    def times(self, worker: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the training steps of a worker, ascending, and the end of each in seconds since the epoch."""
-        steps, modes, times = self._fields(self._logs.tables.get(worker, ()), "step", "mode", "wall_time")
-        if not (modes == MODE_NUMBERS["TRAIN"]).all():
-            is_training = modes == MODE_NUMBERS["TRAIN"]
-            steps, times = steps[is_training], times[is_training]
-        if (steps[1:] > steps[:-1]).all():
-            return steps, times
-        order = np.lexsort((times, steps))
-        steps, times = steps[order], times[order]
-        is_first = np.append(True, steps[1:] != steps[:-1])[: len(steps)]  # numbers noted later are of another moment
-        return steps[is_first], times[is_first]
+    def moments(self, worker: str) -> Iterator[Moments]:
+        """Yield the training steps of a worker, and the end of each in seconds since the epoch, a piece at a time.
 
-    def training_steps(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the training steps of all workers, ascending, and the number of each among training steps."""
-        tables = [table for of_worker in self._logs.tables.values() for table in of_worker]
-        all_steps, modes, numbers = self._fields(tables, "step", "mode", "mode_step")
-        is_global = modes == MODE_NUMBERS["GLOBAL"]  # nobody set a mode: one count is all that the user has
-        is_training = is_global | (modes == MODE_NUMBERS["TRAIN"])
-        np.copyto(numbers, all_steps, where=is_global)
-        if not is_training.all():
-            all_steps, numbers = all_steps[is_training], numbers[is_training]
-        if not (all_steps[1:] > all_steps[:-1]).all():
-            all_steps, places = np.unique(all_steps, return_index=True)
-            numbers = numbers[places]
-        return all_steps, all_steps if np.array_equal(all_steps, numbers) else numbers
+        The pieces follow one another.
+        """
+        for rows in _ranges(self._logs.tables.get(worker, ())):
+            training = [some[some["mode"] == MODE_NUMBERS["TRAIN"]] for some in rows]
+            steps, times = (np.concatenate([some[name] for some in training]) for name in ("step", "wall_time"))
+            if not (steps[1:] > steps[:-1]).all():
+                order = np.lexsort((times, steps))
+                steps, times = steps[order], times[order]
+                is_first = np.append(True, steps[1:] != steps[:-1])  # numbers noted later are of another moment
+                steps, times = steps[is_first], times[is_first]
+            if len(steps):
+                yield steps, times
 
-    @staticmethod
-    def _fields(tables: Sequence[RowTable], *names: str) -> tuple[NDArray[Any], ...]:
-        """Return these fields of all rows. Each slab is read once."""
-        count, type_of_field = sum(table.count for table in tables), dict(ROW_FIELDS)
-        found = tuple(np.empty(count, type_of_field[name]) for name in names)
-        place = 0
-        for table in tables:
-            for rows in table.rows_from(0):
-                for name, values in zip(names, found, strict=True):
-                    values[place : place + len(rows)] = rows[name]
-                place += len(rows)
-        return found
+    def training_steps(self) -> StepNumbers:
+        """Return the number of each training step of any worker."""
+        numbers = StepNumbers()
+        for rows in _ranges([table for of_worker in self._logs.tables.values() for table in of_worker]):
+            steps, modes, counts = (
+                np.concatenate([some[name] for some in rows]) for name in ("step", "mode", "mode_step")
+            )
+            is_global = modes == MODE_NUMBERS["GLOBAL"]  # nobody set a mode: one count is all that the user has
+            counts = np.where(is_global, steps, counts)
+            is_training = is_global | (modes == MODE_NUMBERS["TRAIN"])
+            if not is_training.all():
+                steps, counts = steps[is_training], counts[is_training]
+            if not (steps[1:] > steps[:-1]).all():
+                steps, places = np.unique(steps, return_index=True)
+                counts = counts[places]
+            numbers.add(steps, counts)
+        return numbers
 
     def _catch_up(self) -> None:
         """Read the listed files, and list again if some were merged meanwhile.
@@ -284,6 +279,14 @@ class RecordedStatistics:
                 data = self._store.get(file.key, start=file.offset, length=length)
             except KeyNotFoundError:  # merged into another one meanwhile
                 return
+
+
+def _ranges(tables: Sequence[RowTable]) -> Iterator[list[NDArray[np.void]]]:
+    """Yield the rows of tables by ranges of steps that follow one another; all at once if a table is in no order."""
+    if all(table.is_in_order for table in tables):
+        yield from ([some for _, some in rows] for rows in in_step_order(tables))
+    else:
+        yield [some for table in tables for some in table.rows_from(0)]
 
 
 @dataclass(eq=False)

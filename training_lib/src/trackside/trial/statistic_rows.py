@@ -22,6 +22,7 @@ from trackside.trial.window import Column
 MOST_GAPS = 1 << 16  # in the numbers of one log; a log that was not made up has a few
 MOST_SLABS = 16  # of a table in memory
 _SLAB_BYTES = 1 << 20
+_FIRST_STEP, _LAST_STEP = -(2**63), 2**63 - 2
 
 
 class BlockNumbers:
@@ -113,20 +114,31 @@ class RowTable:
         return [part.cut(place) for part in parts]
 
     @property
-    def steps(self) -> tuple[int, int] | None:
-        """The first and the last step, if each row is of a later step than the row before; else None."""
+    def is_in_order(self) -> bool:
+        """True if no row is of an earlier step than the row before."""
         ranges = self._known_ranges()
-        ascending = all(one[2] for one in ranges) and all(a[1] < b[0] for a, b in itertools.pairwise(ranges))
-        return (ranges[0][0], ranges[-1][1]) if ranges and ascending else None
+        return all(one[2] for one in ranges) and all(a[1] <= b[0] for a, b in itertools.pairwise(ranges))
 
-    def pieces(
-        self, places: Sequence[int], *, first: int, last: int, mode: int | None
-    ) -> Iterator[list[tuple[NDArray[np.int64], NDArray[np.float64]]]]:
-        """Yield steps and values of the columns at `places`, a slab at a time, of the slabs with steps in a range."""
-        for number, (least, most, _) in enumerate(self._known_ranges()):
-            if least <= last and most >= first:
-                part = _Part(self._rows(number), self.schema, order=self.order, mode=mode)
-                yield [(cut.steps, cut.values) for cut in map(part.cut, places)]
+    @property
+    def starts(self) -> list[int]:
+        """The first step of each slab: from one to the next a reader has one slab in memory."""
+        return [least for least, _, _ in self._known_ranges()]
+
+    def rows_between(self, first: int, end: int, held: dict[int, NDArray[np.void]]) -> Iterator[NDArray[np.void]]:
+        """Yield the rows of the steps from `first` on, before `end`, of a table in order.
+
+        `held` are the slabs of the call before, by number: the same reader gives them back, so that a slab of a file is
+        read once.
+        """
+        wanted = [number for number, (least, most, _) in enumerate(self._ranges) if least < end and most >= first]
+        for number in [number for number in held if number not in wanted]:
+            del held[number]
+        for number in wanted:
+            if number not in held:
+                held[number] = self._rows(number)
+            begin, stop = np.searchsorted(held[number]["step"], (first, end))
+            if begin < stop:
+                yield held[number][begin:stop]
 
     def _known_ranges(self) -> list[tuple[int, int, bool]]:
         """Return first and last step of each slab, and whether its steps ascend. Full slabs are looked at once."""
@@ -134,7 +146,7 @@ class RowTable:
         found = self._ranges[:whole]
         for number in range(len(found), len(self._slabs)):
             steps = self._rows(number)["step"]
-            ascends = bool((steps[1:] > steps[:-1]).all())
+            ascends = bool((steps[1:] >= steps[:-1]).all())
             found.append((int(steps.min()), int(steps.max()), ascends))
         self._ranges = found
         return found
@@ -199,12 +211,12 @@ class _Part:
     """Rows of one slab, of one mode or of all. Columns that were measured together share their steps, computed once."""
 
     def __init__(self, rows: NDArray[np.void], schema: Schema, *, order: int, mode: int | None) -> None:
-        self._rows, self._schema, self._order = rows, schema, order
+        self._rows, self.schema, self._order = rows, schema, order
         self._of_mode = None if mode is None else rows["mode"] == mode
         self._moments: dict[bytes, tuple[NDArray[np.bool_] | None, _Moments]] = {}
 
     def cut(self, place: int) -> _Cut:
-        values, measured = column_of(self._rows, self._schema, place)
+        values, measured = column_of(self._rows, self.schema, place)
         key = b"" if measured is None else measured.tobytes()
         found = self._moments.get(key)
         if found is None:
@@ -256,22 +268,22 @@ class _Cut:
     """A piece of a column."""
 
     def __init__(self, moments: _Moments, values: NDArray[np.float64]) -> None:
-        self._moments, self.values = moments, values
+        self.moments, self.values = moments, values
         self.steps: NDArray[np.int64] = moments.steps
         self.is_ascending = moments.is_ascending
 
     def in_order(self) -> _Cut:
         """Return the piece ascending by step and mode, each pair once: the last row of the latest log counts."""
-        if self._moments.is_ascending:
+        if self.moments.is_ascending:
             return self
-        places = self._moments.latest()
-        return _Cut(self._moments.where(places), self.values[places])
+        places = self.moments.latest()
+        return _Cut(self.moments.where(places), self.values[places])
 
     @staticmethod
     def joined(cuts: Sequence[_Cut]) -> _Cut:
         if len(cuts) == 1:
             return cuts[0]
-        return _Cut(_Moments.joined([cut._moments for cut in cuts]), np.concatenate([cut.values for cut in cuts]))
+        return _Cut(_Moments.joined([cut.moments for cut in cuts]), np.concatenate([cut.values for cut in cuts]))
 
 
 class _Steps:
@@ -463,8 +475,8 @@ def pieces_of(
 ) -> tuple[Iterator[Piece], list[tuple[str, str]]]:
     """Return recorded numbers a piece at a time, and those of `wanted` that have to be read as whole columns.
 
-    A column is read whole where a worker recorded it in several tables whose steps overlap: of several rows for one
-    step only the latest counts.
+    The pieces of a worker follow one another by step. A column is read whole where a table of it is not in the order of
+    steps.
 
     Args:
         wanted: Tensors and statistics.
@@ -474,29 +486,72 @@ def pieces_of(
         mode: Mode of the steps; None for all.
     """
     number = None if mode is None else MODE_NUMBERS.get(mode, -1)
-    plans: list[tuple[str, RowTable, list[tuple[str, str]]]] = []
+    in_order: dict[str, list[RowTable]] = {}
     whole: dict[tuple[str, str], None] = {}
     for worker, of_worker in sorted(tables.items()):
-        having = {one: [table for table in of_worker if one in table.schema.positions] for one in wanted}
-        whole.update(dict.fromkeys(one for one, some in having.items() if not _repeat_no_step(some)))
-        plans += [(worker, table, [one for one in wanted if one in table.schema.positions]) for table in of_worker]
+        having = [table for table in of_worker if not table.schema.positions.keys().isdisjoint(wanted)]
+        in_order[worker] = [table for table in having if table.is_in_order]
+        for table in having:
+            if not table.is_in_order:
+                whole.update(dict.fromkeys(one for one in wanted if one in table.schema.positions))
 
     def pieces() -> Iterator[Piece]:
-        for worker, table, known in plans:
-            some = [one for one in known if one not in whole]
-            if some:
-                places = [table.schema.positions[one] for one in some]
-                for columns in table.pieces(places, first=first, last=last, mode=number):
-                    yield worker, dict(zip(some, columns, strict=True))
+        for worker, some in in_order.items():
+            known = [one for one in wanted if one not in whole]
+            having = [table for table in some if not table.schema.positions.keys().isdisjoint(known)]
+            for rows in in_step_order(having, first=first, last=last):
+                parts = [_Part(some, table.schema, order=table.order, mode=number) for table, some in rows]
+                yield worker, _in_order_of_steps(parts, known)
 
     return pieces(), list(whole)
 
 
-def _repeat_no_step(tables: Sequence[RowTable]) -> bool:
-    """Return True if no step is in two rows of these tables."""
-    ranges = [table.steps for table in tables]
-    known = sorted(one for one in ranges if one is not None)
-    return len(known) == len(ranges) and all(a[1] < b[0] for a, b in itertools.pairwise(known))
+def in_step_order(
+    tables: Sequence[RowTable], *, first: int = _FIRST_STEP, last: int = _LAST_STEP
+) -> Iterator[list[tuple[RowTable, NDArray[np.void]]]]:
+    """Yield the rows of several tables by ranges of steps, which follow one another; at most a slab of each at once.
+
+    Args:
+        tables: Tables in order.
+        first: First step.
+        last: Last step.
+    """
+    bounds = sorted({first, last + 1, *(step for table in tables for step in table.starts if first < step <= last)})
+    held: dict[RowTable, dict[int, NDArray[np.void]]] = {table: {} for table in tables}
+    for begin, end in itertools.pairwise(bounds):
+        rows = [(table, some) for table in tables for some in table.rows_between(begin, end, held[table])]
+        if rows:
+            yield rows
+
+
+def _in_order_of_steps(
+    parts: Sequence[_Part], wanted: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    """Return the columns of some rows of several tables. Columns that were measured together share their steps."""
+    known: dict[tuple[int, ...], _Join] = {}
+    found = {}
+    for one in wanted:
+        cuts = [part.cut(place) for part in parts if (place := part.schema.positions.get(one)) is not None]
+        cuts = [cut for cut in cuts if len(cut.steps)]
+        if cuts:
+            key = tuple(id(cut.moments) for cut in cuts)
+            if key not in known:
+                known[key] = _Join(cuts)
+            found[one] = known[key].of(cuts)
+    return found
+
+
+class _Join:
+    """The order in which cuts with the same moments stand in one piece."""
+
+    def __init__(self, cuts: Sequence[_Cut]) -> None:
+        moments = _Moments.joined([cut.moments for cut in cuts]) if len(cuts) > 1 else cuts[0].moments
+        self._places = None if moments.is_ascending else moments.latest()
+        self._steps = moments.steps if self._places is None else moments.steps[self._places]
+
+    def of(self, cuts: Sequence[_Cut]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        values = np.concatenate([cut.values for cut in cuts]) if len(cuts) > 1 else cuts[0].values
+        return self._steps, values if self._places is None else values[self._places]
 
 
 def _with_room(array: NDArray[Any], count: int, needed: int) -> NDArray[Any]:

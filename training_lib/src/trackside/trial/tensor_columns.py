@@ -62,8 +62,8 @@ class TensorColumns:
         """Yield steps and values of many tensors a piece of the run at a time: (worker, numbers by tensor).
 
         A run of a million steps is never in memory as a whole, and nothing of it is kept. The steps of a tensor ascend
-        within a piece; pieces may come in any order. Saved tensors, and numbers that a process recorded again after a
-        restart, are one piece each.
+        within a piece, and the pieces of a tensor and worker follow one another. Tensors with saved values at other
+        steps come alone, after the others, as one piece each.
 
         Args:
             tensors: Names.
@@ -81,8 +81,10 @@ class TensorColumns:
             self.trim()
         found, whole = self._recorded.pieces(alone, statistic, first=first, last=last, mode=mode)
         for worker, numbers in found:
-            inside = {tensor: _up_to(*both, last) for (tensor, _), both in numbers.items()}
-            yield worker, {tensor: both for tensor, both in inside.items() if len(both[0])}
+            cut = {tensor: _up_to(*both, last) for (tensor, _), both in numbers.items()}
+            inside = {tensor: both for tensor, both in cut.items() if len(both[0])}
+            if inside:
+                yield worker, inside
         others = {*tensors} - {*alone} | {*whole}
         for tensor in tensors:
             if tensor in others:

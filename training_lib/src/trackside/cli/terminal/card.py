@@ -24,6 +24,7 @@ from trackside.contracts.observation import is_recorded_number
 from trackside.contracts.probability import in_words
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Finding, Verdict
+from trackside.local.problem_text import symptom_of
 from trackside.local.what_to_do import steps_to_try
 
 if TYPE_CHECKING:
@@ -105,13 +106,7 @@ def _cause_rows(group: IssueGroup) -> Iterator[tuple[str, str]]:
 def _symptom_rows(group: IssueGroup) -> Iterator[tuple[str, str]]:
     symptoms = group.symptoms
     for number, verdict in enumerate(symptoms[:MOST_SYMPTOMS]):
-        back = group.recovered.get(verdict.configuration_name) if group.standing else None
-        state = f", recovered by step {back.shown_step}" if back else ""
-        name = verdict.configuration_name
-        yield (
-            "also found" if number == 0 else "",
-            f"{name} ({verdict.severity.value}, step {verdict.shown_step}{state})",
-        )
+        yield "also found" if number == 0 else "", symptom_of(group, verdict)
     if len(symptoms) > MOST_SYMPTOMS:
         yield "", f"{len(symptoms) - MOST_SYMPTOMS} more"
 

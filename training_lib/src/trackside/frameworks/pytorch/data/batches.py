@@ -205,9 +205,10 @@ class BatchSource:
             return
         if self._is_evaluating():
             self._rows.evaluate(iterator, batch)
-            return
-        if not torch.is_grad_enabled():  # of no model in eval mode: statistics of a normalisation, or a memory
-            return
+        elif torch.is_grad_enabled():  # else of no model in eval mode: statistics of a normalisation, or a memory
+            self._look_at_training(iterator, batch, ready)
+
+    def _look_at_training(self, iterator: Any, batch: Any, ready: float) -> None:
         seen = self._of(iterator._dataset)
         seen.count += 1
         if iterator._num_yielded == 1:
