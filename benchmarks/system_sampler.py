@@ -156,7 +156,7 @@ def each_seconds(act: Callable[[], object], count: int) -> float:
 
 def fetch_seconds() -> float:
     """Return what timing the making of a batch adds to it."""
-    fetcher: Any = fetching._MapDatasetFetcher([0], False, None, False)  # type: ignore[no-untyped-call]
+    fetcher: Any = fetching._MapDatasetFetcher([0], False, None, False)
     fetcher.collate_fn = lambda data: data
     bare = each_seconds(lambda: fetcher.fetch(0), 20_000)
     undo = FetchTimes().install()
@@ -176,10 +176,10 @@ class Pinned:
 def pin_seconds() -> float:
     """Return what timing the copy to pinned memory adds to it."""
     batch = Pinned()
-    bare = each_seconds(lambda: pinning.pin_memory(batch), 20_000)  # type: ignore[no-untyped-call]
+    bare = each_seconds(lambda: pinning.pin_memory(batch), 20_000)
     undo = FetchTimes().install()
     try:
-        return each_seconds(lambda: pinning.pin_memory(batch), 20_000) - bare  # type: ignore[no-untyped-call]
+        return each_seconds(lambda: pinning.pin_memory(batch), 20_000) - bare
     finally:
         undo()
 
