@@ -110,7 +110,11 @@ def test_a_cell_of_the_picture_has_the_color_of_its_number(page: Any) -> None:
         for picture in pictures
     )
     (first, middle), (same, last) = whole["rows"]
-    assert first > middle == same > last, "the second row begins with the number that the first one ends with"
+    assert first > middle > last
+    assert first > same > last
+    # The second row begins with the number that the first one ends with. A canvas keeps colors times opacity, so that a
+    # faded cell is off by one in each of three channels.
+    assert abs(middle - same) <= 3
     (first, second), (third, fourth) = part["rows"]
     assert first > second > third > fourth
     assert part["wide"] == 100, "a step has a column"

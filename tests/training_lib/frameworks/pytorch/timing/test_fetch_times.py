@@ -22,7 +22,7 @@ from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch import PyTorchAdapter
 from trackside.frameworks.pytorch.timing.fetch_times import MOST_DATA_SETS, UNKNOWN, FetchTimes
 from trackside.performance.profile import open_profile
-from trackside.performance.reading import measured_workers, number_columns
+from trackside.performance.reading import measured_workers
 from trackside.profiling.processor_wait import PATH
 from trackside.trial.trial import open_trial
 
@@ -153,7 +153,8 @@ def test_workers_that_wait_for_a_processor_say_so(times: FetchTimes, dataset: An
 def test_a_long_fetch_has_its_wait_for_a_processor(tmp_path: Path) -> None:
     train(tmp_path / "run", DataLoader(Busy(60), batch_size=2))
     (worker,) = open_profile(str(tmp_path / "run")).steps()
-    waits = number_columns(open_trial(str(tmp_path / "run")), DATA_PROCESSOR_WAIT_SECONDS)["worker_0"]
+    (column,) = open_trial(str(tmp_path / "run")).tensor(DATA_PROCESSOR_WAIT_SECONDS).columns("mean")
+    waits = column.steps, column.values
     of_data = dict(zip(worker.steps.tolist(), worker.phases["data"].tolist(), strict=True))
     assert len(waits[0]) > 20
     assert sum(waits[1]) > 0.2 * sum(of_data.values())
