@@ -25,6 +25,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.marked import replaced
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "frameworks.md"
 INTERVAL = 500
@@ -259,11 +261,8 @@ def _boost(rows: int, hooks: list[Any]) -> None:
 
 
 def _write(page: Path, name: str, table: str) -> None:
-    text = page.read_text("utf-8")
-    before, begin, rest = text.partition(f"<!-- {name} -->\n")
-    assert begin, f"{page} has no place for {name}"
-    _, end, after = rest.partition("<!-- end -->")
-    page.write_text(f"{before}{begin}\n{table}\n\n{end}{after}", "utf-8")
+    text = replaced(page.read_text("utf-8"), table, begin=f"<!-- {name} -->", end="<!-- end -->")
+    page.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

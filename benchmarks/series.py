@@ -27,6 +27,7 @@ from statistics import median
 import numpy as np
 
 from benchmarks.dashboard import STARTED, write_long
+from benchmarks.marked import replaced
 from benchmarks.times import machine
 from trackside.contracts.run_layout import SYSTEM_PREFIX, RunLocation
 from trackside.performance.profile import Profile, open_profile
@@ -74,12 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.write is None:
         sys.stdout.write(text + "\n")
         return 0
-    page = options.write.read_text("utf-8")
-    head, _, rest = page.partition(START)
-    _, end, tail = rest.partition(END)
-    if not end:
-        raise SystemExit(f"{options.write} lacks the marks {START} and {END}.")
-    options.write.write_text(f"{head}{START}\n\n{text}\n\n{END}{tail}", "utf-8")
+    options.write.write_text(replaced(options.write.read_text("utf-8"), text, begin=START, end=END), "utf-8")
     return 0
 
 

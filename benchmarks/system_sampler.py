@@ -31,6 +31,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data._utils import fetch as fetching
 from torch.utils.data._utils import pin_memory as pinning
 
+from benchmarks.marked import replaced
 from benchmarks.times import machine
 from trackside.capture.guard import Guard
 from trackside.environment import inherited
@@ -309,12 +310,7 @@ def main() -> None:
         print(text)
         return
     start = WHOLE if options.traceml else START
-    page = options.write.read_text("utf-8")
-    head, _, rest = page.partition(start)
-    _, end, tail = rest.partition(END)
-    if not end:
-        raise SystemExit(f"{options.write} lacks the marks {start} and {END}.")
-    options.write.write_text(f"{head}{start}\n\n{text}\n\n{END}{tail}", "utf-8")
+    options.write.write_text(replaced(options.write.read_text("utf-8"), text, begin=start, end=END), "utf-8")
 
 
 if __name__ == "__main__":

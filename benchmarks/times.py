@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from benchmarks import marked
 from stacks.paths import ROOT
 from trackside.environment import inherited
 
@@ -158,11 +159,7 @@ def tables(measured: Measured) -> str:
 
 def replaced(page: str, text: str) -> str:
     """The page with `text` between the markers. Errors: `ValueError` if there are none."""
-    before, start, rest = page.partition(START)
-    _, end, after = rest.partition(END)
-    if not start or not end:
-        raise ValueError(f"The page has no {START} and {END}.")
-    return f"{before}{start}\n\n{text}\n\n{end}{after}"
+    return marked.replaced(page, text, begin=START, end=END)
 
 
 def _whole(measured: Measured) -> list[str]:

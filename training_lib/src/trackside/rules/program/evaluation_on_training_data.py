@@ -27,9 +27,9 @@ class EvaluationOnTrainingData(Rule):
         with the best evaluation is the one that learned most by heart.
 
     How it decides:
-        The hook makes a digest of each row of the training batches that DataLoaders return (the first 256 batches of a
-        data set and 64 of every thousand after them, at most 65,536 rows), from inputs and labels together. Of each
-        pass of an evaluation in eval mode it looks up 32 rows of the first 8 batches.
+        The hook makes a digest of each row that DataLoaders return in the first pass over the training data (of the
+        first 256 batches and 64 of every thousand after them, at most 65,536 rows), from inputs and labels together. Of
+        each pass of an evaluation in eval mode it looks up 32 rows of the first 8 batches.
 
         1. s is the share of these rows that were trained on, of the pass with the least share in that evaluation: a
            program that evaluates its training data and other data is silent.

@@ -230,7 +230,8 @@ class BatchSource:
         if seen.count > LOOKS_AT_FIRST and seen.count % LOOK_INTERVAL >= LOOKS_IN_A_ROW:
             return
         added[ROWS_REPEATED, "mean"] = seen.drawn.repeated_share
-        self._rows.train(batch, is_first_pass=seen.passes == 1)
+        if seen.passes == 1:  # the rows of later passes are the same, or changed anew
+            self._rows.train(batch)
         found = fingerprint(batch)
         if found is not None:
             added[BATCH, "mean"] = float(found.number)

@@ -21,7 +21,7 @@ SAMPLED = 64  # elements of a row, of each tensor
 EVALUATED_BATCHES, EVALUATED_ROWS = 8, 32  # of each pass of an evaluation, and of each of its batches
 FEWEST_ROWS = 32  # different ones of a pass that is judged
 FEWEST_ELEMENTS = 8  # of a row: smaller ones are equal by chance
-_MOST_ALIKE = 0.1  # share of the training's rows that come twice in its first pass: the data have few different rows
+_MOST_ALIKE = 0.1  # share of the training's rows that come twice in a pass: the data have few different rows
 
 
 class _Pass:
@@ -39,7 +39,7 @@ class EvaluatedRows:
 
     def __init__(self) -> None:
         self._trained: set[int] = set()
-        self._first_rows = self._again = 0
+        self._count = self._again = 0
         self._passes: list[_Pass] = []
 
     @property
@@ -47,19 +47,17 @@ class EvaluatedRows:
         """True if an evaluation was looked at since `share` was taken."""
         return bool(self._passes)
 
-    def train(self, batch: Any, *, is_first_pass: bool) -> None:
-        """Remember the rows of a training batch.
+    def train(self, batch: Any) -> None:
+        """Remember the rows of a batch of the first pass over the training data, in which each row comes once.
 
         Args:
             batch: The batch, as a DataLoader returned it.
-            is_first_pass: True in the first pass over these data, in which each row comes once.
         """
         if len(self._trained) >= MOST_REMEMBERED:
             return
         digests = row_digests(batch, most=MOST_OF_A_BATCH)
-        if is_first_pass:
-            self._first_rows += len(digests)
-            self._again += sum(digest in self._trained for digest in digests)
+        self._count += len(digests)
+        self._again += sum(digest in self._trained for digest in digests)
         self._trained.update(digests)
 
     def evaluate(self, iterator: Any, batch: Any) -> None:
@@ -87,7 +85,7 @@ class EvaluatedRows:
         passes = [one for one in self._passes if one.iterator() is not besides]
         shares = [one.known / len(one.rows) for one in passes if len(one.rows) >= FEWEST_ROWS]
         self._passes = []
-        if not shares or self._again > _MOST_ALIKE * self._first_rows:
+        if not shares or self._again > _MOST_ALIKE * self._count:
             return None
         return min(shares)
 
