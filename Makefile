@@ -11,7 +11,7 @@ help:  ## show this list
 
 setup: .venv/ready  ## install everything into .venv (the other targets do this by themselves)
 
-.venv/ready: pyproject.toml training_lib/compat/pyproject.toml training_lib/localaccount/pyproject.toml training_lib/native/pyproject.toml training_lib/native/trackside_native/one_pass.c training_lib/trackside.pth stacks/lambda_packages.py .ci/set_up
+.venv/ready: pyproject.toml training_lib/compat/pyproject.toml training_lib/localaccount/pyproject.toml training_lib/native/pyproject.toml $(wildcard training_lib/native/trackside_native/*.c) training_lib/trackside.pth stacks/lambda_packages.py .ci/set_up
 	@.ci/set_up $(PYTHON)
 
 demo: setup  ## the whole story on the local account: fault -> finding -> event -> stop, and the healthy twin

@@ -148,7 +148,7 @@ def test_the_compiled_wheel_fits_every_python_of_its_platform(wheels: dict[str, 
     (tag,) = re.findall(r"py3-none-\w+", str(wheel.filename))
     assert tag != "py3-none-any"
     shipped = {name for name in wheel.namelist() if not name.split("/")[0].endswith(".dist-info")}
-    assert shipped == {"trackside_native/__init__.py", "trackside_native/py.typed", "trackside_native/one_pass.so"}
+    assert shipped == {"trackside_native/__init__.py", "trackside_native/py.typed", "trackside_native/compiled.so"}
 
 
 def test_the_library_itself_is_installed_without_a_compiler(wheels: dict[str, zipfile.ZipFile]) -> None:

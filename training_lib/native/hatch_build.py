@@ -1,4 +1,4 @@
-"""Compiles the loops: a shared library without a Python in it, so that one wheel fits every Python of a platform."""
+"""Compiles all C sources into a shared library without a Python in it: one wheel fits every Python of a platform."""
 
 import os
 import subprocess
@@ -10,14 +10,14 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDER = Path(__file__).parent / "trackside_native"
 # Without contraction each result has the same bits on every processor.
-FLAGS = ["-O3", "-std=c11", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno"]
+FLAGS = ["-O3", "-std=gnu11", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno"]
 
 
-class CompiledLoops(BuildHookInterface):  # type: ignore[type-arg]
+class CompiledCode(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         compiler = os.environ.get("CC") or "cc"  # noqa: TID251 - the build's own setting, as everywhere
-        library = FOLDER / "one_pass.so"
-        subprocess.run([compiler, *FLAGS, "-o", str(library), str(FOLDER / "one_pass.c"), "-lm"], check=True)
+        sources = sorted(map(str, FOLDER.glob("*.c")))
+        subprocess.run([compiler, *FLAGS, "-o", str(FOLDER / "compiled.so"), *sources, "-lm"], check=True)
         build_data["pure_python"] = False
         build_data["tag"] = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
-        build_data["artifacts"].append("trackside_native/one_pass.so")
+        build_data["artifacts"].append("trackside_native/compiled.so")

@@ -75,7 +75,7 @@ EXTRAS: Mapping[str, Extra] = {
     ),
     "native": Extra(
         "trackside-native",
-        "the measuring of tensors in one pass",
+        "the measuring of tensors in one pass, and the cheap storing of small files",
         (),
         ("trackside_native",),
         folder="training_lib/native",

@@ -212,6 +212,10 @@ class OverheadBudget:
         """The costs at the last look; None before the first."""
         return self._costs
 
+    def rest(self) -> None:
+        """Measure nothing until the next `begin_step`."""
+        self._is_sampled, self.clock = False, _no_time
+
     def spend(self, kind: int, started: float) -> float:
         """Add the time since `started` to the cost of `kind`. Return the time now, where the next part starts."""
         now = self.clock()

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-INTERFACE = 1  # of the compiled code that this module calls
+from trackside.compiled import declared, library
+
 _SUMS = 6
 
 Numbers = NDArray[np.float64]
@@ -42,13 +43,13 @@ class Arrays:
 class Loops:
     """The compiled loops. All arrays are float32, contiguous, and stay where they are meanwhile."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
+    def __init__(self, compiled: ctypes.CDLL) -> None:
         number, place = ctypes.c_int64, ctypes.c_void_p
-        self._sums = _function(library.trackside_sums, number, place, place, place)
-        self._squares = _function(library.trackside_squares, number, place, place, place)
-        self._copy = _function(library.trackside_copy_squares, number, place, place, place, place)
-        self._change = _function(library.trackside_change_squares, number, place, place, place, place)
-        self._sampled = _function(library.trackside_sampled_change, number, place, place, place, place, place)
+        self._sums = declared(compiled.trackside_sums, number, place, place, place)
+        self._squares = declared(compiled.trackside_squares, number, place, place, place)
+        self._copy = declared(compiled.trackside_copy_squares, number, place, place, place, place)
+        self._change = declared(compiled.trackside_change_squares, number, place, place, place, place)
+        self._sampled = declared(compiled.trackside_sampled_change, number, place, place, place, place, place)
 
     def sums(self, arrays: Arrays, addresses: Addresses) -> Numbers:
         """Return Σx, Σ|x|, Σx², min x, max x and the number of zeros of each, shape (6, arrays).
@@ -95,20 +96,9 @@ class Sample:
         self.found = (ctypes.c_double * 2)()
 
 
-def _function(function: Any, *types: Any) -> Any:
-    function.argtypes, function.restype = types, None
-    return function
-
-
 def _loaded() -> Loops | None:
-    """Return the loops of the installed wheel; None if it is missing, or not made for this interface or machine."""
-    try:
-        from trackside_native import LIBRARY
-
-        library = ctypes.CDLL(str(LIBRARY))
-        return Loops(library) if library.trackside_interface() == INTERFACE else None
-    except (ImportError, OSError, AttributeError):
-        return None
+    found = library()
+    return Loops(found) if found is not None else None
 
 
 LOOPS = _loaded()

@@ -51,11 +51,14 @@ class PackedIndexWriter:
         self._most_bytes = MOST_BYTES
         self._is_off = False
 
+    def needs_no_look(self, step: int) -> bool:
+        """Return True if `before_step` has nothing to do for this step and those after it."""
+        # A step that is saved again looks like one that an earlier process saved.
+        return self._is_off or (self._has_begun and self._is_sure and step > self._last_step)
+
     def before_step(self, store: Store, step: int) -> None:
         """Check, before the first step, for steps that an earlier process saved."""
-        # A step that is saved again looks like one that an earlier process saved.
-        is_next = self._has_begun and self._is_sure and step > self._last_step
-        if self._is_off or is_next:
+        if self.needs_no_look(step):
             return
         is_first = not self._has_begun and self._is_first(store)
         self._has_begun = self._is_sure = True

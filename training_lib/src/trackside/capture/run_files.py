@@ -13,9 +13,10 @@ from trackside.capture.lost_steps import LostSteps
 from trackside.capture.packed_index import PackedIndexWriter
 from trackside.capture.reduction_files import ReductionFiles
 from trackside.capture.resumption import Agreement, Resumption
-from trackside.capture.step_content import StepContent, content_of
+from trackside.capture.step_content import content_of
 from trackside.capture.step_engine import Position
 from trackside.capture.step_tensors import StepTensors
+from trackside.capture.steps_at_once import EncodedStep, StepsAtOnce
 from trackside.capture.tensorboard import TensorBoardFiles
 from trackside.capture.watermark import WatermarkFile
 from trackside.capture.worker_ends import WorkerEnds
@@ -24,7 +25,7 @@ from trackside.contracts import run_layout
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.records.shards import Shard
-from trackside.records.step_file import StepFiles, append_step, encode_step, write_index, write_step
+from trackside.records.step_file import append_step, encode_step, write_index, write_step
 from trackside.storage.store import AppendableStore, Store
 
 _CLOCK_SECONDS = 0.01  # a file system's clock may be that late
@@ -81,7 +82,7 @@ class RunFiles:
         self._membership = Membership(request, regexes)
         self._packed_index = PackedIndexWriter(worker, clock=clock)
         self._event_files = EventFiles(worker)
-        self._prepared: dict[int, StepFiles] = {}  # by step: its values are stored already
+        self._at_once = StepsAtOnce(self._event_files, self._encode)
         self._reductions = ReductionFiles()
         self._store: Store | None = None
         self._growing: AppendableStore | None = None  # the same, if its files can grow
@@ -138,51 +139,40 @@ class RunFiles:
         return self._resumption.start()
 
     def prepare(self, steps: Sequence[StepTensors]) -> None:
-        """Store the values of small steps at once if possible, so that `save` has to store only their index.
+        """Store several steps at once as far as possible, so that `save` has less to do for each.
 
         `save` is then called with the same steps in this order. Errors: none of the store.
         """
-        self._prepared.clear()
-        growing = self._growing
-        place = self._event_files.joint_place(steps) if growing and self._resumption.is_start_known else None
-        if growing is None or place is None or self._is_removed or self._removed_at() is not None:
+        self._at_once.clear()
+        is_known = self._growing is not None and self._resumption.is_start_known
+        if not is_known or self._is_removed or self._removed_at() is not None:
             return
-        files: dict[int, StepFiles] = {}
-        key, first = end = place
-        for step in steps:
-            if not self._event_files.has_room(end[1]):
-                break
-            moved = self._resumption.numbered(step)
-            encoded = self._encode(moved, content_of(moved, self._membership), end)
-            files[moved.step] = encoded
-            end = key, encoded.event_start + encoded.event_size
-        try:
-            if growing.append(key, b"".join(part for one in files.values() for part in one.event_parts)) == first:
-                self._prepared = files
-        except OSError:  # each of them is tried by itself, which raises the error
-            self._event_files.failed()
+        moved = [self._resumption.numbered(step) for step in steps]
+        is_begun = self._last_saved_step is not None and self._packed_index.needs_no_look(moved[0].step)
+        with contextlib.suppress(OSError):  # which `save` meets again
+            self._at_once.store(self._growing, moved, with_indexes=is_begun)  # type: ignore[arg-type] # it is known
 
     def save(self, step: StepTensors) -> None:
         """Store one step, then the collections file if names are new. Errors: `OSError`, `ConfigurationError`.
 
         A step counts as stored when its files are, even if the collections file fails.
         """
-        if self._is_removed or self._was_removed_with(step):
+        encoded = self._encoded_before(step)
+        if self._is_removed or ((encoded is None or not encoded.is_stored) and self._was_removed_with(step)):
             return
         step = self._resumption.numbered(step)
         store = self._opened()
         self._claim(store)
-        content = content_of(step, self._membership)
         self._packed_index.before_step(store, step.step)
         self.save_attempts += 1
         try:
-            files = self._write(store, step, content)
+            encoded = self._write(store, step, encoded)
         except OSError:
             self._event_files.failed()
             self._packed_index.step_failed()
             raise
-        self._event_files.stored(step, files)
-        self._packed_index.after_step(store, step, files)
+        self._event_files.stored(step, encoded.files)
+        self._packed_index.after_step(store, step, encoded.files)
         self._last_saved_step = step.step
         self._note_steps([(step.step, step.mode, step.mode_step)])
         self._collections.note(step, reduced_names=self._reductions.new_names(step))
@@ -192,7 +182,7 @@ class RunFiles:
         self._resumption.store_state(store, last_saved_step=self._last_saved_step)
         self._losses.report(store, first_step=self.start().step)
         if self._tensorboard:
-            self._tensorboard.add(step, content.histogram_names)
+            self._tensorboard.add(step, encoded.content.histogram_names)
 
     def lost(self, step: int, reason: str) -> None:
         """Note a step that is not stored. The capture report of the run lists it."""
@@ -255,22 +245,30 @@ class RunFiles:
         self._lock.take()
         return False
 
-    def _write(self, store: Store, step: StepTensors, content: StepContent) -> StepFiles:
-        prepared = self._prepared.pop(step.step, None)
-        if prepared:
-            write_index(store, prepared)
-            return prepared
+    def _encoded_before(self, step: StepTensors) -> EncodedStep | None:
+        """Return the step as `prepare` has stored it, or at least its values; None if it has not."""
+        if not self._resumption.is_start_known:
+            return None
+        return self._at_once.pop(self._resumption.numbered(step).step)
+
+    def _write(self, store: Store, step: StepTensors, encoded: EncodedStep | None) -> EncodedStep:
+        """Store what is missing of a step."""
+        if encoded:
+            if not encoded.is_stored:
+                write_index(store, encoded.files)
+            return encoded
         growing = self._growing
         place = self._event_files.place(growing, step) if growing else None
         if growing and place:
-            files = self._encode(step, content, place)
-            if append_step(growing, files):
-                return files
-        files = self._encode(step, content, None)
-        write_step(store, files)
-        return files
+            encoded = self._encode(step, place)
+            if append_step(growing, encoded.files):
+                return encoded
+        encoded = self._encode(step, None)
+        write_step(store, encoded.files)
+        return encoded
 
-    def _encode(self, step: StepTensors, content: StepContent, place: tuple[str, int] | None) -> StepFiles:
+    def _encode(self, step: StepTensors, place: tuple[str, int] | None) -> EncodedStep:
+        content = content_of(step, self._membership)
         files = encode_step(
             content.tensors,
             step=step.step,
@@ -282,7 +280,7 @@ class RunFiles:
             behind=place,
             wall_times=step.wall_times,
         )
-        return self._reductions.added(step, files)
+        return EncodedStep(step, content, self._reductions.added(step, files))
 
     def _opened(self) -> Store:
         if self._store is None:

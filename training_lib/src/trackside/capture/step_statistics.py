@@ -46,6 +46,8 @@ class StepStatistics:
         self.is_on = request.enabled
         self.recorder = AlwaysOn(request, meter=self.meter, samplers=self.samplers)
         self.budget: OverheadBudget = self.recorder.budget
+        if not self.is_on:
+            self.budget.rest()
 
     def connect(self, log: StatisticsLog, *, background: Callable[[], float] = float) -> None:
         """Set the log of the rows. Steps that ended before wait for it.
@@ -106,6 +108,7 @@ class StepStatistics:
     def switch_off(self, error: Exception) -> None:
         """Switch off the statistics, and nothing else; log the reason."""
         self.is_on = False
+        self.budget.rest()
         self.when_off()
         message = "always-on statistics are switched off, all else goes on: %s."
         self._guard.warn_once("always-on statistics", message, describe(error))
