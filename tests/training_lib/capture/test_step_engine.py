@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from trackside.capture.free_memory import KEPT_FREE_BYTES, LOOK_EVERY_BYTES
 from trackside.capture.open_step import MOST_LOSSES_A_STEP
 from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.step_engine import Position, StepEngine
@@ -141,6 +142,34 @@ def test_backward_without_steps_does_not_fill_the_memory() -> None:
         engine.open_step.add_loss("MSELoss", one())
     engine.end_step()
     assert len(shelf.steps[0].tensors) == MOST_LOSSES_A_STEP
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "reason"),
+    [
+        pytest.param(None, "", id="unknown"),
+        pytest.param(KEPT_FREE_BYTES, "", id="enough"),
+        pytest.param(
+            100 << 20,
+            "with its tensors 100 MiB of memory are free. Save fewer tensors, or reductions of them",
+            id="next to none",
+        ),
+    ],
+)
+def test_a_step_is_given_up_where_memory_runs_out(free_bytes: int | None, reason: str) -> None:
+    engine, shelf = hook_for(weights=1)
+    engine.open_step.add("Net_a.weight", one())
+    engine.room.__init__(lambda: free_bytes)  # type: ignore[misc] # each open step has it already
+    for _ in range(2):
+        engine.open_step.add("Net_b.weight", np.zeros(LOOK_EVERY_BYTES, np.uint8))
+    engine.open_step.add("Net_c.weight", one())
+    engine.end_step()
+    engine.open_step.add("Net_a.weight", one())
+    engine.end_step()
+    first, second = shelf.steps
+    assert first.lost == reason
+    assert [name for name, _ in first.tensors] == ([] if reason else ["Net_a.weight", "Net_b.weight", "Net_c.weight"])
+    assert [name for name, _ in second.tensors] == ["Net_a.weight"]
 
 
 @pytest.mark.parametrize("shape", [pytest.param((0,), id="flat"), pytest.param((3, 0), id="matrix")])

@@ -8,6 +8,7 @@ from pathlib import Path
 KEPT_FREE_BYTES = 256 << 20  # for the training itself, and for writing what was copied
 LOOK_EVERY_BYTES = 64 << 20  # a look takes a tenth of a millisecond, a copy of so much a hundred times as long
 _UNLIMITED_BYTES = 1 << 60  # a limit above it is none
+_ADVICE = "Save fewer tensors, or reductions of them"
 
 
 def free_bytes(root: Path = Path("/")) -> int | None:
@@ -35,17 +36,29 @@ class MemoryRoom:
         Args:
             size_bytes: The size of the copy.
         """
-        self._unseen += size_bytes
-        if self._unseen < LOOK_EVERY_BYTES:
-            return ""
-        self._unseen = 0
-        free = self._free()
+        free = self._seen(size_bytes)
         if free is None or size_bytes + KEPT_FREE_BYTES <= free:
             return ""
-        return (
-            f"a copy of {_amount(size_bytes)} of tensors is due, and {_amount(free)} of memory are free. "
-            "Save fewer tensors, or reductions of them"
-        )
+        return f"a copy of {_amount(size_bytes)} of tensors is due, and {_amount(free)} of memory are free. {_ADVICE}"
+
+    def lacks_after(self, size_bytes: int) -> str:
+        """Return why a copy of this size, which was made, cannot be kept; "" if it can.
+
+        Args:
+            size_bytes: The size of the copy.
+        """
+        free = self._seen(size_bytes)
+        if free is None or free >= KEPT_FREE_BYTES:
+            return ""
+        return f"with its tensors {_amount(free)} of memory are free. {_ADVICE}"
+
+    def _seen(self, size_bytes: int) -> int | None:
+        """Return the free bytes if it is time to look; None if it is not, or if they are unknown."""
+        self._unseen += size_bytes
+        if self._unseen < LOOK_EVERY_BYTES:
+            return None
+        self._unseen = 0
+        return self._free()
 
 
 def _available(root: Path) -> int | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from trackside.capture.arrival import Arrival
 from trackside.capture.collection import Membership, Saved
+from trackside.capture.free_memory import MemoryRoom
 from trackside.capture.reduced_tensors import ReducedTensors
 from trackside.capture.schedule import NOTHING_DUE, Due, ModeSchedule
 from trackside.capture.step_tensors import StepTensors
@@ -34,12 +35,12 @@ class OpenStep:
     """
 
     __slots__ = (
-        "_arrivals", "_collections", "_losses", "_reduced", "_settled_losses", "_settled_reduced", "due", "lost",
-        "membership", "mode", "mode_step", "schedule", "settled", "unsettled", "wall_times",
+        "_arrivals", "_collections", "_losses", "_reduced", "_room", "_settled_losses", "_settled_reduced", "due",
+        "lost", "membership", "mode", "mode_step", "schedule", "settled", "unsettled", "wall_times",
     )  # fmt: skip
 
-    def __init__(self, mode: str, schedule: ModeSchedule, membership: Membership) -> None:
-        self.mode, self.schedule, self.membership = mode, schedule, membership
+    def __init__(self, mode: str, schedule: ModeSchedule, membership: Membership, room: MemoryRoom) -> None:
+        self.mode, self.schedule, self.membership, self._room = mode, schedule, membership, room
         self.mode_step = 0
         self.due: Due = NOTHING_DUE
         self.clear()
@@ -89,7 +90,7 @@ class OpenStep:
         return any(name in reduced.layout.names for reduced in self._reduced)
 
     def add(self, name: str, array: np.ndarray, *, collections: frozenset[str] = _NO_COLLECTIONS) -> None:
-        """Add a tensor. One without elements is left out.
+        """Add a tensor. One without elements is left out. Where memory runs out, the whole step is given up.
 
         Args:
             name: The name it is saved under.
@@ -97,6 +98,11 @@ class OpenStep:
             collections: As in `wants`; they are stored with the run.
         """
         if array.size and not self.lost:
+            lacking = self._room.lacks_after(array.nbytes)
+            if lacking:
+                self.clear()
+                self.lost = lacking
+                return
             self.unsettled[name] = array
             if collections:
                 self._collections[name] = collections

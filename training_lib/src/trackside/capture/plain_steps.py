@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trackside.capture.statistic_rows import Marks, Reading, StatisticRows, Watched
+from trackside.capture.statistic_rows import Mark, Marks, Reading, StatisticRows, Watched
 from trackside.capture.step_engine import TRAIN
 from trackside.records.modes import MODE_NUMBERS
 
@@ -69,40 +69,43 @@ class KeptStep(NamedTuple):
         return True
 
     def plain_shape(self) -> KeptShape:
-        """Return the shape of the rows of the step."""
-        is_nonzero = tuple(map(bool, self.numbers))
-        added = tuple(self.added) if self.added else ()
-        return _kept_shape(KeptShape, (self.loss[0], self.reading.watched, self.keys, is_nonzero, added))
+        """Return the shape of the cheap row of the step."""
+        return _kept_shape(KeptShape, (self.loss[0], self.reading.watched))
 
 
 class KeptShape(NamedTuple):
-    """The names in the rows of kept steps. Steps with equal ones are recorded together.
-
-    `is_nonzero`: of each place of the numbers.
-    """
+    """The names in the cheap rows of kept steps. Steps with equal ones are recorded together."""
 
     loss: str
     watched: Watched
-    keys: NumberKeys
-    is_nonzero: tuple[bool, ...]
-    added: tuple[Key, ...]
-
-    def places(self) -> list[int]:
-        """Return the places of the numbers that are recorded."""
-        keys, optional = self.keys
-        return [
-            place for place, key in enumerate(keys) if key is not None and (place >= optional or self.is_nonzero[place])
-        ]
 
 
 def record_kept(rows: StatisticRows, shape: KeptShape, steps: Sequence[KeptStep]) -> None:
     """Record the rows of steps with the same shape."""
     marks = [(step.step, TRAIN_NUMBER, step.mode_step, step.wall_time) for step in steps]
     plain: Any = [(step.loss[1], *step.reading.rates, step.share) for step in steps]  # type: ignore[misc] # a list
-    places = shape.places()
-    numbers = np.array([step.numbers for step in steps])[:, places]
-    if shape.added:
-        numbers = np.concatenate([numbers, [list((step.added or {}).values()) for step in steps]], axis=1)
-    keys = tuple([key for key in map(shape.keys.keys.__getitem__, places) if key is not None])
-    rows.record_numbers_alike((*keys, *shape.added), numbers, marks)
     rows.record_plain((shape.loss,), (shape.watched,), np.array(plain), marks)
+    alike: dict[tuple[Any, ...], list[int]] = {}
+    for place, step in enumerate(steps):
+        is_nonzero = tuple(map(bool, step.numbers[: step.keys.optional]))
+        key = (id(step.keys), is_nonzero, tuple(step.added) if step.added else ())
+        alike.setdefault(key, []).append(place)
+    for (_, is_nonzero, added), found in alike.items():
+        _record_numbers(rows, [steps[place] for place in found], [marks[place] for place in found], is_nonzero, added)
+
+
+def _record_numbers(
+    rows: StatisticRows,
+    steps: Sequence[KeptStep],
+    marks: list[Mark],
+    is_nonzero: tuple[bool, ...],
+    added: tuple[Key, ...],
+) -> None:
+    """Record the numbers of steps that have the same ones."""
+    keys, optional = steps[0].keys
+    places = [p for p, key in enumerate(keys) if key is not None and (p >= optional or is_nonzero[p])]
+    numbers = np.array([step.numbers for step in steps])[:, places]
+    if added:
+        numbers = np.concatenate([numbers, [list((step.added or {}).values()) for step in steps]], axis=1)
+    named = tuple([key for place in places if (key := keys[place]) is not None])
+    rows.record_numbers_alike((*named, *added), numbers, marks)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trackside.capture.collection import ANYTHING, Membership
+from trackside.capture.free_memory import MemoryRoom
 from trackside.capture.open_step import OpenStep
 from trackside.capture.schedule import NOTHING_DUE, Due, ModeSchedule
 from trackside.capture.step_tensors import StepTensors
@@ -45,6 +46,7 @@ class StepEngine:
         mode: The current mode.
         open_step: The open step of the current mode.
         due: What that step saves.
+        room: Decides whether a step may keep one more copy, whatever framework it comes from.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class StepEngine:
         self._regexes = regexes
         self._clock, self._monotonic = clock, monotonic
         self._membership = Membership(request, regexes)
+        self.room = MemoryRoom()
         self._destination: Destination | None = None
         self._modes: dict[str, OpenStep] = {}
         self.step = 0
@@ -169,7 +172,7 @@ class StepEngine:
         return self._modes.get(mode) or self._begin(mode)
 
     def _begin(self, mode: str) -> OpenStep:
-        begun = OpenStep(mode, self._schedule(mode), self._membership)
+        begun = OpenStep(mode, self._schedule(mode), self._membership, self.room)
         self._modes[mode] = begun
         self._look_ahead(begun)
         return begun

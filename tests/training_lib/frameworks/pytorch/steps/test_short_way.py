@@ -19,7 +19,7 @@ from trackside.capture import step_numbers
 from trackside.capture.budget import Intervals
 from trackside.capture.step_numbers import StepNumber
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
-from trackside.contracts.recorded_names import DEAR_INTERVAL, NORMS_INTERVAL, OVERHEAD
+from trackside.contracts.recorded_names import DEAR_INTERVAL, NORMS_INTERVAL, OVERHEAD, PROCESSOR_WAIT_SECONDS
 from trackside.contracts.run_layout import RunLocation
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch import PyTorchAdapter
@@ -30,7 +30,7 @@ from trackside.trial.recorded_statistics import RecordedStatistics
 
 STEPS = 60
 THINNED = StatisticsRequest(budget=1e-6, dense_start_steps=0, dense_after_steps=0)
-MEASURES_TIME = {"trackside/overhead_share"}
+MEASURES_TIME = {"trackside/overhead_share", PROCESSOR_WAIT_SECONDS}  # the latter is read at steps that took long
 LAST = 10**9
 
 Loop = Callable[[int, nn.Module, torch.optim.Optimizer, torch.Tensor], None]
@@ -211,7 +211,7 @@ def test_records_what_the_long_way_does(
         train(loop)
     found, expected = recorded(tmp_path / "short"), recorded(tmp_path / "long")
     differing = [key for key in {**found, **expected} if found.get(key) != expected.get(key)]
-    assert not differing, "recorded otherwise on the short way (a number of clock or processor goes into TELLS_TIME)"
+    assert not differing, "recorded otherwise on the short way (a number of clock or processor goes into MEASURES_TIME)"
     assert len(found["CrossEntropyLoss_output_0", "mean", "TRAIN"][0][0]) == STEPS
     for a, b in zip(bare.parameters(), short.parameters(), strict=True):
         assert torch.equal(a, b)
@@ -341,7 +341,9 @@ from trackside.capture.budget import Intervals
 from trackside.contracts.capture_request import CaptureRequest, StatisticsRequest
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch import PyTorchAdapter
+from trackside.frameworks.pytorch.steps import short_way
 
+short_way.LONGER = 1e9  # a step that is traced takes long
 request = CaptureRequest((), statistics=StatisticsRequest(budget=1e-6, dense_start_steps=0, dense_after_steps=0))
 capture = PyTorchAdapter(CaptureEnvironment(tempfile.mkdtemp() + "/run", request.to_json(), 0, 1))
 capture.install()
@@ -386,7 +388,7 @@ def test_a_plain_step_costs_few_calls_and_bytecodes() -> None:
     steps = [tuple(map(int, line.split())) for line in answer.stdout.splitlines()]
     calls, bytecodes = (sorted(column) for column in zip(*steps, strict=True))
     print(calls, bytecodes)
-    assert calls[len(calls) // 2] <= 14, "two of them ask the kernel for the waits for a processor"
-    assert bytecodes[len(bytecodes) // 2] <= 1000
+    assert calls[len(calls) // 2] <= 12, "one in eight asks the kernel for the waits for a processor"
+    assert bytecodes[len(bytecodes) // 2] <= 930
     # The dearest does what the clock asks for, which on a slow machine is more.
     assert sum(bytecodes[:-1]) / len(bytecodes[:-1]) <= 1400, "with all that is done for several steps at once"

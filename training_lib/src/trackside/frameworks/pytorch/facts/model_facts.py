@@ -51,6 +51,7 @@ from trackside.records.model_facts import MOST_BYTES, MOST_REVISIONS, encode_fac
 from trackside.storage.store import Store
 
 LOOK_INTERVAL = 10  # steps
+OFTEN_UNTIL, SELDOM = 500, 4  # from this step on, looks are that many times rarer: their cost is felt in small models
 FIRST_LOOKS = 3  # steps, each of which is looked at
 LOOKS_AGAIN = (10, 100, 1000)  # steps at which values are compared with the first ones, whatever has changed
 CALM_REVISIONS = 8  # from then on, each further one doubles the interval: a training that changes all the time
@@ -150,7 +151,7 @@ class ModelFactsSource:
             self._followed_losses = len(self._losses)
             self._look(step)
         self._steps += 1
-        self.is_looking = self._steps < FIRST_LOOKS or self._steps % self._interval == 0
+        self.is_looking = self._steps < FIRST_LOOKS or self._steps % self._steps_between() == 0
 
     def _look_soon(self) -> None:
         self.is_looking = True  # as the open step ends, or the training
@@ -159,12 +160,15 @@ class ModelFactsSource:
         """Return the number of steps, from the open one on, that end without a look; see `skip_steps`."""
         if self.is_looking or self._steps + 1 < FIRST_LOOKS:
             return 0
-        return -self._steps % self._interval
+        return -self._steps % self._steps_between()
 
     def skip_steps(self, steps: int) -> None:
         """Do the work of `end_step` for several steps without a look."""
         self._steps += steps
-        self.is_looking = self.is_looking or self._steps % self._interval == 0
+        self.is_looking = self.is_looking or self._steps % self._steps_between() == 0
+
+    def _steps_between(self) -> int:
+        return self._interval if self._steps < OFTEN_UNTIL else SELDOM * self._interval
 
     def wants_loss(self, name: str) -> bool:
         """Return True if this loss is looked at: each loss of the first step, later only the first of a name."""

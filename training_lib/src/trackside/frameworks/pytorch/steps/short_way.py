@@ -51,6 +51,10 @@ from trackside.profiling.windows import ProfilingWindows
 
 NOT_READ = Reading(Watched(()), [])
 MOST_KEPT = 16  # steps, until what they change elsewhere is done
+MOST_KEPT_SHORT, SHORT_STEP = 32, 4e-3  # for steps of fewer seconds; passes that `StepOrder` worries about are more
+# To read how long a thread had no processor is a call of the system: at a step that took longer than usual by so much,
+# and at every so many others, which then have the waits of those before.
+LONGER, WAITS_EVERY = 1.25, 8
 _KEYS = NumberKeys(
     (*map(PHASE_KEYS.get, range(len(Phase))), STEP_KEY, (BACKWARD_PASSES, "mean"), (GRADIENTS_KEPT, "mean")), len(Phase)
 )
@@ -103,6 +107,7 @@ class ShortWay:
         self._passes = 0  # of backward, at the step before
         self._group_count, self._rates = -1, list[tuple[int, float]]()  # of `_reading`
         self._left = 0  # steps that may be kept
+        self._long_step = 0.0  # seconds
         self._kept: list[KeptStep] = []  # since the last `_settle`
         self._unskipped = self._to_look = 0  # steps since the facts looked, and until they do
 
@@ -303,7 +308,8 @@ class ShortWay:
             return False
         if engine.mode is not TRAIN:
             return False
-        now, waited = self._read(), clock.waited()
+        now, left = self._read(), self._left - 1
+        self._left = left
         seconds, clock.seconds = clock.seconds, [0.0] * _PHASES
         seconds[CAPTURE] += now - clock.moved_at
         took = now - clock.began
@@ -314,9 +320,11 @@ class ShortWay:
         passes = self._order.passes
         seconds += (took, float(passes - self._passes), 0.0)
         keys = _KEYS
-        if waited is not None:
-            seconds.append(min(waited, took))
-            keys = _KEYS_WITH_WAIT
+        if took > self._long_step or not left % WAITS_EVERY:
+            waited = clock.waited()
+            if waited is not None:
+                seconds.append(min(waited, took))
+                keys = _KEYS_WITH_WAIT
         self._passes = passes
         loss: Any = losses.pop()  # a float: no number comes from a device
         added = recorder.numbers.added
@@ -345,8 +353,7 @@ class ShortWay:
         open_step.mode_step += 1
         if self._meter.is_on:
             recorder.budget.take_sample()
-        self._left -= 1
-        if not self._left or not -math.inf < loss[1] <= recorder.usual_loss:
+        if not left or not -math.inf < loss[1] <= recorder.usual_loss:
             self.settle(is_within_step=False)
             self.is_open = self._is_plain()
             self._plan_ahead()
@@ -388,7 +395,11 @@ class ShortWay:
         if optimizer is None or self._order.passes_of_step(optimizer) != 0 or self._order.is_watched(optimizer):
             self._left = 0
             return
-        self._left = min(self._recorder.steps_to_keep(), self._engine.steps_to_count(), MOST_KEPT)
+        costs = self._recorder.budget.costs
+        usual = costs.step if costs is not None else 0.0
+        self._long_step = LONGER * usual
+        most = MOST_KEPT_SHORT if 0 < usual < SHORT_STEP else MOST_KEPT
+        self._left = min(self._recorder.steps_to_keep(), self._engine.steps_to_count(), most)
         self._to_look = self._facts.steps_to_skip()
         if self._left and self._meter.is_on:
             self._recorder.budget.begin_step(is_sampled=True)  # a kept step has no part in the end of this one
