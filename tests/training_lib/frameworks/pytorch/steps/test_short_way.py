@@ -370,7 +370,7 @@ def trace(frame, event, _):
 model = torch.nn.Linear(4, 3)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 batch, labels = torch.ones(2, 4), torch.tensor([0, 1])
-for _ in range(120):
+for _ in range(600):  # later a look at the model is seldom
     step()
 for _ in range(64):
     calls = bytecodes = 0
