@@ -3,6 +3,8 @@
 PYTHON ?= python3
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 BIN := .venv/bin
+# Tests start thousands of processes: without byte code on disk each of them would compile the library anew.
+unexport PYTHONDONTWRITEBYTECODE
 # Node.js comes from the machine or, where it has none, from .venv; CDK's Python half looks for it on the PATH.
 export PATH := $(PATH):$(CURDIR)/.venv/bin
 

@@ -44,7 +44,7 @@ class EventFiles:
         open_file = self._open
         return open_file if open_file and self.has_room(open_file[1]) and all(map(_is_small, steps)) else None
 
-    def is_apart(self, store: AppendableStore, step: StepTensors) -> bool:
+    def has_own_file(self, store: AppendableStore, step: StepTensors) -> bool:
         """Return True if the step has an event file of its own. Raises the errors of the store."""
         return not _is_small(step) and self.place(store, step) is None
 

@@ -50,7 +50,7 @@ Encode = Callable[[StepTensors, Place | None], EncodedStep]
 
 
 class StepsAtOnce:
-    """What is stored of steps that are saved next, by the number of each. For the writer thread."""
+    """The steps that are stored, whole or in part, before they are saved one by one. For the writer thread."""
 
     def __init__(self, event_files: EventFiles, encode: Encode) -> None:
         self._event_files, self._encode = event_files, encode
@@ -79,13 +79,13 @@ class StepsAtOnce:
             has_indexes = many is not None and all(each.files.index_bytes for each in joint)
             self._note(joint, many.put_many([_index(each) for each in joint]) if many and has_indexes else 0)
         elif many is not None:
-            apart = self._apart(store, steps)
-            parts = [part for each in apart for part in ((each.files.event_key, each.files.event_bytes), _index(each))]
+            alone = self._with_own_files(store, steps)
+            parts = [part for each in alone for part in ((each.files.event_key, each.files.event_bytes), _index(each))]
             stored = many.put_many(parts) // 2
-            self._note(apart[:stored], stored)
+            self._note(alone[:stored], stored)
 
     def _appended(self, store: AppendableStore, steps: Sequence[StepTensors], place: Place) -> list[EncodedStep]:
-        """Append the values of small steps to their event file. Return the steps with values that lie there."""
+        """Append the values of small steps to their event file. Return those that it took."""
         key, first = end = place
         found: list[EncodedStep] = []
         for step in steps:
@@ -100,12 +100,12 @@ class StepsAtOnce:
             self._event_files.failed()
             return []
 
-    def _apart(self, store: AppendableStore, steps: Sequence[StepTensors]) -> list[EncodedStep]:
+    def _with_own_files(self, store: AppendableStore, steps: Sequence[StepTensors]) -> list[EncodedStep]:
         """Return the first steps that have event files of their own."""
         found: list[EncodedStep] = []
         room = _MOST_BYTES
         for step in steps:
-            if room < 0 or not self._event_files.is_apart(store, step):
+            if room < 0 or not self._event_files.has_own_file(store, step):
                 break
             encoded = self._encode(step, None)
             if not encoded.files.event_size:
