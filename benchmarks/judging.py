@@ -6,7 +6,8 @@ Three runs are judged, by each tree in turns, each time in a new process:
 
 - scalars: 20 losses saved at every step, as smdebug's hook would, and one rule that looks at all of them: at one after
   the other (`Window.statistic`), or at all together (`Window.at_step`), as rules of ours do. `finished` is the run at
-  its end; `live` grows by 50 steps before each look.
+  its end; `live` grows by 50 steps before each look, and by 1,000 in the rows that name them: an evaluator looks once
+  a second.
 - network: a small model, trained once with statistics at every step, and all default rules that every tree knows.
 - start: the processor time of the network's evaluator from the start of Python until its first step is judged, in
   which it imports the modules of the command and of all default rules.
@@ -37,7 +38,7 @@ from trackside.rules.catalogue import default_request
 
 HERE = Path(__file__).resolve().parents[1] / "training_lib" / "src"
 START, END = "<!-- judging: written by `python -m benchmarks.judging` -->", "<!-- /judging -->"
-SCALAR_STEPS, SCALARS, GROWTH = 2000, 20, 50
+SCALAR_STEPS, SCALARS, GROWTH, MUCH_GROWTH = 2000, 20, 50, 1000
 TRAINING = """
 import sys, torch
 from torch import nn
@@ -191,7 +192,7 @@ def measure(source: str, folder: Path, rule_ids: str) -> dict[str, Any]:
     """Return the figures of one round of a tree."""
     network = json.loads(_child(source, JUDGING, str(folder / "network"), rule_ids))
     rates = {}
-    for kind, growth in (("finished", SCALAR_STEPS), ("live", GROWTH)):
+    for kind, growth in (("finished", SCALAR_STEPS), ("live", GROWTH), ("much", MUCH_GROWTH)):
         with tempfile.TemporaryDirectory(dir=folder) as run:
             rates[kind], rates[f"{kind}, together"] = json.loads(
                 _child(source, SCALAR_RULE, run, *map(str, (SCALAR_STEPS, SCALARS, growth)))
@@ -210,6 +211,8 @@ def lines(
         "the same, live": (lambda one: one["live"], "{:,.0f} steps/s"),
         "the same, all together, finished": (lambda one: one["finished, together"], "{:,.0f} steps/s"),
         "the same, all together, live": (lambda one: one["live, together"], "{:,.0f} steps/s"),
+        f"one by one, live, {MUCH_GROWTH:,} steps a look": (lambda one: one["much"], "{:,.0f} steps/s"),
+        f"all together, live, {MUCH_GROWTH:,} steps a look": (lambda one: one["much, together"], "{:,.0f} steps/s"),
         f"{first['rules']} rules, network, finished": (lambda one: one["steps"] / one["seconds"], "{:,.0f} steps/s"),
         "the same, a step": (lambda one: 1000 * one["seconds"] / one["steps"], "{:.3f} ms"),
     }

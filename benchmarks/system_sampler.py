@@ -39,6 +39,7 @@ from trackside.frameworks.pytorch.data.batches import _batches_ready
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.modules.source import TrainedModules
+from trackside.frameworks.pytorch.steps.short_way import WAITS_EVERY
 from trackside.frameworks.pytorch.timing.fetch_times import FetchTimes
 from trackside.frameworks.pytorch.timing.module_times import ModuleTimer
 from trackside.profiling import system_sampler
@@ -100,9 +101,9 @@ def share(command: list[str], seconds: float) -> float:
     return taken / 1e9 / elapsed
 
 
-def clock_seconds(steps: int) -> float:
+def clock_seconds(steps: int, waited: Callable[[], float | None]) -> float:
     """Return the seconds that the clock takes of one step, as the adapter calls it."""
-    clock = PhaseClock(waited=ProcessorWait().take)
+    clock = PhaseClock(waited=waited)
     clock.take({})
     began = time.thread_time()
     for _ in range(steps):
@@ -118,6 +119,10 @@ def clock_seconds(steps: int) -> float:
         clock.take({})
         clock.leave_optimizer()
     return (time.thread_time() - began) / steps
+
+
+def _no_wait() -> None:
+    return None
 
 
 def many_cores_seconds(folder: Path, samples: int = 40) -> float:
@@ -278,7 +283,14 @@ def rows(options: argparse.Namespace, folder: Path) -> Iterator[str]:
     yield f"| times of a step | us | of a step of {STEP_SECONDS * 1e3:g} ms |"
     yield "|---|---|---|"
     of_step = (
-        ("phases, with the wait for a processor", min(clock_seconds(20_000) for _ in range(5))),
+        (
+            f"phases, at {WAITS_EVERY - 1} steps of {WAITS_EVERY}",
+            min(clock_seconds(20_000, _no_wait) for _ in range(5)),
+        ),
+        (
+            "phases, with the wait for a processor, at the others and those that take long",
+            min(clock_seconds(20_000, ProcessorWait().take) for _ in range(5)),
+        ),
         ("the making of a batch, without workers", fetch_seconds()),
         ("batches that workers have ready", ready_seconds()),
         ("a fetch of half a millisecond and more: its wait for a processor", long_fetch_seconds()),

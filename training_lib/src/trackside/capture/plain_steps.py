@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trackside.capture.statistic_rows import Mark, Marks, Reading, StatisticRows, Watched
+from trackside.capture.statistic_rows import Marks, Reading, StatisticRows, Watched
+from trackside.capture.statistics_log import Mark
 from trackside.capture.step_engine import TRAIN
 from trackside.records.modes import MODE_NUMBERS
 

@@ -11,6 +11,8 @@ from typing import NamedTuple
 SECTOR_BYTES = 512  # of /proc/diskstats, whatever the device has
 _NO_DISK = (b"loop", b"ram", b"zram", b"dm-", b"md", b"sr")
 _UNLIMITED_BYTES = 1 << 60  # a limit above it is none
+_COUNTS = 8  # of a processor: guests, which follow, are part of `user`
+_cpu_time = tuple.__new__  # a named tuple's own is a function of Python
 
 
 class CpuTime(NamedTuple):
@@ -46,12 +48,28 @@ class ProcessState(NamedTuple):
 
 def cpu_times(stat: bytes) -> dict[str, CpuTime]:
     """Return the time of each processor by its name, `cpu` for all together, from /proc/stat."""
+    end = stat.find(b"\n", stat.rfind(b"\ncpu") + 1)
+    lines = stat[:end] if end >= 0 else stat
+    fields = lines.decode("ascii", "replace").split()
+    width = len(lines.partition(b"\n")[0].split())
+    names = fields[::width] if width else []
+    if width <= _COUNTS or len(fields) % width or not all(name.startswith("cpu") for name in names):
+        return _uneven_cpu_times(lines)
+    columns = [map(int, fields[place::width]) for place in range(1, _COUNTS + 1)]
+    return {  # by columns, for a machine may have hundreds of processors
+        name: _cpu_time(CpuTime, (busy := user + nice + system + a + b + c, waiting, busy + idle + waiting))
+        for name, user, nice, system, idle, waiting, a, b, c in zip(names, *columns, strict=True)
+    }
+
+
+def _uneven_cpu_times(lines: bytes) -> dict[str, CpuTime]:
+    """Return the same of lines that have not all equally many numbers, as of an old kernel."""
     found: dict[str, CpuTime] = {}
-    for line in stat.split(b"\n"):
+    for line in lines.split(b"\n"):
         if not line.startswith(b"cpu"):
             break
         name, *fields = line.split()
-        user, nice, system, idle, waiting, *others = map(int, fields[:8])  # guests are part of `user`
+        user, nice, system, idle, waiting, *others = map(int, fields[:_COUNTS])
         busy = user + nice + system + sum(others)
         found[name.decode("ascii")] = CpuTime(busy, waiting, busy + idle + waiting)
     return found

@@ -47,10 +47,10 @@ class SystemFiles:
         if not self._minute <= wall_time < self._minute + FILE_SECONDS:
             self.close()
             self._minute = self._flushed_at = wall_time // 1
-        end = f'"NodeId":"{self._node}","Timestamp":{wall_time:.6f}}}\n'
-        self._lines += [
-            f"{_line_start(kind, name, dimension)}{value:.2f},{end}" for kind, name, dimension, value in metrics
-        ]
+        end = f',"NodeId":"{self._node}","Timestamp":{wall_time:.6f}}}\n'
+        lines = [f"{_line_start(kind, name, dimension)}{value:.2f}" for kind, name, dimension, value in metrics]
+        if lines:
+            self._lines.append(end.join([*lines, ""]))
         if wall_time - self._flushed_at >= FLUSH_SECONDS:
             self._flushed_at = wall_time
             self.flush()

@@ -26,6 +26,7 @@ MOST_PROCESSES = 256  # of one training
 _MOST_BYTES = 1 << 20  # of one file in /proc
 _BYTES_A_CPU = 200  # at most, of a line in /proc/stat
 _RESOURCES = ("cpu", "memory", "io")
+_metric = tuple.__new__  # a named tuple's own is a function of Python
 
 
 class Metric(NamedTuple):
@@ -122,15 +123,19 @@ class SystemMetrics:
     def _processors(self) -> Iterator[Metric]:
         before, now = self._cpus, cpu_times(self._files.read("proc/stat", most_bytes=self._stat_bytes))
         self._cpus = now
-        for name, time_now in now.items():
-            if name not in before:
+        for name, (busy, waiting, total) in now.items():
+            then = before.get(name)
+            if then is None or total <= then[2]:  # no tick of the clock has passed since
                 continue
-            busy, waiting, total = (new - old for new, old in zip(time_now, before[name], strict=True))
-            if total > 0:  # else no tick of the clock has passed since
-                shown, kind = ("total", "processors") if name == "cpu" else (name, "cpu")
-                suffix = "Total" if name == "cpu" else ""  # the original's readers sum up the cores themselves
-                yield Metric(kind, shown, f"CPUUtilization{suffix}", max(0.0, 100 * busy / total))
-                yield Metric(kind, shown, f"I/OWaitPercentage{suffix}", max(0.0, 100 * waiting / total))
+            share = 100 / (total - then[2])
+            used, waited = share * (busy - then[0]), share * (waiting - then[1])
+            used, waited = used if used > 0 else 0.0, waited if waited > 0 else 0.0  # a counter may be set back
+            if name == "cpu":  # the original's readers sum up the cores themselves
+                yield Metric("processors", "total", "CPUUtilizationTotal", used)
+                yield Metric("processors", "total", "I/OWaitPercentageTotal", waited)
+            else:
+                yield _metric(Metric, ("cpu", name, "CPUUtilization", used))
+                yield _metric(Metric, ("cpu", name, "I/OWaitPercentage", waited))
 
     def _devices(self, now: float) -> Iterator[Metric]:
         if text := self._files.read("proc/diskstats"):
