@@ -6,9 +6,12 @@ With `--peers`, smdebug and TensorBoard take part. Set PYTHONPATH=FOLDER after
 
     pip install --no-deps --target FOLDER smdebug==1.0.34 tensorboard==2.14.1 protobuf==3.20.3 numpy==2.2.6 absl-py six
 
+With `--wandb FOLDER` Weights & Biases takes part, offline, as `pip install --target FOLDER wandb` has it.
+
 Each round every participant trains the same number of steps, in the order A B C, then C B A. A figure is the processor
-time of all threads of a participant, to the end of what it stores, over that of the first bare one in the same round:
-median (middle half). `bare again` is the floor: no figure is finer than its spread.
+time of all threads of a participant and of the processes that it has started, to the end of what it stores, over that
+of the first bare one in the same round: median (middle half). `bare again` is the floor: no figure is finer than its
+spread.
 """
 
 from __future__ import annotations
@@ -233,6 +236,43 @@ class TensorBoard(Bare):
         self.writer.flush()
 
 
+class WeightsAndBiases(Bare):
+    """Weights & Biases, offline: `log` of the loss, or `watch` of the model. Its own process writes, and counts too."""
+
+    def __init__(self, kind: str, run: str, *, folder: Path) -> None:
+        super().__init__(kind, run)
+        sys.path.insert(0, str(folder))
+
+    def attach(self, training: Training) -> None:
+        import wandb
+
+        os.makedirs(self.run)
+        settings = wandb.Settings(console="off", silent=True, x_disable_stats=True, x_disable_meta=True)
+        self.logged = wandb.init(mode="offline", dir=self.run, settings=settings)
+        self.step = 0
+        if self.cell.collections != ("losses",):
+            wandb.watch(training.model, log="all", log_freq=self.cell.every)
+        training.after_backward = self.after_backward
+
+    def after_backward(self, loss: Any) -> None:
+        if self.step % self.cell.every == 0:
+            self.logged.log({"loss": loss.item()})
+        self.step += 1
+
+
+def started_seconds() -> float:
+    """Return the processor time so far of the living processes that this one has started, and those below them."""
+    seconds, waiting = 0.0, [os.getpid()]
+    while waiting:
+        pid = waiting.pop()
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            waiting += map(int, (task / "children").read_text().split())
+        if pid != os.getpid():
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds
+
+
 class RawWrite(Bare):
     """The bound: the same bytes appended to one file, and nothing else."""
 
@@ -266,10 +306,10 @@ def take_part(workload: str, steps: int, make: Callable[[str], Bare], ask: int, 
     part.flush()
     os.write(answer, b" " * ANSWER_BYTES)
     while os.read(ask, 1) == b"g":
-        began = time.process_time()
+        began = time.process_time() + started_seconds()
         training.run(steps)
         part.flush()
-        seconds = time.process_time() - began
+        seconds = time.process_time() + started_seconds() - began
         peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         found = {"seconds": seconds, "peak_mb": peak_mb, "first_ms": first_ms, "state": part.state()}
         os.write(answer, json.dumps(found).encode().ljust(ANSWER_BYTES))
@@ -311,6 +351,8 @@ def participants_of(kinds: list[str], options: argparse.Namespace) -> dict[str, 
             found[f"{kind}, smdebug"] = kind, partial(SmDebug, kind)
             if is_saving and kind != "red@1":
                 found[f"{kind}, TensorBoard"] = kind, partial(TensorBoard, kind)
+        if options.wandb and is_saving and kind != "red@1":
+            found[f"{kind}, W&B"] = kind, partial(WeightsAndBiases, kind, folder=options.wandb)
     return found
 
 
@@ -381,6 +423,7 @@ def main() -> None:
     parser.add_argument("--without-loops", action="store_true", help="measure this tree without compiled loops too")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="write the tables into this page")
     parser.add_argument("--peers", action="store_true", help="measure smdebug and TensorBoard too")
+    parser.add_argument("--wandb", type=Path, metavar="FOLDER", help="measure Weights & Biases too, from this folder")
     options = parser.parse_args()
     torch.set_num_threads(1)
     for workload in options.workloads:
