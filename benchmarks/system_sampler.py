@@ -284,11 +284,11 @@ def rows(options: argparse.Namespace, folder: Path) -> Iterator[str]:
     yield "|---|---|---|"
     of_step = (
         (
-            f"phases, at {WAITS_EVERY - 1} steps of {WAITS_EVERY}",
+            f"phases, at {WAITS_EVERY - 1} of {WAITS_EVERY} steps shorter than a millisecond",
             min(clock_seconds(20_000, _no_wait) for _ in range(5)),
         ),
         (
-            "phases, with the wait for a processor, at the others and those that take long",
+            "phases, with the wait for a processor, at all others",
             min(clock_seconds(20_000, ProcessorWait().take) for _ in range(5)),
         ),
         ("the making of a batch, without workers", fetch_seconds()),

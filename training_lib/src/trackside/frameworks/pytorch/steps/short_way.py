@@ -52,9 +52,9 @@ from trackside.profiling.windows import ProfilingWindows
 NOT_READ = Reading(Watched(()), [])
 MOST_KEPT = 16  # steps, until what they change elsewhere is done
 MOST_KEPT_SHORT, SHORT_STEP = 32, 4e-3  # for steps of fewer seconds; passes that `StepOrder` worries about are more
-# To read how long a thread had no processor is a call of the system: at a step that took longer than usual by so much,
-# and at every so many others, which then have the waits of those before.
-LONGER, WAITS_EVERY = 1.25, 8
+# To read how long a thread had no processor is a call of the system. Steps that usually take fewer seconds than the first
+# number pay for it only if they took longer by the second, and at every so many others, with the waits of those before.
+WAITS_SELDOM_BELOW, LONGER, WAITS_EVERY = 1e-3, 1.1, 8
 _KEYS = NumberKeys(
     (*map(PHASE_KEYS.get, range(len(Phase))), STEP_KEY, (BACKWARD_PASSES, "mean"), (GRADIENTS_KEPT, "mean")), len(Phase)
 )
@@ -397,7 +397,7 @@ class ShortWay:
             return
         costs = self._recorder.budget.costs
         usual = costs.step if costs is not None else 0.0
-        self._long_step = LONGER * usual
+        self._long_step = LONGER * usual if usual < WAITS_SELDOM_BELOW else 0.0
         most = MOST_KEPT_SHORT if 0 < usual < SHORT_STEP else MOST_KEPT
         self._left = min(self._recorder.steps_to_keep(), self._engine.steps_to_count(), most)
         self._to_look = self._facts.steps_to_skip()
