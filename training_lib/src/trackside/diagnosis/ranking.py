@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import SPEED_CAUSES, Cause, Sign, Suspicion
 from trackside.diagnosis.learned import Weights
-from trackside.diagnosis.signs import FOUND, SHOWN, explained_by, refuted_by
+from trackside.diagnosis.signs import FOUND, SHOWN, explained_by, refuted_by, supported_by
 
 MOST_CAUSES = 3
 LEAST_PROBABILITY = 0.05  # of a cause that is listed after the first
 UNKNOWN_BELOW = 0.25  # probability of the likeliest cause, below which none is named
+EXPECTED = 1.5  # weight of a piece of evidence without a row in the table, for the causes that it is to support
 HINT = 3.0  # weight of the first cause that a rule without a row in the table suspects
 NEXT_HINT = 1.0  # by which each further one has less
 OBSERVED = 1.0  # probability of a cause that a finding itself is
@@ -88,6 +89,8 @@ def _weight(sign: Sign, cause: Cause, weights: Weights, hints: Mapping[str, Sequ
     row = table.get(sign.name)
     if row is not None:
         return row.get(cause.value, 0.0)
+    if sign.is_present and not sign.name.startswith(SHOWN) and cause in supported_by(sign.name):
+        return EXPECTED  # a piece that is newer than the table
     suspected = hints.get(sign.name.removeprefix(FOUND), ()) if sign.name.startswith(FOUND) else ()
     places = [place for place, suspicion in enumerate(suspected) if suspicion.cause is cause]
     return max(0.0, HINT - NEXT_HINT * places[0]) if places else 0.0

@@ -32,10 +32,12 @@ class Guess:
 
     loss           its loss
     is_of_classes  True if the labels are classes, False for numbers
+    evaluated      the loss of the best constant answer to the labels of the evaluations; None if it cannot be computed
     """
 
     loss: float
     is_of_classes: bool
+    evaluated: float | None = None
 
 
 def best_guess(window: Window, loss: str, *, worker: str) -> Guess | None:
@@ -46,8 +48,13 @@ def best_guess(window: Window, loss: str, *, worker: str) -> Guess | None:
     facts = window.facts.loss(loss) if window.facts is not None else None
     if facts is None or facts.type_name not in _JUDGES:
         return None
-    level = loss_of_guessing(facts, list(_labels_of(window, loss, worker)))
-    return None if level is None or not level > 0 else Guess(level, facts.type_name in _OF_CLASSES)
+    level = loss_of_guessing(facts, list(labels_of(window, loss, worker, modes=TRAINING_MODES)))
+    if level is None or not level > 0:
+        return None
+    if facts.type_name in _OF_CLASSES:
+        return Guess(level, is_of_classes=True)
+    evaluated = loss_of_guessing(facts, list(labels_of(window, loss, worker, modes=("EVAL",))))
+    return Guess(level, is_of_classes=False, evaluated=evaluated)
 
 
 def all_as_guessing(window: Window, *, share: float) -> bool:
@@ -141,12 +148,19 @@ def _log_product(shares: Rows) -> Rows:
     return shares * np.log(np.where(shares > 0, shares, 1.0))
 
 
-def _labels_of(window: Window, loss: str, worker: str) -> Iterator[NDArray[np.generic]]:
-    """Yield some saved training labels of a loss, spread over the run: those of its name, or the only ones."""
+def labels_of(window: Window, loss: str, worker: str, *, modes: Sequence[str]) -> Iterator[NDArray[np.generic]]:
+    """Yield some saved labels of a loss, batches spread over the run: those of its name, or the only ones.
+
+    Args:
+        window: The run up to the judged step.
+        loss: The name of the loss.
+        worker: The worker.
+        modes: The modes of the steps with these labels.
+    """
     names = window.tensors("labels")
     own = [name for name in names if name.startswith(f"{loss.rpartition('_output_')[0]}_input_")]
     for name in own[:1] or (names if len(names) == 1 else ()):
-        for mode in TRAINING_MODES:
+        for mode in modes:
             for column in window.statistic(name, "mean", mode=mode):
                 if column.worker != worker:
                     continue
