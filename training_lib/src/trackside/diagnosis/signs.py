@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause, Sign, Suspicion
 from trackside.contracts.recorded_names import GRADIENTS_KEPT
@@ -38,7 +37,7 @@ from trackside.rules.diagnosis import (
     training_losses,
 )
 from trackside.rules.evaluations import NEWEST, by_evaluation, is_no_better, training_of
-from trackside.rules.guessing import best_guess, labels_of
+from trackside.rules.guessing import best_guess, difference_of_labels, labels_of
 from trackside.rules.medians import median, medians_of_rows
 from trackside.trial.window import Window
 
@@ -57,7 +56,6 @@ _AT_GUESSING = 0.97  # share of the loss of a guess at which nothing has been le
 _NEWEST = 20
 _WORSE = 1.1  # times the loss of guessing: an evaluation above it knows nothing of its labels
 _FEWEST_LABELS = 32
-_APART = 3.0  # deviations between the labels' means; times their deviations
 _FIRST_STEPS = 10
 _EARLIEST = 3
 _SMALL_STEP = 0.06  # relative update of the weights up to which the loss follows its slope
@@ -366,21 +364,11 @@ def _labels_differ(known: Known) -> Answer:
         )
         if min(sum(map(len, trained)), sum(map(len, evaluated))) < _FEWEST_LABELS:
             continue
-        how = _difference(np.concatenate(trained).astype(np.float64), np.concatenate(evaluated).astype(np.float64))
+        how = difference_of_labels(np.concatenate(trained), np.concatenate(evaluated))
         if how:
             return how
         answer = False
     return answer
-
-
-def _difference(trained: NDArray[np.float64], evaluated: NDArray[np.float64]) -> str:
-    """Return how the labels of a training differ from those of its evaluations; "" for labels that may be alike."""
-    means, spreads = (trained.mean(), evaluated.mean()), (float(trained.std()), float(evaluated.std()))
-    if abs(means[0] - means[1]) > _APART * max(spreads):
-        return f"labels are {means[0]:.3g} on average in training, and {means[1]:.3g} in evaluation"
-    if max(spreads) > _APART * min(spreads):
-        return f"labels deviate by {spreads[0]:.3g} in training, and by {spreads[1]:.3g} in evaluation"
-    return ""
 
 
 def _never_a_gradient(known: Known) -> Answer:

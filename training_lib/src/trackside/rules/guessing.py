@@ -23,6 +23,8 @@ _NEWEST = 20  # losses that stand for now
 _FEWEST_LABELS = 16
 _FEWEST_OF_A_CLASS = 5  # on average: the entropy of k classes comes out too low by about k / 2n from n labels
 
+_APART = 3.0  # deviations between the means of labels; times their deviations
+
 Rows = NDArray[np.float64]
 
 
@@ -120,6 +122,21 @@ def _huber(labels: NDArray[np.generic]) -> float:
 def _huber_of(errors: Rows) -> float:
     sizes = np.abs(errors)
     return float(np.where(sizes < 1, sizes**2 / 2, sizes - 0.5).mean())
+
+
+def difference_of_labels(trained: NDArray[np.generic], evaluated: NDArray[np.generic]) -> str:
+    """Return how the labels of a training differ from those of its evaluations; "" for labels that may be alike.
+
+    Args:
+        trained: Labels of the training, shape (n,).
+        evaluated: Labels of the evaluations, shape (m,).
+    """
+    means, spreads = ([float(of(each.astype(np.float64))) for each in (trained, evaluated)] for of in (np.mean, np.std))
+    if abs(means[0] - means[1]) > _APART * max(spreads):
+        return f"labels are {means[0]:.3g} on average in training, and {means[1]:.3g} in evaluation"
+    if max(spreads) > _APART * min(spreads):
+        return f"labels deviate by {spreads[0]:.3g} in training, and by {spreads[1]:.3g} in evaluation"
+    return ""
 
 
 _JUDGES: Mapping[str, Callable[[NDArray[np.generic]], float | None]] = MappingProxyType(

@@ -30,6 +30,7 @@ from trackside.rules.medians import median, medians_of_rows
 from trackside.rules.phases import newest_phase
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.training_loss import whole_losses
+from trackside.rules.update_growth import is_driven, may_move
 from trackside.trial.window import Column, Window
 
 _FEWEST_LOSSES = 20  # in a window, however seldom losses are saved
@@ -66,6 +67,8 @@ class LossNotDecreasing(Rule):
            was learned is lost. Not while the level is below 2 x L0 and the loss certainly falls again since it rose, by
            more than 5 %: so does a new task, a harder one, or a layer that begins anew. A loss computed by hand rises
            only where level > 1.5 x L0: that of a policy follows what the policy meets, and the returns that it earns.
+           It must also be driven, as must one whose targets have moved (bootstrapped values): by a learning rate or
+           updates beyond all earlier ones, by updates of a tenth of the weights, or weights ten times as large.
         2. Stuck, from `start_step` on, at the end of a run from two fifths of it on: the run has learned less than a
            tenth, (start - level) / |start| < 0.1 with start = max(L0, median of the first window), and in the newest
            half of the run the decrease from the earlier half of it (before) to the later (after) is certainly small:
@@ -220,6 +223,12 @@ class LossNotDecreasing(Rule):
         facts = window.facts.loss(column.tensor) if window.facts else None
         is_by_hand = facts is not None and not facts.is_built_in
         if rises and is_by_hand and answer.level < _LOST * first:
+            return None
+        if (
+            rises
+            and may_move(window, column.tensor, worker=column.worker)
+            and not is_driven(window, worker=column.worker)
+        ):
             return None
         learned_nothing = not rises and window.is_last and len(steps) and answer.learned < 1 - _AS_GUESSING
         return Finding(
