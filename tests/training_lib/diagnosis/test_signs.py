@@ -20,7 +20,7 @@ from trackside.contracts.model_facts import (
     ParameterFacts,
     ProgramFacts,
 )
-from trackside.diagnosis.signs import PIECES, Known, refuted_by, signs_of, signs_of_rules
+from trackside.diagnosis.signs import PIECES, Known, explained_by, refuted_by, signs_of, signs_of_rules
 from trackside.testing.rule_case import RuleCase
 from trackside.trial.window import Window
 
@@ -113,6 +113,16 @@ PRESENT = [
     ("loss-rose", window({LOSS: {"mean": falling(0.2, 2.3, 101)}})),
     ("loss-falls", window()),
     ("never-a-gradient", window({G: {"l2": steady(0.0, 101)}, "gradient/Net_b.weight": {"l2": steady(0.0, 101)}})),
+    (
+        "died-by-steps",
+        window(
+            {
+                G: {"l2": along([1.0] * 20 + [0.0] * 81)},
+                "gradient/Net_b.weight": {"l2": steady(0.0, 101)},
+                W: {"update_ratio": along([0.3] * 5 + [1e-4] * 96), "l2": steady(1.0, 101)},
+            }
+        ),
+    ),
     ("gradient-fades", window({G: {"l2": steady(1e-3, 101)}})),
     ("worse-than-guessing", window(evaluated={LOSS: {"mean": steady(3.0, 10, every=10)}})),
     ("uphill", window({LOSS: {"mean": along([2.3 * 1.02**step for step in range(101)])}})),
@@ -213,3 +223,19 @@ def test_the_opinions_of_rules_are_evidence() -> None:
         Sign("found:overfit"),
         Sign("shown:dead-units", because="half of them"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        pytest.param(["rate-rose"], {Cause.LEARNING_RATE_TOO_HIGH: Cause.LEARNING_RATE_SCHEDULE}, id="one"),
+        pytest.param(
+            ["worse-than-guessing", "gradient-fades"],
+            {Cause.OVERFITTING: Cause.VANISHING_GRADIENTS, Cause.WRONG_LABELS: Cause.VANISHING_GRADIENTS},
+            id="a-sign-of-a-sign",
+        ),
+        pytest.param(["loss-fell", "frozen"], {}, id="evidence-that-explains-nothing"),
+    ],
+)
+def test_a_sign_gives_way_to_its_cause(names: list[str], expected: Mapping[Cause, Cause]) -> None:
+    assert explained_by([Sign(name) for name in names]) == expected

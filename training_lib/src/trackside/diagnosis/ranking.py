@@ -43,9 +43,9 @@ def ranked(signs: Iterable[Sign], weights: Weights, *, hints: Mapping[str, Seque
     refuted = refuted_by(known)
     causes = [cause for cause in Cause if cause not in refuted and cause not in SPEED_CAUSES]
     scores = {cause: _score(cause, known, weights, hints) for cause in causes}
-    explained = {sign: cause for sign, cause in explained_by(known).items() if cause in scores and sign in scores}
-    for sign, cause in explained.items():  # what speaks for the sign speaks for its cause
-        scores[cause] = max(scores[cause], scores.pop(sign))
+    for sign, cause in explained_by(known).items():  # what speaks for the sign speaks for its cause
+        if cause in scores and sign in scores:
+            scores[cause] = max(scores[cause], scores.pop(sign))
     causes = list(scores)
     highest = max(scores.values(), default=0.0)
     parts = {cause: math.exp(score - highest) for cause, score in scores.items()}

@@ -200,6 +200,14 @@ def _died(known: Known) -> Answer:
     return None if known.seen.zero_gradients is None else known.seen.had_gradients
 
 
+def _died_by_steps(known: Known) -> Answer:
+    zeros, ratio = known.seen.zero_gradients, known.seen.first_update_ratio
+    if zeros is None or ratio is None:
+        return None
+    because = f"early steps changed weights by {ratio:.0%} of their size, and {zeros:.0%} of the gradients are zero"
+    return because if zeros > 0.5 and known.seen.had_gradients and ratio > WILD else False
+
+
 def _alike(known: Known) -> Answer:
     facts = known.window.facts
     if facts is None or not facts.parameters:
@@ -452,7 +460,18 @@ PIECES: Mapping[str, Piece] = {
     ),
     "float16": Piece("Parts compute in float16", _low_precision, (), (Cause.PRECISION_OVERFLOW,)),
     "clipped-away": Piece("Clipping leaves less than 2 % of the gradient", _clipped_away, (Cause.CLIPPING_TOO_LOW,)),
-    "zero-gradients": Piece("Most gradients are zero", _zero_gradients, (Cause.DEAD_UNITS,)),
+    "zero-gradients": Piece(
+        "Most gradients are zero",
+        _zero_gradients,
+        (Cause.DEAD_UNITS,),
+        explains=(Cause.LEARNING_RATE_TOO_LOW, Cause.CLIPPING_TOO_LOW),
+    ),
+    "died-by-steps": Piece(
+        "Most gradients are zero, were not at first, and early steps changed weights by a tenth",
+        _died_by_steps,
+        (Cause.LEARNING_RATE_TOO_HIGH,),
+        explains=(Cause.DEAD_UNITS,),
+    ),
     "gradients-died": Piece("A gradient is zero now and was not at first", _died),
     "never-a-gradient": Piece(
         "Each gradient was zero at each step",
@@ -603,8 +622,18 @@ def refuted_by(signs: Iterable[Sign]) -> frozenset[Cause]:
 def explained_by(signs: Iterable[Sign]) -> Mapping[Cause, Cause]:
     """Return the causes that present evidence shows to be signs of another one, with that other one.
 
+    A cause that is a sign itself is followed to what it is a sign of.
+
     Args:
         signs: The known evidence.
     """
     present = [PIECES[sign.name] for sign in signs if sign.is_present and sign.name in PIECES]
-    return {cause: piece.supports[0] for piece in present for cause in piece.explains}
+    explained = {cause: piece.supports[0] for piece in present for cause in piece.explains}
+    found = {}
+    for sign, cause in explained.items():
+        way = [sign, cause]
+        while way[-1] in explained and len(way) <= len(explained):
+            way.append(explained[way[-1]])
+        if way[-1] not in explained:  # else they explain one another
+            found[sign] = way[-1]
+    return found
