@@ -79,9 +79,9 @@ class LossSpike(FoldingRule):
         learning rate, or the loss is not finite, or each of the newest five is higher than it ever was (than all
         medians of three; of the newest three where that is by half), or both `level_times` the level before and twice
         the loss at which the run began. Otherwise it is a remark, and only after `remark_steps` steps: a curriculum, a
-        change of the data and a schedule that goes up and down move a loss as well. The height alone is a remark too
-        for a loss computed by hand and for one whose targets have moved (returns, bootstrapped values), unless updates
-        of a tenth of the weights, or weights ten times as large, show what drives it.
+        change of the data and a schedule that goes up and down move a loss as well. A loss computed by hand, and one
+        whose targets have moved (returns, bootstrapped values), must be higher than ever and driven: by such updates,
+        by such a rate, by updates of a tenth of the weights, or by weights ten times as large.
 
         Where a DataLoader is used, the finding names the batches of the step before the spike and of its first six, by
         their numbers in the pass over the data. `rule-output/skip_batches.json` in the run's folder lists them all, in
@@ -480,14 +480,14 @@ def _steps_above(column: Column, level: float) -> int:
 def _reason(column: Column, spike: tuple[float, ...], window: Window, *, times: float) -> float:
     """Return why a spike hurts the training; `_UNKNOWN` where nothing but the loss shows it."""
     growth = growth_of_updates(window, worker=column.worker)
-    if growth is not None and growth.now > BEYOND * growth.peak:
-        return _BY_UPDATES
-    if risen_rate(window, before=int(spike[_SINCE]) - _LOOKED_BACK) is not None:
-        return _BY_RATE
+    by_updates = growth is not None and growth.now > BEYOND * growth.peak
+    by_rate = not by_updates and risen_rate(window, before=int(spike[_SINCE]) - _LOOKED_BACK) is not None
     far, now = (float(column.values[-count:].min()) for count in (_NEWEST, _LASTING))
     many_times = max(times * spike[_PLATEAU], 2 * _first(column.values))
-    if not (far > _FAR * spike[_HIGHEST] or now > spike[_HIGHEST] or far > many_times):
+    is_lost = far > _FAR * spike[_HIGHEST] or now > spike[_HIGHEST] or far > many_times
+    moves = (is_lost or by_updates or by_rate) and may_move(window, column.tensor, worker=column.worker)
+    if moves and not (is_lost and is_driven(window, worker=column.worker)):
         return _UNKNOWN
-    if may_move(window, column.tensor, worker=column.worker) and not is_driven(window, worker=column.worker):
-        return _UNKNOWN
-    return _LOST
+    if by_updates or by_rate:
+        return _BY_UPDATES if by_updates else _BY_RATE
+    return _LOST if is_lost else _UNKNOWN
