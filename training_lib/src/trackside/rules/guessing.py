@@ -23,7 +23,7 @@ _NEWEST = 20  # losses that stand for now
 _FEWEST_LABELS = 16
 _FEWEST_OF_A_CLASS = 5  # on average: the entropy of k classes comes out too low by about k / 2n from n labels
 
-_APART = 3.0  # deviations between the means of labels; times their deviations
+_FAR = 3.0  # deviations between the means of labels; times their deviations
 
 Rows = NDArray[np.float64]
 
@@ -132,9 +132,9 @@ def difference_of_labels(trained: NDArray[np.generic], evaluated: NDArray[np.gen
         evaluated: Labels of the evaluations, shape (m,).
     """
     means, spreads = ([float(of(each.astype(np.float64))) for each in (trained, evaluated)] for of in (np.mean, np.std))
-    if abs(means[0] - means[1]) > _APART * max(spreads):
+    if abs(means[0] - means[1]) > _FAR * max(spreads):
         return f"labels are {means[0]:.3g} on average in training, and {means[1]:.3g} in evaluation"
-    if max(spreads) > _APART * min(spreads):
+    if max(spreads) > _FAR * min(spreads):
         return f"labels deviate by {spreads[0]:.3g} in training, and by {spreads[1]:.3g} in evaluation"
     return ""
 

@@ -92,7 +92,7 @@ def risen_rate(window: Window, *, before: int) -> tuple[float, float] | None:
 
 
 def may_move(window: Window, loss: str, *, worker: str) -> bool:
-    """Return True for a loss that may rise in a right training: one computed by hand, or one whose targets have moved.
+    """Return True for a loss that may rise in a right training: computed by hand, or with targets that have moved.
 
     The losses of policies and of curricula follow what the program meets; bootstrapped targets grow while it learns.
 
