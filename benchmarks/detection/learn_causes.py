@@ -2,6 +2,7 @@
 
     python -m benchmarks.detection.learn_causes --seeds 1            # judges, learns, writes tables and page
     python -m benchmarks.detection.learn_causes --seeds 1 --dry      # prints the measures only
+    python -m benchmarks.detection.learn_causes --seeds 1 --mutants build/mutants      # from planted mistakes too
 
 Three tables are learned: the weights of evidence for causes (`causes.json`), the probability that an issue is real
 (`probabilities.json`), and the kinds of harm with which a rule is critical (`critical.json`). All measures are of
@@ -31,13 +32,17 @@ from benchmarks.detection.causes_page import write_page
 from benchmarks.detection.presets import rules_of
 from benchmarks.detection.stored_runs import Job, Outcome
 from benchmarks.detection.train import add_choice, chosen_jobs
+from benchmarks.mutants.operator import TUNE
+from benchmarks.mutants.stored_runs import Outcome as MutantOutcome
+from benchmarks.mutants.stored_runs import has_no_effect, mutants
+from benchmarks.mutants.subjects import CHOSEN, OWN, all_subjects
 from trackside.contracts.cause import SPEED_CAUSES, Cause, Sign, Suspicion
 from trackside.contracts.rule_request import CALIBRATED, RuleRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Outcome as VerdictOutcome
 from trackside.contracts.verdict import Severity, State, Verdict
 from trackside.diagnosis.harm import Harm
-from trackside.diagnosis.learned import CAUSES_FILE, CRITICAL_FILE, PROBABILITIES_FILE, Odds, Weights
+from trackside.diagnosis.learned import CAUSES_FILE, CRITICAL_FILE, PROBABILITIES_FILE, Odds, Weights, weights
 from trackside.diagnosis.probability import CERTAIN, PROPERTIES, WITH_OTHERS, probability_of, properties_of
 from trackside.diagnosis.ranking import suspicions_of
 from trackside.diagnosis.signs import FOUND, HARM, PIECES, SHOWN, refuted_by, supported_by
@@ -52,6 +57,7 @@ from trackside.trial.trial import Trial
 
 FOLDS = 5
 CAUSES = tuple(cause.value for cause in Cause if cause not in SPEED_CAUSES)
+MUTANTS_LOSS = 0.1  # share of its twin's score that a mutant must have lost
 LEAST_PRECISION = 0.99
 FEWEST_RIGHT = 3  # runs with a critical issue that was right, before a kind of harm counts for a rule
 OUTSIDE_PRECISION = 0.68  # of warnings on a private corpus of programs that nobody here had seen: gaps of November 2026
@@ -107,9 +113,51 @@ class Run:
         return tuple(told for told in self.told if self.causes and told.step >= self.effect_step)
 
 
-def judged(stored: tuple[Job, Path]) -> Run:
+@dataclass(frozen=True)
+class Stored:
+    """A stored run, and what is known of it.
+
+    causes  those that name its fault rightly; empty for a clean run
+    """
+
+    name: str
+    program: str
+    causes: tuple[str, ...]
+    effect_step: int
+    folder: Path
+
+
+def stored_job(job: Job, folder: Path) -> Stored:
+    """Return a run of the corpus."""
+    outcome = Outcome.read(folder)
+    assert outcome is not None, f"{job.name} has not been trained"
+    fault = job.program.fault(job.fault) if job.fault else None
+    causes = tuple(cause.value for cause in fault.causes) if fault else ()
+    return Stored(job.name, job.program.name, causes, outcome.effect_step or 0, folder)
+
+
+def stored_mutants(root: Path) -> list[Stored]:
+    """Return the mutants of the own programs of `tune`, one seed each, that lost a tenth or are known silent errors.
+
+    Those without a name in the list of causes, and those that nothing of reached, are left out.
+    """
+    programs = [each for each in all_subjects() if each.library == OWN and each.half == TUNE and each.name in CHOSEN]
+    found = []
+    for mutant in mutants(programs, half=TUNE, seeds=1):
+        folder, twin = mutant.folder(root), MutantOutcome.read(mutant.twin.folder(root))
+        outcome, operator = MutantOutcome.read(folder), mutant.operator
+        if operator is None or outcome is None or twin is None or not operator.causes or has_no_effect(mutant, root):
+            continue
+        good = twin.score or 0.0
+        if operator.is_silent or outcome.score is None or outcome.score < good - MUTANTS_LOSS * abs(good):
+            causes = tuple(cause.value for cause in operator.causes)
+            found.append(Stored(mutant.name, mutant.subject.name, causes, 0, folder))
+    return found
+
+
+def judged(stored: Stored) -> Run:
     """Return a stored run as all rules judge it. What was judged before holds as long as the code does."""
-    job, folder = stored
+    folder = stored.folder
     kept = folder / "signs.json"
     key = f"{_code_digest()} {(folder / 'outcome.json').stat().st_mtime_ns}"
     try:
@@ -118,17 +166,15 @@ def judged(stored: tuple[Job, Path]) -> Run:
             return _run_of(document["run"])
     except (OSError, ValueError, KeyError):
         pass
-    found = _judge(job, folder)
+    found = _judge(stored)
     partial = folder / f"{kept.name}.{os.getpid()}"
     partial.write_text(json.dumps({"key": key, "run": _document(found)}), encoding="utf-8")
     os.replace(partial, kept)
     return found
 
 
-def _judge(job: Job, folder: Path) -> Run:
-    outcome = Outcome.read(folder)
-    assert outcome is not None, f"{job.name} has not been trained"
-    run = RunLocation(str((folder / "run").absolute()))
+def _judge(stored: Stored) -> Run:
+    run = RunLocation(str((stored.folder / "run").absolute()))
     rules = rules_of(CALIBRATED)
     every = [harm.value for harm in Harm]
     evaluator = Evaluator(
@@ -136,20 +182,13 @@ def _judge(job: Job, folder: Path) -> Run:
         build_rules(RuleRequest(rules)),
         (),
         ProgressFile(MemoryStore()),
-        run=job.name,
+        run=stored.name,
         clock=lambda: 0.0,
         limits=NO_LIMITS,
         critical={rule.rule_id: every for rule in rules},
     )
     summary = evaluator.watch(poll_seconds=0, sleep=lambda _: None, should_stop=lambda: True)
-    fault = job.program.fault(job.fault) if job.fault else None
-    return Run(
-        job.name,
-        job.program.name,
-        tuple(cause.value for cause in fault.causes) if fault else (),
-        outcome.effect_step or 0,
-        _told(summary.verdicts),
-    )
+    return Run(stored.name, stored.program, stored.causes, stored.effect_step, _told(summary.verdicts))
 
 
 def _told(verdicts: Sequence[Verdict]) -> tuple[Told, ...]:
@@ -548,14 +587,14 @@ def critical_table(levels: Sequence[Level]) -> dict[str, list[str]]:
 class _Shared:
     """The runs to judge, inherited by forked children: a program is a function, and cannot be sent."""
 
-    stored: Sequence[tuple[Job, Path]]
+    stored: Sequence[Stored]
 
 
 def _judge_one(number: int) -> Run:
     return judged(_Shared.stored[number])
 
 
-def judge_all(stored: Sequence[tuple[Job, Path]], *, processes: int) -> list[Run]:
+def judge_all(stored: Sequence[Stored], *, processes: int) -> list[Run]:
     """Return all stored runs, judged."""
     _Shared.stored = stored
     with ProcessPoolExecutor(processes) as pool:
@@ -633,16 +672,20 @@ def main(words: Sequence[str] | None = None) -> int:
     """Judge the stored runs, learn the tables, measure them on unseen programs, and write tables and page."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_choice(options)
+    options.add_argument("--mutants", type=Path, help="learn from the stored mutants of `tune` below this folder too")
     options.add_argument("--processes", type=int, default=2)
     options.add_argument("--dry", action="store_true", help="print the measures only")
     arguments = options.parse_args(words)
     jobs = chosen_jobs(arguments)
-    stored = [(job, folder) for job in jobs if Outcome.read(folder := job.folder(arguments.root)) is not None]
-    print(f"{len(stored)} of {len(jobs)} runs are stored", file=sys.stderr)
+    stored = [stored_job(job, folder) for job in jobs if Outcome.read(folder := job.folder(arguments.root)) is not None]
+    planted = stored_mutants(arguments.mutants) if arguments.mutants else []
+    print(f"{len(stored)} of {len(jobs)} runs are stored, and {len(planted)} mutants", file=sys.stderr)
+    stored += planted
     runs = judge_all(stored, processes=arguments.processes)
     found = learn(runs)
     print(f"log loss of unseen programs by tightness: {found.losses}")
     print(f"expected weights: {found.expected}\nlearned, unseen programs: {found.unseen}")
+    print(f"weights of today, which may know these programs: {named(runs, ranked_by(runs, weights()))}")
     print(f"Brier {found.calibration.brier:.4f}, expected error {found.calibration.expected_error:.4f}")
     print("\n".join(f"{level} {'' if level.is_precise else 'DROPPED'}" for level in found.levels))
     if not arguments.dry:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from benchmarks.detection.learn_causes import CAUSES, evidence_names, prior_weights, tightest_as_good
+from benchmarks.detection.learn_causes import CAUSES, evidence_names, prior_weights, stored_mutants, tightest_as_good
+from benchmarks.mutants.operator import TUNE, all_operators
+from benchmarks.mutants.stored_runs import LOSSES, Mutant, Outcome, mutants
+from benchmarks.mutants.subjects import all_subjects
 from trackside.diagnosis.signs import FOUND
 
 
@@ -27,3 +33,28 @@ def test_every_piece_of_evidence_has_expected_weights() -> None:
     weights = prior_weights(names)
     assert weights.shape == (1 + 2 * len(names), len(CAUSES))
     assert weights[1 + names.index(FOUND + "overfit")].max() == 1.5
+
+
+@pytest.mark.parametrize(
+    ("operator", "score", "touched", "is_learned_from"),
+    [
+        pytest.param("loss-negated", 0.3, 9, True, id="it-lost-a-tenth"),
+        pytest.param("loss-negated", None, 9, True, id="no-score-at-all"),
+        pytest.param("loss-negated", 0.85, 9, False, id="it-lost-less"),
+        pytest.param("loss-negated", 0.3, 0, False, id="nothing-was-reached"),
+        pytest.param("gradients-kept", 0.9, 9, True, id="a-silent-one"),
+        pytest.param("activations-removed", 0.3, 9, False, id="no-cause-has-its-name"),
+    ],
+)
+def test_mutants_to_learn_from(
+    *, operator: str, score: float | None, touched: int, is_learned_from: bool, tmp_path: Path
+) -> None:
+    subject = next(each for each in all_subjects() if each.name == "wine-mlp")
+    twin = next(each for each in mutants([subject], half=TUNE, seeds=1) if each.operator is None)
+    planted = Mutant(subject, all_operators()[operator], twin.seed)
+    for one, found in ((twin, 0.9), (planted, score)):
+        folder = one.folder(tmp_path)
+        folder.mkdir(parents=True)
+        (folder / LOSSES).write_text(json.dumps({"touched": touched, "series": {}}))
+        Outcome(0, found, 1.0).write(folder)
+    assert [each.name for each in stored_mutants(tmp_path)] == ([planted.name] if is_learned_from else [])

@@ -44,6 +44,9 @@ def causes(*signs: Sign) -> list[str]:
         pytest.param((GREW, GREW, NO_DECAY), ["learning-rate-too-high"], id="a-refuted-one-is-never-listed"),
         pytest.param((GREW, GREW, ROSE, NO_DECAY), ["learning-rate-schedule"], id="a-cause-in-place-of-its-sign"),
         pytest.param((SIGN, ROSE), ["loss-sign"], id="it-explains-no-other-cause"),
+        pytest.param((Sign("uphill"), Sign("negative-loss")), ["loss-sign"], id="newer-than-the-table"),
+        pytest.param((GREW, GREW, Sign("uphill"), NO_DECAY), ["loss-sign"], id="newer-and-in-place-of-its-sign"),
+        pytest.param((Sign("uphill", is_present=False),), [], id="newer-and-absent"),
         pytest.param(
             (GREW, GREW, Sign("rate-rose", is_present=False), NO_DECAY), ["learning-rate-too-high"], id="it-is-absent"
         ),

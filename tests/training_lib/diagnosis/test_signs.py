@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.training_lib.rules.columns import along, falling, steady
@@ -19,19 +20,27 @@ from trackside.contracts.model_facts import (
     ParameterFacts,
     ProgramFacts,
 )
-from trackside.diagnosis.signs import PIECES, Known, refuted_by, signs_of, signs_of_rules
+from trackside.diagnosis.signs import PIECES, Known, explained_by, refuted_by, signs_of, signs_of_rules
 from trackside.testing.rule_case import RuleCase
 from trackside.trial.window import Window
 
 LOSS, W, G = "CrossEntropyLoss_output_0", "Net_fc.weight", "gradient/Net_fc.weight"
 RATE = "hyperparameters/SGD/group_0/lr"
+LABELS = {"CrossEntropyLoss_input_1": {step: np.arange(32) % 8 for step in range(0, 100, 10)}}
+EVALUATED = {LOSS: {"mean": steady(0.5, 10, every=10)}}
 HELD = ParameterFacts(W, "fc", (8, 8), "float32", optimizer="SGD")
+LAST = ParameterFacts("Net_b.weight", "b", (8, 8), "float32", optimizer="SGD")
 LEFT_OUT = ParameterFacts("Net_x.weight", "x", (8, 8), "float32", has_gradient=True, looks_untrained=True)
 FROZEN = ParameterFacts("Net_x.weight", "x", (8, 8), "float32", optimizer="SGD", requires_grad=False)
 ALIKE = ParameterFacts(W, "fc", (8, 8), "float32", optimizer="SGD", has_equal_rows=True)
 
 
-def window(recorded: Mapping[str, Any] | None = None, *, facts: ModelFacts | None = None) -> Window:
+def window(
+    recorded: Mapping[str, Any] | None = None,
+    *,
+    facts: ModelFacts | None = None,
+    evaluated: Mapping[str, Any] = EVALUATED,
+) -> Window:
     """A run of 101 steps whose loss falls by usual updates, but for these statistics."""
     usual = {
         LOSS: {"mean": falling(2.3, 0.2, 101)},
@@ -41,7 +50,14 @@ def window(recorded: Mapping[str, Any] | None = None, *, facts: ModelFacts | Non
         RATE: {"mean": steady(0.1, 101)},
         "trackside/gradients_kept": {"mean": steady(0.0, 101)},
     }
-    return RuleCase("a run", recorded={**usual, **(recorded or {})}, facts=facts or program()).window
+    return RuleCase(
+        "a run",
+        LABELS,
+        collections={"labels": ("input_1$",)},
+        recorded={**usual, **(recorded or {})},
+        evaluated=evaluated,
+        facts=facts or program(),
+    ).window
 
 
 def program(
@@ -49,9 +65,9 @@ def program(
 ) -> ModelFacts:
     return ModelFacts(
         modules=(ModuleFacts("fc", "Linear", role="linear"),),
-        parameters=parameters or (HELD,),
+        parameters=parameters or (HELD, LAST),
         optimizers=(OptimizerFacts("SGD", "SGD", groups=({"weight_decay": decay},)),),
-        losses=(loss or LossFacts(LOSS, type_name="CrossEntropyLoss", input_from="linear"),),
+        losses=(loss or LossFacts(LOSS, type_name="CrossEntropyLoss", reduction="mean", input_from="linear"),),
         program=ProgramFacts(**settings),
     )
 
@@ -96,6 +112,20 @@ PRESENT = [
     ("loss-mostly-gone", window()),
     ("loss-rose", window({LOSS: {"mean": falling(0.2, 2.3, 101)}})),
     ("loss-falls", window()),
+    ("never-a-gradient", window({G: {"l2": steady(0.0, 101)}, "gradient/Net_b.weight": {"l2": steady(0.0, 101)}})),
+    (
+        "died-by-steps",
+        window(
+            {
+                G: {"l2": along([1.0] * 20 + [0.0] * 81)},
+                "gradient/Net_b.weight": {"l2": steady(0.0, 101)},
+                W: {"update_ratio": along([0.3] * 5 + [1e-4] * 96), "l2": steady(1.0, 101)},
+            }
+        ),
+    ),
+    ("gradient-fades", window({G: {"l2": steady(1e-3, 101)}})),
+    ("worse-than-guessing", window(evaluated={LOSS: {"mean": steady(3.0, 10, every=10)}})),
+    ("uphill", window({LOSS: {"mean": along([2.3 * 1.02**step for step in range(101)])}})),
     ("gradients-grew", window({G: {"l2": falling(1.0, 500.0, 101)}})),
 ]
 
@@ -112,6 +142,40 @@ def test_evidence_that_is_present(name: str, run: Window) -> None:
 )
 def test_evidence_that_is_absent_from_a_sound_run(name: str) -> None:
     assert PIECES[name].answer(Known(window())) is False
+
+
+@pytest.mark.parametrize(
+    ("name", "run"),
+    [
+        pytest.param("never-a-gradient", window({G: {"l2": steady(0.0, 101)}}), id="another-layer-has-one"),
+        pytest.param("never-a-gradient", window({G: {"l2": along([1.0] + [0.0] * 100)}}), id="it-had-one"),
+        pytest.param("gradient-fades", window({G: {"l2": steady(0.0, 101)}}), id="the-first-layer-is-cut-off"),
+        pytest.param(
+            "worse-than-guessing",
+            window(evaluated={LOSS: {"mean": along([1.5] + [3.0] * 9, every=10)}}),
+            id="once-better",
+        ),
+        pytest.param(
+            "worse-than-guessing",
+            window({LOSS: {"mean": steady(2.3, 101)}}, evaluated={LOSS: {"mean": steady(3.0, 10, every=10)}}),
+            id="training-has-learned-nothing-either",
+        ),
+        pytest.param(
+            "uphill",
+            window({LOSS: {"mean": along([*falling(2.3, 1.0, 30).values(), *falling(1.0, 9.0, 71).values()])}}),
+            id="it-fell-before",
+        ),
+        pytest.param(
+            "uphill",
+            window(
+                {LOSS: {"mean": falling(2.3, 20, 101)}, W: {"update_ratio": steady(0.8, 101), "l2": steady(1.0, 101)}}
+            ),
+            id="by-large-steps",
+        ),
+    ],
+)
+def test_evidence_that_is_absent_from_a_similar_run(name: str, run: Window) -> None:
+    assert PIECES[name].answer(Known(run)) is False
 
 
 @pytest.mark.parametrize("name", PIECES)
@@ -159,3 +223,19 @@ def test_the_opinions_of_rules_are_evidence() -> None:
         Sign("found:overfit"),
         Sign("shown:dead-units", because="half of them"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        pytest.param(["rate-rose"], {Cause.LEARNING_RATE_TOO_HIGH: Cause.LEARNING_RATE_SCHEDULE}, id="one"),
+        pytest.param(
+            ["worse-than-guessing", "gradient-fades"],
+            {Cause.OVERFITTING: Cause.VANISHING_GRADIENTS, Cause.WRONG_LABELS: Cause.VANISHING_GRADIENTS},
+            id="a-sign-of-a-sign",
+        ),
+        pytest.param(["loss-fell", "frozen"], {}, id="evidence-that-explains-nothing"),
+    ],
+)
+def test_a_sign_gives_way_to_its_cause(names: list[str], expected: Mapping[Cause, Cause]) -> None:
+    assert explained_by([Sign(name) for name in names]) == expected

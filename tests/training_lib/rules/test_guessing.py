@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from trackside.contracts.model_facts import LossFacts, ModelFacts
-from trackside.rules.guessing import best_guess, loss_of_guessing
+from trackside.rules.guessing import best_guess, difference_of_labels, loss_of_guessing
 from trackside.testing.rule_case import RuleCase
 
 RANDOM = np.random.default_rng(0)
@@ -83,3 +83,18 @@ def test_from_the_labels_of_a_run() -> None:
     assert guess.loss == pytest.approx(0.9, rel=0.1)
     assert best_guess(case.window, "Other_output_0", worker="worker_0") is None
     assert best_guess(case.window, ENTROPY.name, worker="worker_1") is None
+
+
+@pytest.mark.parametrize(
+    ("trained", "differs"),
+    [
+        pytest.param(NUMBERS * 100, True, id="of-another-scale"),
+        pytest.param(NUMBERS + 20, True, id="shifted"),
+        pytest.param(np.zeros(200), True, id="all-alike"),
+        pytest.param(NUMBERS[:200], False, id="other-rows"),
+        pytest.param(NUMBERS + 1, False, id="a-little-larger"),
+        pytest.param(-NUMBERS + 4, False, id="mirrored"),
+    ],
+)
+def test_labels_of_training_and_evaluation(trained: np.ndarray, differs: bool) -> None:
+    assert bool(difference_of_labels(trained.reshape(-1), NUMBERS.reshape(-1))) is differs

@@ -31,6 +31,7 @@ CASES = [
     RuleCase("never cleared, just long enough", recorded=kept(steady(1, 10)), fires=(GRADIENTS_KEPT,)),
     RuleCase("no longer cleared", recorded=kept(along([0] * 20 + [1] * 20)), fires=(GRADIENTS_KEPT,)),
     RuleCase("once cleared by accident", recorded=kept(along([1] * 20 + [0] + [1] * 20)), fires=(GRADIENTS_KEPT,)),
+    RuleCase("cleared at the newest step alone", recorded=kept(along([1] * 19 + [0])), fires=(GRADIENTS_KEPT,)),
     RuleCase("never cleared on one of two workers", recorded=kept(of_two(0, 1)), fires=(GRADIENTS_KEPT,)),
     RuleCase("always cleared", recorded=kept(steady(0))),
     RuleCase("too early to tell", recorded=kept(steady(1, 9))),

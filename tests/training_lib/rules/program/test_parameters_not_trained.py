@@ -270,6 +270,26 @@ def reached(*parts: tuple[str, tuple[int, ...], bool]) -> RuleCase:
         ),
         pytest.param(
             reached(
+                ("body", (32, 64), True),
+                ("head", (10, 32), True),
+                ("decoder.0", (48, 32), False),
+                ("decoder.2", (64, 48), False),
+            ),
+            Severity.INFO,
+            id="a-decoder-of-two-layers-for-later",
+        ),
+        pytest.param(
+            reached(
+                ("body", (32, 64), True),
+                ("block.0", (48, 32), False),
+                ("block.2", (32, 48), False),
+                ("head", (10, 32), True),
+            ),
+            Severity.WARNING,
+            id="a-block-of-two-layers-is-forgotten",
+        ),
+        pytest.param(
+            reached(
                 ("body", (64, 64), True),
                 ("first", (10, 64), True),
                 ("second", (10, 64), False),

@@ -9,7 +9,7 @@ import pytest
 
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts
+from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.verdict import Severity
 from trackside.rules.program.unsuitable_loss import UnsuitableLoss
 from trackside.testing.rule_case import RuleCase, assert_case
@@ -84,6 +84,14 @@ CASES = [
     case("divided for accumulation", LossFacts(MSE, "MSELoss", scale=0.25), falling(3.0, 0.1)),
     case("a loss that may be negative", LossFacts("G_output_0", "GaussianNLLLoss"), along(range(0, -60, -1))),
 ]
+
+
+@pytest.mark.parametrize(("module", "fires"), [("", False), ("body", True)], ids=["an-input", "a-weight"])
+def test_an_input_may_be_optimised_to_raise_a_loss(module: str, fires: bool) -> None:
+    run = case("maximised", LossFacts(CE, "CrossEntropyLoss", scale=-1.0, class_count=10), steady(2.3), fires=fires)
+    assert isinstance(run.facts, ModelFacts)
+    held = ParameterFacts("input_0", module, (8, 8), "float32", optimizer="SGD")
+    assert_case(UnsuitableLoss(), replace(run, facts=replace(run.facts, parameters=(held,))))
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -257,6 +257,21 @@ def test_a_loss_by_hand_may_rise_a_little(level: float, facts: ModelFacts | None
 
 
 @pytest.mark.parametrize(
+    ("ratio", "facts", "fires"),
+    [
+        pytest.param(1e-3, BY_HAND, False, id="by-hand-small-steps"),
+        pytest.param(0.5, BY_HAND, True, id="by-hand-large-steps"),
+        pytest.param(1e-3, BUILT_IN, True, id="built-in-small-steps"),
+    ],
+)
+def test_a_loss_by_hand_that_rises_is_driven(ratio: float, facts: ModelFacts, fires: bool) -> None:
+    name = LOSS if facts is BUILT_IN else SUM
+    updates = {"update_ratio": {10 * step: ratio for step in range(120)}}
+    recorded = {name: {"mean": saved([1.0] * 60 + [30.0] * 60)}, "Net_fc.weight": updates}
+    assert_case(LossNotDecreasing(), RuleCase("", recorded=recorded, fires=(name,) if fires else (), facts=facts))
+
+
+@pytest.mark.parametrize(
     ("ratio", "losses", "cause"),
     [
         pytest.param(1e-9, FLAT, Cause.LEARNING_RATE_TOO_LOW, id="still"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ParameterFacts
+from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.recorded_names import UPDATE_SIZE
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.tensors.loss_spike import LossSpike, first_of_spike, level_left
@@ -33,6 +33,8 @@ BODY, HEAD = (
     ParameterFacts(f"Net_{name}.weight", name, (8, 8), "float32", optimizer="AdamW") for name in ("body", "head")
 )
 TWO_PARTS = ModelFacts(parameters=(BODY, HEAD), optimizers=(OptimizerFacts("AdamW", "AdamW"),))
+SUM = ModelFacts(losses=(LossFacts(LOSS, backward_line="train.py:9"),))  # computed by hand
+NUMBERS = ModelFacts(losses=(LossFacts(LOSS, "MSELoss", "mean"),))
 _NOISE = np.random.default_rng(0).normal(0, 1, 2000)
 
 
@@ -73,6 +75,17 @@ PHASED_IN = [*learned(), *[2.4 + 8.0 * min(1.0, k / 40) for k in range(90)]]
 HARDER = learned() + learned(60, level=4.5)
 
 
+def small_steps(steps: int) -> dict[str, Any]:
+    """Return updates of a thousandth of the weights."""
+    return {"also": {BODY.name: {"update_ratio": dict.fromkeys(range(steps), 1e-3)}}}
+
+
+def targets(*levels: float) -> dict[str, Any]:
+    """Return saved labels at these levels, one each 20 steps, with a deviation of 1."""
+    saved = {20 * place: level + _NOISE[:32] for place, level in enumerate(levels)}
+    return {"tensors": {"MSELoss_input_1": saved}, "collections": {"labels": ("input_1$",)}}
+
+
 def parts(steps: int, *, head_from: int, every: int = 1) -> dict[str, Any]:
     """Return the gradients of a body, and of a head that has its first one at a step."""
     measured = range(0, steps, every)
@@ -107,6 +120,22 @@ FIRES = [
     case("both parts trained before", [*learned(), 9.0, 20.0, 60.0], **parts(203, head_from=100), fires=(LOSS,)),
     case("a new part, then its own spike", [*HARDER, 9.0, 20.0, 60.0], **parts(263, head_from=200), fires=(LOSS,)),
     case("a new part, and no number", [*learned(), math.nan], **parts(201, head_from=200), fires=(LOSS,)),
+    case("a little above all that was, for five steps", [*learned(), 5.2, 5.3, 5.2, 5.4, 5.3], fires=(LOSS,)),
+    case(
+        "by hand, and large steps",
+        [*learned(), *[9.0] * 15],
+        facts=SUM,
+        also={BODY.name: {"update_ratio": along([0.5] * 215)}},
+        fires=(LOSS,),
+    ),
+    case(
+        "targets stay",
+        [*learned(), *[9.0] * 15],
+        facts=NUMBERS,
+        **targets(0, 0, 0, 0, 0, 0, 0),
+        **small_steps(215),
+        fires=(LOSS,),
+    ),
     case("several optimizers of one loss", [*learned(), 9.0, 20.0, 60.0], facts=TWO_OPTIMIZERS, fires=(LOSS,)),
 ]
 SILENT = [
@@ -131,6 +160,15 @@ SILENT = [
     case("a new level, not yet for long", learned() + [3.4] * 10),
     case("a cycle of the rate", (2.4 + 0.3 * np.sin(np.arange(400) / 20) + 0.05 * _NOISE[:400]).tolist()),
     case("interpolated: a loss near zero that jumps", [*[4.0 * 0.9**k for k in range(150)], 1e-4, 2e-4, 1e-4]),
+    case("by hand, above all that was", [*learned(), *[9.0] * 15], facts=SUM, **small_steps(215)),
+    case(
+        "values that grow with the policy: not for long",
+        [*learned(), *[9.0] * 15],
+        facts=NUMBERS,
+        **targets(0, 0, 0, 5, 9, 9, 9),
+        **small_steps(215),
+    ),
+    case("a little above all that was, for four steps", [*learned(), 5.2, 5.3, 5.2, 5.4]),
     case("a policy's", [x - 2.5 for x in [*learned(), 9.0, 20.0, 60.0]]),
     case("short", [2.3, 2.1, 1.9, 2.0, 2.2]),
     case("slow growth within the noise", (2.0 + np.arange(400) / 1500 + 0.3 * _NOISE[:400]).tolist()),
@@ -176,6 +214,11 @@ def test_cases(case: RuleCase) -> None:
         pytest.param(FIRES[5], Severity.CRITICAL, id="many"),
         pytest.param(FIRES[8], Severity.INFO, id="only-the-loss"),
         pytest.param(FIRES[9], Severity.WARNING, id="a-second-one"),
+        pytest.param(
+            case("", [*learned(), *[9.0] * 30], facts=SUM, **small_steps(230), fires=(LOSS,)),
+            Severity.INFO,
+            id="by-hand-and-small-steps",
+        ),
         pytest.param(
             case("", [*learned(), *[3.4] * 150], rates=[*[3e-3] * 200, *[0.1] * 150], fires=(LOSS,)),
             Severity.CRITICAL,

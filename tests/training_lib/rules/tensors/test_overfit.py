@@ -71,6 +71,12 @@ CASES = [
         facts=ENTROPY,
         fires=True,
     ),
+    case(
+        "labels of another scale",
+        [0.8, 1.8, 3.7, 6.2, 9.5, 14.0, 20.0, 27.0, 37.0, 47.0],
+        training=falling(600.0, 300.0, 101),
+        fires=True,
+    ),
     case("both fall", HEALTHY),
     case("a small rise of little", [2.0, 0.5, *[0.1 + 0.005 * k for k in range(8)]]),
     case(

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import SPEED_CAUSES, Cause, Sign, Suspicion
 from trackside.diagnosis.learned import Weights
-from trackside.diagnosis.signs import FOUND, SHOWN, explained_by, refuted_by
+from trackside.diagnosis.signs import FOUND, SHOWN, explained_by, refuted_by, supported_by
 
 MOST_CAUSES = 3
 LEAST_PROBABILITY = 0.05  # of a cause that is listed after the first
 UNKNOWN_BELOW = 0.25  # probability of the likeliest cause, below which none is named
+EXPECTED = 1.5  # weight of a piece of evidence without a row in the table, for the causes that it is to support
 HINT = 3.0  # weight of the first cause that a rule without a row in the table suspects
 NEXT_HINT = 1.0  # by which each further one has less
 OBSERVED = 1.0  # probability of a cause that a finding itself is
@@ -42,9 +43,9 @@ def ranked(signs: Iterable[Sign], weights: Weights, *, hints: Mapping[str, Seque
     refuted = refuted_by(known)
     causes = [cause for cause in Cause if cause not in refuted and cause not in SPEED_CAUSES]
     scores = {cause: _score(cause, known, weights, hints) for cause in causes}
-    explained = {sign: cause for sign, cause in explained_by(known).items() if cause in scores and sign in scores}
-    for sign, cause in explained.items():  # what speaks for the sign speaks for its cause
-        scores[cause] = max(scores[cause], scores.pop(sign))
+    for sign, cause in explained_by(known).items():  # what speaks for the sign speaks for its cause
+        if cause in scores and sign in scores:
+            scores[cause] = max(scores[cause], scores.pop(sign))
     causes = list(scores)
     highest = max(scores.values(), default=0.0)
     parts = {cause: math.exp(score - highest) for cause, score in scores.items()}
@@ -88,6 +89,8 @@ def _weight(sign: Sign, cause: Cause, weights: Weights, hints: Mapping[str, Sequ
     row = table.get(sign.name)
     if row is not None:
         return row.get(cause.value, 0.0)
+    if sign.is_present and not sign.name.startswith(SHOWN) and cause in supported_by(sign.name):
+        return EXPECTED  # a piece that is newer than the table
     suspected = hints.get(sign.name.removeprefix(FOUND), ()) if sign.name.startswith(FOUND) else ()
     places = [place for place, suspicion in enumerate(suspected) if suspicion.cause is cause]
     return max(0.0, HINT - NEXT_HINT * places[0]) if places else 0.0

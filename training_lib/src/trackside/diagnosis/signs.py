@@ -23,8 +23,10 @@ from trackside.contracts.recorded_names import GRADIENTS_KEPT
 from trackside.diagnosis.harm import Harm
 from trackside.rules.diagnosis import (
     STILL,
+    TRAINING_MODES,
     WILD,
     Evidence,
+    chance_level,
     finite,
     grown,
     growth_before,
@@ -34,8 +36,9 @@ from trackside.rules.diagnosis import (
     still_falls,
     training_losses,
 )
-from trackside.rules.guessing import best_guess
-from trackside.rules.medians import median
+from trackside.rules.evaluations import NEWEST, by_evaluation, is_no_better, training_of
+from trackside.rules.guessing import best_guess, difference_of_labels, labels_of
+from trackside.rules.medians import median, medians_of_rows
 from trackside.trial.window import Window
 
 FOUND, SHOWN, HARM = "found:", "shown:", "harm:"
@@ -44,12 +47,21 @@ Answer = str | bool | None
 
 _GROWN, _SHRUNK = 3.0, 0.5  # norm of all weights, against its first
 _VANISHED = 1e5  # times the smallest gradient norm of a layer
+_FADED = 0.03  # of the gradient of the last layer
 _VISIBLE = 1e-3  # relative update of the weights in a step that changes them visibly
 _SUDDEN = 20.0  # times as large as usual
 _HARDLY_ANYTHING = 0.02  # share of the gradient that clipping leaves
 _GAIN = 0.05  # share of its size by which a loss must have fallen to have learned anything
 _AT_GUESSING = 0.97  # share of the loss of a guess at which nothing has been learned
 _NEWEST = 20
+_WORSE = 1.1  # times the loss of guessing: an evaluation above it knows nothing of its labels
+_FEWEST_LABELS = 32
+_FIRST_STEPS = 10
+_EARLIEST = 3
+_SMALL_STEP = 0.06  # relative update of the weights up to which the loss follows its slope
+_A_FEW = 5
+_DOWNHILL = 0.1  # share of its first value by which a loss that goes uphill has never fallen
+_UPHILL = 1.5  # times the first loss
 _FLAT = frozenset(["tanh", "sigmoid"])
 _DEPENDS_ON_MODE = frozenset(["normalization", "dropout"])
 
@@ -188,6 +200,14 @@ def _died(known: Known) -> Answer:
     return None if known.seen.zero_gradients is None else known.seen.had_gradients
 
 
+def _died_by_steps(known: Known) -> Answer:
+    zeros, ratio = known.seen.zero_gradients, known.seen.first_update_ratio
+    if zeros is None or ratio is None:
+        return None
+    because = f"early steps changed weights by {ratio:.0%} of their size, and {zeros:.0%} of the gradients are zero"
+    return because if zeros > 0.5 and known.seen.had_gradients and ratio > WILD else False
+
+
 def _alike(known: Known) -> Answer:
     facts = known.window.facts
     if facts is None or not facts.parameters:
@@ -201,6 +221,26 @@ def _spread(known: Known) -> Answer:
     if spread is None:
         return None
     return f"some layers get {spread:.1g} times the gradient of others" if spread > _VANISHED else False
+
+
+def _fades(known: Known) -> Answer:
+    facts = known.window.facts
+    if facts is None:
+        return None
+    tables = {module.name for module in facts.modules if module.role == "embedding"}
+    sizes = []
+    for held in facts.parameters:
+        if len(held.shape) < 2 or held.module in tables or not held.requires_grad:
+            continue
+        columns = known.window.statistic(held.gradient, "l2", mode=None)
+        first = [median(column.values[:_NEWEST]) for column in columns if len(column.values) >= _NEWEST]
+        if first and math.isfinite(first[0]):
+            sizes.append(first[0] / math.sqrt(held.size))
+    if len(sizes) < 2 or not sizes[-1] > 0:
+        return None
+    share = sizes[0] / sizes[-1]
+    because = f"an element of the first layer gets {share:.2g} of the gradient of one of the last"
+    return because if 0 < share < _FADED else False
 
 
 def _goes_nowhere(known: Known) -> Answer:
@@ -302,6 +342,70 @@ def _at_guessing(known: Known) -> Answer:
     return None
 
 
+def _worse_than_guessing(known: Known) -> Answer:
+    window, answer = known.window, None
+    trained = training_losses(window)
+    for column in [c for n in window.tensors("losses") for c in window.statistic(n, "mean", mode="EVAL")]:
+        training = training_of(column, trained)
+        seen = by_evaluation(column, training) if training is not None else None
+        if training is None or seen is None or len(seen.means) < NEWEST:
+            continue
+        guess = best_guess(window, training.tensor, worker=training.worker)
+        facts = window.facts.loss(training.tensor) if window.facts else None
+        level = guess.loss if guess is not None else chance_level(facts)
+        if level is None:
+            continue
+        lowest = float(seen.means.min())
+        is_worse = is_no_better(seen, guess) if guess is not None else lowest > _WORSE * level
+        if not is_worse or not median(seen.training[-NEWEST:]) < level:
+            return False
+        answer = f"the validation loss was never below {lowest:.3g}, and guessing costs {level:.3g}"
+    return answer
+
+
+def _labels_differ(known: Known) -> Answer:
+    window, answer = known.window, None
+    for column in training_losses(window):
+        trained, evaluated = (
+            [batch.reshape(-1) for batch in labels_of(window, column.tensor, column.worker, modes=modes)]
+            for modes in (TRAINING_MODES, ("EVAL",))
+        )
+        if min(sum(map(len, trained)), sum(map(len, evaluated))) < _FEWEST_LABELS:
+            continue
+        how = difference_of_labels(np.concatenate(trained), np.concatenate(evaluated))
+        if how:
+            return how
+        answer = False
+    return answer
+
+
+def _never_a_gradient(known: Known) -> Answer:
+    columns = [c for n in known.window.tensors("gradients") for c in known.window.statistic(n, "l2", mode=None)]
+    if not columns or min(len(column.values) for column in columns) < _FIRST_STEPS:
+        return None
+    is_none = not any(column.values.any() for column in columns)
+    return "each gradient has been zero at each step" if is_none else False
+
+
+def _uphill(known: Known) -> Answer:
+    window, columns = known.window, training_losses(known.window)
+    updates = [c for name in window.tensors("weights") for c in window.statistic(name, "update_ratio", mode=None)]
+    if not updates or not columns:
+        return None
+    ratio = median([float(column.values[:_EARLIEST].max()) for column in updates])
+    if not ratio < _SMALL_STEP:
+        return False
+    for column in columns:
+        losses = column.values
+        if len(losses) < _FIRST_STEPS or not losses[0] > 0:
+            return None
+        first = median(losses[:_A_FEW])
+        levels = medians_of_rows(losses[: len(losses) // _A_FEW * _A_FEW].reshape(-1, _A_FEW))
+        if float(np.nanmin(levels)) < (1 - _DOWNHILL) * first or losses[-1] <= _UPHILL * first:
+            return False
+    return f"the loss rose from its first step on, by steps of {ratio:.1%} of the weights"
+
+
 def _gradients_grew(known: Known) -> Answer:
     growth = known.seen.gradient_growth
     if growth is None:
@@ -356,11 +460,34 @@ PIECES: Mapping[str, Piece] = {
     ),
     "float16": Piece("Parts compute in float16", _low_precision, (), (Cause.PRECISION_OVERFLOW,)),
     "clipped-away": Piece("Clipping leaves less than 2 % of the gradient", _clipped_away, (Cause.CLIPPING_TOO_LOW,)),
-    "zero-gradients": Piece("Most gradients are zero", _zero_gradients, (Cause.DEAD_UNITS,)),
+    "zero-gradients": Piece(
+        "Most gradients are zero",
+        _zero_gradients,
+        (Cause.DEAD_UNITS,),
+        explains=(Cause.LEARNING_RATE_TOO_LOW, Cause.CLIPPING_TOO_LOW),
+    ),
+    "died-by-steps": Piece(
+        "Most gradients are zero, were not at first, and early steps changed weights by a tenth",
+        _died_by_steps,
+        (Cause.LEARNING_RATE_TOO_HIGH,),
+        explains=(Cause.DEAD_UNITS,),
+    ),
     "gradients-died": Piece("A gradient is zero now and was not at first", _died),
+    "never-a-gradient": Piece(
+        "Each gradient was zero at each step",
+        _never_a_gradient,
+        (Cause.STEP_ORDER,),
+        explains=(Cause.DEAD_UNITS, Cause.LEARNING_RATE_TOO_LOW),
+    ),
     "units-alike": Piece("All units of a layer started alike", _alike, (Cause.SYMMETRIC_INITIALIZATION,)),
     "gradient-spread": Piece(
         "Some layers get 100,000 times the gradient of others", _spread, (Cause.VANISHING_GRADIENTS,)
+    ),
+    "gradient-fades": Piece(
+        "An element of the first layer gets less than 3 % of the gradient of one of the last",
+        _fades,
+        (Cause.VANISHING_GRADIENTS,),
+        explains=(Cause.WRONG_LABELS,),
     ),
     "goes-nowhere": Piece("No weight has moved visibly", _goes_nowhere, (Cause.LEARNING_RATE_TOO_LOW,)),
     "still-updates": Piece("A step hardly changes weights", _updates(0.0, 10 * STILL), (Cause.LEARNING_RATE_TOO_LOW,)),
@@ -393,6 +520,24 @@ PIECES: Mapping[str, Piece] = {
     "loss-rose": Piece("The loss is higher than at first", _loss_rose),
     "loss-falls": Piece("The loss falls in the newer half of the steps", _loss_falls),
     "loss-of-guessing": Piece("The loss is that of a guess", _at_guessing),
+    "worse-than-guessing": Piece(
+        "Training is better than a guess, and no evaluation came near one",
+        _worse_than_guessing,
+        (Cause.WRONG_LABELS,),
+        explains=(Cause.OVERFITTING,),
+    ),
+    "labels-differ": Piece(
+        "Labels of training and evaluation are of another size",
+        _labels_differ,
+        (Cause.WRONG_LABELS,),
+        explains=(Cause.OVERFITTING, Cause.CLASS_IMBALANCE),
+    ),
+    "uphill": Piece(
+        "The loss rose from its first step on, by small steps",
+        _uphill,
+        (Cause.LOSS_SIGN,),
+        explains=(Cause.LEARNING_RATE_TOO_HIGH, Cause.EXPLODING_GRADIENTS, Cause.WRONG_LABELS),
+    ),
     "gradients-grew": Piece(
         "Gradients are more than ten times as large as at first", _gradients_grew, (Cause.EXPLODING_GRADIENTS,)
     ),
@@ -477,8 +622,18 @@ def refuted_by(signs: Iterable[Sign]) -> frozenset[Cause]:
 def explained_by(signs: Iterable[Sign]) -> Mapping[Cause, Cause]:
     """Return the causes that present evidence shows to be signs of another one, with that other one.
 
+    A cause that is a sign itself is followed to what it is a sign of.
+
     Args:
         signs: The known evidence.
     """
     present = [PIECES[sign.name] for sign in signs if sign.is_present and sign.name in PIECES]
-    return {cause: piece.supports[0] for piece in present for cause in piece.explains}
+    explained = {cause: piece.supports[0] for piece in present for cause in piece.explains}
+    found = {}
+    for sign, cause in explained.items():
+        way = [sign, cause]
+        while way[-1] in explained and len(way) <= len(explained):
+            way.append(explained[way[-1]])
+        if way[-1] not in explained:  # else they explain one another
+            found[sign] = way[-1]
+    return found

@@ -18,6 +18,7 @@ NEWEST = 3  # fewest evaluations that represent the present: one alone may be an
 MANY = 8  # evaluations enough to conclude that the validation loss never did something
 _FIRST = 3  # losses that stand for the start
 _BETTER = 0.02  # share of a loss
+_NEAR = 0.9  # of the loss of guessing
 
 Losses = NDArray[np.float64]
 
@@ -100,20 +101,33 @@ def noise_of(evaluated: Losses) -> float:
 
 
 def has_stopped_falling(seen: Evaluations) -> bool:
-    """Return True with many evaluations, and the best of them before the last third."""
-    count = len(seen.means)
-    return count >= MANY and int(np.argmin(seen.means)) < count - count // 3
+    """Return True with many evaluations, and the best before the last third, or that third no better than the first."""
+    count, third = len(seen.means), len(seen.means) // 3
+    if count < MANY:
+        return False
+    is_best_earlier = int(np.argmin(seen.means)) < count - third
+    return is_best_earlier or median(seen.means[-third:]) >= median(seen.means[:third])
 
 
 def was_never_better(seen: Evaluations, guess: Guess) -> bool:
     """Return True if no evaluation of many beat guessing, and the last third has no new best.
 
-    With numbers as labels, a few rows to validate on may be easier than others: then none may be better than the first,
-    either.
+    With numbers as labels, a few rows to validate on may be easier than others: then the guess of their own labels
+    counts too, or none may be better than the first, either.
     """
-    means = seen.means
-    if not has_stopped_falling(seen):
-        return False
+    return has_stopped_falling(seen) and is_no_better(seen, guess)
+
+
+def is_no_better(seen: Evaluations, guess: Guess) -> bool:
+    """Return True if no evaluation so far beat guessing.
+
+    Args:
+        seen: The evaluations.
+        guess: The best constant answer.
+    """
+    lowest = float(seen.means.min())
     if guess.is_of_classes:
-        return float(means.min()) > (1 - _BETTER) * guess.loss
-    return float(means.min()) > max((1 - _BETTER) * float(means[0]), 0.9 * guess.loss)
+        return lowest > (1 - _BETTER) * guess.loss
+    if guess.evaluated is not None and lowest > (1 - _BETTER) * min(guess.loss, guess.evaluated):
+        return True
+    return lowest > max((1 - _BETTER) * float(seen.means[0]), _NEAR * guess.loss)

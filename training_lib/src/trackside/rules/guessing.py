@@ -23,6 +23,8 @@ _NEWEST = 20  # losses that stand for now
 _FEWEST_LABELS = 16
 _FEWEST_OF_A_CLASS = 5  # on average: the entropy of k classes comes out too low by about k / 2n from n labels
 
+_FAR = 3.0  # deviations between the means of labels; times their deviations
+
 Rows = NDArray[np.float64]
 
 
@@ -32,10 +34,12 @@ class Guess:
 
     loss           its loss
     is_of_classes  True if the labels are classes, False for numbers
+    evaluated      the loss of the best constant answer to the labels of the evaluations; None if it cannot be computed
     """
 
     loss: float
     is_of_classes: bool
+    evaluated: float | None = None
 
 
 def best_guess(window: Window, loss: str, *, worker: str) -> Guess | None:
@@ -46,8 +50,13 @@ def best_guess(window: Window, loss: str, *, worker: str) -> Guess | None:
     facts = window.facts.loss(loss) if window.facts is not None else None
     if facts is None or facts.type_name not in _JUDGES:
         return None
-    level = loss_of_guessing(facts, list(_labels_of(window, loss, worker)))
-    return None if level is None or not level > 0 else Guess(level, facts.type_name in _OF_CLASSES)
+    level = loss_of_guessing(facts, list(labels_of(window, loss, worker, modes=TRAINING_MODES)))
+    if level is None or not level > 0:
+        return None
+    if facts.type_name in _OF_CLASSES:
+        return Guess(level, is_of_classes=True)
+    evaluated = loss_of_guessing(facts, list(labels_of(window, loss, worker, modes=("EVAL",))))
+    return Guess(level, is_of_classes=False, evaluated=evaluated)
 
 
 def all_as_guessing(window: Window, *, share: float) -> bool:
@@ -115,6 +124,21 @@ def _huber_of(errors: Rows) -> float:
     return float(np.where(sizes < 1, sizes**2 / 2, sizes - 0.5).mean())
 
 
+def difference_of_labels(trained: NDArray[np.generic], evaluated: NDArray[np.generic]) -> str:
+    """Return how the labels of a training differ from those of its evaluations; "" for labels that may be alike.
+
+    Args:
+        trained: Labels of the training, shape (n,).
+        evaluated: Labels of the evaluations, shape (m,).
+    """
+    means, spreads = ([float(of(each.astype(np.float64))) for each in (trained, evaluated)] for of in (np.mean, np.std))
+    if abs(means[0] - means[1]) > _FAR * max(spreads):
+        return f"labels are {means[0]:.3g} on average in training, and {means[1]:.3g} in evaluation"
+    if max(spreads) > _FAR * min(spreads):
+        return f"labels deviate by {spreads[0]:.3g} in training, and by {spreads[1]:.3g} in evaluation"
+    return ""
+
+
 _JUDGES: Mapping[str, Callable[[NDArray[np.generic]], float | None]] = MappingProxyType(
     {
         "CrossEntropyLoss": _cross_entropy,
@@ -141,12 +165,19 @@ def _log_product(shares: Rows) -> Rows:
     return shares * np.log(np.where(shares > 0, shares, 1.0))
 
 
-def _labels_of(window: Window, loss: str, worker: str) -> Iterator[NDArray[np.generic]]:
-    """Yield some saved training labels of a loss, spread over the run: those of its name, or the only ones."""
+def labels_of(window: Window, loss: str, worker: str, *, modes: Sequence[str]) -> Iterator[NDArray[np.generic]]:
+    """Yield some saved labels of a loss, batches spread over the run: those of its name, or the only ones.
+
+    Args:
+        window: The run up to the judged step.
+        loss: The name of the loss.
+        worker: The worker.
+        modes: The modes of the steps with these labels.
+    """
     names = window.tensors("labels")
     own = [name for name in names if name.startswith(f"{loss.rpartition('_output_')[0]}_input_")]
     for name in own[:1] or (names if len(names) == 1 else ()):
-        for mode in TRAINING_MODES:
+        for mode in modes:
             for column in window.statistic(name, "mean", mode=mode):
                 if column.worker != worker:
                     continue

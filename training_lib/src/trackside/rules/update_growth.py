@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.recorded_names import UPDATE_SIZE
-from trackside.rules.diagnosis import Evidence
+from trackside.rules.diagnosis import TRAINING_MODES, WILD, Evidence
+from trackside.rules.guessing import labels_of
 from trackside.rules.medians import median, medians_of_three
 from trackside.rules.phases import newest_phase, since
 from trackside.trial.window import Column, Window
@@ -21,6 +22,9 @@ FEWEST = TRAILING + _NEWEST + _FIRST
 _LEFT_OUT = 10  # measurements before now that are no part of the past to exceed
 _MAD_TO_DEVIATION = 1.4826
 _AT_LEAST = 1.5  # times the usual size
+_WEIGHTS_GROWN = 10.0  # times their first norm
+_FEWEST_BATCHES = 4  # of saved labels
+_MOVED, _SPREAD = 1.0, 2.0  # deviations of the first labels; times their deviation
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,42 @@ def risen_rate(window: Window, *, before: int) -> tuple[float, float] | None:
         if earlier.size and 0 < BEYOND * float(earlier.max()) < float(column.values[-1]):
             return float(earlier.max()), float(column.values[-1])
     return None
+
+
+def may_move(window: Window, loss: str, *, worker: str) -> bool:
+    """Return True for a loss that may rise in a right training: computed by hand, or with targets that have moved.
+
+    The losses of policies and of curricula follow what the program meets; bootstrapped targets grow while it learns.
+
+    Args:
+        window: The window to read.
+        loss: The name of the loss.
+        worker: The worker.
+    """
+    facts = window.facts.loss(loss) if window.facts is not None else None
+    if facts is not None and not facts.is_built_in:
+        return True
+    batches = [b for b in labels_of(window, loss, worker, modes=TRAINING_MODES) if b.dtype.kind == "f"]
+    if len(batches) < _FEWEST_BATCHES:
+        return False
+    half = len(batches) // 4 or 1
+    first, newest = (np.concatenate([each.reshape(-1) for each in some]) for some in (batches[:half], batches[-half:]))
+    spread = float(first.std())
+    return bool(abs(newest.mean() - first.mean()) > _MOVED * spread or newest.std() > _SPREAD * spread)
+
+
+def is_driven(window: Window, *, worker: str) -> bool:
+    """Return True if the steps show why a loss rises: a learning rate or updates beyond all earlier ones, large ones,
+    or weights that have grown to a multiple; True too where no update was measured.
+
+    Args:
+        window: The window to read.
+        worker: The worker.
+    """
+    seen = Evidence(window)
+    if seen.update_ratio is None or not seen.update_ratio <= WILD or not (seen.weight_growth or 0.0) <= _WEIGHTS_GROWN:
+        return True
+    return seen.risen_rate is not None or growth_of_updates(window, worker=worker) is not None
 
 
 def stands_out(sizes: NDArray[np.float64], *, deviations: float) -> bool:

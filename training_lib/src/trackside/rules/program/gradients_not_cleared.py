@@ -103,13 +103,12 @@ class GradientsNotCleared(Rule):
         period = clearing_period(column.values, periods=self.periods) if share < self.share else None
         if share < self.share and period is None:
             return None
-        cleared = np.flatnonzero(column.values == 0)
         facts = window.facts
         return Finding(
             subject=GRADIENTS_KEPT,
             worker=column.worker,
             step=window.step,
-            since_step=int(column.steps[_begin(cleared, period, self.periods)]),
+            since_step=int(column.steps[_begin(column.values, period, self.periods)]),
             measure="share of steps that began with the gradients of the step before" if period is None else _PERIODIC,
             observed=share if period is None else float(period),
             relation=">",
@@ -122,10 +121,11 @@ class GradientsNotCleared(Rule):
 _PERIODIC = "steps from one clearing of the gradients to the next"
 
 
-def _begin(cleared: NDArray[np.int64], period: int | None, periods: int) -> int:
+def _begin(kept: NDArray[np.float64], period: int | None, periods: int) -> int:
     """Return the place of the first step that the finding is about."""
     if period is not None:
-        return int(cleared[-periods - 1]) + 1
+        return int(np.flatnonzero(kept == 0)[-periods - 1]) + 1
+    cleared = np.flatnonzero(kept[:-1] == 0)
     return int(cleared[-1]) + 1 if cleared.size else 0
 
 

@@ -57,8 +57,8 @@ class ParametersNotTrained(Rule):
            others of the same optimizer did, or although it is the only optimizer and goes on stepping. Where parts of
            the model take turns (experts, blocks that are skipped, heads of one task after the other: some parameter
            had a gradient after steps without), that is information. So it is for parts that stand aside, as an unused
-           pooler does or a head for later: the model's first layer trains, and each of them is a layer that does not
-           fit between those beside it, or all together are less than a tenth of the numbers that should train.
+           pooler does, or a head or a decoder for later: the model's first layer trains, and the model would not fit
+           together without them, or all together are less than a tenth of the numbers that should train.
         4. *No change*: an optimizer with a learning rate above zero holds it and it gets gradients that are more than
            rounding noise, but its update was exactly zero whenever it was measured, three times at least.
            For points 3 and 4 its norm is also the same whenever it was measured since: a weight that moves without
@@ -306,8 +306,8 @@ def frozen_since(first: ModelFacts, facts: ModelFacts) -> tuple[ParameterFacts, 
 def stands_aside(facts: ModelFacts, unreached: Sequence[ParameterFacts]) -> bool:
     """Return True if the parameters without a gradient seem to be outputs that the loss does not use.
 
-    What is cut off from the loss by mistake takes all layers before it along, the model's first among them. A layer
-    that was forgotten fits between the layers before and after it.
+    What is cut off from the loss by mistake takes all layers before it along, the model's first among them. Layers that
+    a forward pass forgot put out as much as they take, or the pass would raise without them.
     """
     without = {p.name for p in unreached}
     trainable = [p for p in facts.parameters if _should_train(p) and p.module]
@@ -318,15 +318,20 @@ def stands_aside(facts: ModelFacts, unreached: Sequence[ParameterFacts]) -> bool
     if sum(p.size for p in unreached) < _ASIDE * sum(p.size for p in trainable):
         return True
     matrices = [p for p in trainable if len(p.shape) == 2]
-    return not any(p.name in without and _fits_between(p, matrices, place) for place, p in enumerate(matrices))
+    places = [place for place, held in enumerate(matrices) if held.name in without]
+    return not any(_fits_between(matrices[a : b + 1], matrices, a, b) for a in places for b in places if a <= b)
 
 
-def _fits_between(held: ParameterFacts, matrices: Sequence[ParameterFacts], place: int) -> bool:
-    """Return True if a layer can take what one before it puts out, and another after it what this one does."""
-    rows, columns = held.shape
-    before = [p for p in matrices[:place] if _root(p) == _root(held)]
-    after = [p for p in matrices[place + 1 :] if _root(p) == _root(held)]
-    return any(p.shape[0] == columns for p in before) and any(p.shape[1] == rows for p in after)
+def _fits_between(
+    forgotten: Sequence[ParameterFacts], matrices: Sequence[ParameterFacts], first: int, last: int
+) -> bool:
+    """Return True if a model without these layers still fits: one after them takes what one before them puts out."""
+    size, root = forgotten[0].shape[1], _root(forgotten[0])
+    if forgotten[-1].shape[0] != size:
+        return False
+    before = [p for p in matrices[:first] if _root(p) == root]
+    after = [p for p in matrices[last + 1 :] if _root(p) == root]
+    return any(p.shape[0] == size for p in before) and any(p.shape[1] == size for p in after)
 
 
 class _History:

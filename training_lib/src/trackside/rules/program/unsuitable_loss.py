@@ -134,7 +134,7 @@ class UnsuitableLoss(Rule):
         facts = window.facts
         if facts is None:
             return []
-        several = has_several_aims(window)
+        several = has_several_aims(window) or any(p.optimizer and not p.module for p in facts.parameters)
         found = []
         for column in training_losses(window):
             loss = facts.loss(column.tensor)

@@ -30,6 +30,7 @@ from trackside.rules.medians import median, medians_of_rows
 from trackside.rules.phases import newest_phase
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.training_loss import whole_losses
+from trackside.rules.update_growth import is_driven, may_move
 from trackside.trial.window import Column, Window
 
 _FEWEST_LOSSES = 20  # in a window, however seldom losses are saved
@@ -66,6 +67,8 @@ class LossNotDecreasing(Rule):
            was learned is lost. Not while the level is below 2 x L0 and the loss certainly falls again since it rose, by
            more than 5 %: so does a new task, a harder one, or a layer that begins anew. A loss computed by hand rises
            only where level > 1.5 x L0: that of a policy follows what the policy meets, and the returns that it earns.
+           It must also be driven, as must one whose targets have moved (bootstrapped values): by a learning rate or
+           updates beyond all earlier ones, by updates of a tenth of the weights, or weights ten times as large.
         2. Stuck, from `start_step` on, at the end of a run from two fifths of it on: the run has learned less than a
            tenth, (start - level) / |start| < 0.1 with start = max(L0, median of the first window), and in the newest
            half of the run the decrease from the earlier half of it (before) to the later (after) is certainly small:
@@ -73,6 +76,8 @@ class LossNotDecreasing(Rule):
            d = (median(before) - median(after)) / |median(before)|. It learns, too, if the loss fell certainly by more
            than one percent from the second quarter of the run to the fourth. A loss that certainly rises, by more
            than `increase_threshold_percent`, is left to point 1.
+           A loss that may move (computed by hand, or with targets that have moved) is not stuck where it had learned a
+           tenth before: a term may have joined it.
         3. s is the standard error of d. A median of n losses has the error 1.2533 x 1.4826 x MAD / sqrt(n), where MAD
            is the median absolute deviation; the errors of the two medians add in squares. Where noise could hide a
            decrease, s is large and the rule stays silent until longer windows tell.
@@ -221,6 +226,8 @@ class LossNotDecreasing(Rule):
         is_by_hand = facts is not None and not facts.is_built_in
         if rises and is_by_hand and answer.level < _LOST * first:
             return None
+        if may_move(window, column.tensor, worker=column.worker) and not self._is_certain(window, column, rises=rises):
+            return None
         learned_nothing = not rises and window.is_last and len(steps) and answer.learned < 1 - _AS_GUESSING
         return Finding(
             subject=column.tensor,
@@ -243,6 +250,13 @@ class LossNotDecreasing(Rule):
             series=column.series,
             place=facts.line if facts else "",
         )
+
+    def _is_certain(self, window: Window, column: Column, *, rises: bool) -> bool:
+        """Return True if a loss that may move rises because steps drive it, or is stuck and had never learned."""
+        if rises:
+            return is_driven(window, worker=column.worker)
+        _, losses, size = self._finite(window, column)
+        return not _had_learned(losses, size)
 
     def _answer(self, window: Window, column: Column, *, through: int) -> tuple[Steps, Answer, float, int] | None:
         """Return the steps and the fault of the losses through a step, their first loss, and the window's losses."""
@@ -479,6 +493,12 @@ def _fell(start: float, level: float) -> bool:
 
 def _has_learned(losses: Losses, window: int) -> bool:
     return _fell(_start_of(losses, window), median(losses[-window:]))
+
+
+def _had_learned(losses: Losses, window: int) -> bool:
+    """Return True if some window was a tenth below the start, whatever the loss is now."""
+    whole = losses[: len(losses) // window * window].reshape(-1, window)
+    return bool(len(whole)) and _fell(_start_of(losses, window), float(medians_of_rows(whole).min()))
 
 
 def _percent(difference: float, of: float) -> float:

@@ -18,7 +18,7 @@ from trackside.rules.medians import median, medians_of_three
 from trackside.rules.phases import NewPart, new_part, newest_phase, since
 from trackside.rules.rule import FoldingRule, parameter
 from trackside.rules.training_loss import whole_losses
-from trackside.rules.update_growth import BEYOND, growth_of_updates, risen_rate
+from trackside.rules.update_growth import BEYOND, growth_of_updates, is_driven, may_move, risen_rate
 from trackside.trial.window import Column, Window
 
 Losses = NDArray[np.float64]
@@ -28,6 +28,8 @@ _CLIP = 4.0  # deviations: a single loss, however large, is no spike
 _SLACK = 1.0  # deviations by which a loss may always be above its level
 _LOOKED_BACK = 24  # losses of which the sum is made up
 _NEWEST = 3
+_LASTING = 5  # losses that must all be higher than ever before that is harm, unless they are far above
+_FAR = 1.5  # times the highest loss
 _BACK = 5  # losses of which the median must be back at the old level
 _LEVEL_EVERY = 10  # steps between two looks at the whole history
 _MAD_TO_DEVIATION = 1.4826
@@ -74,10 +76,12 @@ class LossSpike(FoldingRule):
 
         It is a warning where something else shows that the training is being hurt: the updates of the weights are
         larger than any that the run has lived through (1.2 x, and six deviations above the 50 before), or so is a
-        learning rate, or the loss is not finite, or higher than it ever was (than all medians of three), or both
-        `level_times` the level before and twice the loss at which the run began. Otherwise it is a remark, and only
-        after `remark_steps` steps: a curriculum, a change of the data and a schedule that goes up and down move a loss
-        as well.
+        learning rate, or the loss is not finite, or each of the newest five is higher than it ever was (than all
+        medians of three; of the newest three where that is by half), or both `level_times` the level before and twice
+        the loss at which the run began. Otherwise it is a remark, and only after `remark_steps` steps: a curriculum, a
+        change of the data and a schedule that goes up and down move a loss as well. A loss computed by hand, and one
+        whose targets have moved (returns, bootstrapped values), must be higher than ever and driven: by such updates,
+        by such a rate, by updates of a tenth of the weights, or by weights ten times as large.
 
         Where a DataLoader is used, the finding names the batches of the step before the spike and of its first six, by
         their numbers in the pass over the data. `rule-output/skip_batches.json` in the run's folder lists them all, in
@@ -247,9 +251,10 @@ class LossSpike(FoldingRule):
             return Severity.INFO
         if numbers["not_finite"] >= _NEWEST:
             return Severity.CRITICAL
-        is_driven = numbers["reason"] in {_BY_UPDATES, _BY_RATE}
-        lasts = numbers["steps_lost"] >= self.critical_steps or numbers["steps"] >= 5 * self.critical_steps
-        return Severity.CRITICAL if is_driven and lasts else Severity.WARNING
+        has_driver = numbers["reason"] in {_BY_UPDATES, _BY_RATE}
+        lasts = numbers["steps"] >= 5 * self.critical_steps and not numbers.get("may_move")
+        is_lost = numbers["steps_lost"] >= self.critical_steps or lasts
+        return Severity.CRITICAL if has_driver and is_lost else Severity.WARNING
 
     def _followed(
         self, column: Column, spike: tuple[float, ...] | None, window: Window, *, is_shared: bool
@@ -312,6 +317,7 @@ class LossSpike(FoldingRule):
                 "steps_lost": float(_steps_above(column, spike[_HIGHEST])),
                 "not_finite": spike[_BROKEN],
                 "reason": spike[_REASON],
+                "may_move": float(may_move(window, column.tensor, worker=column.worker)),
             },
             series=column.series,
             place=facts.line if facts else "",
@@ -474,10 +480,14 @@ def _steps_above(column: Column, level: float) -> int:
 def _reason(column: Column, spike: tuple[float, ...], window: Window, *, times: float) -> float:
     """Return why a spike hurts the training; `_UNKNOWN` where nothing but the loss shows it."""
     growth = growth_of_updates(window, worker=column.worker)
-    if growth is not None and growth.now > BEYOND * growth.peak:
-        return _BY_UPDATES
-    if risen_rate(window, before=int(spike[_SINCE]) - _LOOKED_BACK) is not None:
-        return _BY_RATE
-    now, before = float(column.values[-_NEWEST:].min()), spike[_PLATEAU]
-    is_lost = now > spike[_HIGHEST] or now > max(times * before, 2 * _first(column.values))
+    by_updates = growth is not None and growth.now > BEYOND * growth.peak
+    by_rate = not by_updates and risen_rate(window, before=int(spike[_SINCE]) - _LOOKED_BACK) is not None
+    far, now = (float(column.values[-count:].min()) for count in (_NEWEST, _LASTING))
+    many_times = max(times * spike[_PLATEAU], 2 * _first(column.values))
+    is_lost = far > _FAR * spike[_HIGHEST] or now > spike[_HIGHEST] or far > many_times
+    moves = (is_lost or by_updates or by_rate) and may_move(window, column.tensor, worker=column.worker)
+    if moves and not (is_lost and is_driven(window, worker=column.worker)):
+        return _UNKNOWN
+    if by_updates or by_rate:
+        return _BY_UPDATES if by_updates else _BY_RATE
     return _LOST if is_lost else _UNKNOWN

@@ -17,6 +17,7 @@ from trackside.rules.evaluations import (
     Losses,
     by_evaluation,
     error_of_rise,
+    is_no_better,
     noise_of,
     training_of,
 )
@@ -33,10 +34,10 @@ _NOTHING = 0.02  # share of a loss that counts as no improvement
 _MUCH = 0.5  # of the first validation loss
 _MOST_OF_GUESSING = 0.92  # of the loss of guessing: a training loss above it has learned hardly anything
 _HARDLY_ANY = 0.15  # share of what was learned of the training data beyond guessing
-_NEAR_GUESSING = 0.9  # of the loss of guessing
 _LONG = 0.2  # share of all evaluations that have come since the best: what has just turned may turn again
 _NOISES = 3  # how many times what evaluations differ by from one to the next the rise must be
 _NEAR_ITS_LOWEST = 0.1  # of the first training loss: one that rises again has other troubles
+_MANY_TIMES = 10.0  # the lowest validation loss
 _TURNED, _KEPT_TO_ITSELF, _WORSE = 0.05, 1 / 3, 1.1  # of the gain: lost again, and missing; times the lowest loss
 _ENOUGH = 0.1  # of all that the training loss lost: less, since the first evaluation, shows nothing
 _NEVER_LEARNED = 0.05  # share of the training's gain below which the validation loss never fell
@@ -62,7 +63,8 @@ class Overfit(Rule):
            after b, and of the newest fifth of all evaluations: a few bad ones do not count. Kept to itself by the
            training data is u = (E_now - T_now) / (T_first - T_now).
         4. It fires where r > `ratio_threshold` and E_now > (1 + `ratio_threshold`) E_b for positive losses; or where
-           r > 0.05 and u > 1/3: a small rise, where a third of what was learned never reached the validation data.
+           r > 0.05 and u > 1/3: a small rise, where a third of what was learned never reached the validation data; or
+           where r > 0.05 and E_now > 10 E_b for positive losses, as with labels of another scale.
         5. In both cases the training loss must have gone on falling since b (by more than 2 % of G), and the rise be no
            noise: E_now - E_b is more than two of its standard errors where evaluations hold several batches (of the
            differences batch by batch, where these are as many and three at least), and more than three times what
@@ -190,6 +192,8 @@ class Overfit(Rule):
             return True
         is_memorised = median(seen.training[-NEWEST:]) < _MOSTLY_LEARNED * seen.first
         has_turned = lost.share > _TURNED and lost.now > _WORSE * lost.lowest > 0
+        if has_turned and lost.now > _MANY_TIMES * lost.lowest:
+            return True
         return has_turned and is_memorised and seen.unshared(lost.now) > _KEPT_TO_ITSELF
 
     def _threshold(self, lost: Lost | None) -> float:
@@ -256,16 +260,14 @@ def shared_of(seen: Evaluations, *, most: float, guess: Guess | None) -> float |
 def _has_nothing(seen: Evaluations, guess: Guess) -> bool:
     """Return True if the training loss is below that of guessing, and the validation loss never was by a share of that.
 
-    Means, not medians, since the loss of guessing is a mean. With numbers as labels, the rows to validate on may be
-    easier or harder: then the validation loss must never have fallen, and be near the loss of guessing.
+    Means, not medians, since the loss of guessing is a mean.
     """
     learned = guess.loss - float(seen.training_means[-NEWEST:].mean())
     if not learned > (1 - _MOST_OF_GUESSING) * guess.loss:
         return False
-    lowest = float(seen.means.min())
     if guess.is_of_classes:
-        return guess.loss - lowest < _HARDLY_ANY * learned
-    return lowest > max((1 - _NOTHING) * float(seen.means[0]), _NEAR_GUESSING * guess.loss)
+        return guess.loss - float(seen.means.min()) < _HARDLY_ANY * learned
+    return is_no_better(seen, guess)
 
 
 def _rises(evaluated: Losses, trained: Losses) -> bool:
