@@ -25,7 +25,6 @@ from trackside.contracts.run_layout import RunLocation
 from trackside.environment import inherited
 from trackside.evaluation.backtest import backtest
 from trackside.frameworks.xgboost import rounds
-from trackside.frameworks.xgboost.model_data import Importances
 from trackside.performance.details import PYTHON, read_details
 from trackside.storage.open_store import open_store
 from trackside.trial.trial import Trial
@@ -389,32 +388,6 @@ def test_rules_about_networks_do_not_apply(tmp_path: Path) -> None:
     found = backtest(str(tmp_path), [RuleConfiguration(name) for name in names], clock=lambda: 0.0)
     assert not found.issues
     assert [verdict.is_not_applicable for verdict in found.verdicts] == [True] * len(names)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        pytest.param({}, id="trees are added"),
-        pytest.param({"booster": "dart", "rate_drop": 0.1}, id="trees are dropped"),
-        pytest.param({"num_parallel_tree": 2, "subsample": 0.5}, id="several a round"),
-    ],
-)
-def test_importances_of_a_long_boosting_are_those_of_all_its_trees(settings: dict[str, Any]) -> None:
-    importances, seen = Importances(), []
-
-    class Compared(xgboost.callback.TrainingCallback):
-        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-            if epoch % 7 == 0 or epoch > 205:
-                found, expected = (each.read(model) for each in (importances, Importances()))
-                shares = dict(zip(expected.names, expected.values.flat, strict=True))
-                assert dict(zip(found.names, found.values.flat, strict=True)) == pytest.approx(shares, abs=1e-6)
-                seen.append(epoch)
-            return False
-
-    random = np.random.default_rng(0)
-    train = xgboost.DMatrix(random.normal(size=(60, 4)), random.normal(size=60))
-    xgboost.train({"max_depth": 2, "nthread": 1, "eta": 0.05, **settings}, train, 212, callbacks=[Compared()])
-    assert len(seen) == 36
 
 
 def _flag(answers: Any) -> Any:

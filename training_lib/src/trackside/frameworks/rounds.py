@@ -23,13 +23,7 @@ METRICS = frozenset({"metrics"})
 FURTHER = "a further training of this process is not captured: a run holds one training, and the first one has it."
 
 Named = Iterable[tuple[str, Any]]
-
-
-class Rows(NamedTuple):
-    """Many tensors of one shape, in one array of shape (names, ...): they are added at once."""
-
-    names: tuple[str, ...]
-    values: np.ndarray
+Source = Callable[[], Named]
 
 
 class Metric(NamedTuple):
@@ -87,7 +81,7 @@ class Ended:
 
     metrics: Sequence[Metric]
     trained_on: str = ""
-    sources: Mapping[str, Callable[[], Named | Rows]] = field(default_factory=dict)
+    sources: Mapping[str, Source] = field(default_factory=dict)
     is_last: bool = False
 
 
@@ -186,16 +180,9 @@ class RoundsAdapter(ListeningAdapter):
     def _requested(self) -> frozenset[str]:
         return frozenset(collection.name for collection in self.session.request.collections)
 
-    def _add(self, kind: str, source: Callable[[], Named | Rows], *, is_due: bool) -> None:
+    def _add(self, kind: str, source: Source, *, is_due: bool) -> None:
         collections, open_step = frozenset({kind}), self.session.engine.open_step
-        found = source()
-        if isinstance(found, Rows):
-            if is_due or not open_step.due.collections.isdisjoint(collections):
-                for name, row in zip(*found, strict=True):
-                    open_step.add(name, row, collections=collections)
-                return
-            found = zip(*found, strict=True)  # but collections with a regex
-        for name, array in found:
+        for name, array in source():
             if is_due or open_step.wants(name, collections=collections):
                 open_step.add(name, np.array(array), collections=collections)
 
@@ -253,7 +240,7 @@ class History:
 
     values: Mapping[str, Mapping[str, Sequence[float]]]
     trained_on: str
-    sources: Mapping[str, Callable[[], Named | Rows]] = field(default_factory=dict)
+    sources: Mapping[str, Source] = field(default_factory=dict)
     is_over: bool = False
     holds_newest: bool = False
 
