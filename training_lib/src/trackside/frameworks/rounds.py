@@ -48,6 +48,7 @@ class Learning:
     loss         the metric that counts as the loss; "" without one
     same_loss    PyTorch's class for the same loss, where there is one; ""
     is_weighted  the loss has weights of classes or samples
+    classes      number of samples of each class in the training set; () if unknown
     rank         the number of this worker; None for that of the environment
     """
 
@@ -56,6 +57,7 @@ class Learning:
     loss: str = ""
     same_loss: str = ""
     is_weighted: bool = False
+    classes: tuple[int, ...] = ()
     rank: Rank | None = None
 
     def facts(self, rank: Rank) -> ModelFacts:
@@ -64,7 +66,10 @@ class Learning:
         if self.loss:
             reduction = "mean" if self.same_loss else ""
             name = f"{loss_name(self.loss)}_output_0"
-            losses = (LossFacts(name, self.same_loss, reduction=reduction, is_weighted=self.is_weighted),)
+            loss = LossFacts(
+                name, self.same_loss, reduction=reduction, is_weighted=self.is_weighted, classes=self.classes
+            )
+            losses = (loss,)
         program = ProgramFacts(framework=self.framework, framework_version=self.version, world_size=rank.of)
         return ModelFacts(0, (), (), (), losses, program)
 

@@ -18,7 +18,14 @@ from trackside.frameworks.adapter import Undo
 from trackside.frameworks.rounds import FURTHER, Ended, Learning, Named, RoundsAdapter, Source
 from trackside.frameworks.xgboost import model_data
 from trackside.frameworks.xgboost.importances import Importances
-from trackside.frameworks.xgboost.metrics import SAME_LOSS, is_loss_of_smdebug, loss_among, newest, training_set
+from trackside.frameworks.xgboost.metrics import (
+    CLASS_METRICS,
+    SAME_LOSS,
+    is_loss_of_smdebug,
+    loss_among,
+    newest,
+    training_set,
+)
 from trackside.frameworks.xgboost.rounds import Round, listen
 
 SHAP_ROWS = 1000  # rows of which contributions are computed: all of 5000 take seconds
@@ -204,5 +211,6 @@ def _learning(ended: Round, metrics: Iterable[str]) -> Learning:
         loss=loss,
         same_loss=SAME_LOSS.get(loss, ""),
         is_weighted=len(weights) > 0 or balance != 1.0,
+        classes=model_data.classes(ended.training) if loss in CLASS_METRICS else (),
         rank=Rank(xgboost.collective.get_rank(), size) if size > 1 else None,
     )
