@@ -1,7 +1,7 @@
 """What capture costs a training of Keras or XGBoost: participants take turns within one long training each.
 
     .venv/bin/python -m benchmarks.framework_cost xgboost
-    .venv/bin/python -m benchmarks.framework_cost smdebug --python .venv/smdebug-xgboost/bin/python
+    .venv/bin/python -m benchmarks.framework_cost smdebug
     .venv/bin/python -m benchmarks.framework_cost keras --python .venv/keras-backends/bin/python --backend tensorflow
 
 Each participant is a process with one training, which a callback stops between turns. In a round every participant
@@ -9,7 +9,8 @@ makes the same number of steps, in the order A B C, then C B A. A figure is the 
 bare participant in the same round, median (lowest to highest): of the clock, of the training's own thread, and of the
 processor for all threads, those that store with it. `bare again` is the floor: no figure is finer than its spread. The
 beginning and the end of a run are not in it. `--write` puts the table into docs/frameworks.md. `smdebug` is the
-original's hook of XGBoost on the same data, with an XGBoost that still has callbacks of its kind (1.5.2).
+original's hook of XGBoost on the same data, with an XGBoost that still has callbacks of its kind (1.5.2), in an
+environment that is built once, in `.venv/smdebug-xgboost`.
 """
 
 from __future__ import annotations
@@ -37,6 +38,13 @@ KINDS = {
 }
 MILLISECONDS = {"keras": 30.0, "xgboost": 20.0, "smdebug": 20.0}
 GOALS = {"idle": 1.0, f"saved every {INTERVAL}": 1.0, "metrics and importances every round": 2.0}
+ORIGINAL = ROOT / ".venv" / "smdebug-xgboost"
+# smdebug alone without its dependencies: it pins a pyinstrument that no longer builds. It imports the others.
+ORIGINAL_ALONE = ("smdebug==1.0.34",)
+BESIDE_IT = (
+    *("xgboost==1.5.2", "scipy", "numpy==1.23.5", "pandas<2", "protobuf==3.20.3"),
+    *("boto3", "requests", "six", "packaging", "psutil", "pyinstrument"),
+)
 CLOCKS = ("clock", "training's thread", "all threads")
 WARM_UP = 10
 FOREVER = 10**9
@@ -47,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.framework_cost", description=__doc__)
     parser.add_argument("framework", choices=tuple(KINDS))
     parser.add_argument("--backend", default="torch", help="of Keras")
-    parser.add_argument("--python", default=sys.executable, help="interpreter of the participants")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=INTERVAL, help="of each turn")
+    parser.add_argument("--python", help="interpreter of the participants")
+    parser.add_argument("--rounds", type=int, help="by default 5, and 25 of boosting")
+    parser.add_argument("--steps", type=int, help=f"of each turn, by default {INTERVAL}, and 100 of boosting")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--participant", nargs=3, metavar=("KIND", "FOLDER", "SIZE"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -57,11 +65,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kind, folder, size = options.participant
         {"keras": _keras, "xgboost": _xgboost, "smdebug": _smdebug}[options.framework](kind, folder, int(size))
         return 0
+    is_boosting = options.framework != "keras"  # every round costs the same, and short turns are alike
+    options.rounds = options.rounds or (25 if is_boosting else 5)
+    options.steps = options.steps or (100 if is_boosting else INTERVAL)
+    options.python = options.python or (_with_smdebug() if options.framework == "smdebug" else sys.executable)
     table = _measured(options)
     sys.stdout.write(table + "\n")
     if options.write:
         _write(PAGE, f"cost of {_name(options)}", table)
     return 0
+
+
+def _with_smdebug() -> str:
+    """Return the interpreter of an environment with the original and an XGBoost that it knows; build it if missing."""
+    ready, python = ORIGINAL / "ready", ORIGINAL / "bin" / "python"
+    if not ready.exists():
+        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(ORIGINAL)], check=True)
+        subprocess.run([*install, "--no-deps", *ORIGINAL_ALONE], check=True)
+        subprocess.run([*install, *BESIDE_IT], check=True)
+        ready.touch()
+    return str(python)
 
 
 def _name(options: argparse.Namespace) -> str:
@@ -142,7 +166,7 @@ def _shown(shares: list[float]) -> str:
 def _calibrated(options: argparse.Namespace, milliseconds: float) -> int:
     """Return the size with steps of about that time."""
     size = 256 if options.framework == "keras" else 20_000
-    for _ in range(2):
+    for _ in range(3):
         trial = Participant(options, "bare", "", size)
         processor = trial.turn(30)[2]
         trial.end()

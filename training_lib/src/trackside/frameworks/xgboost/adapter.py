@@ -129,11 +129,14 @@ class XGBoostAdapter(RoundsAdapter):
 
     def _sources(self, ended: Round) -> dict[str, Source]:
         model, given = ended.model, self._given
+        importances: dict[str, Source] = {"feature_importance": lambda: self._importances_of(model)}
+        if self.session.has_begun and self.session.engine.due.kinds.isdisjoint(_BUT_IMPORTANCES):
+            return importances
         rows = functools.cache(lambda: self._explained(ended))
         contributions = functools.cache(lambda: model_data.contributions(model, rows()))
         sources: dict[str, Source] = {
             "hyperparameters": lambda: model_data.hyperparameters(model, given.hyperparameters),
-            "feature_importance": lambda: self._importances_of(model),
+            **importances,
             "trees": lambda: model_data.trees(model, ended.number),
             "rows": lambda: model_data.rows(self._validation(ended)),
             "labels": lambda: [("labels", self._validation(ended).get_label())],
@@ -187,6 +190,7 @@ class XGBoostAdapter(RoundsAdapter):
         return others[-1] if others else ended.training
 
 
+_BUT_IMPORTANCES = frozenset({"hyperparameters", "trees", "rows", "labels", "predictions", "average_shap", "full_shap"})
 _OF_DATA = frozenset({"labels", "predictions"})
 _OF_ALL_COLUMNS = ("predictions", "average_shap", "full_shap")
 _LOSSES = frozenset({"metrics", "losses"})
