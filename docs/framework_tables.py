@@ -155,9 +155,9 @@ TABLE: Mapping[str, tuple[Cell, ...]] = {
     "read by smdebug 1.0.34": tuple(Cell("yes", _READ) for _ in FRAMEWORKS),
 }
 
-_LIGHT, _CAT, _SKLEARN = (f"{_TESTS}/{name}.py" for name in (
-    "lightgbm/test_adapter", "catboost/test_adapter", "sklearn/test_adapters"
-))
+_LIGHT, _CAT, _SKLEARN = (
+    f"{_TESTS}/{name}.py" for name in ("lightgbm/test_adapter", "catboost/test_adapter", "sklearn/test_adapters")
+)
 _MXNET, _JAX = f"{_TESTS}/mxnet/test_adapter.py", f"{_TESTS}/jax/test_run.py"
 _LIGHT_LOSS = f"{_LIGHT}::test_records_what_lightgbm_computes_and_changes_nothing"
 _CAT_LOSS = f"{_CAT}::test_records_what_catboost_computes_and_changes_nothing"
@@ -182,8 +182,13 @@ MORE_TABLE: Mapping[str, tuple[Cell, ...]] = {
         Cell("every update", _MXNET_STEP),
         Cell("as passed", f"{_JAX}::test_gradients_are_due_at_few_steps_and_losses_at_every_one"),
     ),
-    "weights": (_NONE, _NONE, Cell("no: an epoch is the smallest step that it shows"),
-                Cell("yes", _MXNET_STEP), Cell("as passed", _JAX_STEP)),
+    "weights": (
+        _NONE,
+        _NONE,
+        Cell("no: an epoch is the smallest step that it shows"),
+        Cell("yes", _MXNET_STEP),
+        Cell("as passed", _JAX_STEP),
+    ),
     "importances": (
         Cell("due rounds", f"{_LIGHT}::test_saves_settings_and_importances"),
         Cell("last round", f"{_CAT}::test_saves_settings_and_importances_with_the_last_round"),

@@ -228,6 +228,10 @@ class CheckpointFacts:
     altered_count: int = 0
 
 
+BOOSTED = frozenset({"xgboost", "lightgbm", "catboost"})  # frameworks with trees and no network
+ESTIMATORS = frozenset({"scikit-learn"})  # nothing of a network is seen
+
+
 @dataclass(frozen=True)
 class ProgramFacts:
     """Facts about the whole program.
