@@ -1,4 +1,4 @@
-"""Tensors whose values become known after their step has ended, and the steps that wait for them."""
+"""Tensors with values that become known after the end of their step, and the steps that wait for them."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class XGBoostAdapter(RoundsAdapter):
         super().close(timeout_seconds, is_interrupted=is_interrupted)
 
     def _hand_on(self) -> None:
-        """Hand on the rounds whose importances were to be read with those of further rounds."""
+        """Hand on the rounds that wait for further ones."""
         self._importances.copy_trees()
         if self.session.held is not None:
             self.session.guard.attempt("saving the last rounds", self.session.held.pass_on)

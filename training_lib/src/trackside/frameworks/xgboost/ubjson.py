@@ -46,9 +46,9 @@ class _Reader:
         return chr(self._data[self._at - 1])
 
     def _next_is(self, wanted: str) -> bool:
-        is_there = chr(self._data[self._at]) == wanted
-        self._at += is_there
-        return is_there
+        is_next = chr(self._data[self._at]) == wanted
+        self._at += is_next
+        return is_next
 
     def _number(self, kind: str) -> Any:
         unpack, size = _UNPACK[kind]
