@@ -1,15 +1,17 @@
 """What capture costs a training of Keras or XGBoost: participants take turns within one long training each.
 
     .venv/bin/python -m benchmarks.framework_cost xgboost
-    .venv/bin/python -m benchmarks.framework_cost smdebug --python .venv/smdebug-xgboost/bin/python
+    .venv/bin/python -m benchmarks.framework_cost smdebug
     .venv/bin/python -m benchmarks.framework_cost keras --python .venv/keras-backends/bin/python --backend tensorflow
 
 Each participant is a process with one training, which a callback stops between turns. In a round every participant
 makes the same number of steps, in the order A B C, then C B A. A figure is the time of a turn over that of the first
 bare participant in the same round, median (lowest to highest): of the clock, of the training's own thread, and of the
-processor for all threads, those that store with it. `bare again` is the floor: no figure is finer than its spread. The
-beginning and the end of a run are not in it. `--write` puts the table into docs/frameworks.md. `smdebug` is the
-original's hook of XGBoost on the same data, with an XGBoost that still has callbacks of its kind (1.5.2).
+processor for all threads, those that store with it. `bare again` is the floor: no figure is finer than its spread. Of
+boosting, the hook's own calls are timed too, on the training's thread: finer than a difference of two trainings, but
+without what they cost the library's caches. The beginning and the end of a run are not in it. `--write` puts the table
+into docs/frameworks.md. `smdebug` is the original's hook of XGBoost on the same data, with an XGBoost that still has
+callbacks of its kind (1.5.2), in an environment that is built once, in `.venv/smdebug-xgboost`.
 """
 
 from __future__ import annotations
@@ -37,6 +39,13 @@ KINDS = {
 }
 MILLISECONDS = {"keras": 30.0, "xgboost": 20.0, "smdebug": 20.0}
 GOALS = {"idle": 1.0, f"saved every {INTERVAL}": 1.0, "metrics and importances every round": 2.0}
+ORIGINAL = ROOT / ".venv" / "smdebug-xgboost"
+# smdebug alone without its dependencies: it pins a pyinstrument that no longer builds. It imports the others.
+ORIGINAL_ALONE = ("smdebug==1.0.34",)
+BESIDE_IT = (
+    *("xgboost==1.5.2", "scipy", "numpy==1.23.5", "pandas<2", "protobuf==3.20.3"),
+    *("boto3", "requests", "six", "packaging", "psutil", "pyinstrument"),
+)
 CLOCKS = ("clock", "training's thread", "all threads")
 WARM_UP = 10
 FOREVER = 10**9
@@ -47,9 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.framework_cost", description=__doc__)
     parser.add_argument("framework", choices=tuple(KINDS))
     parser.add_argument("--backend", default="torch", help="of Keras")
-    parser.add_argument("--python", default=sys.executable, help="interpreter of the participants")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=INTERVAL, help="of each turn")
+    parser.add_argument("--python", help="interpreter of the participants")
+    parser.add_argument("--rounds", type=int, help="by default 5, and 25 of boosting")
+    parser.add_argument("--steps", type=int, help=f"of each turn, by default {INTERVAL}, and 100 of boosting")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--participant", nargs=3, metavar=("KIND", "FOLDER", "SIZE"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -57,11 +66,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kind, folder, size = options.participant
         {"keras": _keras, "xgboost": _xgboost, "smdebug": _smdebug}[options.framework](kind, folder, int(size))
         return 0
+    is_boosting = options.framework != "keras"  # every round costs the same, and short turns are alike
+    options.rounds = options.rounds or (25 if is_boosting else 5)
+    options.steps = options.steps or (100 if is_boosting else INTERVAL)
+    options.python = options.python or (_with_smdebug() if options.framework == "smdebug" else sys.executable)
     table = _measured(options)
     sys.stdout.write(table + "\n")
     if options.write:
         _write(PAGE, f"cost of {_name(options)}", table)
     return 0
+
+
+def _with_smdebug() -> str:
+    """Return the interpreter of an environment with the original and an XGBoost that it knows; build it if missing."""
+    ready, python = ORIGINAL / "ready", ORIGINAL / "bin" / "python"
+    if not ready.exists():
+        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(ORIGINAL)], check=True)
+        subprocess.run([*install, "--no-deps", *ORIGINAL_ALONE], check=True)
+        subprocess.run([*install, *BESIDE_IT], check=True)
+        ready.touch()
+    return str(python)
 
 
 def _name(options: argparse.Namespace) -> str:
@@ -87,7 +112,7 @@ class Participant:
         self.turn(WARM_UP)
 
     def turn(self, steps: int) -> list[float]:
-        """Let it make some steps. Return the seconds of each clock in `CLOCKS`."""
+        """Let it make some steps. Return the seconds of each clock in `CLOCKS`, and of the hook's own calls."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{steps}\n")
@@ -121,15 +146,21 @@ def _measured(options: argparse.Namespace) -> str:
     cost = f"a step of {processor:.0f} ms of processor, {clock:.0f} ms by the clock"
     turns = f"{options.rounds} rounds of {options.steps} steps"
     load = f"{min(loads):.1f} to {max(loads):.1f}"
+    has_calls = options.framework != "keras"
+    titles = [*CLOCKS, *(["its own calls, of a round"] if has_calls else []), "goal"]
     lines = [
         f"{time.strftime('%d %B %Y')}, {_name(options)}: {cost}; {turns}; load {load} on {os.cpu_count()} cores.",
         "",
-        f"| | {' | '.join(CLOCKS)} | goal |",
-        "|---" * (len(CLOCKS) + 2) + "|",
+        f"| | {' | '.join(titles)} |",
+        "|---" * (len(titles) + 1) + "|",
     ]
     for kind in kinds[1:]:
         pairs = list(zip(found[kind], found["bare"], strict=True))
         cells = [_shown([100 * (own[k] / bare[k] - 1) for own, bare in pairs]) for k in range(len(CLOCKS))]
+        if has_calls:
+            seconds = statistics.median(turn[-1] for turn in found[kind]) / options.steps
+            of_round = 100_000 * seconds / MILLISECONDS[options.framework]
+            cells.append(f"{1000 * seconds:.2f} ms, {of_round:.1f} % of 20 ms" if seconds else "")
         goal = f"below {GOALS[kind]:g} %" if kind in GOALS else ""
         lines.append(f"| {kind} | {' | '.join(cells)} | {goal} |")
     return "\n".join(lines)
@@ -142,7 +173,7 @@ def _shown(shares: list[float]) -> str:
 def _calibrated(options: argparse.Namespace, milliseconds: float) -> int:
     """Return the size with steps of about that time."""
     size = 256 if options.framework == "keras" else 20_000
-    for _ in range(2):
+    for _ in range(3):
         trial = Participant(options, "bare", "", size)
         processor = trial.turn(30)[2]
         trial.end()
@@ -151,7 +182,30 @@ def _calibrated(options: argparse.Namespace, milliseconds: float) -> int:
 
 
 def _now() -> list[float]:
-    return [time.perf_counter(), time.thread_time(), time.process_time()]
+    return [time.perf_counter(), time.thread_time(), time.process_time(), _calls.seconds]
+
+
+class _Calls:
+    """The time of the hook's own calls on the training's thread."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def of(self, owner: Any, name: str) -> None:
+        """Time a method from now on."""
+        method = getattr(owner, name)
+
+        def timed(*args: Any, **named: Any) -> Any:
+            began = time.thread_time()
+            try:
+                return method(*args, **named)
+            finally:
+                self.seconds += time.thread_time() - began
+
+        setattr(owner, name, timed)
+
+
+_calls = _Calls()
 
 
 def _turns() -> Callable[[], None]:
@@ -215,7 +269,9 @@ def _xgboost(kind: str, folder: str, rows: int) -> None:
     hooks: list[Any] = []
     if not kind.startswith("bare"):
         import trackside
+        from trackside.frameworks.xgboost.adapter import XGBoostAdapter
 
+        _calls.of(XGBoostAdapter, "_round_ended")
         hooks = [trackside.XGBoostHook(folder, save={"losses": 1, "metrics": 1, "feature_importance": 1})]
     _boost(rows, hooks)
 
@@ -225,6 +281,7 @@ def _smdebug(kind: str, folder: str, rows: int) -> None:
     if not kind.startswith("bare"):
         import smdebug.xgboost as smd
 
+        _calls.of(smd.Hook, "after_iteration")
         collections = ["losses", "metrics", "feature_importance"]
         every_round = smd.SaveConfig(save_interval=1)
         hooks = [smd.Hook(folder, save_config=every_round, include_collections=collections)]

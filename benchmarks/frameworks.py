@@ -4,7 +4,7 @@
 
 Each program is trained twice for each seed, with the fault and without it, and captures what the default rules request.
 Keras runs on the backend that KERAS_BACKEND names, torch by default. `--write` replaces the table of each framework
-trained, between its marker and the next; words around it stay.
+trained, between its marker and the next, and its sums on the page of the rules' quality; words around them stay.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 import trackside
+from benchmarks.marked import replaced
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.evaluation.backtest import backtest
@@ -39,6 +40,7 @@ class Run:
 
 
 Train = Callable[[Run, bool], object]
+QUALITY = Path(__file__).resolve().parents[1] / "docs" / "rule-quality.md"
 _PACKAGES = {"xgboost": "xgboost-cpu", "keras": "keras"}
 
 
@@ -327,12 +329,11 @@ def table(found: list[Row], seeds: int, backend: str) -> str:
 
 
 def write(page: Path, framework: str, text: str) -> None:
-    """Put a framework's table between its marker and the next."""
-    before, marker, rest = page.read_text("utf-8").partition(f"<!-- faults of {framework} -->\n")
-    _, end, after = rest.partition("<!-- end -->")
-    if not end:
-        raise ValueError(f"{page} has no markers for the table of {framework}.")
-    page.write_text(f"{before}{marker}{text}{end}{after}", "utf-8")
+    """Put a framework's table between its marker and the next, and its sums on the page of the rules' quality."""
+    sums = text.strip().partition("\n\n| ")[0]
+    for each, shown in ((page, text.strip()), (QUALITY, sums)):
+        marked = replaced(each.read_text("utf-8"), shown, begin=f"<!-- faults of {framework} -->", end="<!-- end -->")
+        each.write_text(marked, "utf-8")
 
 
 def _counted(runs: tuple[Judged, ...]) -> str:

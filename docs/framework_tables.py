@@ -155,6 +155,93 @@ TABLE: Mapping[str, tuple[Cell, ...]] = {
     "read by smdebug 1.0.34": tuple(Cell("yes", _READ) for _ in FRAMEWORKS),
 }
 
+_LIGHT, _CAT, _SKLEARN = (
+    f"{_TESTS}/{name}.py" for name in ("lightgbm/test_adapter", "catboost/test_adapter", "sklearn/test_adapters")
+)
+_MXNET, _JAX = f"{_TESTS}/mxnet/test_adapter.py", f"{_TESTS}/jax/test_run.py"
+_LIGHT_LOSS = f"{_LIGHT}::test_records_what_lightgbm_computes_and_changes_nothing"
+_CAT_LOSS = f"{_CAT}::test_records_what_catboost_computes_and_changes_nothing"
+_SKLEARN_LOSS = f"{_SKLEARN}::test_records_what_the_estimator_keeps_and_changes_nothing"
+_MXNET_STEP = f"{_MXNET}::test_saves_what_mxnet_computes_and_changes_nothing"
+_JAX_STEP = f"{_CONTRACT}::test_saves_what_the_training_used, by {_JAX}"
+_ROUNDS = "no test: machine, functions of some rounds, by the code that XGBoost has"
+
+# The same rows of the others, in the order of `MORE`; importances take the place of weights in boosting.
+MORE_TABLE: Mapping[str, tuple[Cell, ...]] = {
+    "without a change": (
+        Cell("`train`, `cv`, estimators", _LIGHT_LOSS),
+        Cell("`fit`, `train`", _CAT_LOSS),
+        Cell("`fit`, `partial_fit` of `MLP*`", _SKLEARN_LOSS),
+        Cell("each update of a `gluon.Trainer`", _MXNET_STEP),
+        Cell("no: it calls `trackside.JaxRun`"),
+    ),
+    "losses": (
+        Cell("every round, each set", _LIGHT_LOSS),
+        Cell("every round, each set", _CAT_LOSS),
+        Cell("those that the estimator keeps", _SKLEARN_LOSS),
+        Cell("every update", _MXNET_STEP),
+        Cell("as passed", f"{_JAX}::test_gradients_are_due_at_few_steps_and_losses_at_every_one"),
+    ),
+    "weights": (
+        _NONE,
+        _NONE,
+        Cell("no: an epoch is the smallest step that it shows"),
+        Cell("yes", _MXNET_STEP),
+        Cell("as passed", _JAX_STEP),
+    ),
+    "importances": (
+        Cell("due rounds", f"{_LIGHT}::test_saves_settings_and_importances"),
+        Cell("last round", f"{_CAT}::test_saves_settings_and_importances_with_the_last_round"),
+        Cell("last round of `GradientBoosting*`", f"{_SKLEARN}::test_saves_validation_scores_settings_and_importances"),
+        _NONE,
+        _NONE,
+    ),
+    "gradients": (_NONE, _NONE, Cell("no: as weights"), Cell("yes", _MXNET_STEP), Cell("as passed", _JAX_STEP)),
+    "their norms, every step": (
+        _NONE,
+        _NONE,
+        Cell("no: as weights"),
+        Cell("no: at saved steps"),
+        Cell("where they are passed", f"{_CONTRACT}::test_records_statistics_of_every_step, by {_JAX}"),
+    ),
+    "activations": (
+        _NONE,
+        _NONE,
+        Cell("no: as weights"),
+        Cell("no: inner blocks of a hybridized network cannot be seen"),
+        Cell("no: nothing is put into a compiled function"),
+    ),
+    "optimizer's variables": (
+        _NONE,
+        _NONE,
+        Cell("no: as weights"),
+        Cell("no"),
+        Cell("no: a program passes them with `tensor`"),
+    ),
+    "modes": (
+        Cell("sets as EVAL", _LIGHT_LOSS),
+        Cell("sets as EVAL", _CAT_LOSS),
+        Cell("validation scores as EVAL", _SKLEARN_LOSS),
+        Cell("no: evaluations are no steps"),
+        Cell("as set", f"{_CONTRACT}::test_counts_the_steps_of_each_mode, by {_JAX}"),
+    ),
+    "several workers": (Cell("no"), Cell("no"), _NONE, Cell("no"), Cell("no")),
+    "profiling": (
+        Cell(_ROUNDS),
+        Cell(_ROUNDS),
+        Cell(_ROUNDS),
+        Cell(
+            "machine, operators and functions of some updates",
+            f"{_TESTS}/mxnet/test_operators.py::test_the_operators_of_the_requested_steps",
+        ),
+        Cell(
+            "machine; functions of some steps",
+            f"{_CONTRACT}::test_profiles_the_python_functions_of_the_requested_steps, by {_JAX}",
+        ),
+    ),
+    "read by smdebug 1.0.34": tuple(Cell("yes", _READ) for _ in MORE),
+}
+
 # Rules that judge less than `Rule.is_of_networks` and `Rule.only_of` let them: (rule, framework) to the reason.
 OF_NETWORKS, ALONE = "no layers", "recorded of PyTorch alone"
 EXCEPTIONS: Mapping[tuple[str, str], str] = {
@@ -183,17 +270,19 @@ def cell_of(rule: type[Rule], framework: str) -> str:
     return "at saved steps" if reads_tensors and framework in COMPILED else "yes"
 
 
-def captured_table() -> list[str]:
+def captured_table(
+    table: Mapping[str, tuple[Cell, ...]] = TABLE, frameworks: tuple[str, ...] = FRAMEWORKS
+) -> list[str]:
     """Return the lines of the table of data, and the list of the tests in it."""
     numbers: dict[str, int] = {}
     rows = []
-    for row, cells in TABLE.items():
+    for row, cells in table.items():
         shown = [
             each.text + (f" ({numbers.setdefault(each.test, len(numbers) + 1)})" if each.test else "") for each in cells
         ]
         rows.append(f"| {row} | {' | '.join(shown)} |")
     tests = [f"{number}. `{test}`" for test, number in numbers.items()]
-    return [f"| | {' | '.join(FRAMEWORKS)} |", "|---" * (len(FRAMEWORKS) + 1) + "|", *rows, "", "Tests:", "", *tests]
+    return [f"| | {' | '.join(frameworks)} |", "|---" * (len(frameworks) + 1) + "|", *rows, "", "Tests:", "", *tests]
 
 
 def rules_table(rules: Mapping[str, type[Rule]]) -> list[str]:

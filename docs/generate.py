@@ -45,6 +45,7 @@ SCHEMAS = ROOT / "docs" / "schemas"
 DECISIONS = ROOT / "docs" / "decisions"
 VERDICTS = ROOT / "docs" / "formats" / "verdicts.md"
 DESCRIBED = {kind.__name__: kind for kind in (Verdict, Finding, Suspicion, Sign, RuleEvaluation, Evidence)}
+MORE_FRAMEWORKS = ROOT / "docs" / "more-frameworks.md"
 FRAMEWORKS = ROOT / "docs" / "frameworks.md"
 SITE = ROOT / "zensical.toml"
 SHELVES = ("use", "operate", "extend", "evidence")
@@ -96,6 +97,7 @@ def generate() -> Mapping[Path, str]:
         DECISIONS / "index.md": decision_index(),
         VERDICTS: with_field_tables(VERDICTS.read_text(encoding="utf-8")),
         FRAMEWORKS: with_frameworks(FRAMEWORKS.read_text(encoding="utf-8"), rules),
+        MORE_FRAMEWORKS: with_more_frameworks(MORE_FRAMEWORKS.read_text(encoding="utf-8")),
         SITE: with_navigation(SITE.read_text(encoding="utf-8"), ROOT / "docs"),
     }
 
@@ -182,6 +184,13 @@ def _with_table(page: str, name: str, lines: list[str]) -> str:
     before, begin, rest = page.partition(f"<!-- {name} -->\n")
     _, end, after = rest.partition("<!-- end -->")
     return f"{before}{begin}\n{table}\n\n{end}{after}"
+
+
+def with_more_frameworks(page: str) -> str:
+    """Return the page with the table of the other frameworks."""
+    from docs.framework_tables import MORE, MORE_TABLE, captured_table  # the root is on the path by now
+
+    return _with_table(page, "captured of more", captured_table(MORE_TABLE, MORE))
 
 
 def with_frameworks(page: str, rules: Mapping[str, type[Rule]]) -> str:

@@ -13,6 +13,8 @@ from docs.framework_tables import (
     EXCEPTIONS,
     FRAMEWORKS,
     JUDGED,
+    MORE,
+    MORE_TABLE,
     OF_NETWORKS,
     ON_TORCH,
     PYTORCH,
@@ -27,7 +29,10 @@ from trackside.rules.catalogue import built_in_rules
 
 ROOT = Path(__file__).resolve().parents[2]
 CELLS = [
-    (row, framework, cell) for row, cells in TABLE.items() for framework, cell in zip(FRAMEWORKS, cells, strict=True)
+    (row, framework, cell)
+    for table, frameworks in ((TABLE, FRAMEWORKS), (MORE_TABLE, MORE))
+    for row, cells in table.items()
+    for framework, cell in zip(frameworks, cells, strict=True)
 ]
 NAMED = {PYTORCH: "pytorch", XGBOOST: "xgboost", ON_TORCH: "keras"}
 
@@ -66,6 +71,10 @@ def test_a_rule_applies_where_the_table_shows_it(name: str, framework: str) -> N
     assert cell == "yes" or cell.startswith(("no: ", "at saved steps"))
     is_refused = "alone" in reason or "boosted" in reason
     assert is_refused == (cell in (f"no: {ALONE}", f"no: {OF_NETWORKS}")), (reason, cell)
+
+
+def test_the_same_is_asked_of_each_framework() -> None:
+    assert set(TABLE) == set(MORE_TABLE) - {"importances"}
 
 
 def test_exceptions_name_rules_and_frameworks() -> None:

@@ -309,7 +309,7 @@ def test_the_list_holds_old_names_only() -> None:
 
 
 def test_an_attribute_says_why_too() -> None:
-    with pytest.raises(ImportError, match="MXNet is not captured"):
+    with pytest.raises(ImportError, match="`trackside run` captures it"):
         found("smdebug.mxnet", "Hook")()
     with pytest.raises(ImportError, match="profiles by itself, under other names"):
         found("smdebug.trials.profiler_trial", "ProfilerTrial")()

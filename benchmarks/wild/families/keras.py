@@ -8,7 +8,7 @@ from benchmarks.wild.program import Family
 
 FAMILY = Family(
     "keras",
-    ("keras-hub", "keras-tuner", "keras-rs", "bayesflow", "keras-tcn", "scikeras", "kimm", "scikit-learn"),
+    ("keras-hub", "keras-tuner", "tensorboard", "keras-rs", "bayesflow", "keras-tcn", "scikeras", "kimm"),
     imports=("keras", "sklearn.datasets", "sklearn.preprocessing", "keras_hub", "keras_tuner"),
     framework="keras",
 )

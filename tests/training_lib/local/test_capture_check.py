@@ -11,6 +11,7 @@ from trackside.contracts.uncaptured import UncapturedProcess
 from trackside.environment import inherited
 from trackside.local.capture_check import (
     lacks_trackside,
+    nothing_captured_yet,
     rule_progress,
     saved_steps,
     uncaptured_processes,
@@ -30,6 +31,41 @@ def test_steps_are_counted_once_for_all_workers() -> None:
 def test_nothing_saved_is_no_step() -> None:
     assert saved_steps(MemoryStore()) == ()
     assert rule_progress(MemoryStore()) == {}
+
+
+def a_python_with(folder: Path, *modules: str) -> str:
+    """Return a command that finds these modules alone, as an environment with no other framework."""
+    for name in modules:
+        (folder / f"{name}.py").touch()
+    program = folder / "python"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={folder} exec {sys.base_prefix}/bin/python3 -S "$@"\n', "utf-8")
+    program.chmod(0o755)
+    return str(program)
+
+
+@pytest.mark.parametrize(
+    ("modules", "said"),
+    [
+        pytest.param(("torch",), "no training step of torch has ended", id="torch"),
+        pytest.param(("keras", "tensorflow"), "no training step of keras has ended", id="keras on tensorflow"),
+        pytest.param(("xgboost", "sklearn"), "no training step of xgboost or sklearn has ended", id="two"),
+        pytest.param(("torch", "keras", "mxnet"), "step of torch, keras or mxnet has ended", id="three"),
+        pytest.param(("jax",), "jax is captured by a call, trackside.JaxRun", id="jax alone"),
+        pytest.param((), "a program without a framework calls trackside.Run", id="none"),
+    ],
+)
+def test_a_run_without_a_step_yet_names_the_frameworks_that_are_there(
+    modules: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    command = [a_python_with(tmp_path, *modules), "train.py"]
+    found = nothing_captured_yet(command, environment=inherited())
+    assert said in found
+    assert ("torch" in found) is ("torch" in modules)
+
+
+@pytest.mark.parametrize("command", [["no-such-program"], ["true"]], ids=["no program", "no Python"])
+def test_without_a_python_it_names_none(command: list[str]) -> None:
+    assert "trackside.Run" in nothing_captured_yet(command, environment=inherited())
 
 
 def process(**signs: Any) -> UncapturedProcess:

@@ -23,6 +23,7 @@ from trackside.contracts.profiling_request import ProfilingRequest, Window, read
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Severity, Verdict
 from trackside.environment import inherited
+from trackside.local.capture_check import nothing_captured_yet
 from trackside.local.process_table import living_processes
 from trackside.local.rule_state import RuleState
 from trackside.local.run import LocalRun, LocalRunResult, run_locally
@@ -399,6 +400,6 @@ def test_the_state_is_shown_while_it_runs_and_nothing_captured_is_said_once(
     monkeypatch.setattr("trackside.local.run.PROGRESS_SECONDS", 0.0)
     monkeypatch.setattr("trackside.local.run.UNCAPTURED_SECONDS", 0.0)
     notes = run_it(WAIT_FOR_THE_VERDICT, said=[issue()])
-    assert notes.ear.notes == ["nothing captured yet: no torch.optim optimizer has stepped"]
+    assert notes.ear.notes == [nothing_captured_yet([sys.executable], environment=inherited())]
     assert {state.problems for state in notes.ear.states} == {0, 1}
     assert {(state.steps, state.loss, state.rules) for state in notes.ear.states} == {(None, None, 1)}

@@ -17,7 +17,9 @@ from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.rule import FoldingRule, Rule, is_rule, parameter
 from trackside.rules.tensors.exploding_gradient import ExplodingGradient
+from trackside.rules.tensors.loss_not_decreasing import LossNotDecreasing
 from trackside.rules.tensors.loss_spike import LossSpike
+from trackside.rules.tensors.overfit import Overfit
 from trackside.rules.tensors.vanishing_gradient import VanishingGradient
 from trackside.testing.rule_case import RuleCase
 from trackside.trial.window import Window
@@ -206,6 +208,9 @@ BERT = (
     ModuleFacts("a", "GELUActivation", "activation", activation="gelu"),
     ModuleFacts("b", "LayerNorm", "normalization"),
 )
+TREES, SKLEARN, TORCH = (
+    ModelFacts(program=ProgramFacts(framework=name)) for name in ("lightgbm", "scikit-learn", "pytorch")
+)
 CLIPS = ProgramFacts(clipping=(ClippingFacts("norm", 1.0, "train.py:9"),))
 
 
@@ -220,6 +225,14 @@ CLIPS = ProgramFacts(clipping=(ClippingFacts("norm", 1.0, "train.py:9"),))
         pytest.param(VanishingGradient(), None, "GELU", True, id="nothing is known"),
         pytest.param(ExplodingGradient(), ModelFacts(modules=MLP, program=CLIPS), "Clip", False, id="it clips"),
         pytest.param(ExplodingGradient(), ModelFacts(modules=MLP), "Clip", True, id="it does not clip"),
+        pytest.param(Overfit(), TREES, "Of trees", True, id="trees"),
+        pytest.param(Overfit(), TREES, "dropout", False, id="trees have no dropout"),
+        pytest.param(Overfit(), TORCH, "Of trees", False, id="no trees"),
+        pytest.param(Overfit(), TORCH, "dropout", True, id="a network"),
+        pytest.param(Overfit(), None, "Of trees", False, id="nothing is known of trees"),
+        pytest.param(LossNotDecreasing(), SKLEARN, "backward", False, id="an estimator has no backward"),
+        pytest.param(LossNotDecreasing(), TORCH, "backward", True, id="a loop by hand has"),
+        pytest.param(LossNotDecreasing(), SKLEARN, "learning rate", True, id="an estimator has a rate"),
         pytest.param(LossSpike(), ModelFacts(modules=MLP, program=CLIPS), "learning rate", True, id="more helps"),
     ],
 )

@@ -95,6 +95,7 @@ def test_layers_weights_optimizer_and_loss_are_known(tmp_path: Path) -> None:
         ("hidden/weights/hidden/kernel:0", (6, 8)), ("hidden/biases/hidden/bias:0", (8,)),
         ("scores/weights/scores/kernel:0", (8, 3)), ("scores/biases/scores/bias:0", (3,)),
     ]  # fmt: skip
+    assert [held.fan_in for held in facts.parameters if len(held.shape) > 1] == [6, 8]
     (optimizer,) = facts.optimizers
     assert optimizer.type_name == "SGD"
     assert optimizer.hyperparameter("lr") == pytest.approx(0.01)

@@ -126,6 +126,32 @@ def test_saves_weights_gradients_and_outputs(case: str, tmp_path: Path) -> None:
     assert {"hidden/outputs", "scores/outputs"} <= set(trial.tensor_names(collection="outputs"))
 
 
+@pytest.mark.skipif(BACKEND == "torch", reason="Keras refuses it there")
+def test_several_batches_of_one_execution_are_one_step(tmp_path: Path) -> None:
+    """Four batches an epoch, two an execution: its loss is their mean, or that of the last."""
+
+    def trained(hook: Any) -> tuple[list[Any], list[float]]:
+        keras.utils.set_random_seed(1)
+        model = _without_dropout()
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(optimizer=keras.optimizers.SGD(0.1), loss=loss, steps_per_execution=2)
+        inputs, labels = examples()
+        callbacks = [hook] if hook is not None else None
+        log = model.fit(inputs, labels, batch_size=16, epochs=3, shuffle=False, verbose=0, callbacks=callbacks)
+        return [np.asarray(weight, np.float64) for weight in model.get_weights()], log.history["loss"]
+
+    bare, losses = trained(None)
+    with trackside.KerasHook(str(tmp_path), save=SAVE) as hook:
+        weights, watched = trained(hook)
+    np.testing.assert_allclose(watched, losses, rtol=1e-5)
+    for one, other in zip(bare, weights, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    trial = trackside.open_trial(str(tmp_path))
+    assert trial.steps() == tuple(range(6))
+    assert trial.tensor(WEIGHT).steps == trial.tensor(f"gradient/{WEIGHT}").steps == (0, 2, 4)
+    assert len(losses_of(trial)) == 6
+
+
 @needs_tensorflow
 @pytest.mark.parametrize("way", ["fit", "hand"])
 def test_replicas_of_mirrored_strategy(way: str, tmp_path: Path) -> None:

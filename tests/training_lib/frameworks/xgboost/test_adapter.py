@@ -24,8 +24,7 @@ from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.run_layout import RunLocation
 from trackside.environment import inherited
 from trackside.evaluation.backtest import backtest
-from trackside.frameworks.xgboost import rounds
-from trackside.frameworks.xgboost.model_data import Importances
+from trackside.frameworks.xgboost import model_data, rounds
 from trackside.performance.details import PYTHON, read_details
 from trackside.storage.open_store import open_store
 from trackside.trial.trial import Trial
@@ -392,29 +391,43 @@ def test_rules_about_networks_do_not_apply(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("trained", "evaluated", "is_found"),
     [
-        pytest.param({}, id="trees are added"),
-        pytest.param({"booster": "dart", "rate_drop": 0.1}, id="trees are dropped"),
-        pytest.param({"num_parallel_tree": 2, "subsample": 0.5}, id="several a round"),
+        pytest.param(0.5, 0.02, False, id="the small class was filled up, as by SMOTE"),
+        pytest.param(0.02, 0.02, True, id="no class was"),
+        pytest.param(0.02, 0.5, True, id="evaluated evenly alone"),
+        pytest.param(0.4, 0.4, False, id="hardly uneven"),
     ],
 )
-def test_importances_of_a_long_boosting_are_those_of_all_its_trees(settings: dict[str, Any]) -> None:
-    importances, seen = Importances(), []
-
-    class Compared(xgboost.callback.TrainingCallback):
-        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-            if epoch % 7 == 0 or epoch > 205:
-                found, expected = (each.read(model) for each in (importances, Importances()))
-                shares = dict(zip(expected.names, expected.values.flat, strict=True))
-                assert dict(zip(found.names, found.values.flat, strict=True)) == pytest.approx(shares, abs=1e-6)
-                seen.append(epoch)
-            return False
-
+def test_classes_are_counted_in_the_set_that_is_trained_on(
+    trained: float, evaluated: float, is_found: bool, tmp_path: Path
+) -> None:
     random = np.random.default_rng(0)
-    train = xgboost.DMatrix(random.normal(size=(60, 4)), random.normal(size=60))
-    xgboost.train({"max_depth": 2, "nthread": 1, "eta": 0.05, **settings}, train, 212, callbacks=[Compared()])
-    assert len(seen) == 36
+    train, others = (
+        xgboost.DMatrix(random.normal(size=(1000, 3)), (np.arange(1000) < 1000 * share).astype(np.int64))
+        for share in (trained, evaluated)
+    )
+    settings = {"objective": "binary:logistic", "nthread": 1, "max_depth": 2}
+    with trackside.XGBoostHook(str(tmp_path), save=dict.fromkeys(EVERYTHING, 2)) as hook:
+        xgboost.train(settings, train, 12, evals=[(others, "validation")], callbacks=[hook], verbose_eval=False)
+    found = backtest(str(tmp_path), [RuleConfiguration("class-imbalance")], clock=lambda: 0.0)
+    assert bool(found.issues) == is_found
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        pytest.param([0, 1, 1, 0, 1], (2, 3), id="two classes"),
+        pytest.param([2, 0, 2], (1, 0, 2), id="a class that is missing"),
+        pytest.param([0.5, 1.0], (), id="shares"),
+        pytest.param([-1, 1], (), id="signs"),
+        pytest.param([0, 500], (), id="counts"),
+        pytest.param(None, (), id="none"),
+    ],
+)
+def test_the_classes_of_a_set(labels: list[float] | None, classes: tuple[int, ...]) -> None:
+    rows = xgboost.DMatrix(np.zeros((len(labels or "."), 1)), labels)
+    assert model_data.classes(rows) == classes
 
 
 def _flag(answers: Any) -> Any:

@@ -42,6 +42,11 @@ def drawn(*shares: float, batches: int = 20, size: int = 64) -> list[Any]:
     return [RANDOM.choice(len(shares), size=size, p=shares) for _ in range(batches)]
 
 
+def of_rows(*classes: int) -> ModelFacts:
+    """Facts with the number of samples of each class in the training set."""
+    return ModelFacts(losses=(replace(PLAIN, classes=classes),))
+
+
 RARE = drawn(0.98, 0.02)
 CASES = [
     case("one in fifty", RARE, fires=True),
@@ -52,7 +57,10 @@ CASES = [
     case("a plain loss", RARE, fires=True, facts=ModelFacts(losses=(PLAIN,))),
     case("a loss by hand", RARE, fires=True, facts=ModelFacts(losses=(BY_HAND,))),
     case("one in twenty of four, in few batches", [np.array([0] * 21 + [1] * 21 + [2] * 20 + [3])] * 5, fires=True),
+    case("even rows of another set", drawn(0.5, 0.5), fires=True, facts=of_rows(950, 30)),
     case("even", drawn(0.5, 0.5)),
+    case("rows of another set than the one that is trained on", RARE, facts=of_rows(950, 950)),
+    case("a class that the training set lacks", drawn(0.5, 0.5), facts=of_rows(950, 0, 900)),
     case("weights in the loss", RARE, facts=ModelFacts(losses=(replace(PLAIN, is_weighted=True),))),
     case("perhaps chance", [np.array([0] * 46 + [1] * 4)] * 3),
     case("uneven, as data are", drawn(0.7, 0.2, 0.1)),

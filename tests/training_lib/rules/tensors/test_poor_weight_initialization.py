@@ -143,10 +143,13 @@ def test_what_it_lacks(case: RuleCase, lacks: bool) -> None:
 def test_the_scale_is_sigma_times_the_root_of_the_inputs(
     units: int, inputs: int, kernel: tuple[int, ...], sigma: float
 ) -> None:
-    shape = (units, inputs, *kernel)
-    norm = sigma * math.sqrt(math.prod(shape))
-    assert scale_of(norm=norm, shape=shape) == pytest.approx(sigma * math.sqrt(inputs * math.prod(kernel)))
+    of_torch = ParameterFacts("w", "", (units, inputs, *kernel), "float32")
+    of_keras = ParameterFacts("w", "", (*kernel, inputs, units), "float32", units_last=True)
+    for held in (of_torch, of_keras):
+        scale = scale_of(norm=sigma * math.sqrt(held.size), size=held.size, fan_in=held.fan_in)
+        assert scale == pytest.approx(sigma * math.sqrt(inputs * math.prod(kernel)))
 
 
 def test_what_holds_nothing_has_no_scale() -> None:
-    assert scale_of(norm=0.0, shape=(0, 4)) == 0.0
+    nothing = ParameterFacts("w", "", (0, 4), "float32")
+    assert scale_of(norm=0.0, size=nothing.size, fan_in=nothing.fan_in) == 0.0

@@ -9,6 +9,7 @@ import numpy as np
 from trackside.capture.arrival import Arrival
 from trackside.capture.collection import Membership, Saved
 from trackside.capture.free_memory import MemoryRoom
+from trackside.capture.late_tensors import LateTensors
 from trackside.capture.reduced_tensors import ReducedTensors
 from trackside.capture.schedule import NOTHING_DUE, Due, ModeSchedule
 from trackside.capture.step_tensors import StepTensors
@@ -35,8 +36,8 @@ class OpenStep:
     """
 
     __slots__ = (
-        "_arrivals", "_collections", "_losses", "_reduced", "_room", "_settled_losses", "_settled_reduced", "due",
-        "lost", "membership", "mode", "mode_step", "schedule", "settled", "unsettled", "wall_times",
+"_arrivals", "_collections", "_late", "_losses", "_reduced", "_room", "_settled_losses", "_settled_reduced",
+        "due", "lost", "membership", "mode", "mode_step", "schedule", "settled", "unsettled", "wall_times",
     )  # fmt: skip
 
     def __init__(self, mode: str, schedule: ModeSchedule, membership: Membership, room: MemoryRoom) -> None:
@@ -54,13 +55,14 @@ class OpenStep:
         self._reduced: list[ReducedTensors] = []
         self._losses: list[tuple[str, np.ndarray]] = []
         self._arrivals: list[Arrival] = []  # of the arrays in all of these
+        self._late: list[LateTensors] = []
         self._settled_losses = self._settled_reduced = 0
         self.lost = ""
 
     @property
     def is_empty(self) -> bool:
         """True if nothing was added."""
-        return not (self.unsettled or self.settled or self._losses or self._reduced)
+        return not (self.unsettled or self.settled or self._losses or self._reduced or self._late)
 
     def look_ahead(self, number: int) -> None:
         """Set what is due for the step `number`, which begins."""
@@ -114,6 +116,10 @@ class OpenStep:
     def add_reduced(self, reduced: ReducedTensors) -> None:
         """Add reductions of tensors that an optimizer is about to use: everything that `saved` requests of them."""
         self._reduced.append(reduced)
+
+    def add_late(self, late: LateTensors) -> None:
+        """Add tensors that become known later. The step's destination must be a `HeldSteps`."""
+        self._late.append(late)
 
     def add_loss(self, loss_name: str, value: np.ndarray) -> None:
         """Add a loss. The k-th of one name in a step is saved as `<loss_name>_output_<k>`."""
@@ -177,7 +183,7 @@ class OpenStep:
         tensors = {**self._named(self._losses[:end]), **self.settled, **({} if kept else self.unsettled)}
         reduced = self._reduced[: self._settled_reduced] if keep_unsettled else self._reduced
         ended: StepTensors | None = None
-        if tensors or reduced:
+        if tensors or reduced or self._late:
             ended = StepTensors(
                 step,
                 self.mode,
@@ -189,6 +195,7 @@ class OpenStep:
                 reduced=tuple(reduced),
                 arrivals=tuple(self._arrivals),
                 wall_times=self.wall_times,
+                late=tuple(self._late),
             )
         losses, collections = self._losses[end:], self._collections
         wall_times = {name: moment for name, moment in self.wall_times.items() if name in kept}

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from trackside.capture.guard import Guard
 from trackside.capture.kept_steps import KeptSteps, Targets
 from trackside.capture.last_step import LastStep
+from trackside.capture.late_tensors import HeldSteps
 from trackside.capture.process_end import ProcessEnd
 from trackside.capture.request_reading import RequestReading
 from trackside.capture.restart import FindState, further, position_after, state_at_mark, within_seconds
@@ -113,6 +114,7 @@ class RunSession:
         statistics: The always-on statistics.
         shards: Part of a sharded tensor that this worker saves, by name; an adapter adds to it.
         last: Holds the last step back, if the options request that.
+        held: Holds steps with late tensors back; an adapter that adds such tensors sets it before `begin`.
         local_folder: Folder of the run; "" for a run that is not on a local disk.
         has_place_for_profiles: False where the run consists of tensors alone.
         has_begun: True once the run has begun in this process.
@@ -139,6 +141,7 @@ class RunSession:
         self.statistics = StepStatistics(self.request_reading.request.statistics, self.guard)
         self.shards: dict[str, Shard] = {}
         self.last = LastStep() if self._options.holds_last_step else None
+        self.held: HeldSteps | None = None
         self.local_folder = "" if "://" in self._location.uri else self._location.uri
         self.has_place_for_profiles = self._options.has_watermarks and not self._options.is_kept_only
         self.has_begun = self.is_reduced = False
@@ -222,11 +225,14 @@ class RunSession:
         writer.start()
         self.statistics.connect(log, background=lambda: writer.background.processor_seconds)
         if saves_tensors and not self._options.saves_nothing:
+            destination: HeldSteps | Writer = writer
+            if self.held is not None:
+                self.held.destination, destination = writer, self.held
             if self.last is not None:
-                self.last.destination = writer
+                self.last.destination = destination
                 if self._options.awaits_last_step:
                     self.last.submitted = functools.partial(writer.await_steps, BLOCK_SECONDS)
-            self.engine.connect(self.last or writer)
+            self.engine.connect(self.last or destination)
             self.is_reduced = (
                 isinstance(target, RunFiles) and not self.request.tensorboard
             )  # else whole ones are wanted
@@ -321,6 +327,9 @@ class RunSession:
         if through is not None:
             self._handed_on_through = through
         through = self._handed_on_through
+        waiting = self.held.first_step if self.held is not None else None
+        if waiting is not None:
+            through = min(through, waiting - 1)
         if self.last is None:
             return through
         held = self.last.held_step

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from trackside.capture.arrival import Arrival
+from trackside.capture.late_tensors import LateTensors
 from trackside.capture.reduced_tensors import ReducedTensors
 
 
@@ -21,6 +22,7 @@ class StepTensors:
     - `reduced`: reductions of tensors that are not among `tensors`
     - `wall_times`: moments of tensors that the script dated itself, in seconds since the epoch
     - `arrivals`: moments at which the arrays hold their values
+    - `late`: tensors that are not among `tensors` yet
     - `lost`: why nothing of the step is saved; "" for a step with its data
     """
 
@@ -34,6 +36,7 @@ class StepTensors:
     reduced: tuple[ReducedTensors, ...] = ()
     arrivals: tuple[Arrival, ...] = ()
     wall_times: Mapping[str, float] = field(default_factory=dict)
+    late: tuple[LateTensors, ...] = ()
     lost: str = ""
 
     def wait(self) -> None:
@@ -41,8 +44,20 @@ class StepTensors:
         for arrival in self.arrivals:
             arrival.wait()
 
+    def with_late(self) -> StepTensors:
+        """Return the step with its late tensors among `tensors`. For the writer's thread."""
+        if not self.late:
+            return self
+        tensors, collections = list(self.tensors), dict(self.collections)
+        for late in self.late:
+            found = tuple(late.tensors())
+            tensors += found
+            collections.update((name, late.collections) for name, _ in found)
+        return replace(self, tensors=tuple(tensors), collections=collections, late=())
+
     @cached_property
     def size_bytes(self) -> int:
         """Memory of the step, in bytes, that counts against the budget."""
         reduced = sum(part.nbytes for part in self.reduced)
-        return reduced + sum(array.nbytes for _, array in self.tensors)
+        late = sum(part.size_bytes for part in self.late)
+        return reduced + late + sum(array.nbytes for _, array in self.tensors)

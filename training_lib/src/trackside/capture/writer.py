@@ -211,9 +211,10 @@ class Writer:
     def _save_next(self) -> bool:
         """Store the next few steps, and hold none of them afterwards. Return False at the end."""
         steps = self._next()
-        for step, is_here in zip(steps, self._target.arrived(steps), strict=True):
+        whole = [step.with_late() for step in steps]
+        for step, stored, is_here in zip(steps, whole, self._target.arrived(whole), strict=True):
             if is_here:
-                self._target.save(step)
+                self._target.save(stored)
             self._done(step)
             self.background.flush_if_due(is_outage_known=self._target.is_failing)
         return bool(steps)

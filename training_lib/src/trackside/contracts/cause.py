@@ -210,7 +210,7 @@ EXPLANATIONS = {
     ),
     Cause.OVERFITTING: Explanation(
         "the model learns the training data by heart",
-        "Stop at the best validation loss; then more data, augmentation, dropout or weight decay.",
+        "Stop at the best validation loss; then more data, or a model that can hold less of them.",
     ),
     Cause.CONVERGED: Explanation(
         "the training has got as far as it will get", "Stop here, or lower the learning rate for the last bit."

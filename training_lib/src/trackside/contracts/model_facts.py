@@ -70,6 +70,7 @@ class ParameterFacts:
     has_equal_rows   all its rows were equal before the first step or at its end: its units started alike
     looks_untrained  it is frozen or in no optimizer, and its values are as a common initializer draws them
     has_changed    it is frozen or in no optimizer, and its values are others than when it was first seen
+    units_last     its last axis counts the units, as in Keras; the first one as in PyTorch otherwise
     """
 
     name: str
@@ -85,6 +86,7 @@ class ParameterFacts:
     has_equal_rows: bool = False
     looks_untrained: bool = False
     has_changed: bool = False
+    units_last: bool = False
 
     @property
     def gradient(self) -> str:
@@ -95,6 +97,12 @@ class ParameterFacts:
     def size(self) -> int:
         """The number of its elements."""
         return math.prod(self.shape)
+
+    @property
+    def fan_in(self) -> int:
+        """The number of inputs of a unit; the number of elements for a vector, which has no inputs."""
+        units = self.shape[-1 if self.units_last else 0] if len(self.shape) > 1 else 1
+        return self.size // max(1, units)
 
 
 @dataclass(frozen=True)
@@ -142,6 +150,7 @@ class LossFacts:
     line           the line that computed it; "" if unknown
     backward_line  the line that called `backward` on it; "" if unknown
     is_weighted    it has weights of classes or samples (`weight`, `pos_weight`)
+    classes        number of samples of each class in the whole training set, where that is at hand; () if unknown
     is_broadcast   n predictions and n targets were broadcast to n times n (a column minus a row), or k scores met the
                    number of a class
     compared_with  number of targets that each prediction was compared with by broadcasting; 0 without broadcasting
@@ -164,6 +173,7 @@ class LossFacts:
     line: str = ""
     backward_line: str = ""
     is_weighted: bool = False
+    classes: tuple[int, ...] = ()
     is_broadcast: bool = False
     compared_with: int = 0
     margin: float | None = None
@@ -216,6 +226,10 @@ class CheckpointFacts:
     ends_early: bool = False
     altered: tuple[str, ...] = ()
     altered_count: int = 0
+
+
+BOOSTED = frozenset({"xgboost", "lightgbm", "catboost"})  # frameworks with trees and no network
+ESTIMATORS = frozenset({"scikit-learn"})  # nothing of a network is seen
 
 
 @dataclass(frozen=True)

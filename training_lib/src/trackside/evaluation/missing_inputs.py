@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from trackside.contracts.errors import did_you_mean
-from trackside.contracts.model_facts import ModelFacts
+from trackside.contracts.model_facts import BOOSTED, ESTIMATORS, ModelFacts
 from trackside.contracts.name_pattern import NamePattern
 from trackside.contracts.verdict import Verdict
 from trackside.evaluation import verdicts
@@ -23,10 +23,8 @@ LOSSES = "losses"
 _BOOSTED = "a boosted model has no layers, weights, gradients or optimizer steps"
 # Frameworks that show nothing of a network -> the reason.
 WITHOUT_NETWORK = {
-    "xgboost": _BOOSTED,
-    "lightgbm": _BOOSTED,
-    "catboost": _BOOSTED,
-    "scikit-learn": "scikit-learn shows no gradients or optimizer steps of its estimators",
+    **dict.fromkeys(BOOSTED, _BOOSTED),
+    **dict.fromkeys(ESTIMATORS, "scikit-learn shows no gradients or optimizer steps of its estimators"),
 }
 _SHOWN = {"pytorch": "PyTorch", "keras": "Keras", "xgboost": "XGBoost"}
 COLLECTIONS, REGEX = "collection_names", "tensor_regex"  # the parameters, wherever a rule has them

@@ -23,13 +23,7 @@ METRICS = frozenset({"metrics"})
 FURTHER = "a further training of this process is not captured: a run holds one training, and the first one has it."
 
 Named = Iterable[tuple[str, Any]]
-
-
-class Rows(NamedTuple):
-    """Many tensors of one shape, in one array of shape (names, ...): they are added at once."""
-
-    names: tuple[str, ...]
-    values: np.ndarray
+Source = Callable[[], Named]
 
 
 class Metric(NamedTuple):
@@ -54,6 +48,7 @@ class Learning:
     loss         the metric that counts as the loss; "" without one
     same_loss    PyTorch's class for the same loss, where there is one; ""
     is_weighted  the loss has weights of classes or samples
+    classes      number of samples of each class in the training set; () if unknown
     rank         the number of this worker; None for that of the environment
     """
 
@@ -62,6 +57,7 @@ class Learning:
     loss: str = ""
     same_loss: str = ""
     is_weighted: bool = False
+    classes: tuple[int, ...] = ()
     rank: Rank | None = None
 
     def facts(self, rank: Rank) -> ModelFacts:
@@ -70,7 +66,10 @@ class Learning:
         if self.loss:
             reduction = "mean" if self.same_loss else ""
             name = f"{loss_name(self.loss)}_output_0"
-            losses = (LossFacts(name, self.same_loss, reduction=reduction, is_weighted=self.is_weighted),)
+            loss = LossFacts(
+                name, self.same_loss, reduction=reduction, is_weighted=self.is_weighted, classes=self.classes
+            )
+            losses = (loss,)
         program = ProgramFacts(framework=self.framework, framework_version=self.version, world_size=rank.of)
         return ModelFacts(0, (), (), (), losses, program)
 
@@ -87,7 +86,7 @@ class Ended:
 
     metrics: Sequence[Metric]
     trained_on: str = ""
-    sources: Mapping[str, Callable[[], Named | Rows]] = field(default_factory=dict)
+    sources: Mapping[str, Source] = field(default_factory=dict)
     is_last: bool = False
 
 
@@ -186,16 +185,9 @@ class RoundsAdapter(ListeningAdapter):
     def _requested(self) -> frozenset[str]:
         return frozenset(collection.name for collection in self.session.request.collections)
 
-    def _add(self, kind: str, source: Callable[[], Named | Rows], *, is_due: bool) -> None:
+    def _add(self, kind: str, source: Source, *, is_due: bool) -> None:
         collections, open_step = frozenset({kind}), self.session.engine.open_step
-        found = source()
-        if isinstance(found, Rows):
-            if is_due or not open_step.due.collections.isdisjoint(collections):
-                for name, row in zip(*found, strict=True):
-                    open_step.add(name, row, collections=collections)
-                return
-            found = zip(*found, strict=True)  # but collections with a regex
-        for name, array in found:
+        for name, array in source():
             if is_due or open_step.wants(name, collections=collections):
                 open_step.add(name, np.array(array), collections=collections)
 
@@ -253,7 +245,7 @@ class History:
 
     values: Mapping[str, Mapping[str, Sequence[float]]]
     trained_on: str
-    sources: Mapping[str, Callable[[], Named | Rows]] = field(default_factory=dict)
+    sources: Mapping[str, Source] = field(default_factory=dict)
     is_over: bool = False
     holds_newest: bool = False
 

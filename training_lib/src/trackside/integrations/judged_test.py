@@ -21,7 +21,7 @@ from trackside.local.rule_text import Rules, rules_of
 FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL}
 NOTHING = (
     "Trackside captured no training in this test.\n"
-    "Why: no optimizer of torch.optim has stepped in the test itself; fixtures and child processes do not count.\n"
+    "Why: no training step has ended in the test itself; fixtures and child processes do not count.\n"
     "Try: train in the test, or remove the marker `trackside` and the fixture `trackside_run`."
 )
 

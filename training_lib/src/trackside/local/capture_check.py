@@ -17,6 +17,9 @@ from trackside.storage.store import Store
 
 _PROBE = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('trackside') else 3)"
 _LACKS_TRACKSIDE = 3
+_INSTALLED = "import importlib.util as u, sys; print(*[n for n in sys.argv[1:] if u.find_spec(n)])"
+_BY_THEMSELVES = ("torch", "keras", "xgboost", "lightgbm", "catboost", "sklearn", "mxnet")  # without a call
+_PROBE_SECONDS = 10
 _MOST_SHEBANG_BYTES = 256
 HAND_STEP = "put `hook = trackside.Hook()` before the loop, and `hook.step()` after the update"
 
@@ -73,10 +76,49 @@ def lacks_trackside(command: Sequence[str], *, environment: Mapping[str, str]) -
         return ""
     kept = {name: value for name, value in environment.items() if not name.startswith("TRACKSIDE_")}
     try:
-        probe = subprocess.run([python, "-c", _PROBE], env=kept, capture_output=True, timeout=10, check=False)
+        probe = subprocess.run(
+            [python, "-c", _PROBE], env=kept, capture_output=True, timeout=_PROBE_SECONDS, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return python if probe.returncode == _LACKS_TRACKSIDE else ""
+
+
+def nothing_captured_yet(command: Sequence[str], *, environment: Mapping[str, str]) -> str:
+    """Return a sentence for a command that still runs, about the frameworks that are installed for it.
+
+    Args:
+        command: The command of the run.
+        environment: Variables that it gets.
+    """
+    found = _installed((*_BY_THEMSELVES, "jax"), command, environment)
+    trained = [name for name in found if name in _BY_THEMSELVES]
+    if trained:
+        names = " or ".join(filter(None, (", ".join(trained[:-1]), trained[-1])))
+        return f"nothing captured yet: no training step of {names} has ended"
+    if found:
+        return "nothing captured yet: jax is captured by a call, trackside.JaxRun"
+    return "nothing captured yet: no training step has ended; a program without a framework calls trackside.Run"
+
+
+def _installed(names: Sequence[str], command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return those of the modules that the command's Python can import; none if that is unknown."""
+    python = _interpreter(command, search_path=environment.get("PATH"))
+    if not python:
+        return ()
+    kept = {name: value for name, value in environment.items() if not name.startswith("TRACKSIDE_")}
+    try:
+        probe = subprocess.run(
+            [python, "-c", _INSTALLED, *names],
+            env=kept,
+            capture_output=True,
+            timeout=_PROBE_SECONDS,
+            check=False,
+            text=True,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return tuple(probe.stdout.split()) if probe.returncode == 0 else ()
 
 
 def _of_process(process: UncapturedProcess) -> str:
@@ -110,7 +152,7 @@ def _without_report(command: Sequence[str], status: int) -> str:
     if status > 0:
         return f"the command ended with code {status} before it imported a framework; its own message is above"
     if status < 0:
-        return "a signal ended the command before its first optimizer step"
+        return "a signal ended the command before its first training step"
     if name.startswith("python"):
         return "the script never imported a framework; a program without one is captured by a call: trackside.Run"
     return f"{name} started no Python that has Trackside and trains"

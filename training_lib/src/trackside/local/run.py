@@ -27,6 +27,7 @@ from trackside.contracts.run_layout import (
 from trackside.contracts.verdict import Outcome, Severity, State, Verdict
 from trackside.local.capture_check import (
     lacks_trackside,
+    nothing_captured_yet,
     rule_progress,
     saved_steps,
     uncaptured_processes,
@@ -348,7 +349,7 @@ class _Watch:
         self._progress_at = now
         steps, loss = self._now.read()
         if steps is None and is_late:
-            self._observer.hint("nothing captured yet: no torch.optim optimizer has stepped")
+            self._observer.hint(nothing_captured_yet(self._run.command, environment=self._run.environment))
         self._is_captured |= steps is not None or is_late
         if self._observer.shows_progress:
             problems = sum(bool(group.standing) for group in issue_groups(self._feed.verdicts))

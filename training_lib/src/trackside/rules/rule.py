@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeGuard, cast, get_args, get_origin, get_typ
 from trackside.contracts.capture_request import ALL, CollectionRequest
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
-from trackside.contracts.model_facts import ModelFacts
+from trackside.contracts.model_facts import BOOSTED, ESTIMATORS, ModelFacts, ProgramFacts
 from trackside.contracts.rule_catalogue import LifeCycle, ParameterDescription, RuleDescription
 from trackside.contracts.rule_request import CALIBRATED
 from trackside.contracts.verdict import Finding, Severity
@@ -24,6 +24,7 @@ _KINDS: dict[Any, str] = {float: "number", int: "integer", bool: "boolean", str:
 _KINDS |= {kind.__name__: word for kind, word in _KINDS.items()}
 _PACES = ((500, 10), (2_000, 20))  # (up to this step, judge at every so many); every `_SLOWEST_PACE` from there on
 _SLOWEST_PACE = 50
+_OF_NETWORKS = ("optimizer", "backward", "zero_grad", "dropout")
 
 
 def parameter(default: Any, help: str, *, minimum: float | None = None, maximum: float | None = None) -> Any:  # noqa: A002
@@ -132,13 +133,19 @@ class Rule(ABC):
     def advice(self, facts: ModelFacts | None) -> tuple[str, ...]:
         """Return `what_to_do` without advice that the program follows already, or that does not concern it.
 
-        Advice that begins with "Clip" is left out of a program that clips gradients.
+        Advice that begins with "Clip" is left out of a program that clips gradients, that which begins with "Of trees"
+        of all but boosted trees, and advice about optimizers, backward passes and dropout of what has none of them.
 
         Args:
             facts: The facts about the program; None if they are unknown.
         """
-        clips = facts is not None and bool(facts.program.clipping)
-        return tuple(text for text in self.what_to_do if not (clips and text.startswith("Clip ")))
+        program = facts.program if facts is not None else ProgramFacts()
+        left_out = ["Clip "] if program.clipping else []
+        left_out += [] if program.framework in BOOSTED else ["Of trees: "]
+        found = (text for text in self.what_to_do if not text.startswith(tuple(left_out)))
+        if program.framework not in BOOSTED | ESTIMATORS:
+            return tuple(found)
+        return tuple(text for text in found if not any(word in text for word in _OF_NETWORKS))
 
     def lacks(self, window: Window) -> str:
         """Return the input that is still missing for an answer at this step; "" if none is.

@@ -263,4 +263,5 @@ def _parameter_facts(variable: Any, has_gradient: bool) -> ParameterFacts:
         str(variable.dtype),
         optimizer=OPTIMIZER,
         has_gradient=has_gradient,
+        units_last=True,
     )

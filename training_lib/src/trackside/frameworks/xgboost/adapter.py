@@ -11,12 +11,21 @@ import xgboost
 from xgboost.callback import CallbackContainer
 from xgboost.core import DataSplitMode
 
-from trackside.capture.session import Owner, Rank, SessionOptions
+from trackside.capture.late_tensors import HeldSteps
+from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, Rank, SessionOptions
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.adapter import Undo
-from trackside.frameworks.rounds import FURTHER, Ended, Learning, Named, RoundsAdapter, Rows
+from trackside.frameworks.rounds import FURTHER, Ended, Learning, Named, RoundsAdapter, Source
 from trackside.frameworks.xgboost import model_data
-from trackside.frameworks.xgboost.metrics import SAME_LOSS, is_loss_of_smdebug, loss_among, newest, training_set
+from trackside.frameworks.xgboost.importances import Importances
+from trackside.frameworks.xgboost.metrics import (
+    CLASS_METRICS,
+    SAME_LOSS,
+    is_loss_of_smdebug,
+    loss_among,
+    newest,
+    training_set,
+)
 from trackside.frameworks.xgboost.rounds import Round, listen
 
 SHAP_ROWS = 1000  # rows of which contributions are computed: all of 5000 take seconds
@@ -67,13 +76,46 @@ class XGBoostAdapter(RoundsAdapter):
         super().__init__(environment, options=options, owner=owner)
         self._as_smdebug, self.saves_losses = as_smdebug, not as_smdebug
         self._takes, self._given = takes, given or GivenData()
-        self._importances = model_data.Importances()
+        self._importances = Importances(self.session.guard)
+        self.session.held = HeldSteps()
         self.round_ended = self.session.guard.protect("capturing a round", self._round_ended)
         self.boosting_ended = self.session.guard.protect("ending a boosting", self.training_ended)
 
     def listen(self) -> Undo:
         """Listen to the rounds of every boosting."""
         return listen(self)
+
+    def training_ended(self, training: object) -> None:
+        """Store the rounds that wait for importances, and leave the run without a holder."""
+        self._hand_on()
+        super().training_ended(training)
+
+    def flush(self, timeout_seconds: float = SIGTERM_SECONDS) -> None:
+        """Store the rounds that have ended."""
+        self._hand_on()
+        super().flush(timeout_seconds)
+
+    def close(self, timeout_seconds: float = CLOSE_SECONDS, *, is_interrupted: bool = False) -> None:
+        """End the run. Never raises."""
+        self._hand_on()
+        super().close(timeout_seconds, is_interrupted=is_interrupted)
+
+    def _hand_on(self) -> None:
+        """Hand on the rounds that wait for further ones."""
+        self._importances.copy_trees()
+        if self.session.held is not None:
+            self.session.guard.attempt("saving the last rounds", self.session.held.pass_on)
+
+    def _importances_of(self, model: Any) -> Named:
+        """Add the importances to the open step, which may become known later. Return those that a regex may find."""
+        found, open_step = self._importances.read(model), self.session.engine.open_step
+        if found is None:
+            return ()
+        if not open_step.due.collections.isdisjoint(found.collections):
+            open_step.add_late(found)
+            return ()
+        self._importances.copy_trees()
+        return found.tensors()
 
     def _round_ended(self, ended: Round) -> None:
         if not self._takes(ended.boosting) or not self.is_ours(ended.boosting):
@@ -85,13 +127,16 @@ class XGBoostAdapter(RoundsAdapter):
         sources = {} if ended.boosting.is_cv else self._sources(ended)
         self.end_round(Ended(metrics, trained_on, sources), lambda: _learning(ended, (m.name for m in metrics)))
 
-    def _sources(self, ended: Round) -> dict[str, Callable[[], Named | Rows]]:
+    def _sources(self, ended: Round) -> dict[str, Source]:
         model, given = ended.model, self._given
+        importances: dict[str, Source] = {"feature_importance": lambda: self._importances_of(model)}
+        if self.session.has_begun and self.session.engine.due.kinds.isdisjoint(_BUT_IMPORTANCES):
+            return importances
         rows = functools.cache(lambda: self._explained(ended))
         contributions = functools.cache(lambda: model_data.contributions(model, rows()))
-        sources: dict[str, Callable[[], Named | Rows]] = {
+        sources: dict[str, Source] = {
             "hyperparameters": lambda: model_data.hyperparameters(model, given.hyperparameters),
-            "feature_importance": lambda: self._importances.read(model),
+            **importances,
             "trees": lambda: model_data.trees(model, ended.number),
             "rows": lambda: model_data.rows(self._validation(ended)),
             "labels": lambda: [("labels", self._validation(ended).get_label())],
@@ -145,6 +190,7 @@ class XGBoostAdapter(RoundsAdapter):
         return others[-1] if others else ended.training
 
 
+_BUT_IMPORTANCES = frozenset({"hyperparameters", "trees", "rows", "labels", "predictions", "average_shap", "full_shap"})
 _OF_DATA = frozenset({"labels", "predictions"})
 _OF_ALL_COLUMNS = ("predictions", "average_shap", "full_shap")
 _LOSSES = frozenset({"metrics", "losses"})
@@ -169,5 +215,6 @@ def _learning(ended: Round, metrics: Iterable[str]) -> Learning:
         loss=loss,
         same_loss=SAME_LOSS.get(loss, ""),
         is_weighted=len(weights) > 0 or balance != 1.0,
+        classes=model_data.classes(ended.training) if loss in CLASS_METRICS else (),
         rank=Rank(xgboost.collective.get_rank(), size) if size > 1 else None,
     )

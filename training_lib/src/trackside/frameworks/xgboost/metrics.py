@@ -16,6 +16,7 @@ _SMOOTH = (
 _STEPPED = ("error", "merror")
 RISING_METRICS = "^[a-zA-z]+-(auc|map)$"  # those that smdebug's hook does not take for losses, as it is spelt there
 # PyTorch's name of the same loss, where there is one.
+CLASS_METRICS = frozenset({"logloss", "mlogloss", "error", "merror"})
 SAME_LOSS = {"logloss": "BCELoss", "mlogloss": "NLLLoss", "mae": "L1Loss"}
 
 

@@ -12,15 +12,12 @@ from xgboost.core import XGBoostError
 
 from trackside.frameworks import rounds
 
-IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
-
 _MOST_ROWS = 512  # of the inputs that are saved
 _MOST_NUMBERS = 1 << 20  # of a matrix that is read whole to pick rows out of it
 
-_MANY_ROUNDS = 200  # to copy the new trees takes as long as to walk so many
-_FEW_NEW = 1.2  # times the rounds before
-
 Named = Iterator[tuple[str, NDArray[Any]]]
+
+_MOST_LABELS, _MOST_CLASSES = 100_000, 20  # whose classes are counted; more classes are unequal by nature
 
 _SETTINGS = (
     "tree_train_param",
@@ -33,58 +30,7 @@ _SETTINGS = (
 
 def hyperparameters(model: Any, given: Mapping[str, Any] | None) -> Named:
     """Return `hyperparameters/<name>`: those that the script gave, else all settings of the model."""
-    return rounds.settings(given if given is not None else dict(_settings(json.loads(model.save_config()))))
-
-
-class Importances:
-    """The importances of features, round after round.
-
-    XGBoost walks all trees for each kind, so few are requested, and of a long boosting the new trees alone.
-    """
-
-    def __init__(self) -> None:
-        self._has_trees: bool | None = None
-        self._only_adds = True
-        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}  # by the features that are used
-        self._sums: dict[str, NDArray[np.float64]] = {}  # splits, gain and cover by feature, of the first `_rounds`
-        self._rounds = 0
-
-    def read(self, model: Any) -> rounds.Rows:
-        """Return names, `feature_importance/<kind>/<feature>`, and values of shape (names, 1).
-
-        The values of each kind have the sum 1. A linear model has none.
-        """
-        if self._has_trees is None:
-            self._has_trees = _has_trees(model)
-            self._only_adds = self._has_trees and _only_adds_trees(model)
-        if self._has_trees:
-            self._add(model)
-        features = tuple(self._sums)
-        if not features:
-            return rounds.Rows((), np.zeros((0, 1)))
-        weight, total_gain, total_cover = np.array(list(self._sums.values())).T
-        kinds = np.array([weight, total_gain / weight, total_cover / weight, total_gain, total_cover])
-        totals = kinds.sum(axis=1, keepdims=True)
-        shares = np.divide(kinds, totals, out=np.zeros_like(kinds), where=totals != 0)
-        names = self._names.get(features)
-        if names is None:
-            found = [f"feature_importance/{kind}/{feature}" for kind in IMPORTANCES for feature in features]
-            names = self._names[features] = tuple(found)
-        return rounds.Rows(names, shares.reshape(-1, 1))
-
-    def _add(self, model: Any) -> None:
-        """Add the trees since the last call, or read all where these are few."""
-        before, now = self._rounds, model.num_boosted_rounds()
-        self._rounds = now
-        if not (self._only_adds and now >= _MANY_ROUNDS and before < now < before * _FEW_NEW):
-            self._sums, before = {}, 0
-        part = model[before:now] if before else model
-        splits, gains, covers = (
-            part.get_score(importance_type=kind) for kind in ("weight", "total_gain", "total_cover")
-        )
-        for feature, count in splits.items():
-            found = np.array([count, gains[feature], covers[feature]], np.float64)
-            self._sums[feature] = self._sums.get(feature, 0.0) + found
+    return rounds.settings(given if given is not None else dict(settings_of(json.loads(model.save_config()))))
 
 
 def trees(model: Any, number: int) -> Named:
@@ -94,7 +40,7 @@ def trees(model: Any, number: int) -> Named:
         model: The booster.
         number: The round.
     """
-    if not _has_trees(model):
+    if not has_trees(model):
         return
     dumps = model[number : number + 1].get_dump(dump_format="json", with_stats=True)
     first = number * len(dumps)
@@ -160,32 +106,41 @@ def rows(data: Any) -> Named:
         yield "inputs/labels", answers[chosen]
 
 
+def classes(data: Any) -> tuple[int, ...]:
+    """Return the number of samples of each class in a data set, by rows that lie evenly apart in a large one.
+
+    Nothing of labels that are not the first whole numbers, and of a `cv`, whose data are several sets.
+    """
+    labels = np.asarray(data.get_label()) if hasattr(data, "get_label") else np.zeros(0)
+    labels = labels[:: 1 + len(labels) // _MOST_LABELS]
+    if not labels.size or labels.min() < 0 or labels.max() >= _MOST_CLASSES or (labels != np.floor(labels)).any():
+        return ()
+    return tuple(np.bincount(labels.astype(np.int64)).tolist())
+
+
 def _evenly(count: int, most: int) -> NDArray[np.int64]:
     return np.linspace(0, count - 1, min(count, most)).astype(np.int64)
 
 
-def _has_trees(model: Any) -> bool:
-    return getattr(model, "booster", "gbtree") in {None, "gbtree", "dart"} and _booster_of(model) != "gblinear"
+def has_trees(model: Any) -> bool:
+    """Return False for a linear model."""
+    return getattr(model, "booster", "gbtree") in {None, "gbtree", "dart"} and booster_of(model) != "gblinear"
 
 
-def _only_adds_trees(model: Any) -> bool:
-    """Return False where a round may change trees of earlier rounds."""
-    settings = dict(_settings(json.loads(model.save_config())))
-    return settings.get("process_type", "default") == "default" and _booster_of(model) != "dart"
-
-
-def _booster_of(model: Any) -> str:
+def booster_of(model: Any) -> str:
+    """Return the kind of the model: "gbtree", "dart" or "gblinear"."""
     name = json.loads(model.save_config())["learner"]["gradient_booster"].get("name", "")
     return str(name)
 
 
-def _settings(config: Any) -> Iterator[tuple[str, Any]]:
+def settings_of(config: Any) -> Iterator[tuple[str, Any]]:
+    """Yield names and values of the settings in a model's configuration."""
     if isinstance(config, dict):
         for key, inner in config.items():
             if key in _SETTINGS and isinstance(inner, dict):
                 yield from ((name, value) for name, value in inner.items() if not isinstance(value, (dict, list)))
             else:
-                yield from _settings(inner)
+                yield from settings_of(inner)
 
 
 def _nodes(tree: int, node: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:

@@ -33,7 +33,9 @@ class ClassImbalance(FoldingRule):
            all.
         2. It fires where r > `threshold_imbalance`, with the rarest class's count m put up by its error, 2 sqrt(m).
         3. A loss that was given weights of classes or samples (`weight`, `pos_weight`) makes up for it: silent.
-        4. Labels that are no classes (numbers to regress, more than 20 different ones, letters or words of a text) are
+        4. Where the number of samples of each class in the whole training set is at hand (XGBoost), it decides: the
+           labels that are saved there are those of the evaluated set, which is not filled up when a small class is.
+        5. Labels that are no classes (numbers to regress, more than 20 different ones, letters or words of a text) are
            left out, and so are those below zero (places that do not count) and programs with several optimizers.
 
         A warning where a loss of the framework's counts each sample alike, by itself or as a part of a sum; information
@@ -86,9 +88,10 @@ class ClassImbalance(FoldingRule):
         if has_several_aims(window):
             return state, []
         seen = with_labels_of(state, window)
-        ratio = imbalance(seen.counts)
+        counts = _training_set(window) or seen.counts
+        ratio = imbalance(counts)
         names = window.tensors("labels")
-        is_certain = certain_imbalance(seen.counts) > self.threshold_imbalance
+        is_certain = certain_imbalance(counts) > self.threshold_imbalance
         if seen.samples < self.samples or not is_certain or not names or _is_weighted(window):
             return seen, []
         finding = Finding(
@@ -101,7 +104,7 @@ class ClassImbalance(FoldingRule):
             threshold=self.threshold_imbalance,
             statistics={
                 "knows_the_loss": float(_counts_alike(window)),
-                **{f"class_{name}": float(count) for name, count in sorted(seen.counts.items())[:20]},
+                **{f"class_{name}": float(count) for name, count in sorted(counts.items())[:20]},
             },
         )
         return seen, [finding]
@@ -126,6 +129,12 @@ def certain_imbalance(counts: Mapping[str, int]) -> float:
         return 1.0
     rarest = min(counts.values())
     return max(1.0, max(counts.values()) / (rarest + _ERRORS * math.sqrt(rarest)))
+
+
+def _training_set(window: Window) -> Mapping[str, int]:
+    """Return the number of samples of each class in the training set, where the facts have it."""
+    losses = window.facts.losses if window.facts is not None else ()
+    return next(({str(k): n for k, n in enumerate(loss.classes) if n} for loss in losses if loss.classes), {})
 
 
 def _is_weighted(window: Window) -> bool:

@@ -124,6 +124,7 @@ class Overfit(Rule):
     what_to_do = (
         "Keep the checkpoint of the lowest validation loss, and stop there.",
         "For a better model: more data or augmentation, dropout, weight decay, or fewer parameters.",
+        "Of trees: a smaller depth, more rows to a leaf, a lower learning rate, and rounds that stop early.",
         "If the validation loss never fell, look at a few labels beside their inputs.",
     )
 

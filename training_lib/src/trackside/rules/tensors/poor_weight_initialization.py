@@ -68,8 +68,8 @@ class PoorWeightInitialization(Rule):
         ```python
         from trackside.rules.tensors.poor_weight_initialization import scale_of
 
-        assert abs(scale_of(norm=8.0, shape=(64, 64)) - 1.0) < 1e-9  # sigma = 1/8 = 1/sqrt(64)
-        assert scale_of(norm=640.0, shape=(64, 64)) > 50
+        assert abs(scale_of(norm=8.0, size=64 * 64, fan_in=64) - 1.0) < 1e-9  # sigma = 1/8 = 1/sqrt(64)
+        assert scale_of(norm=640.0, size=64 * 64, fan_in=64) > 50
         ```
 
     References:
@@ -138,14 +138,14 @@ class PoorWeightInitialization(Rule):
         found = []
         for held in off:
             for column in window.statistic(held.name, "l2", mode=None):
-                scale = scale_of(norm=float(column.values[0]), shape=held.shape)
+                scale = scale_of(norm=float(column.values[0]), size=held.size, fan_in=held.fan_in)
                 if self._is_off(float(column.values[0]), held):
                     found.append(self._finding(window, facts, held, column, scale))
         is_common = 2 * len(found) >= len(layers) and len(found) >= min(2, len(layers))
         return sorted(found, key=lambda finding: -abs(math.log(finding.observed))) if is_common else []
 
     def _is_off(self, norm: float, held: ParameterFacts) -> bool:
-        scale = scale_of(norm=norm, shape=held.shape)
+        scale = scale_of(norm=norm, size=held.size, fan_in=held.fan_in)
         return scale > self.large_scale or 0 < scale < self.small_scale
 
     def _finding(
@@ -246,10 +246,8 @@ class PoorWeightInitialization(Rule):
         return found
 
 
-def scale_of(*, norm: float, shape: tuple[int, ...]) -> float:
-    """Return sigma x sqrt(fan_in) of a weight of that L2 norm; `shape` is (units, inputs, ...)."""
-    size = math.prod(shape)
-    fan_in = size // max(1, shape[0])
+def scale_of(*, norm: float, size: int, fan_in: int) -> float:
+    """Return sigma x sqrt(fan_in) of a weight of that L2 norm and number of elements."""
     return norm / math.sqrt(size) * math.sqrt(fan_in) if size else 0.0
 
 
