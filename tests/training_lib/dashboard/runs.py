@@ -55,3 +55,12 @@ def write_run(
     LocalStore(run.rule_output).put(VERDICTS_KEY, "".join(f"{one.to_json()}\n" for one in verdicts).encode())
     if ended:
         end_run(saved)
+
+
+def write_judged_run(folder: Path, *, verdicts: tuple[Verdict, ...]) -> None:
+    """Write the least that the list of runs shows: an end, and what the rules found."""
+    run = RunLocation(str(folder))
+    saved = LocalStore(run.tensors)
+    write_collections(saved)
+    end_run(saved)
+    LocalStore(run.rule_output).put(VERDICTS_KEY, "".join(f"{one.to_json()}\n" for one in verdicts).encode())

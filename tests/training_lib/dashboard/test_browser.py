@@ -187,6 +187,7 @@ def test_from_the_card_in_the_terminal_to_the_first_bad_layer_in_two_clicks(
     "path",
     [
         "/?q=fault",
+        "/?state=finished&worst=critical&rule=vanishing-gradient",
         "/runs/faulty?steps=100:200",
         f"/runs/faulty/tensor?{urlencode({'name': HOSTILE, 'steps': '0:100'})}",
         f"/runs/faulty/difference?{urlencode({'name': WEIGHT, 'steps': '100:300'})}",
@@ -204,6 +205,26 @@ def test_an_address_restores_the_view_in_a_fresh_browser(server: Served, browser
         assert visitor.complaints == []
         visitor.close()
     assert seen_by[0] == seen_by[1]
+
+
+def test_runs_are_filtered_by_keyboard_and_the_address_keeps_it(server: Served, visitor: Visitor) -> None:
+    page = visitor.enter(server)
+    page.keyboard.press("/")
+    page.keyboard.press("Tab")
+    page.keyboard.type("finished")
+    page.keyboard.press("Tab")
+    page.keyboard.type("critical")
+    page.keyboard.press("Tab")
+    page.keyboard.type("vanishing-gradient")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**rule=vanishing-gradient")
+    playwright.expect(page.locator(".runs tbody tr")).to_have_count(1)
+    page.reload()
+    assert page.get_by_label("State").input_value() == "finished"
+    assert page.get_by_label("Worst").input_value() == "critical"
+    page.get_by_role("link", name="All runs").click()
+    playwright.expect(page.locator(".runs tbody tr")).to_have_count(3)
+    assert visitor.complaints == []
 
 
 def test_every_flow_goes_by_keyboard_alone(server: Served, visitor: Visitor) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
-from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, LOSS, WEIGHT
-from tests.training_lib.dashboard.served import Served
+from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, LOSS, WEIGHT, write_judged_run
+from tests.training_lib.dashboard.served import Served, served
 from tests.training_lib.report.test_markup import seen
 
 PAGES = (
     "/",
+    "/?worst=critical&rule=vanishing-gradient",
     "/runs/faulty",
     "/runs/right",
     "/runs/faulty/tensors",
@@ -72,6 +74,48 @@ def test_runs_are_searched_by_name(server: Served, query: str, shown: set[str]) 
     found = seen(server.page(f"/?{query}"))
     runs = {str(a["value"]) for name, a in found.elements if name == "input" and a.get("name") == "run"}
     assert runs == shown
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        pytest.param("worst=critical", {"faulty"}, id="gravest-issue"),
+        pytest.param("worst=not-judged", {"right", "torn"}, id="not-judged"),
+        pytest.param("worst=none", set(), id="judged-without-issue"),
+        pytest.param("state=finished", {"faulty", "right", "torn"}, id="state"),
+        pytest.param("state=running", set(), id="another-state"),
+        pytest.param("rule=vanishing-gradient", {"faulty"}, id="rule"),
+        pytest.param("rule=+vanishing-gradient+", {"faulty"}, id="spaces"),
+        pytest.param("rule=overfit", set(), id="another-rule"),
+        pytest.param("rule=%3Cscript%3E", set(), id="hostile-rule"),
+        pytest.param("rule=vanishing-gradient&q=right", set(), id="all-must-fit"),
+        pytest.param("state=%3Cb%3E&worst=%22", {"faulty", "right", "torn"}, id="no-such-state"),
+    ],
+)
+def test_runs_are_chosen_by_state_gravest_issue_and_rule(server: Served, query: str, shown: set[str]) -> None:
+    text = server.page(f"/?{query}")
+    found = seen(text)
+    assert {str(a["value"]) for name, a in found.elements if name == "input" and a.get("name") == "run"} == shown
+    assert "<script>" not in text
+    assert not [name for name, _ in found.elements if name == "b"]
+
+
+def test_a_rule_in_the_list_leads_to_the_runs_on_which_it_fired(server: Served) -> None:
+    links = {str(a.get("href")) for name, a in seen(server.page("/")).elements if name == "a"}
+    assert "/?rule=vanishing-gradient" in links
+
+
+def test_a_filter_looks_through_hundreds_of_runs_and_keeps_over_pages(tmp_path: Path) -> None:
+    for place in range(220):
+        runs = tmp_path / ".trackside/runs"
+        write_judged_run(runs / f"run-{place:03}", verdicts=(ISSUE,) if place % 2 else ())
+    with served(tmp_path) as server:
+        found = seen(server.page("/?rule=vanishing-gradient&q=run&page=2"))
+        assert "110 runs in" in found.text
+        shown = [str(a["value"]) for name, a in found.elements if name == "input" and a.get("name") == "run"]
+        assert len(shown) == 50
+        pages = {str(a["href"]) for name, a in found.elements if name == "a" and "page=" in str(a["href"])}
+        assert "/?q=run&rule=vanishing-gradient&page=3" in pages
 
 
 def test_a_finding_leads_to_the_tensor_at_its_step(server: Served) -> None:

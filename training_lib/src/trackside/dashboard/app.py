@@ -20,9 +20,11 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from trackside.contracts.errors import RunNotFoundError, StorageError, TracksideError
-from trackside.dashboard import pages
+from trackside.dashboard import pages, tensor_pages
 from trackside.dashboard.access import UNTIL
-from trackside.dashboard.run_list import RunList
+from trackside.dashboard.list_page import ListedRuns, list_page
+from trackside.dashboard.run_list import RunFilter, RunList
+from trackside.dashboard.shell import ALL, TIME
 from trackside.dashboard.tensors import MOST_WORKERS, tensor_curves
 from trackside.dashboard.watched import MOST_OPEN, WatchedRun, WatchedRuns, Window
 from trackside.local.comparison import ComparedRun, compare, differing_facts
@@ -95,14 +97,19 @@ class Dashboard:
 
     def list(self, request: Request) -> Response:
         """Answer with the list of runs."""
-        wanted = request.query_params.get("q", "")
-        chosen = [name for name in self._runs.names() if wanted.lower() in name.lower()]
+        wanted = RunFilter.of(request.query_params)
+        chosen = [name for name in self._runs.names() if wanted.name.lower() in name.lower()]
+        unread = 0
+        if wanted.reads_runs:
+            read = self._runs.summaries(chosen)
+            unread = sum(isinstance(one, TracksideError) for _, one in read)
+            chosen = [name for name, one in read if not isinstance(one, TracksideError) and wanted.chooses(one)]
         last_page = max(1, -(-len(chosen) // RUNS_ON_A_PAGE))
         page = min(last_page, max(1, _number(request.query_params.get("page", "")) or 1))
         some = chosen[(page - 1) * RUNS_ON_A_PAGE : page * RUNS_ON_A_PAGE]
         where = self._runs.where or str(Path(".trackside/runs").absolute())
-        listed = pages.ListedRuns(where, self._runs.summaries(some), wanted, len(chosen), page, last_page)
-        return HTMLResponse(pages.list_page(listed))
+        listed = ListedRuns(where, self._runs.summaries(some), wanted, len(chosen), unread, page, last_page)
+        return HTMLResponse(list_page(listed))
 
     def run(self, request: Request) -> Response:
         """Answer with the page of a run."""
@@ -125,13 +132,15 @@ class Dashboard:
         wanted = request.query_params.get("q", "")
         with watched.lock:
             names = [name for name in watched.trial.names if wanted.lower() in name.lower()]
-        return HTMLResponse(pages.tensors_page(watched.name, names[:MOST_TENSORS], wanted=wanted, found=len(names)))
+        return HTMLResponse(
+            tensor_pages.tensors_page(watched.name, names[:MOST_TENSORS], wanted=wanted, found=len(names))
+        )
 
     def tensor(self, request: Request) -> Response:
         """Answer with the page of one tensor."""
         watched = self._watched.get(request.path_params["run"])
         name, window, axis = request.query_params.get("name", ""), _window(request), _axis(request)
-        _, data = watched.data(pages.ALL)
+        _, data = watched.data(ALL)
         with watched.lock:
             if name not in watched.trial.names:
                 raise RunNotFoundError(f"{watched.name} has no tensor {name!r}.")
@@ -142,7 +151,7 @@ class Dashboard:
             watched.trial.parts.columns.trim()
         spans = data.spans_of(name)
         return HTMLResponse(
-            pages.tensor_page(
+            tensor_pages.tensor_page(
                 watched.name, name, curves, window=window, axis=axis, clock=clock, spans=spans, values=values
             )
         )
@@ -150,7 +159,7 @@ class Dashboard:
     def difference(self, request: Request) -> Response:
         """Answer with the differences of the weights between two steps, and of one tensor in detail."""
         watched, name = self._watched.get(request.path_params["run"]), request.query_params.get("name", "")
-        _, data = watched.data(pages.ALL)
+        _, data = watched.data(ALL)
         ends = data.steps or (0, 0)
         first, last = (end if step is None else step for end, step in zip(ends, _window(request), strict=True))
         with watched.lock:
@@ -173,7 +182,7 @@ class Dashboard:
     def incident(self, request: Request) -> Response:
         """Answer with how one problem of a run began."""
         watched, wanted = self._watched.get(request.path_params["run"]), request.query_params.get("of", "")
-        _, data = watched.data(pages.ALL)
+        _, data = watched.data(ALL)
         found = next((one for one in data.incidents if one.group.group == wanted), None)
         if found is None:
             raise RunNotFoundError(f"{watched.name} has no standing problem {wanted!r}. It may have recovered.")
@@ -290,7 +299,7 @@ def _window(request: Request) -> Window:
 
 
 def _axis(request: Request) -> str:
-    return pages.TIME if request.query_params.get("axis") == pages.TIME else ""
+    return TIME if request.query_params.get("axis") == TIME else ""
 
 
 def _number(text: str) -> int | None:

@@ -189,6 +189,13 @@ document.addEventListener("keydown", (event) => {
   if (key === "?") help.showModal();
 });
 
+// A field that is empty, or chooses all, stays out of the address. The browser's Back finds it as it was.
+document.addEventListener("submit", (event) => {
+  const idle = [...event.target.elements].filter((one) => one.name && one.value === "" && !one.disabled);
+  idle.forEach((one) => { one.disabled = true; });
+  addEventListener("pagehide", () => idle.forEach((one) => { one.disabled = false; }), { once: true });
+});
+
 charts.forEach(attachChoice);
 const live = document.querySelector(".live");
 const hold = live ? follow(live) : null;
