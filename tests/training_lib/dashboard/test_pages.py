@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, LOSS, WEIGHT, write_judged_run
+from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, LOSS, NODE, WEIGHT, write_judged_run
 from tests.training_lib.dashboard.served import Served, served
 from tests.training_lib.report.test_markup import seen
 
@@ -20,7 +20,10 @@ PAGES = (
     "/runs/faulty/tensors",
     f"/runs/faulty/tensor?name={quote(HOSTILE)}",
     f"/runs/faulty/incident?of={ISSUE.group}",
+    "/runs/faulty/tensors?of=mean&q=gradient",
     "/runs/faulty/timeline",
+    "/runs/faulty/machine",
+    f"/runs/right/machine?node={quote(NODE)}&steps=100:300&axis=time",
     "/runs/faulty?steps=200:260",
     "/runs/faulty?axis=time",
     f"/runs/faulty/difference?name={quote(WEIGHT)}",
@@ -246,6 +249,42 @@ def test_the_other_pages_are_drawn_by_time_too(server: Served, page: str) -> Non
     (back,) = [a["href"] for _, a in seen(by_time).elements if a.get("class") == "axis-choice"]
     assert "axis" not in str(back)
     assert "steps=100%3A300" in str(back)
+
+
+def test_each_machine_has_a_tab_with_its_cores_and_quantiles(server: Served) -> None:
+    first, second = (seen(server.page(f"/runs/right/machine{query}")) for query in ("", f"?node={quote(NODE)}"))
+    tabs = [a for name, a in first.elements if name == "a" and "/machine?node=" in str(a.get("href"))]
+    assert [tab.get("aria-current") for tab in tabs] == ["page", None]
+    assert f"Machine {NODE}" in second.text
+    assert "".join(f"cpu{place}" for place in range(12)) in first.text, "in the order of their numbers"
+    assert "Cores in use, % from 0 (dark) to 100 (bright);" in first.text
+    assert "Processors in use, %1010101010" in first.text
+    assert "Processors in use, %1111111111" in second.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        pytest.param("/runs/right/machine?node=algo-3", 404, id="no-such-machine"),
+        pytest.param("/runs/right/machine?node=../../secret.txt", 404, id="a-path"),
+        pytest.param("/runs/right/machine?steps=399:399", 200, id="one-step"),
+        pytest.param("/runs/faulty/machine", 200, id="without-samples"),
+    ],
+)
+def test_a_machine_that_is_not_known_is_no_page(server: Served, path: str, status: int) -> None:
+    answer = server.ask(path)
+    assert answer.status == status
+    assert "secret of the machine" not in answer.text
+
+
+def test_tensors_are_a_tree_with_a_curve_each(server: Served) -> None:
+    page = seen(server.page("/runs/faulty/tensors"))
+    assert [a for name, a in page.elements if name == "svg" and a.get("class") == "small-chart"]
+    marked = [a for name, a in page.elements if name == "details" and a.get("class") == "branch" and "open" in a]
+    assert marked, "what a finding names is unfolded"
+    assert any(str(a.get("class", "")).startswith("span") for _, a in page.elements), "the steps of the issue"
+    links = {str(a.get("href")) for name, a in page.elements if name == "a"}
+    assert f"/runs/faulty/tensors?q={quote('gradient/', safe='')}&of=l2" in links
 
 
 def test_saved_weights_are_compared_between_two_steps(server: Served) -> None:

@@ -23,9 +23,18 @@ from trackside.contracts.errors import RunNotFoundError, StorageError, Trackside
 from trackside.dashboard import pages, tensor_pages
 from trackside.dashboard.access import UNTIL
 from trackside.dashboard.list_page import ListedRuns, list_page
+from trackside.dashboard.machine_page import machine_page
+from trackside.dashboard.machine_view import machine_view
 from trackside.dashboard.run_list import RunFilter, RunList
 from trackside.dashboard.shell import ALL, TIME
-from trackside.dashboard.tensors import MOST_WORKERS, tensor_curves
+from trackside.dashboard.tensors import (
+    DEFAULT_STATISTIC,
+    MOST_WORKERS,
+    SHOWN,
+    in_model_order,
+    small_curves,
+    tensor_curves,
+)
 from trackside.dashboard.watched import MOST_OPEN, WatchedRun, WatchedRuns, Window
 from trackside.local.comparison import ComparedRun, compare, differing_facts
 from trackside.local.live_run import training_losses
@@ -88,6 +97,7 @@ class Dashboard:
             Route("/runs/{run}/incident", self.incident),
             Route("/runs/{run}/healthy", self.healthy),
             Route("/runs/{run}/timeline", self.timeline),
+            Route("/runs/{run}/machine", self.machine),
             Route("/runs/{run}/events", self.events),
             Route("/style.css", lambda _: Response(_style(), media_type="text/css")),
             Route("/script.js", lambda _: Response(script(), media_type="text/javascript")),
@@ -126,15 +136,20 @@ class Dashboard:
         return HTMLResponse(page_of(data), headers={"Content-Disposition": f"attachment; filename*=UTF-8''{name}"})
 
     def tensors(self, request: Request) -> Response:
-        """Answer with the list of a run's tensors."""
-        watched = self._watched.get(request.path_params["run"])
-        watched.revision()
-        wanted = request.query_params.get("q", "")
+        """Answer with a run's tensors as a tree, each with a small curve."""
+        watched, query = self._watched.get(request.path_params["run"]), request.query_params
+        wanted, of = query.get("q", ""), query.get("of", "")
+        _, data = watched.data(ALL)
         with watched.lock:
-            names = [name for name in watched.trial.names if wanted.lower() in name.lower()]
-        return HTMLResponse(
-            tensor_pages.tensors_page(watched.name, names[:MOST_TENSORS], wanted=wanted, found=len(names))
-        )
+            trial = watched.trial
+            found = in_model_order(trial, [name for name in trial.names if wanted.lower() in name.lower()])
+            names, steps = found[:MOST_TENSORS], data.steps or (0, max(0, trial.recorded_through))
+            statistic = of if of in SHOWN else DEFAULT_STATISTIC
+            curves = small_curves(trial, names[: tensor_pages.MOST_CURVES], statistic, steps)
+            trial.parts.columns.trim()
+        spans = {name: some for name in names if (some := data.spans_of(name))}
+        listed = tensor_pages.TensorList(wanted, len(found), names, statistic, curves, steps, spans)
+        return HTMLResponse(tensor_pages.tensors_page(watched.name, listed))
 
     def tensor(self, request: Request) -> Response:
         """Answer with the page of one tensor."""
@@ -178,6 +193,15 @@ class Dashboard:
             bars = step_bars(pieces, data.steps)[:MOST_WORKERS] if data.steps else ()
             watched.trial.parts.columns.trim()
         return HTMLResponse(pages.timeline_page(watched.name, bars, data=data, window=window, axis=axis))
+
+    def machine(self, request: Request) -> Response:
+        """Answer with one machine of a run: its cores and its metrics."""
+        watched, window, axis = self._watched.get(request.path_params["run"]), _window(request), _axis(request)
+        _, data = watched.data(window, is_by_time=bool(axis))
+        with watched.lock:
+            found = machine_view(watched.uri, watched.trial, data.steps, request.query_params.get("node", ""))
+            watched.trial.parts.columns.trim()
+        return HTMLResponse(machine_page(watched.name, found, data=data, window=window, axis=axis))
 
     def incident(self, request: Request) -> Response:
         """Answer with how one problem of a run began."""

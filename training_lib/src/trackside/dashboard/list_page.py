@@ -73,8 +73,15 @@ def _search(wanted: RunFilter) -> Markup:
         element("label", "Worst ", _select("worst", "any", WORST, wanted.worst)),
         element(
             "label",
-            "Rule that fired ",
-            element("input", type="search", name="rule", value=wanted.rule, list="known-rules", placeholder="any rule"),
+            "Rule ",
+            element(
+                "input",
+                type="search",
+                name="rule",
+                value=wanted.rule,
+                list="known-rules",
+                placeholder="any rule that fired",
+            ),
         ),
         element("datalist", rules, id="known-rules"),
         element("button", "Show"),
