@@ -384,9 +384,9 @@ def first_row(page: Any, selector: str, *, row: int = 0) -> list[list[int]]:
         """([image, row]) => {
           const canvas = document.createElement("canvas");
           canvas.width = image.naturalWidth; canvas.height = image.naturalHeight;
-          canvas.getContext("2d").drawImage(image, 0, 0);
-          return [...Array(image.naturalWidth).keys()].map((x) =>
-            [...canvas.getContext("2d").getImageData(x, row, 1, 1).data]);
+          const pen = canvas.getContext("2d", { willReadFrequently: true });
+          pen.drawImage(image, 0, 0);
+          return [...Array(image.naturalWidth).keys()].map((x) => [...pen.getImageData(x, row, 1, 1).data]);
         }""",
         [page.locator(selector).first.element_handle(), row],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from urllib.parse import quote
 
@@ -249,6 +250,14 @@ def test_the_other_pages_are_drawn_by_time_too(server: Served, page: str) -> Non
     (back,) = [a["href"] for _, a in seen(by_time).elements if a.get("class") == "axis-choice"]
     assert "axis" not in str(back)
     assert "steps=100%3A300" in str(back)
+
+
+def test_the_report_is_saved_as_json_too(server: Served) -> None:
+    answer = server.ask("/runs/faulty/report.json?steps=100:200")
+    assert answer.headers["Content-Disposition"] == "attachment; filename*=UTF-8''faulty-report.json"
+    document = json.loads(answer.text)
+    assert (document["schema_version"], document["first_step"], document["last_step"]) == (1, 100, 200)
+    assert document["problems"][0]["rule"] == "vanishing-gradient"
 
 
 def test_each_machine_has_a_tab_with_its_cores_and_quantiles(server: Served) -> None:

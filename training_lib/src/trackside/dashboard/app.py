@@ -16,7 +16,14 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Route
 
 from trackside.contracts.errors import RunNotFoundError, StorageError, TracksideError
@@ -44,6 +51,7 @@ from trackside.local.side_by_side import MOST_COMPARED, side_by_side
 from trackside.performance.profile import Profile
 from trackside.report.distribution import distribution_of
 from trackside.report.gathered import wall_time, within
+from trackside.report.json_document import VERSION, report_document
 from trackside.report.line_chart import MOST_BUCKETS, Span
 from trackside.report.page import page_of, part
 from trackside.report.timeline import step_bars
@@ -91,6 +99,7 @@ class Dashboard:
             Route("/compare", self.compare),
             Route("/runs/{run}", self.run),
             Route("/runs/{run}/report.html", self.report),
+            Route("/runs/{run}/report.json", self.report),
             Route("/runs/{run}/tensors", self.tensors),
             Route("/runs/{run}/tensor", self.tensor),
             Route("/runs/{run}/difference", self.difference),
@@ -129,11 +138,15 @@ class Dashboard:
         return HTMLResponse(pages.run_page(data, revision=revision, window=window, axis=axis))
 
     def report(self, request: Request) -> Response:
-        """Answer with the report of a run as a file, which the browser saves."""
+        """Answer with the report of a run as a file, a page or JSON, which the browser saves."""
         watched, axis = self._watched.get(request.path_params["run"]), _axis(request)
         _, data = watched.data(_window(request), is_by_time=bool(axis))
-        name = quote(f"{watched.name}-report.html", safe="")
-        return HTMLResponse(page_of(data), headers={"Content-Disposition": f"attachment; filename*=UTF-8''{name}"})
+        ending = request.url.path.rpartition(".")[2]
+        name = quote(f"{watched.name}-report.{ending}", safe="")
+        headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
+        if ending == "html":
+            return HTMLResponse(page_of(data), headers=headers)
+        return JSONResponse({"schema_version": VERSION, **report_document(data)}, headers=headers)
 
     def tensors(self, request: Request) -> Response:
         """Answer with a run's tensors as a tree, each with a small curve."""

@@ -75,6 +75,8 @@ def run_page(data: ReportData, *, revision: str, window: Window, axis: str) -> s
                 element(
                     "a", "Report as a file", href=address_of(name, "report.html", steps=text_of(window), axis=axis)
                 ),
+                " · ",
+                element("a", "as JSON", href=address_of(name, "report.json", steps=text_of(window), axis=axis)),
                 *((" · ", element("a", _BESIDE, href=address_of(name, "healthy"))) if data.incidents else ()),
             ),
         ),

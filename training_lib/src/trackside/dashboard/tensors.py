@@ -65,7 +65,7 @@ def tensor_curves(trial: Trial, name: str, window: tuple[int | None, int | None]
 
 
 def small_curves(trial: Trial, names: Sequence[str], statistic: str, steps: tuple[int, int]) -> dict[str, SmallCurve]:
-    """Return a small curve of each tensor by its name: of `statistic`, or of the mean if that has fewer than two points.
+    """Return a small curve of each tensor by its name: of `statistic`, or of the mean if that has less than two points.
 
     Args:
         trial: The run.
