@@ -47,6 +47,7 @@ function remembered() {
   const figures = [...document.querySelectorAll("figure")];
   return {
     open: [...document.querySelectorAll("details")].map((one) => one.open),
+    places: [...document.querySelectorAll("input[type=range]")].map((one) => one.value),
     picks: [...document.querySelectorAll("input[type=radio]")].map((one) => one.checked),
     focused: figures.findIndex((one) => one.contains(document.activeElement)),
     link: document.activeElement && document.activeElement.getAttribute("href"),
@@ -57,6 +58,9 @@ function restore(before) {
   const put = (found, values, name) => { if (found.length === values.length) found.forEach((one, place) => { one[name] = values[place]; }); };
   put([...document.querySelectorAll("details")], before.open, "open");
   put([...document.querySelectorAll("input[type=radio]")], before.picks, "checked");
+  const sliders = [...document.querySelectorAll("input[type=range]")];
+  put(sliders, before.places, "value");
+  sliders.forEach((one) => one.dispatchEvent(new Event("input")));
   const figure = document.querySelectorAll("figure")[before.focused];
   if (figure) (figure.querySelector(".chart") || figure.querySelector("input:checked")).focus({ preventScroll: true });
   else if (before.link) {
