@@ -168,6 +168,9 @@ def test_a_narrow_page_needs_no_scrolling_sideways(server: Served, browser: Any,
     page = visitor.enter(server, path)
     page.set_viewport_size({"width": 360, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    cells = page.locator(".listed td")
+    tallest = max(cells.evaluate_all("(all) => all.map((one) => one.offsetHeight)"), default=0)
+    assert tallest < 120, "no word is broken into letters"
     visitor.close()
 
 
@@ -182,12 +185,14 @@ def test_from_the_card_in_the_terminal_to_the_first_bad_layer_in_two_clicks(
     page = visitor.enter(server)
     begun = time.monotonic()
     page.get_by_role("link", name="faulty").click()  # the first click: the run, its verdict on top
-    assert f"Since step {ISSUE.since_step}." in page.locator(".verdict").inner_text()
+    verdict = page.locator(".verdict").inner_text()
+    assert f"Since step {ISSUE.since_step}, in {HOSTILE}." in verdict, "the layer and the step, at once"
     page.locator(".evidence a").first.click()  # the second one: the layer, around the step
     assert page.get_by_role("heading", level=1).inner_text() == HOSTILE
     first, last = map(int, page.locator(".chart").first.get_attribute("data-steps").split(","))
     assert first <= ISSUE.since_step <= last
     assert page.locator(".chart .span").count() > 0, "the steps of the issue are shaded"
+    assert "below the limit of" in page.locator(".found").inner_text(), "why it is bad"
     assert time.monotonic() - begun < 60
 
 

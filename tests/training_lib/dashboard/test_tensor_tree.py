@@ -18,8 +18,11 @@ def shape(branch: Branch) -> dict[str, Any]:
         pytest.param([], {}, id="none"),
         pytest.param(["loss"], {"loss": None}, id="one-word"),
         pytest.param(["a.0.weight", "a.0.bias"], {"a.0.": {"weight": None, "bias": None}}, id="a-chain-is-one-branch"),
+        pytest.param(["a.0.weight", "a.1.weight"], {"a.": {"0.weight": None, "1.weight": None}}, id="layers"),
         pytest.param(
-            ["a.0.weight", "a.1.weight"], {"a.": {"0.": {"weight": None}, "1.": {"weight": None}}}, id="layers"
+            [f"a.{k}.{n}" for k in (0, 1) for n in "uvwxyz"],
+            {"a.": {f"{k}.": dict.fromkeys("uvwxyz") for k in (0, 1)}},
+            id="layers-of-many-tensors",
         ),
         pytest.param(["g/a.w", "a.w"], {"g/a.": {"w": None}, "a.": {"w": None}}, id="kinds"),
         pytest.param(["a", "a.b"], {"a": None, "a.": {"b": None}}, id="a-name-that-begins-another"),
@@ -43,5 +46,6 @@ def test_a_name_of_many_parts_is_no_deep_page() -> None:
 
 def test_branches_above_a_marked_tensor_are_marked() -> None:
     tree = tree_of(["a.0.w", "a.1.w", "b.w"])
-    assert marked_branches(tree, {"a.1.w": 1}) == {"a.", "a.1."}
+    assert marked_branches(tree, {"a.1.w": 1}) == {"a."}
+    assert marked_branches(tree_of(["a.0.b.w", "a.1.w", "c"]), {"a.0.b.w": 1}) == {"a."}
     assert marked_branches(tree, {}) == frozenset()

@@ -177,12 +177,18 @@ class Dashboard:
             values = distribution_of(watched.trial, name, shown)
             clock = wall_time(watched.trial, curves.steps) if axis and curves else None
             watched.trial.parts.columns.trim()
-        spans = data.spans_of(name)
-        return HTMLResponse(
-            tensor_pages.tensor_page(
-                watched.name, name, curves, window=window, axis=axis, clock=clock, spans=spans, values=values
-            )
+        page = tensor_pages.tensor_page(
+            watched.name,
+            name,
+            curves,
+            window=window,
+            axis=axis,
+            clock=clock,
+            spans=data.spans_of(name),
+            findings=data.findings_of(name),
+            values=values,
         )
+        return HTMLResponse(page)
 
     def difference(self, request: Request) -> Response:
         """Answer with the differences of the weights between two steps, and of one tensor in detail."""

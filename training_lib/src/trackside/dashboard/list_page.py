@@ -110,10 +110,10 @@ def _why_no_run(listed: ListedRuns) -> str:
 
 
 def _runs_table(listed: ListedRuns) -> Markup:
-    words = ("Compare", "Run", "State", "Started", "Saved steps", "Worst", "Command")
+    words = ("Compare", "Run", "Worst", "State", "Started", "Steps saved", "Command")
     head = element("tr", *(element("th", word, scope="col") for word in words))
     rows = [_run_row(name, summary) for name, summary in listed.shown]
-    return element("table", element("thead", head), element("tbody", rows), class_="rules runs")
+    return element("table", element("thead", head), element("tbody", rows), class_="rules runs listed")
 
 
 def _run_row(name: str, summary: RunSummary | TracksideError) -> Markup:
@@ -126,10 +126,10 @@ def _run_row(name: str, summary: RunSummary | TracksideError) -> Markup:
         "tr",
         element("td", pick),
         element("td", link),
+        element("td", _worst(summary), _fired(summary)),
         element("td", summary.state.value, class_="whole"),
         element("td", _started(summary), class_="whole"),
         element("td", f"{summary.steps_saved:,}", class_="count"),
-        element("td", _worst(summary), _fired(summary)),
         element("td", element("code", " ".join(summary.command))),
     )
 

@@ -27,7 +27,7 @@ from trackside.report.model.figures import table
 from trackside.trial.buckets import bucketed, edges_of
 
 MOST_NODES = 64  # tabs
-_QUANTILES = (("Most", 1.0), ("99 %", 0.99), ("95 %", 0.95), ("Half", 0.5), ("Least", 0.0))
+_QUANTILES = (("Most", 1.0), ("99 %", 0.99), ("95 %", 0.95), ("Median", 0.5), ("Least", 0.0))
 
 
 def machine_page(run: str, found: MachineView, *, data: ReportData, window: Window, axis: str) -> str:

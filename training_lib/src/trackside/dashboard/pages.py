@@ -56,28 +56,16 @@ def run_page(data: ReportData, *, revision: str, window: Window, axis: str) -> s
         incident=lambda group: address_of(name, "incident", of=group),
         above=way_back(),
         below=joined(
-            choice_of_steps(address_of(name), given(axis=axis), window, data.steps),
-            choice_of_axis(
-                address_of(name, steps=text_of(window), axis="" if axis else TIME),
-                is_by_time=bool(axis),
-                is_known=data.wall_time is not None,
-            ),
+            _pages_of(name, window, axis, has_problem=bool(data.incidents)),
             element(
-                "p",
-                element("a", "All tensors", href=address_of(name, "tensors")),
-                " · ",
-                element("a", "Machine", href=address_of(name, "machine", steps=text_of(window), axis=axis)),
-                " · ",
-                element("a", "Timeline", href=address_of(name, "timeline", steps=text_of(window), axis=axis)),
-                " · ",
-                element("a", "Weights between two steps", href=address_of(name, "difference", steps=text_of(window))),
-                " · ",
-                element(
-                    "a", "Report as a file", href=address_of(name, "report.html", steps=text_of(window), axis=axis)
+                "div",
+                choice_of_steps(address_of(name), given(axis=axis), window, data.steps),
+                choice_of_axis(
+                    address_of(name, steps=text_of(window), axis="" if axis else TIME),
+                    is_by_time=bool(axis),
+                    is_known=data.wall_time is not None,
                 ),
-                " · ",
-                element("a", "as JSON", href=address_of(name, "report.json", steps=text_of(window), axis=axis)),
-                *((" · ", element("a", _BESIDE, href=address_of(name, "healthy"))) if data.incidents else ()),
+                class_="bar",
             ),
         ),
     )
@@ -85,6 +73,27 @@ def run_page(data: ReportData, *, revision: str, window: Window, axis: str) -> s
         f"{name}: Trackside",
         *content_of(data, links),
         events=address_of(name, "events", since=revision),
+    )
+
+
+def _pages_of(run: str, window: Window, axis: str, *, has_problem: bool) -> Markup:
+    """Return the links to the other pages of a run."""
+    steps = text_of(window)
+    links = [
+        ("Tensors", address_of(run, "tensors")),
+        ("Cores and machines", address_of(run, "machine", steps=steps, axis=axis)),
+        ("Timeline", address_of(run, "timeline", steps=steps, axis=axis)),
+        ("Weights between two steps", address_of(run, "difference", steps=steps)),
+        *(((_BESIDE, address_of(run, "healthy")),) if has_problem else ()),
+        ("Report as a file", address_of(run, "report.html", steps=steps, axis=axis)),
+        ("as JSON", address_of(run, "report.json", steps=steps, axis=axis)),
+    ]
+    return element(
+        "nav",
+        element("span", "More pages", class_="nav-word"),
+        element("span", (element("a", word, href=address) for word, address in links), class_="nav-links"),
+        aria_label="Pages of this run",
+        class_="named",
     )
 
 
@@ -187,7 +196,15 @@ def incident_page(run: str, found: Incident) -> str:
         if one.left is not None
     ]
     parts = element("article", *incident_parts(found), id="findings")
-    evidence = joined(element("h2", "Each signal closely"), element("ul", links, class_="tensors")) if links else None
+    title = "Each signal closely"
+    if not links:
+        title, subjects = "What its findings name", [one for issue in found.group.standing for one in issue.findings]
+        names = dict.fromkeys(one.subject for one in subjects)
+        links = [
+            element("li", element("a", name, href=tensor_address(run, name, found.since)))
+            for name in list(names)[:MOST_SIGNALS]
+        ]
+    evidence = joined(element("h2", title), element("ul", links, class_="tensors")) if links else None
     return page_with(
         f"{run}: how it began",
         element("header", way_back(run), element("h1", f"How it began: {found.group.lead.configuration_name}")),
@@ -314,6 +331,7 @@ def many_page(found: SideBySide) -> str:
         )
         for letter, run in zip(letters, found.runs, strict=True)
     ]
+    whole = element("table", element("thead", head), element("tbody", rows), class_="rules runs")
     charts = [
         _losses_of_many(loss, [Line(f"{letters[place]}: {found.runs[place].name}", x, y) for place, x, y in lines])
         for loss, lines in found.losses
@@ -331,7 +349,11 @@ def many_page(found: SideBySide) -> str:
         element("header", way_back(), element("h1", f"{len(found.runs)} runs")),
         element(
             "main",
-            element("table", element("thead", head), element("tbody", rows), class_="rules runs"),
+            element(
+                "div",
+                element("table", element("thead", head), element("tbody", rows), class_="rules runs"),
+                class_="wide",
+            ),
             element("section", element("h2", "Losses"), charts or element("p", "The runs have no loss in common.")),
             element(
                 "section",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from trackside.contracts.verdict import Finding
 from trackside.dashboard.shell import (
     TIME,
     address_of,
@@ -133,6 +134,7 @@ def tensor_page(
     axis: str,
     clock: WallTime | None,
     spans: Sequence[Span],
+    findings: Sequence[Finding],
     values: Distribution | None,
 ) -> str:
     """Return the page of one tensor: each of its statistics over the steps, for each process, and its values.
@@ -145,6 +147,7 @@ def tensor_page(
         axis: `TIME` or "".
         clock: The moments of the steps, for `TIME`, if they are known.
         spans: Steps of issues about the tensor.
+        findings: Findings of standing issues about it.
         values: Its values over steps.
     """
     steps = found.steps if found else None
@@ -176,6 +179,7 @@ def tensor_page(
         ),
         element(
             "main",
+            [element("p", text, class_="found") for text in dict.fromkeys(_observed(one) for one in findings)],
             element("p", note, class_="note") if note else None,
             charts or element("p", "No number of this tensor was recorded at these steps."),
             element("section", element("h2", "Distribution"), distribution_figure(values, clock=clock))
@@ -183,3 +187,7 @@ def tensor_page(
             else None,
         ),
     )
+
+
+def _observed(one: Finding) -> str:
+    return f"Observed at step {one.step:,}: {one.comparison}; since step {one.since_step:,}."

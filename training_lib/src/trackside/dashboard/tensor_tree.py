@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 _PARTS = re.compile(r"[^/.]*[/.]?")
+MOST_TOGETHER = 4  # tensors of a layer: layers with so few lie side by side in one branch
 MOST_DEPTH = 12  # a longer name ends in one part: names are hostile text
 
 
@@ -37,7 +38,10 @@ class Branch:
 
 
 def tree_of(names: Sequence[str]) -> Branch:
-    """Return tensors as a tree, in the order of `names`; a branch with one branch and no tensor is one with it."""
+    """Return tensors as a tree, in the order of `names`; a branch with one branch and no tensor is one with it.
+
+    Layers of few tensors lie together in the branch above them, so that many are seen at a look.
+    """
     root = Branch()
     for name in names:
         parts = [part for part in _PARTS.findall(name) if part]
@@ -52,6 +56,10 @@ def tree_of(names: Sequence[str]) -> Branch:
 def _shortened(branch: Branch) -> Branch:
     for part, one in branch.branches.items():
         branch.branches[part] = _shortened(_end_of_chain(one))
+    below = branch.branches.values()
+    if branch.path and all(not one.branches and len(one.tensors) <= MOST_TOGETHER for one in below):
+        branch.tensors += [(name, f"{one.words}{rest}") for one in below for name, rest in one.tensors]
+        branch.branches = {}
     return branch
 
 
