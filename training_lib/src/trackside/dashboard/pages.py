@@ -349,11 +349,7 @@ def many_page(found: SideBySide) -> str:
         element("header", way_back(), element("h1", f"{len(found.runs)} runs")),
         element(
             "main",
-            element(
-                "div",
-                element("table", element("thead", head), element("tbody", rows), class_="rules runs"),
-                class_="wide",
-            ),
+            element("div", whole, class_="wide"),
             element("section", element("h2", "Losses"), charts or element("p", "The runs have no loss in common.")),
             element(
                 "section",
