@@ -108,7 +108,7 @@ class Dashboard:
             Route("/runs/{run}/timeline", self.timeline),
             Route("/runs/{run}/machine", self.machine),
             Route("/runs/{run}/events", self.events),
-            Route("/style.css", lambda _: Response(_style(), media_type="text/css")),
+            Route("/style.css", lambda _: Response(style(), media_type="text/css")),
             Route("/script.js", lambda _: Response(script(), media_type="text/javascript")),
         ]
         handlers = {TracksideError: _as_page, HTTPException: _as_page_of_http}
@@ -368,7 +368,8 @@ def _as_page_of_http(_: Request, error: HTTPException) -> Response:
     return PlainTextResponse(f"{error.detail}\n", error.status_code, error.headers)
 
 
-def _style() -> str:
+def style() -> str:
+    """Return the style of all pages."""
     return part("report.css") + _own("dashboard.css")
 
 
