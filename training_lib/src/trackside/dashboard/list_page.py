@@ -151,7 +151,7 @@ def _worst(run: RunSummary) -> Markup:
 
 
 def _fired(run: RunSummary) -> Markup | None:
-    """Return the rules whose issues stand, each a link to the runs on which it fired."""
+    """Return the rules with standing issues, each as a link to all runs with an issue of it."""
     if not run.standing:
         return None
     links = [

@@ -35,7 +35,7 @@ def with_query(path: str, query: Mapping[str, object]) -> str:
 
 
 def given(**query: object) -> dict[str, str]:
-    """Return the parts of a query that say something, as text."""
+    """Return a query as text, without None and ""."""
     return {key: str(value) for key, value in query.items() if value not in {None, ""}}
 
 
@@ -90,7 +90,7 @@ def choice_of_axis(other: str, *, is_by_time: bool, is_known: bool) -> Markup:
 
 
 def page_with(title: str, *body: Markup, events: str | None = None) -> str:
-    """Return a page of the dashboard. `events`: address of the stream that tells of changes."""
+    """Return a page of the dashboard. `events`: address of its stream of changes."""
     state = element("p", role="status", class_="live", data_events=events) if events else None
     return document_of(title, *(part for part in (*body, _footer(), state) if part is not None), head=_HEAD)
 

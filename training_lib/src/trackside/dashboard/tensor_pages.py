@@ -32,7 +32,7 @@ MOST_OPEN = 60  # tensors up to which the whole tree is unfolded
 
 @dataclass(frozen=True, eq=False)
 class TensorList:
-    """The tensors of a run whose names hold a text.
+    """Tensors of a run, chosen by a text in their names.
 
     wanted     that text
     found      number of tensors with such a name

@@ -45,7 +45,7 @@ def cut_slider(is_class: NDArray[np.bool_], scores: Numbers) -> Markup:
 
 
 def matrix_slider(run: LabelledRun, last: Classified, cells: Markup) -> Markup:
-    """Return a confusion matrix with a slider of the saved steps, if there are several.
+    """Return a confusion matrix with a slider of the saved steps; without one for a single step.
 
     Args:
         run: The saved labels and predictions.
