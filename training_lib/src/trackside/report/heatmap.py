@@ -1,4 +1,7 @@
-"""Layers over steps as a picture: a row a tensor, a column some steps, drawn twice (size, and change of each row)."""
+"""Layers over steps as a picture: a row a tensor, a column some steps, drawn three times.
+
+By size, by the change of each row from its own start, and by the rank of each cell in its column.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,7 @@ def heatmap_figure(
     sizes, low, high = _sizes(found)
     pictures = [("size", sizes)]
     if found.scale is None:
-        pictures.append(("change from the row's own start", _changes(found)))
+        pictures += [("change from the row's own start", _changes(found)), ("rank in the column", _ranks(found))]
     name = f"map-{number_of}"
     choices = [
         element(
@@ -165,6 +168,19 @@ def _changes(found: Heatmap) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
             base = float(np.median(known[: max(1, len(known) // 4)]))
             shares[place] = 0.5 + (row - base) / (2 * _MOST_DECADES_OF_CHANGE)
     return _places(shares, found), _colors(_CHANGE)
+
+
+def _ranks(found: Heatmap) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Return the place of each cell among the numbers of its column: the layer that stands out, whatever their scale.
+
+    Where a column has one number, that stands in the middle.
+    """
+    shares = np.full(found.values.shape, np.nan)
+    for column, values in enumerate(found.values.T):
+        known = np.flatnonzero(np.isfinite(values))
+        order = np.searchsorted(np.sort(values[known]), values[known], side="left")
+        shares[known, column] = order / (len(known) - 1) if len(known) > 1 else 0.5
+    return _places(shares, found), _colors(_SIZE)
 
 
 def _logs(values: NDArray[np.float64]) -> NDArray[np.float64]:
