@@ -104,8 +104,9 @@ def test_runs_are_chosen_by_state_gravest_issue_and_rule(server: Served, query: 
     assert not [name for name, _ in found.elements if name == "b"]
 
 
-def test_a_rule_in_the_list_leads_to_the_runs_on_which_it_fired(server: Served) -> None:
-    links = {str(a.get("href")) for name, a in seen(server.page("/")).elements if name == "a"}
+@pytest.mark.parametrize("path", ["/", "/runs/faulty"])
+def test_a_rule_leads_to_the_runs_on_which_it_fired(server: Served, path: str) -> None:
+    links = {str(a.get("href")) for name, a in seen(server.page(path)).elements if name == "a"}
     assert "/?rule=vanishing-gradient" in links
 
 

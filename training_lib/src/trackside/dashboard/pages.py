@@ -21,6 +21,7 @@ from trackside.dashboard.shell import (
     tensor_address,
     text_of,
     way_back,
+    with_query,
 )
 from trackside.dashboard.watched import Window
 from trackside.local.comparison import Comparison
@@ -56,7 +57,7 @@ def run_page(data: ReportData, *, revision: str, window: Window, axis: str) -> s
         incident=lambda group: address_of(name, "incident", of=group),
         above=way_back(),
         below=joined(
-            _pages_of(name, window, axis, has_problem=bool(data.incidents)),
+            _pages_of(name, window, axis, rule=next((one.lead.rule_id for one in data.problems if one.standing), "")),
             element(
                 "div",
                 choice_of_steps(address_of(name), given(axis=axis), window, data.steps),
@@ -76,15 +77,19 @@ def run_page(data: ReportData, *, revision: str, window: Window, axis: str) -> s
     )
 
 
-def _pages_of(run: str, window: Window, axis: str, *, has_problem: bool) -> Markup:
-    """Return the links to the other pages of a run."""
+def _pages_of(run: str, window: Window, axis: str, *, rule: str) -> Markup:
+    """Return the links to the other pages of a run. `rule`: id of the rule of its gravest problem; "" without any."""
     steps = text_of(window)
     links = [
         ("Tensors", address_of(run, "tensors")),
         ("Cores and machines", address_of(run, "machine", steps=steps, axis=axis)),
         ("Timeline", address_of(run, "timeline", steps=steps, axis=axis)),
         ("Weights between two steps", address_of(run, "difference", steps=steps)),
-        *(((_BESIDE, address_of(run, "healthy")),) if has_problem else ()),
+        *(
+            ((_BESIDE, address_of(run, "healthy")), (f"Runs with {rule}", with_query("/", {"rule": rule})))
+            if rule
+            else ()
+        ),
         ("Report as a file", address_of(run, "report.html", steps=steps, axis=axis)),
         ("as JSON", address_of(run, "report.json", steps=steps, axis=axis)),
     ]
