@@ -1,4 +1,4 @@
-"""The ten questions of docs/query.md, and their answers from runs of the examples.
+"""The eleven questions of docs/query.md, and their answers from runs of the examples.
 
     python -m benchmarks.query_answers --write docs/query.md
 

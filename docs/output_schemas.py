@@ -207,8 +207,92 @@ GATE = {
     "reasons": ["text"],
     "notes": ["text"],
 }
+BUCKETS = {
+    "first": ["integer"],
+    "last": ["integer"],
+    "low": ["number"],
+    "mean": ["number"],
+    "high": ["number"],
+    "count": ["count"],
+    "is_broken": ["boolean"],
+}
+REPORT = {
+    **RUN,
+    "name": "text",
+    "trackside_version": "text",
+    "generated_at": "seconds",
+    "state": "run state",
+    "verdict": "text",
+    "key_numbers": "object",
+    "first_step": "integer or null",
+    "last_step": "integer or null",
+    "workers": ["text"],
+    "curves": [{"section": "text", "title": "text", **BUCKETS}],
+    "maps": [
+        {
+            "section": "text",
+            "title": "text",
+            "rows": ["text"],
+            "edges": ["integer"],
+            "values": "any",
+            "left_out": "count",
+        }
+    ],
+    "distributions": [
+        {
+            "tensor": "text",
+            "worker": "text",
+            "steps": ["integer"],
+            "quantile_levels": ["share"],
+            "quantiles": "any",
+            "edges": ["number"],
+            "counts": "any",
+            "zeros": ["count"],
+            "broken": ["count"],
+            "size": "count",
+            "left_out": "count",
+            "sizes": [{"title": "text", **BUCKETS}],
+        }
+    ],
+    "speed": [
+        {
+            "worker": "text",
+            "bottleneck": "bottleneck",
+            "headline": "text",
+            "steps": "count",
+            "seconds": "seconds",
+            "phases": [{"name": "text", "seconds": "seconds", "share": "number", "steps": "count"}],
+        }
+    ],
+    "incidents": [
+        {
+            "group": "text",
+            "first_step": "integer",
+            "last_step": "integer",
+            "since_step": "integer",
+            "signals": [
+                {
+                    "tensor": "text",
+                    "statistic": "text",
+                    "left_at": "integer or null",
+                    "before": "number",
+                    "after": "number",
+                    "steps": ["integer"],
+                    "values": ["number"],
+                }
+            ],
+            "stayed": "count",
+            "batches": ["object"],
+            "weights_saved_at": "integer or null",
+            "checkpoint": "any",
+        }
+    ],
+    "model": "any",
+    "sections": [{"section": "text", "texts": ["text"], "tables": "any"}],
+}
 OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "findings": RUN,
+    "report": REPORT,
     "runs": {
         "runs": [
             {

@@ -37,6 +37,7 @@ ALLOWED = {
     "_value_": "Enum",
     "before_training": "XGBoost",
     "external_attr": "zipfile",
+    **dict.fromkeys(("handle_data", "handle_endtag", "handle_startendtag", "handle_starttag"), "html.parser"),
     "memo": "Python: the argument of __deepcopy__",
     "list_available_services": "botocore",
     "serve": "the program that `RuleProcess` starts, as a text",

@@ -35,6 +35,7 @@ BY_AN_OPTION = {"profile-report"}  # `trackside profile --report`
 WEIGHT = "gradient/Net_fc.weight"
 LINES = [
     ("findings", ["findings", "bad"]),
+    ("report", ["report", "bad"]),
     ("runs", ["runs"]),
     ("tensors", ["tensors", "bad"]),
     ("tensors", ["tensors", "bad", "--regex", "nothing-of-that-name"]),

@@ -24,12 +24,12 @@ from sqlglot import optimizer
 from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.optimizer.qualify import qualify
 
-from tests.training_lib.local.verdicts import issue
+from tests.training_lib.local.verdicts import finding, issue
 from trackside.cli import main
 from trackside.contracts.questions.saved import QUESTIONS
 from trackside.contracts.questions.tables import STATISTICS, STATISTICS_COLUMNS, TABLES
 from trackside.contracts.run_layout import RunLocation
-from trackside.contracts.verdict import Outcome, State
+from trackside.contracts.verdict import Outcome, Severity, State, Verdict
 from trackside.extras import install_command
 from trackside.local.run_folder import RUNS, RunRecord, write_record
 from trackside.storage.local import LocalStore
@@ -39,6 +39,14 @@ from trackside.testing.fake_trial import end_run, write_collections, write_tenso
 PAGE = Path(__file__).parents[3] / "docs" / "query.md"
 FIRST_DAY = datetime(2026, 11, 21, 23, 30, tzinfo=timezone.utc).timestamp()
 LOSS = "CrossEntropyLoss_output_0"
+
+
+def on(subject: str, rule: str = "vanishing-gradient", *, since: int = 4) -> Verdict:
+    return issue(rule, findings=(finding(subject, since_step=since),))
+
+
+REMARK = issue(severity=Severity.INFO)
+BACK = replace(on("w"), outcome=Outcome.CLEAN, state=State.RECOVERED, step=issue().step + 7, findings=())
 
 
 @pytest.fixture(autouse=True)
@@ -116,6 +124,47 @@ def test_each_question_with_a_name_has_an_answer(name: str) -> None:
     if name == "by-day":
         assert [(row["date"], row["critical"]) for row in rows] == [("2026-11-22", 0), ("2026-11-21", 1)]
     assert rows or name == "without-verdict"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "clusters"),
+    [
+        pytest.param({}, [], id="no-run"),
+        pytest.param({"a": ()}, [], id="no-issue"),
+        pytest.param({"a": (REMARK,)}, [], id="a-remark-is-no-failure"),
+        pytest.param(
+            {"a": (on("fc.0.weight"),), "b": (on("fc.11.weight"),)},
+            [("vanishing-gradient", "fc.*.weight", 2, "a")],
+            id="two-layers-of-one-kind",
+        ),
+        pytest.param(
+            {"a": (on("fc.0.weight"),), "b": (on("fc.0.bias"),)},
+            [("vanishing-gradient", "fc.*.bias", 1, "b"), ("vanishing-gradient", "fc.*.weight", 1, "a")],
+            id="two-kinds",
+        ),
+        pytest.param(
+            {"a": (on("late", since=9), on("early", "loss-spike", since=3)), "b": (on("early", "loss-spike"),)},
+            [("loss-spike", "early", 2, "a")],
+            id="what-came-first-counts",
+        ),
+        pytest.param(
+            {"a": (on("x'; DROP TABLE runs; --"),)},
+            [("vanishing-gradient", "x'; DROP TABLE runs; --", 1, "a")],
+            id="hostile-name",
+        ),
+        pytest.param({"a": (on("w"), BACK)}, [], id="recovered"),
+    ],
+)
+def test_runs_that_failed_alike_are_one_row(
+    verdicts: dict[str, tuple[Verdict, ...]], clusters: list[tuple[object, ...]]
+) -> None:
+    for name, some in verdicts.items():
+        (RUNS / name / "rule-output").mkdir(parents=True)
+        (RUNS / name / "rule-output" / "verdicts.jsonl").write_text("".join(f"{one.to_json()}\n" for one in some))
+        write_record(RUNS / name, RunRecord(("python", "train.py"), FIRST_DAY, FIRST_DAY + 60, 0, False))
+    RUNS.mkdir(parents=True, exist_ok=True)
+    rows = asked("failed-alike")
+    assert [(row["first_rule"], row["layer_kind"], row["runs"], row["for_example"]) for row in rows] == clusters
 
 
 @pytest.mark.usefixtures("runs")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, write_run
+from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, NODE, write_run
 from tests.training_lib.dashboard.served import Served, served
 
 
@@ -15,7 +15,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("dashboard")
     tensors = (HOSTILE, "gradient/Net_fc.bias")
     write_run(place / ".trackside/runs/faulty", verdicts=(ISSUE,), tensors=tensors, has_weights=True)
-    write_run(place / ".trackside/runs/right", slope=0.5)
+    write_run(place / ".trackside/runs/right", slope=0.5, machines=("algo-1", NODE))
     broken = place / ".trackside/runs/torn"
     write_run(broken)
     (broken / "rule-output").mkdir(exist_ok=True)

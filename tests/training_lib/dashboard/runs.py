@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +14,11 @@ from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RULE_REQUEST_KEY, VERDICTS_KEY, RunLocation
 from trackside.contracts.verdict import Verdict
 from trackside.storage.local import LocalStore
-from trackside.testing.fake_trial import end_run, write_collections, write_statistics, write_tensors
+from trackside.testing.fake_trial import WALL_TIME, end_run, write_collections, write_statistics, write_tensors
 
 LOSS = "CrossEntropyLoss_output_0"
 HOSTILE = "gradient/Net_</script><img src=x onerror=alert(1)>.\"'weight"
+NODE = "algo-2</nav><script>alert(3)</script>"
 WEIGHT = "Net_</td><script>alert(2)</script>.weight"
 ISSUE = issue(findings=(finding(HOSTILE),))
 
@@ -30,8 +33,11 @@ def write_run(
     broken_at: int | None = 123,
     ended: bool = True,
     has_weights: bool = False,
+    machines: Sequence[str] = (),
 ) -> None:
     """Write a run with a loss at every step, which is not a number at one, and the norms of these tensors.
+
+    Each of the machines has twelve cores, of which the last one is busy from half of the run on.
 
     With weights it has the values of one more at three steps, one of them infinite.
     """
@@ -53,5 +59,29 @@ def write_run(
     write_statistics(LocalStore(run.statistics), numbers)
     (folder / RULE_REQUEST_KEY).write_text(RuleRequest((RuleConfiguration("vanishing-gradient"),)).to_json())
     LocalStore(run.rule_output).put(VERDICTS_KEY, "".join(f"{one.to_json()}\n" for one in verdicts).encode())
+    if machines:
+        _write_samples(run, machines, steps)
     if ended:
         end_run(saved)
+
+
+def _write_samples(run: RunLocation, machines: Sequence[str], steps: int) -> None:
+    lines = []
+    for place, node in enumerate(machines):
+        for at in range(steps):
+            cores = [(f"cpu{core}", "CPUUtilization", 4.0) for core in range(11)]
+            cores.append(("cpu11", "CPUUtilization", 100.0 if at >= steps // 2 else 4.0))
+            for name, dimension, value in (*cores, ("total", "CPUUtilizationTotal", 10.0 + place)):
+                of = {"Type": "cpu", "Name": name, "Dimension": dimension, "Value": value}
+                lines.append({**of, "NodeId": node, "Timestamp": WALL_TIME + at})
+    text = "".join(f"{json.dumps(line)}\n" for line in lines)
+    LocalStore(run.profiles).put(f"system/incremental/2026112307/{int(WALL_TIME)}.algo-1.json", text.encode())
+
+
+def write_judged_run(folder: Path, *, verdicts: tuple[Verdict, ...]) -> None:
+    """Write the least that the list of runs shows: an end, and what the rules found."""
+    run = RunLocation(str(folder))
+    saved = LocalStore(run.tensors)
+    write_collections(saved)
+    end_run(saved)
+    LocalStore(run.rule_output).put(VERDICTS_KEY, "".join(f"{one.to_json()}\n" for one in verdicts).encode())

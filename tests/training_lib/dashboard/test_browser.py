@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlencode
 import pytest
 
 from tests.patience import HANGS_SECONDS
-from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, WEIGHT, write_run
+from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, NODE, WEIGHT, write_run
 from tests.training_lib.dashboard.served import TOKEN, Served, served
 from tests.training_lib.dashboard.test_live import judge
 from trackside.report.page import _SIGNS
@@ -153,13 +153,24 @@ def test_without_its_script_a_page_says_the_same(server: Served, browser: Any) -
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/runs/faulty", "/runs/faulty/timeline", "/compare?run=faulty&run=right", "/runs/faulty/tensors"]
+    "path",
+    [
+        "/",
+        "/runs/faulty",
+        "/runs/faulty/timeline",
+        "/compare?run=faulty&run=right",
+        "/runs/faulty/tensors",
+        "/runs/right/machine",
+    ],
 )
 def test_a_narrow_page_needs_no_scrolling_sideways(server: Served, browser: Any, path: str) -> None:
     visitor = Visitor(browser)
     page = visitor.enter(server, path)
     page.set_viewport_size({"width": 360, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    cells = page.locator(".listed td")
+    tallest = max(cells.evaluate_all("(all) => all.map((one) => one.offsetHeight)"), default=0)
+    assert tallest < 120, "no word is broken into letters"
     visitor.close()
 
 
@@ -174,12 +185,14 @@ def test_from_the_card_in_the_terminal_to_the_first_bad_layer_in_two_clicks(
     page = visitor.enter(server)
     begun = time.monotonic()
     page.get_by_role("link", name="faulty").click()  # the first click: the run, its verdict on top
-    assert f"Since step {ISSUE.since_step}." in page.locator(".verdict").inner_text()
+    verdict = page.locator(".verdict").inner_text()
+    assert f"Since step {ISSUE.since_step}, in {HOSTILE}." in verdict, "the layer and the step, at once"
     page.locator(".evidence a").first.click()  # the second one: the layer, around the step
     assert page.get_by_role("heading", level=1).inner_text() == HOSTILE
     first, last = map(int, page.locator(".chart").first.get_attribute("data-steps").split(","))
     assert first <= ISSUE.since_step <= last
     assert page.locator(".chart .span").count() > 0, "the steps of the issue are shaded"
+    assert "below the limit of" in page.locator(".found").inner_text(), "why it is bad"
     assert time.monotonic() - begun < 60
 
 
@@ -187,10 +200,13 @@ def test_from_the_card_in_the_terminal_to_the_first_bad_layer_in_two_clicks(
     "path",
     [
         "/?q=fault",
+        "/?state=finished&worst=critical&rule=vanishing-gradient",
         "/runs/faulty?steps=100:200",
         f"/runs/faulty/tensor?{urlencode({'name': HOSTILE, 'steps': '0:100'})}",
         f"/runs/faulty/difference?{urlencode({'name': WEIGHT, 'steps': '100:300'})}",
         "/runs/faulty/timeline?steps=27:127",
+        f"/runs/right/machine?{urlencode({'node': NODE, 'steps': '100:300'})}",
+        "/runs/faulty/tensors?q=gradient&of=mean",
         "/compare?run=faulty&run=right&run=torn",
     ],
 )
@@ -204,6 +220,26 @@ def test_an_address_restores_the_view_in_a_fresh_browser(server: Served, browser
         assert visitor.complaints == []
         visitor.close()
     assert seen_by[0] == seen_by[1]
+
+
+def test_runs_are_filtered_by_keyboard_and_the_address_keeps_it(server: Served, visitor: Visitor) -> None:
+    page = visitor.enter(server)
+    page.keyboard.press("/")
+    page.keyboard.press("Tab")
+    page.keyboard.type("finished")
+    page.keyboard.press("Tab")
+    page.keyboard.type("critical")
+    page.keyboard.press("Tab")
+    page.keyboard.type("vanishing-gradient")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**rule=vanishing-gradient")
+    playwright.expect(page.locator(".runs tbody tr")).to_have_count(1)
+    page.reload()
+    assert page.get_by_label("State").input_value() == "finished"
+    assert page.get_by_label("Worst").input_value() == "critical"
+    page.get_by_role("link", name="All runs").click()
+    playwright.expect(page.locator(".runs tbody tr")).to_have_count(3)
+    assert visitor.complaints == []
 
 
 def test_every_flow_goes_by_keyboard_alone(server: Served, visitor: Visitor) -> None:
@@ -341,17 +377,54 @@ def test_the_report_in_a_file_needs_no_network(folder: Path, browser: Any, tmp_p
 def test_pixels_of_known_cells_have_their_colors(server: Served, visitor: Visitor) -> None:
     """The norms of the gradients fall with the steps: the first cell is brighter than the last one."""
     page = visitor.enter(server, "/runs/faulty")
-    picture = page.locator("#layers .picture-0").first
-    image = page.evaluate(
-        """(image) => {
-          const canvas = document.createElement("canvas");
-          canvas.width = image.naturalWidth; canvas.height = image.naturalHeight;
-          canvas.getContext("2d").drawImage(image, 0, 0);
-          return [...Array(image.naturalWidth).keys()].map((x) =>
-            [...canvas.getContext("2d").getImageData(x, 0, 1, 1).data]);
-        }""",
-        picture.element_handle(),
-    )
+    image = first_row(page, "#layers .picture-0")
     light = [sum(pixel[:3]) for pixel in image if pixel[3] == 255]
     assert light[0] > light[len(light) // 2] > light[-1]
     assert page.locator("#training .chart .broken").count() == 1, "the loss that is not a number, once"
+
+
+def first_row(page: Any, selector: str, *, row: int = 0) -> list[list[int]]:
+    """Return the pixels of one row of a picture: red, green, blue, opacity."""
+    found: list[list[int]] = page.evaluate(
+        """([image, row]) => {
+          const canvas = document.createElement("canvas");
+          canvas.width = image.naturalWidth; canvas.height = image.naturalHeight;
+          const pen = canvas.getContext("2d", { willReadFrequently: true });
+          pen.drawImage(image, 0, 0);
+          return [...Array(image.naturalWidth).keys()].map((x) => [...pen.getImageData(x, row, 1, 1).data]);
+        }""",
+        [page.locator(selector).first.element_handle(), row],
+    )
+    return found
+
+
+def test_a_core_that_is_busy_from_half_of_the_run_on_is_bright_from_there(server: Served, visitor: Visitor) -> None:
+    page = visitor.enter(server, "/runs/right/machine")
+    busy, idle = first_row(page, ".picture-0", row=11), first_row(page, ".picture-0", row=3)
+    half = len(busy) // 2
+    assert sum(busy[half + 3][:3]) > 3 * sum(busy[half - 3][:3])
+    assert idle[half + 3] == idle[half - 3] == busy[half - 3]
+    assert page.locator(".picture-0").is_visible(), "one picture needs no choice"
+    page.get_by_role("link", name=NODE).click()
+    page.get_by_role("heading", level=1, name=NODE).wait_for()
+    assert visitor.complaints == []
+
+
+def test_a_tensor_is_found_in_the_tree_and_opened_by_keyboard(server: Served, visitor: Visitor) -> None:
+    page = visitor.enter(server, "/runs/faulty/tensors")
+    box = page.locator(".small-chart").first.bounding_box()
+    assert box["width"] > 120
+    assert box["height"] > 30
+    page.keyboard.press("/")
+    page.keyboard.type("fc.bias")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**q=fc.bias**")
+    playwright.expect(page.locator(".small-chart")).to_have_count(1)
+    page.locator(".branch summary").first.focus()
+    page.keyboard.press("Enter")  # folds it up
+    playwright.expect(page.locator(".small-chart")).to_be_hidden()
+    page.keyboard.press("Enter")
+    tab_to(page, "bias")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", level=1, name="gradient/Net_fc.bias").wait_for()
+    assert visitor.complaints == []

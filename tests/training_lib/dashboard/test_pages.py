@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import itertools
+import json
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
-from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, LOSS, WEIGHT
-from tests.training_lib.dashboard.served import Served
+from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, LOSS, NODE, WEIGHT, write_judged_run
+from tests.training_lib.dashboard.served import Served, served
 from tests.training_lib.report.test_markup import seen
 
 PAGES = (
     "/",
+    "/?worst=critical&rule=vanishing-gradient",
     "/runs/faulty",
     "/runs/right",
     "/runs/faulty/tensors",
     f"/runs/faulty/tensor?name={quote(HOSTILE)}",
     f"/runs/faulty/incident?of={ISSUE.group}",
+    "/runs/faulty/tensors?of=mean&q=gradient",
     "/runs/faulty/timeline",
+    "/runs/faulty/machine",
+    f"/runs/right/machine?node={quote(NODE)}&steps=100:300&axis=time",
     "/runs/faulty?steps=200:260",
     "/runs/faulty?axis=time",
     f"/runs/faulty/difference?name={quote(WEIGHT)}",
@@ -72,6 +78,49 @@ def test_runs_are_searched_by_name(server: Served, query: str, shown: set[str]) 
     found = seen(server.page(f"/?{query}"))
     runs = {str(a["value"]) for name, a in found.elements if name == "input" and a.get("name") == "run"}
     assert runs == shown
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        pytest.param("worst=critical", {"faulty"}, id="gravest-issue"),
+        pytest.param("worst=not-judged", {"right", "torn"}, id="not-judged"),
+        pytest.param("worst=none", set(), id="judged-without-issue"),
+        pytest.param("state=finished", {"faulty", "right", "torn"}, id="state"),
+        pytest.param("state=running", set(), id="another-state"),
+        pytest.param("rule=vanishing-gradient", {"faulty"}, id="rule"),
+        pytest.param("rule=+vanishing-gradient+", {"faulty"}, id="spaces"),
+        pytest.param("rule=overfit", set(), id="another-rule"),
+        pytest.param("rule=%3Cscript%3E", set(), id="hostile-rule"),
+        pytest.param("rule=vanishing-gradient&q=right", set(), id="all-must-fit"),
+        pytest.param("state=%3Cb%3E&worst=%22", {"faulty", "right", "torn"}, id="no-such-state"),
+    ],
+)
+def test_runs_are_chosen_by_state_gravest_issue_and_rule(server: Served, query: str, shown: set[str]) -> None:
+    text = server.page(f"/?{query}")
+    found = seen(text)
+    assert {str(a["value"]) for name, a in found.elements if name == "input" and a.get("name") == "run"} == shown
+    assert "<script>" not in text
+    assert not [name for name, _ in found.elements if name == "b"]
+
+
+@pytest.mark.parametrize("path", ["/", "/runs/faulty"])
+def test_a_rule_leads_to_the_runs_on_which_it_fired(server: Served, path: str) -> None:
+    links = {str(a.get("href")) for name, a in seen(server.page(path)).elements if name == "a"}
+    assert "/?rule=vanishing-gradient" in links
+
+
+def test_a_filter_looks_through_hundreds_of_runs_and_keeps_over_pages(tmp_path: Path) -> None:
+    for place in range(220):
+        runs = tmp_path / ".trackside/runs"
+        write_judged_run(runs / f"run-{place:03}", verdicts=(ISSUE,) if place % 2 else ())
+    with served(tmp_path) as server:
+        found = seen(server.page("/?rule=vanishing-gradient&q=run&page=2"))
+        assert "110 runs in" in found.text
+        shown = [str(a["value"]) for name, a in found.elements if name == "input" and a.get("name") == "run"]
+        assert len(shown) == 50
+        pages = {str(a["href"]) for name, a in found.elements if name == "a" and "page=" in str(a["href"])}
+        assert "/?q=run&rule=vanishing-gradient&page=3" in pages
 
 
 def test_a_finding_leads_to_the_tensor_at_its_step(server: Served) -> None:
@@ -169,7 +218,7 @@ def test_one_run_or_too_many_are_refused_with_what_to_do(server: Served, query: 
 
 def test_a_chosen_window_says_what_changed_in_it(server: Served) -> None:
     text = seen(server.page("/runs/faulty?steps=120:130")).text
-    changed = text.partition("What changed here")[2].partition("How it began")[0]
+    changed = text.rpartition("What changed here")[2].partition("How it began")[0]  # its heading, not its link
     assert changed.index(LOSS) < changed.index("not finite"), "the loss is not a number at step 123"
     assert "What changed here" not in seen(server.page("/runs/faulty")).text
 
@@ -202,6 +251,50 @@ def test_the_other_pages_are_drawn_by_time_too(server: Served, page: str) -> Non
     (back,) = [a["href"] for _, a in seen(by_time).elements if a.get("class") == "axis-choice"]
     assert "axis" not in str(back)
     assert "steps=100%3A300" in str(back)
+
+
+def test_the_report_is_saved_as_json_too(server: Served) -> None:
+    answer = server.ask("/runs/faulty/report.json?steps=100:200")
+    assert answer.headers["Content-Disposition"] == "attachment; filename*=UTF-8''faulty-report.json"
+    document = json.loads(answer.text)
+    assert (document["schema_version"], document["first_step"], document["last_step"]) == (1, 100, 200)
+    assert document["problems"][0]["rule"] == "vanishing-gradient"
+
+
+def test_each_machine_has_a_tab_with_its_cores_and_quantiles(server: Served) -> None:
+    first, second = (seen(server.page(f"/runs/right/machine{query}")) for query in ("", f"?node={quote(NODE)}"))
+    tabs = [a for name, a in first.elements if name == "a" and "/machine?node=" in str(a.get("href"))]
+    assert [tab.get("aria-current") for tab in tabs] == ["page", None]
+    assert f"Machine {NODE}" in second.text
+    assert "".join(f"cpu{place}" for place in range(12)) in first.text, "in the order of their numbers"
+    assert "Cores in use, % from 0 (dark) to 100 (bright);" in first.text
+    assert "Processors in use, %1010101010" in first.text
+    assert "Processors in use, %1111111111" in second.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        pytest.param("/runs/right/machine?node=algo-3", 404, id="no-such-machine"),
+        pytest.param("/runs/right/machine?node=../../secret.txt", 404, id="a-path"),
+        pytest.param("/runs/right/machine?steps=399:399", 200, id="one-step"),
+        pytest.param("/runs/faulty/machine", 200, id="without-samples"),
+    ],
+)
+def test_a_machine_that_is_not_known_is_no_page(server: Served, path: str, status: int) -> None:
+    answer = server.ask(path)
+    assert answer.status == status
+    assert "secret of the machine" not in answer.text
+
+
+def test_tensors_are_a_tree_with_a_curve_each(server: Served) -> None:
+    page = seen(server.page("/runs/faulty/tensors"))
+    assert [a for name, a in page.elements if name == "svg" and a.get("class") == "small-chart"]
+    marked = [a for name, a in page.elements if name == "details" and a.get("class") == "branch" and "open" in a]
+    assert marked, "what a finding names is unfolded"
+    assert any(str(a.get("class", "")).startswith("span") for _, a in page.elements), "the steps of the issue"
+    links = {str(a.get("href")) for name, a in page.elements if name == "a"}
+    assert f"/runs/faulty/tensors?q={quote('gradient/', safe='')}&of=l2" in links
 
 
 def test_saved_weights_are_compared_between_two_steps(server: Served) -> None:

@@ -18,8 +18,8 @@ from trackside.contracts.checkpoint import Checkpoint
 from trackside.contracts.issue_group import IssueGroup, issue_groups
 from trackside.contracts.run_layout import RunLocation, checkpoints_key
 from trackside.records.checkpoints_file import encode_checkpoints
-from trackside.report.incident import departure, incidents
-from trackside.report.incident_section import incident_section, sentence_of, way_back
+from trackside.report.incident import Incident, departure, incidents
+from trackside.report.incident_section import batches_to_skip, incident_section, sentence_of, way_back
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_statistics, write_tensors
 from trackside.trial.trial import open_trial
@@ -163,3 +163,25 @@ def test_a_problem_that_has_gone_has_no_incident(tmp_path: Path) -> None:
     gone = replace(group(since=300, step=310, subject="x"))
     gone = replace(gone, recovered={gone.lead.configuration_name: gone.lead})
     assert incidents(open_trial(uri), [gone]) == ()
+
+
+@pytest.mark.parametrize(
+    ("spans", "words"),
+    [
+        pytest.param([], "", id="none"),
+        pytest.param([(59, 66)], "batches 59 to 66", id="some"),
+        pytest.param([(7, 7)], "batch 7", id="one"),
+        pytest.param([(7, 7), (7, 7)], "batches 7", id="two-issues-name-the-same"),
+        pytest.param([(1, 2), (9, 9)], "batches 1 to 2, 9", id="of-two-issues"),
+        pytest.param([(0, 5000)], "", id="too-many-to-be-to-blame"),
+    ],
+)
+def test_the_batches_to_leave_out_are_named(spans: list[tuple[int, int]], words: str) -> None:
+    issues = [
+        issue(f"rule-{place}", findings=(replace(finding(), statistics={"first_batch": first, "last_batch": last}),))
+        for place, (first, last) in enumerate(spans)
+    ] or [issue()]
+    incident = Incident(IssueGroup(tuple(issues), {}), (0, 100), 50, (), 0, False, (), None)
+    assert batches_to_skip(incident) == words
+    text = seen(str(incident_section([incident]))).text
+    assert ("skip_batches.json" in text) is bool(words)

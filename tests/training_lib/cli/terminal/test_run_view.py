@@ -108,7 +108,7 @@ RUN = f"{RUNS}/20261122-075818-train-5806"
             [
                 "✖ gradients-not-cleared: critical, since step 4; also loss-not-decreasing",
                 ("1 problem; 19 rules found nothing over 1,840 steps; exit code 1 (an issue reached --fail-on critical)"
-                "; trackside findings latest"),
+                "; trackside findings latest, trackside serve"),
             ],
             id="one-fault-in-two-rules",
         ),

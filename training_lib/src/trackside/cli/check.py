@@ -158,8 +158,8 @@ def _rehearse(run: LocalRun) -> CheckResult:
 
 
 def _document(result: CheckResult) -> dict[str, object]:
-    from trackside.cli.terminal.run_cards import verdict_document
     from trackside.contracts.stored_fields import document_of
+    from trackside.local.run_document import verdict_document
 
     return {
         "schema_version": SCHEMA_VERSION,

@@ -11,7 +11,8 @@ import click
 from trackside.cli.terminal.failure import FINDINGS, write_lines
 from trackside.cli.terminal.options import format_option, shared_options
 from trackside.cli.terminal.reports import REPORTS, report_text
-from trackside.cli.terminal.run_cards import FAIL_ON, print_cards, run_document, verdict_document
+from trackside.cli.terminal.run_cards import FAIL_ON, print_cards
+from trackside.local.run_document import run_document, verdict_document
 
 SCHEMA_VERSION = 1
 

@@ -2,47 +2,48 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from trackside.cli.terminal.failure import write_lines
-from trackside.cli.terminal.options import shared_options
+from trackside.cli.terminal.options import format_option, shared_options
 from trackside.cli.terminal.reading import open_run
+
+if TYPE_CHECKING:
+    from trackside.report.gathered import ReportData
 
 
 @click.command("report")
 @click.argument("run", default="latest")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["html", "markdown"]),
-    default="html",
-    show_default=True,
-    help="A page of all, or the findings in short.",
-)
+@format_option("html", "markdown", "json")
 @click.option(
     "--output",
     "-o",
+    "target",
     metavar="FILE",
-    help="File to write; - for the standard output.  [default: NAME-report.html; - for markdown]",
+    help="File to write; - for the standard output.  [default: NAME-report.html; - for markdown and json]",
 )
 @shared_options
-def command(*, run: str, form: str, output: str | None) -> None:
+def command(*, run: str, output: str, target: str | None) -> None:
     """Write a report of RUN: one HTML file, readable offline.
 
     RUN is named as for `trackside findings`; without it, the latest run. The file holds all that it shows: findings
     with causes and advice, curves of loss, learning rate, gradients and pace, layers over steps, the state of each
-    rule. It loads nothing, sends nothing, and prints well. As Markdown, it is for a pull request or a job's summary.
+    rule. It loads nothing, sends nothing, and prints well. As Markdown, it is for a pull request or a job's summary;
+    as JSON it holds each number, text and table of the page.
 
     \b
     Example:
       trackside report
       trackside report s3://bucket/digits-7 --output digits-7.html
       trackside report latest --format markdown >> "$GITHUB_STEP_SUMMARY"
+      trackside report latest --format json > report.json
     """
     from trackside.contracts.errors import ConfigurationError, Problem
     from trackside.local.run_folder import find_run
@@ -52,20 +53,26 @@ def command(*, run: str, form: str, output: str | None) -> None:
 
     uri = find_run(run)
     data = gather(uri, open_run(run), clock=time.time)
-    page = page_of(data) if form == "html" else markdown_of(data)
-    if output == "-" or (output is None and form == "markdown"):
-        click.echo(page, nl=False)
+    made = {"html": page_of, "markdown": markdown_of, "json": _json}[output](data)
+    if target == "-" or (target is None and output != "html"):
+        click.echo(made, nl=False)
         return
-    target = Path(output or f"{data.recorded.location.name}-report.html")
+    path = Path(target or f"{data.recorded.location.name}-report.html")
     try:
-        _write(target, page)
+        _write(path, made)
     except OSError as error:
         reason = f"cannot be written: {error.strerror or error}."
         raise ConfigurationError(
-            [Problem("--output", f"{target} {reason} Name a file in a folder that exists.")]
+            [Problem("--output", f"{path} {reason} Name a file in a folder that exists.")]
         ) from error
-    how = " Open it in a browser." if form == "html" else ""
-    write_lines([f"{target}: {len(page) / 1e3:,.0f} kB.{how}"], sys.stdout)
+    how = " Open it in a browser." if output == "html" else ""
+    write_lines([f"{path}: {len(made) / 1e3:,.0f} kB.{how}"], sys.stdout)
+
+
+def _json(data: ReportData) -> str:
+    from trackside.report.json_document import VERSION, report_document
+
+    return f"{json.dumps({'schema_version': VERSION, **report_document(data)}, allow_nan=False)}\n"
 
 
 def _write(target: Path, page: str) -> None:

@@ -12,7 +12,8 @@ import click
 from trackside.cli.terminal.chosen_rules import RuleOptions, recorded_rules, rule_options
 from trackside.cli.terminal.failure import FINDINGS, RULE_CRASHED
 from trackside.cli.terminal.options import format_option, quiet_option, shared_options
-from trackside.cli.terminal.run_cards import FAIL_ON, print_cards, run_document, verdict_document
+from trackside.cli.terminal.run_cards import FAIL_ON, print_cards
+from trackside.local.run_document import run_document, verdict_document
 
 if TYPE_CHECKING:
     from trackside.local.judged_now import JudgedRun

@@ -16,14 +16,32 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Route
 
 from trackside.contracts.errors import RunNotFoundError, StorageError, TracksideError
-from trackside.dashboard import pages
+from trackside.dashboard import pages, tensor_pages
 from trackside.dashboard.access import UNTIL
-from trackside.dashboard.run_list import RunList
-from trackside.dashboard.tensors import MOST_WORKERS, tensor_curves
+from trackside.dashboard.list_page import ListedRuns, list_page
+from trackside.dashboard.machine_page import machine_page
+from trackside.dashboard.machine_view import machine_view
+from trackside.dashboard.run_list import RunFilter, RunList
+from trackside.dashboard.shell import ALL, TIME
+from trackside.dashboard.tensors import (
+    DEFAULT_STATISTIC,
+    MOST_WORKERS,
+    SHOWN,
+    in_model_order,
+    small_curves,
+    tensor_curves,
+)
 from trackside.dashboard.watched import MOST_OPEN, WatchedRun, WatchedRuns, Window
 from trackside.local.comparison import ComparedRun, compare, differing_facts
 from trackside.local.live_run import training_losses
@@ -33,6 +51,7 @@ from trackside.local.side_by_side import MOST_COMPARED, side_by_side
 from trackside.performance.profile import Profile
 from trackside.report.distribution import distribution_of
 from trackside.report.gathered import wall_time, within
+from trackside.report.json_document import VERSION, report_document
 from trackside.report.line_chart import MOST_BUCKETS, Span
 from trackside.report.page import page_of, part
 from trackside.report.timeline import step_bars
@@ -80,14 +99,16 @@ class Dashboard:
             Route("/compare", self.compare),
             Route("/runs/{run}", self.run),
             Route("/runs/{run}/report.html", self.report),
+            Route("/runs/{run}/report.json", self.report),
             Route("/runs/{run}/tensors", self.tensors),
             Route("/runs/{run}/tensor", self.tensor),
             Route("/runs/{run}/difference", self.difference),
             Route("/runs/{run}/incident", self.incident),
             Route("/runs/{run}/healthy", self.healthy),
             Route("/runs/{run}/timeline", self.timeline),
+            Route("/runs/{run}/machine", self.machine),
             Route("/runs/{run}/events", self.events),
-            Route("/style.css", lambda _: Response(_style(), media_type="text/css")),
+            Route("/style.css", lambda _: Response(style(), media_type="text/css")),
             Route("/script.js", lambda _: Response(script(), media_type="text/javascript")),
         ]
         handlers = {TracksideError: _as_page, HTTPException: _as_page_of_http}
@@ -95,14 +116,19 @@ class Dashboard:
 
     def list(self, request: Request) -> Response:
         """Answer with the list of runs."""
-        wanted = request.query_params.get("q", "")
-        chosen = [name for name in self._runs.names() if wanted.lower() in name.lower()]
+        wanted = RunFilter.of(request.query_params)
+        chosen = [name for name in self._runs.names() if wanted.name.lower() in name.lower()]
+        unread = 0
+        if wanted.reads_runs:
+            read = self._runs.summaries(chosen)
+            unread = sum(isinstance(one, TracksideError) for _, one in read)
+            chosen = [name for name, one in read if not isinstance(one, TracksideError) and wanted.chooses(one)]
         last_page = max(1, -(-len(chosen) // RUNS_ON_A_PAGE))
         page = min(last_page, max(1, _number(request.query_params.get("page", "")) or 1))
         some = chosen[(page - 1) * RUNS_ON_A_PAGE : page * RUNS_ON_A_PAGE]
         where = self._runs.where or str(Path(".trackside/runs").absolute())
-        listed = pages.ListedRuns(where, self._runs.summaries(some), wanted, len(chosen), page, last_page)
-        return HTMLResponse(pages.list_page(listed))
+        listed = ListedRuns(where, self._runs.summaries(some), wanted, len(chosen), unread, page, last_page)
+        return HTMLResponse(list_page(listed))
 
     def run(self, request: Request) -> Response:
         """Answer with the page of a run."""
@@ -112,26 +138,37 @@ class Dashboard:
         return HTMLResponse(pages.run_page(data, revision=revision, window=window, axis=axis))
 
     def report(self, request: Request) -> Response:
-        """Answer with the report of a run as a file, which the browser saves."""
+        """Answer with the report of a run as a file, a page or JSON, which the browser saves."""
         watched, axis = self._watched.get(request.path_params["run"]), _axis(request)
         _, data = watched.data(_window(request), is_by_time=bool(axis))
-        name = quote(f"{watched.name}-report.html", safe="")
-        return HTMLResponse(page_of(data), headers={"Content-Disposition": f"attachment; filename*=UTF-8''{name}"})
+        ending = request.url.path.rpartition(".")[2]
+        name = quote(f"{watched.name}-report.{ending}", safe="")
+        headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
+        if ending == "html":
+            return HTMLResponse(page_of(data), headers=headers)
+        return JSONResponse({"schema_version": VERSION, **report_document(data)}, headers=headers)
 
     def tensors(self, request: Request) -> Response:
-        """Answer with the list of a run's tensors."""
-        watched = self._watched.get(request.path_params["run"])
-        watched.revision()
-        wanted = request.query_params.get("q", "")
+        """Answer with a run's tensors as a tree, each with a small curve."""
+        watched, query = self._watched.get(request.path_params["run"]), request.query_params
+        wanted, of = query.get("q", ""), query.get("of", "")
+        _, data = watched.data(ALL)
         with watched.lock:
-            names = [name for name in watched.trial.names if wanted.lower() in name.lower()]
-        return HTMLResponse(pages.tensors_page(watched.name, names[:MOST_TENSORS], wanted=wanted, found=len(names)))
+            trial = watched.trial
+            found = in_model_order(trial, [name for name in trial.names if wanted.lower() in name.lower()])
+            names, steps = found[:MOST_TENSORS], data.steps or (0, max(0, trial.recorded_through))
+            statistic = of if of in SHOWN else DEFAULT_STATISTIC
+            curves = small_curves(trial, names[: tensor_pages.MOST_CURVES], statistic, steps)
+            trial.parts.columns.trim()
+        spans = {name: some for name in names if (some := data.spans_of(name))}
+        listed = tensor_pages.TensorList(wanted, len(found), names, statistic, curves, steps, spans)
+        return HTMLResponse(tensor_pages.tensors_page(watched.name, listed))
 
     def tensor(self, request: Request) -> Response:
         """Answer with the page of one tensor."""
         watched = self._watched.get(request.path_params["run"])
         name, window, axis = request.query_params.get("name", ""), _window(request), _axis(request)
-        _, data = watched.data(pages.ALL)
+        _, data = watched.data(ALL)
         with watched.lock:
             if name not in watched.trial.names:
                 raise RunNotFoundError(f"{watched.name} has no tensor {name!r}.")
@@ -140,17 +177,23 @@ class Dashboard:
             values = distribution_of(watched.trial, name, shown)
             clock = wall_time(watched.trial, curves.steps) if axis and curves else None
             watched.trial.parts.columns.trim()
-        spans = data.spans_of(name)
-        return HTMLResponse(
-            pages.tensor_page(
-                watched.name, name, curves, window=window, axis=axis, clock=clock, spans=spans, values=values
-            )
+        page = tensor_pages.tensor_page(
+            watched.name,
+            name,
+            curves,
+            window=window,
+            axis=axis,
+            clock=clock,
+            spans=data.spans_of(name),
+            findings=data.findings_of(name),
+            values=values,
         )
+        return HTMLResponse(page)
 
     def difference(self, request: Request) -> Response:
         """Answer with the differences of the weights between two steps, and of one tensor in detail."""
         watched, name = self._watched.get(request.path_params["run"]), request.query_params.get("name", "")
-        _, data = watched.data(pages.ALL)
+        _, data = watched.data(ALL)
         ends = data.steps or (0, 0)
         first, last = (end if step is None else step for end, step in zip(ends, _window(request), strict=True))
         with watched.lock:
@@ -170,10 +213,19 @@ class Dashboard:
             watched.trial.parts.columns.trim()
         return HTMLResponse(pages.timeline_page(watched.name, bars, data=data, window=window, axis=axis))
 
+    def machine(self, request: Request) -> Response:
+        """Answer with one machine of a run: its cores and its metrics."""
+        watched, window, axis = self._watched.get(request.path_params["run"]), _window(request), _axis(request)
+        _, data = watched.data(window, is_by_time=bool(axis))
+        with watched.lock:
+            found = machine_view(watched.uri, watched.trial, data.steps, request.query_params.get("node", ""))
+            watched.trial.parts.columns.trim()
+        return HTMLResponse(machine_page(watched.name, found, data=data, window=window, axis=axis))
+
     def incident(self, request: Request) -> Response:
         """Answer with how one problem of a run began."""
         watched, wanted = self._watched.get(request.path_params["run"]), request.query_params.get("of", "")
-        _, data = watched.data(pages.ALL)
+        _, data = watched.data(ALL)
         found = next((one for one in data.incidents if one.group.group == wanted), None)
         if found is None:
             raise RunNotFoundError(f"{watched.name} has no standing problem {wanted!r}. It may have recovered.")
@@ -290,7 +342,7 @@ def _window(request: Request) -> Window:
 
 
 def _axis(request: Request) -> str:
-    return pages.TIME if request.query_params.get("axis") == pages.TIME else ""
+    return TIME if request.query_params.get("axis") == TIME else ""
 
 
 def _number(text: str) -> int | None:
@@ -316,7 +368,8 @@ def _as_page_of_http(_: Request, error: HTTPException) -> Response:
     return PlainTextResponse(f"{error.detail}\n", error.status_code, error.headers)
 
 
-def _style() -> str:
+def style() -> str:
+    """Return the style of all pages."""
     return part("report.css") + _own("dashboard.css")
 
 

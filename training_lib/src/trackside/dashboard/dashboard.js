@@ -47,6 +47,7 @@ function remembered() {
   const figures = [...document.querySelectorAll("figure")];
   return {
     open: [...document.querySelectorAll("details")].map((one) => one.open),
+    places: [...document.querySelectorAll("input[type=range]")].map((one) => one.value),
     picks: [...document.querySelectorAll("input[type=radio]")].map((one) => one.checked),
     focused: figures.findIndex((one) => one.contains(document.activeElement)),
     link: document.activeElement && document.activeElement.getAttribute("href"),
@@ -57,6 +58,9 @@ function restore(before) {
   const put = (found, values, name) => { if (found.length === values.length) found.forEach((one, place) => { one[name] = values[place]; }); };
   put([...document.querySelectorAll("details")], before.open, "open");
   put([...document.querySelectorAll("input[type=radio]")], before.picks, "checked");
+  const sliders = [...document.querySelectorAll("input[type=range]")];
+  put(sliders, before.places, "value");
+  sliders.forEach((one) => one.dispatchEvent(new Event("input")));
   const figure = document.querySelectorAll("figure")[before.focused];
   if (figure) (figure.querySelector(".chart") || figure.querySelector("input:checked")).focus({ preventScroll: true });
   else if (before.link) {
@@ -187,6 +191,13 @@ document.addEventListener("keydown", (event) => {
   if (key === "c" && navigator.clipboard) navigator.clipboard.writeText(location.href);
   if (key === "p" && live) hold();
   if (key === "?") help.showModal();
+});
+
+// A field that is empty, or chooses all, stays out of the address. The browser's Back finds it as it was.
+document.addEventListener("submit", (event) => {
+  const idle = [...event.target.elements].filter((one) => one.name && one.value === "" && !one.disabled);
+  idle.forEach((one) => { one.disabled = true; });
+  addEventListener("pagehide", () => idle.forEach((one) => { one.disabled = false; }), { once: true });
 });
 
 charts.forEach(attachChoice);

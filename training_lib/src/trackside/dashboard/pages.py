@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import shlex
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from urllib.parse import quote, urlencode
+from collections.abc import Sequence
+from urllib.parse import urlencode
 
 import numpy as np
 
-from trackside import __version__
-from trackside.contracts.errors import TracksideError
 from trackside.contracts.verdict import Severity
-from trackside.dashboard.tensors import TensorCurves
+from trackside.dashboard.shell import (
+    AROUND,
+    SIGNS,
+    TIME,
+    address_of,
+    choice_of_axis,
+    choice_of_steps,
+    given,
+    page_with,
+    tensor_address,
+    text_of,
+    way_back,
+    with_query,
+)
 from trackside.dashboard.watched import Window
 from trackside.local.comparison import Comparison
 from trackside.local.comparison_text import facts_in_order, issue_lines, loss_lines, pace_line, verdict_line
-from trackside.local.recorded_run import RunSummary
 from trackside.local.side_by_side import OneOfMany, SideBySide
 from trackside.performance.durations import milliseconds
 from trackside.report.distribution import Distribution
@@ -28,161 +36,17 @@ from trackside.report.incident_section import MOST_SIGNALS, incident_parts, name
 from trackside.report.line_chart import Span, line_chart, number
 from trackside.report.markup import Markup, element, joined
 from trackside.report.model.figures import Line, curves, folded, table
-from trackside.report.page import Links, content_of, document_of
+from trackside.report.page import Links, content_of
 from trackside.report.timeline import StepBars, timeline_figure
-from trackside.report.wall_time import WallTime
 from trackside.report.weight_difference import WeightDifference, cells_of
 from trackside.trial.buckets import Buckets
 
-TIME = "time"  # the other axis, in addresses
 SAVING = "trackside run --save weights=100 -- ..."
 MOST_DIFFERENCES = 500  # tensors of a page
 MOST_FACTS = 200  # of a comparison
-AROUND = 50  # steps before the one from which a finding holds, that its evidence shows
-ALL: Window = (None, None)
 
 _PARTS = ("module ", "parameter ")
-_SIGNS = {Severity.CRITICAL: "✖", Severity.WARNING: "▲", Severity.INFO: "●"}
 _BESIDE = "Beside the nearest healthy run"
-_HEAD = (
-    element("link", rel="icon", href="data:,"),
-    element("link", rel="stylesheet", href="/style.css"),
-    element("script", Markup(""), src="/script.js", defer=True),
-)
-
-
-@dataclass(frozen=True)
-class ListedRuns:
-    """A page of the list of runs.
-
-    where   the folder or prefix
-    shown   name and summary of each run on this page, or the error that stands for it
-    wanted  the text that names must hold
-    found   number of runs with such a name
-    page    number of this page, from 1; `pages` of them
-    """
-
-    where: str
-    shown: Sequence[tuple[str, RunSummary | TracksideError]]
-    wanted: str
-    found: int
-    page: int
-    pages: int
-
-
-def address_of(run: str, part: str = "", **query: object) -> str:
-    """Return the address of a run's page, or of a part of it; None and "" are left out of the query."""
-    path = f"/runs/{quote(run, safe='')}{f'/{part}' if part else ''}"
-    return _with_query(path, query)
-
-
-def _with_query(path: str, query: Mapping[str, object]) -> str:
-    given = _given(**query)
-    return f"{path}?{urlencode(given)}" if given else path
-
-
-def _given(**query: object) -> dict[str, str]:
-    return {key: str(value) for key, value in query.items() if value not in {None, ""}}
-
-
-def text_of(window: Window) -> str:
-    """Return a window of steps as addresses have it: `100:200`, `100:`, `:200`; "" for all."""
-    return "" if window == ALL else ":".join("" if step is None else str(step) for step in window)
-
-
-def list_page(listed: ListedRuns) -> str:
-    """Return the page with the runs."""
-    search = element(
-        "form",
-        element("label", "Name holds ", element("input", type="search", name="q", value=listed.wanted)),
-        " ",
-        element("button", "Show"),
-        role="search",
-    )
-    if listed.shown:
-        content: Markup = element(
-            "form",
-            element("button", "Compare those that are marked"),
-            _runs_table(listed),
-            action="/compare",
-            id="runs",
-        )
-    else:
-        content = element("p", _why_no_run(listed), id="runs")
-    return _page(
-        f"Runs in {listed.where}",
-        element("header", element("p", "Trackside", class_="kicker"), element("h1", "Runs"), _where(listed), search),
-        element("main", content, _other_pages(listed)),
-    )
-
-
-def _where(listed: ListedRuns) -> Markup:
-    count = f"{listed.found:,} run{'s' * (listed.found != 1)}"
-    return element("p", f"{count} in ", element("code", listed.where))
-
-
-def _why_no_run(listed: ListedRuns) -> str:
-    if listed.wanted:
-        return f"No run here has a name that holds {listed.wanted!r}."
-    return "No run yet. Start one: trackside run -- python train.py"
-
-
-def _runs_table(listed: ListedRuns) -> Markup:
-    words = ("Compare", "Run", "State", "Started", "Saved steps", "Worst", "Command")
-    head = element("tr", *(element("th", word, scope="col") for word in words))
-    rows = [_run_row(name, summary) for name, summary in listed.shown]
-    return element("table", element("thead", head), element("tbody", rows), class_="rules runs")
-
-
-def _run_row(name: str, summary: RunSummary | TracksideError) -> Markup:
-    pick = element("input", type="checkbox", name="run", value=name, aria_label=f"Compare {name}")
-    link = element("a", name, href=address_of(name))
-    if isinstance(summary, TracksideError):
-        why = str(summary).partition("\n")[0]
-        return element("tr", element("td"), element("td", link), element("td", f"⚠ cannot be read: {why}", colspan=5))
-    return element(
-        "tr",
-        element("td", pick),
-        element("td", link),
-        element("td", summary.state.value, class_="whole"),
-        element("td", _started(summary), class_="whole"),
-        element("td", f"{summary.steps_saved:,}", class_="count"),
-        element("td", _worst(summary)),
-        element("td", element("code", " ".join(summary.command))),
-    )
-
-
-def _started(run: RunSummary) -> str:
-    if run.started_at is None:
-        return "unknown"
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(run.started_at))
-
-
-def _worst(run: RunSummary) -> Markup:
-    worst = run.worst_severity
-    if worst is None:
-        word, looks = ("✔ none", "ok") if run.was_judged else ("◌ not judged", "unknown")
-    else:
-        word, looks = f"{_SIGNS[worst]} {worst.value}, {run.issues} issue{'s' * (run.issues != 1)}", worst.value
-    recovered = f", {run.recovered} recovered" if run.recovered else ""
-    return element("span", f"{word}{recovered}", class_=f"state {looks}")
-
-
-def _other_pages(listed: ListedRuns) -> Markup | None:
-    if listed.pages < 2:
-        return None
-    near = {1, listed.pages, *range(listed.page - 2, listed.page + 3)}
-    links = [
-        element(
-            "a",
-            str(page),
-            href=_with_query("/", {"q": listed.wanted, "page": page}),
-            aria_current="page" if page == listed.page else None,
-        )
-        for page in sorted(near)
-        if 1 <= page <= listed.pages
-    ]
-    return element("nav", "Page", links, aria_label="Pages of runs")
 
 
 def run_page(data: ReportData, *, revision: str, window: Window, axis: str) -> str:
@@ -191,131 +55,50 @@ def run_page(data: ReportData, *, revision: str, window: Window, axis: str) -> s
     links = Links(
         tensor=lambda tensor, step: tensor_address(name, tensor, step),
         incident=lambda group: address_of(name, "incident", of=group),
-        above=_way_back(),
+        above=way_back(),
         below=joined(
-            _choice_of_steps(address_of(name), _given(axis=axis), window, data.steps),
-            _choice_of_axis(
-                address_of(name, steps=text_of(window), axis="" if axis else TIME),
-                is_by_time=bool(axis),
-                is_known=data.wall_time is not None,
-            ),
+            _pages_of(name, window, axis, rule=next((one.lead.rule_id for one in data.problems if one.standing), "")),
             element(
-                "p",
-                element("a", "All tensors", href=address_of(name, "tensors")),
-                " · ",
-                element("a", "Timeline", href=address_of(name, "timeline", steps=text_of(window), axis=axis)),
-                " · ",
-                element("a", "Weights between two steps", href=address_of(name, "difference", steps=text_of(window))),
-                " · ",
-                element(
-                    "a", "Report as a file", href=address_of(name, "report.html", steps=text_of(window), axis=axis)
+                "div",
+                choice_of_steps(address_of(name), given(axis=axis), window, data.steps),
+                choice_of_axis(
+                    address_of(name, steps=text_of(window), axis="" if axis else TIME),
+                    is_by_time=bool(axis),
+                    is_known=data.wall_time is not None,
                 ),
-                *((" · ", element("a", _BESIDE, href=address_of(name, "healthy"))) if data.incidents else ()),
+                class_="bar",
             ),
         ),
     )
-    return _page(
+    return page_with(
         f"{name}: Trackside",
         *content_of(data, links),
         events=address_of(name, "events", since=revision),
     )
 
 
-def _choice_of_axis(other: str, *, is_by_time: bool, is_known: bool) -> Markup:
-    """Return the way to the same page over the other axis, at the address `other`."""
-    link = element("a", "by steps" if is_by_time else "by time", href=other, class_="axis-choice")
-    if not is_by_time:
-        return element("p", "Charts are drawn by steps; draw them ", link, ".", class_="note")
-    here = "Charts are drawn by time" if is_known else "The moments of these steps are not known"
-    return element("p", f"{here}; draw them ", link, ".", class_="note")
-
-
-def tensor_address(run: str, tensor: str, step: int | None = None) -> str:
-    """Return the address of a tensor's page: around a step, if one is given."""
-    steps = "" if step is None else text_of((max(0, step - AROUND), step + AROUND))
-    return address_of(run, "tensor", name=tensor, steps=steps)
-
-
-def tensors_page(run: str, names: Sequence[str], *, wanted: str, found: int) -> str:
-    """Return the page that lists the tensors of a run: the first of `found` with the wanted text in their names."""
-    search = element(
-        "form",
-        element("label", "Name holds ", element("input", type="search", name="q", value=wanted)),
-        " ",
-        element("button", "Show"),
-        role="search",
-    )
-    rows = [element("li", element("a", name, href=tensor_address(run, name))) for name in names]
-    more = f"{found - len(names):,} more: search for a part of the name." if found > len(names) else None
-    return _page(
-        f"{run}: tensors",
-        element("header", _way_back(run), element("h1", "Tensors"), search),
-        element(
-            "main",
-            element("ul", rows, class_="tensors") if rows else element("p", "No tensor was recorded with such a name."),
-            element("p", more, class_="note") if more else None,
+def _pages_of(run: str, window: Window, axis: str, *, rule: str) -> Markup:
+    """Return the links to the other pages of a run. `rule`: id of the rule of its gravest problem; "" without any."""
+    steps = text_of(window)
+    links = [
+        ("Tensors", address_of(run, "tensors")),
+        ("Cores and machines", address_of(run, "machine", steps=steps, axis=axis)),
+        ("Timeline", address_of(run, "timeline", steps=steps, axis=axis)),
+        ("Weights between two steps", address_of(run, "difference", steps=steps)),
+        *(
+            ((_BESIDE, address_of(run, "healthy")), (f"Runs with {rule}", with_query("/", {"rule": rule})))
+            if rule
+            else ()
         ),
-    )
-
-
-def tensor_page(
-    run: str,
-    tensor: str,
-    found: TensorCurves | None,
-    *,
-    window: Window,
-    axis: str,
-    clock: WallTime | None,
-    spans: Sequence[Span],
-    values: Distribution | None,
-) -> str:
-    """Return the page of one tensor: each of its statistics over the steps, for each process, and its values.
-
-    Args:
-        run: Name of the run.
-        tensor: Name of the tensor.
-        found: Its statistics.
-        window: The chosen steps.
-        axis: `TIME` or "".
-        clock: The moments of the steps, for `TIME`, if they are known.
-        spans: Steps of issues about the tensor.
-        values: Its values over steps.
-    """
-    steps = found.steps if found else None
-    spans = [span for span in spans if steps and span.last >= steps[0] and span.first <= steps[1]]
-    curves = found.curves if found else ()
-    charts = [line_chart(title, numbers, steps=steps, spans=spans, clock=clock) for title, numbers in curves if steps]
-    issues = dict.fromkeys(f"{span.name} since step {span.first:,} ({span.severity})" for span in spans)
-    note = f"Shaded: {', '.join(issues)}." if issues else None
-    return _page(
-        f"{run}: {tensor}",
-        element(
-            "header",
-            _way_back(run),
-            element("h1", tensor),
-            _choice_of_steps(address_of(run, "tensor"), _given(name=tensor, axis=axis), window, steps),
-            _choice_of_axis(
-                address_of(run, "tensor", name=tensor, steps=text_of(window), axis="" if axis else TIME),
-                is_by_time=bool(axis),
-                is_known=clock is not None,
-            ),
-            element(
-                "p",
-                element(
-                    "a",
-                    "Between two steps",
-                    href=address_of(run, "difference", steps=text_of(window), name=tensor),
-                ),
-            ),
-        ),
-        element(
-            "main",
-            element("p", note, class_="note") if note else None,
-            charts or element("p", "No number of this tensor was recorded at these steps."),
-            element("section", element("h2", "Distribution"), distribution_figure(values, clock=clock))
-            if values
-            else None,
-        ),
+        ("Report as a file", address_of(run, "report.html", steps=steps, axis=axis)),
+        ("as JSON", address_of(run, "report.json", steps=steps, axis=axis)),
+    ]
+    return element(
+        "nav",
+        element("span", "More pages", class_="nav-word"),
+        element("span", (element("a", word, href=address) for word, address in links), class_="nav-links"),
+        aria_label="Pages of this run",
+        class_="named",
     )
 
 
@@ -350,13 +133,13 @@ def difference_page(
     )
     whole = element("table", element("thead", head), element("tbody", rows), class_="rules changes")
     hidden = {"name": name} if name else {}
-    return _page(
+    return page_with(
         f"{run}: weights between two steps",
         element(
             "header",
-            _way_back(run),
+            way_back(run),
             element("h1", "Weights between two steps"),
-            _choice_of_steps(address_of(run, "difference"), hidden, found.steps, ends),
+            choice_of_steps(address_of(run, "difference"), hidden, found.steps, ends),
         ),
         element(
             "main",
@@ -388,14 +171,14 @@ def timeline_page(run: str, found: Sequence[StepBars], *, data: ReportData, wind
         timeline_figure(bars, steps=steps, spans=data.spans, around=around, clock=data.wall_time) for bars in found
     ]
     command = f"trackside export {shlex.quote(data.recorded.location.uri)} timeline --to timeline"
-    return _page(
+    return page_with(
         f"{run}: timeline",
         element(
             "header",
-            _way_back(run),
+            way_back(run),
             element("h1", "Timeline"),
-            _choice_of_steps(address_of(run, "timeline"), _given(axis=axis), window, data.steps),
-            _choice_of_axis(
+            choice_of_steps(address_of(run, "timeline"), given(axis=axis), window, data.steps),
+            choice_of_axis(
                 address_of(run, "timeline", steps=text_of(window), axis="" if axis else TIME),
                 is_by_time=bool(axis),
                 is_known=data.wall_time is not None,
@@ -418,10 +201,18 @@ def incident_page(run: str, found: Incident) -> str:
         if one.left is not None
     ]
     parts = element("article", *incident_parts(found), id="findings")
-    evidence = joined(element("h2", "Each signal closely"), element("ul", links, class_="tensors")) if links else None
-    return _page(
+    title = "Each signal closely"
+    if not links:
+        title, subjects = "What its findings name", [one for issue in found.group.standing for one in issue.findings]
+        names = dict.fromkeys(one.subject for one in subjects)
+        links = [
+            element("li", element("a", name, href=tensor_address(run, name, found.since)))
+            for name in list(names)[:MOST_SIGNALS]
+        ]
+    evidence = joined(element("h2", title), element("ul", links, class_="tensors")) if links else None
+    return page_with(
         f"{run}: how it began",
-        element("header", _way_back(run), element("h1", f"How it began: {found.group.lead.configuration_name}")),
+        element("header", way_back(run), element("h1", f"How it began: {found.group.lead.configuration_name}")),
         element("main", parts, evidence),
     )
 
@@ -446,11 +237,11 @@ def compare_page(found: Comparison, drawn: Sequence[tuple[str, Buckets, tuple[in
     lines = [element("li", line.strip()) for line in (*issue_lines(found), *loss_lines(found), pace_line(found))]
     is_judged = found.is_judged_a and found.is_judged_b
     looks = "critical" if found.issues_a or found.issues_b or found.issues_both else "ok" if is_judged else ""
-    return _page(
+    return page_with(
         f"{a} and {b}: compared",
         element(
             "header",
-            _way_back(),
+            way_back(),
             element("h1", "Two runs"),
             element("p", verdict_line(found), class_=f"verdict {looks}".strip()),
             element("p", heading),
@@ -545,6 +336,7 @@ def many_page(found: SideBySide) -> str:
         )
         for letter, run in zip(letters, found.runs, strict=True)
     ]
+    whole = element("table", element("thead", head), element("tbody", rows), class_="rules runs")
     charts = [
         _losses_of_many(loss, [Line(f"{letters[place]}: {found.runs[place].name}", x, y) for place, x, y in lines])
         for loss, lines in found.losses
@@ -557,12 +349,12 @@ def many_page(found: SideBySide) -> str:
         )
         for letter, run in zip(letters[1:], found.runs[1:], strict=True)
     ]
-    return _page(
+    return page_with(
         f"{len(found.runs)} runs: compared",
-        element("header", _way_back(), element("h1", f"{len(found.runs)} runs")),
+        element("header", way_back(), element("h1", f"{len(found.runs)} runs")),
         element(
             "main",
-            element("table", element("thead", head), element("tbody", rows), class_="rules runs"),
+            element("div", whole, class_="wide"),
             element("section", element("h2", "Losses"), charts or element("p", "The runs have no loss in common.")),
             element(
                 "section",
@@ -583,52 +375,14 @@ def _verdict_of_one(run: OneOfMany) -> Markup:
     if not named:
         return element("span", "; ".join(["✔ no issue", *back]), class_="verdict-word ok")
     worst = run.worst or Severity.INFO
-    words = f"{_SIGNS[worst]} {', '.join(named)}"
+    words = f"{SIGNS[worst]} {', '.join(named)}"
     return element("span", "; ".join([words, *back]), class_=f"verdict-word {worst.value}")
 
 
 def error_page(title: str, lines: Sequence[str]) -> str:
     """Return a page about an error, with its cure."""
-    return _page(
+    return page_with(
         title,
-        element("header", _way_back(), element("h1", title)),
+        element("header", way_back(), element("h1", title)),
         element("main", *(element("p", line.strip()) for line in lines if line.strip())),
     )
-
-
-def _way_back(run: str = "") -> Markup:
-    links = [element("a", "All runs", href="/")]
-    if run:
-        links.append(element("a", run, href=address_of(run)))
-    return element("nav", links, aria_label="Way back")
-
-
-def _choice_of_steps(
-    action: str, hidden: Mapping[str, str], window: Window, shown: tuple[int, int] | None
-) -> Markup | None:
-    """Return a form for the steps to show; the script lets one draw over a curve instead."""
-    if shown is None:
-        return None
-    first, last = ("" if step is None else str(step) for step in window)
-    everything = element("a", "All steps", href=_with_query(action, hidden)) if window != ALL else None
-    return element(
-        "form",
-        *(element("input", type="hidden", name=name, value=value) for name, value in hidden.items()),
-        element("label", "Steps ", element("input", name="from", value=first, placeholder=str(shown[0]), size=8)),
-        element("label", " to ", element("input", name="to", value=last, placeholder=str(shown[1]), size=8)),
-        " ",
-        element("button", "Show"),
-        " ",
-        everything,
-        action=action,
-        class_="steps",
-    )
-
-
-def _page(title: str, *body: Markup, events: str | None = None) -> str:
-    state = element("p", role="status", class_="live", data_events=events) if events else None
-    return document_of(title, *(part for part in (*body, _footer(), state) if part is not None), head=_HEAD)
-
-
-def _footer() -> Markup:
-    return element("footer", f"Trackside {__version__}. This server changes nothing; it reads the runs.")

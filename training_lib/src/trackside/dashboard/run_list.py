@@ -4,17 +4,75 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from trackside.contracts.errors import RunNotFoundError, TracksideError
+from trackside.contracts.verdict import Severity
 from trackside.local.recorded_run import RunSummary, summarize
-from trackside.local.run_folder import read_record
+from trackside.local.run_folder import RunState, read_record
 from trackside.local.run_listing import runs_in, stores_in
 from trackside.trial.parallel import in_parallel
 
 LISTED_SECONDS = 2.0  # a listing is as old as this at most; in S3 as `REMOTE_SECONDS`
 REMOTE_SECONDS = 15.0
+
+
+CLEAN, NOT_JUDGED = "none", "not-judged"  # beside the severities, in `RunFilter.worst`
+WORST = (*(severity.value for severity in sorted(Severity, key=lambda one: -one.rank)), CLEAN, NOT_JUDGED)
+STATES = tuple(state.value for state in RunState)
+
+
+@dataclass(frozen=True)
+class RunFilter:
+    """The runs to list; "" in a field chooses all.
+
+    name   text that the name holds, in any case
+    state  one of `STATES`
+    worst  one of `WORST`: the gravest issue that stands
+    rule   name or id of a rule with an issue, standing or recovered
+    """
+
+    name: str = ""
+    state: str = ""
+    worst: str = ""
+    rule: str = ""
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> RunFilter:
+        """Return the filter of an address; a state or a severity that does not exist chooses all."""
+        state, worst = query.get("state", ""), query.get("worst", "")
+        return cls(
+            query.get("q", ""),
+            state if state in STATES else "",
+            worst if worst in WORST else "",
+            query.get("rule", "").strip(),
+        )
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The filter as an address has it."""
+        return {"q": self.name, "state": self.state, "worst": self.worst, "rule": self.rule}
+
+    @property
+    def reads_runs(self) -> bool:
+        """True if names alone do not decide."""
+        return bool(self.state or self.worst or self.rule)
+
+    def chooses(self, run: RunSummary) -> bool:
+        """Return True for a run of this state, with this gravest issue, on which this rule fired."""
+        return (
+            self.state in {"", run.state.value}
+            and self.worst in {"", _worst_of(run)}
+            and (not self.rule or self.rule in run.fired)
+        )
+
+
+def _worst_of(run: RunSummary) -> str:
+    if run.worst_severity is not None:
+        return run.worst_severity.value
+    return CLEAN if run.was_judged else NOT_JUDGED
 
 
 def name_of(uri: str) -> str:

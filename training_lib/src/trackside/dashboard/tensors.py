@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +15,13 @@ from trackside.trial.buckets import Buckets, edges_of
 from trackside.trial.trial import Trial
 
 MOST_WORKERS = 8
+MOST_SMALL_BUCKETS = 80
+_FEWEST_POINTS = 2
+GRADIENT = "gradient/"
 # In the order in which they are read: how large, how spread, how broken, how fast it moves.
 SHOWN = ("mean", "l2", "std", "min", "max", "zero_share", "nonfinite_count", "update_ratio", "max_norm")
-_WORDS = {
+DEFAULT_STATISTIC = "l2"
+WORDS = {
     "l2": "norm (l2)",
     "std": "standard deviation (std)",
     "min": "least (min)",
@@ -28,6 +32,15 @@ _WORDS = {
     "max_norm": "the norm that they were clipped to (max_norm)",
 }
 _MOSTLY_ZERO = {"zero_share", "nonfinite_count", "std"}  # not shown where they are 0 throughout
+
+
+@dataclass(frozen=True, eq=False)
+class SmallCurve:
+    """One statistic of a tensor over the steps of a run, of its first process."""
+
+    name: str
+    statistic: str
+    numbers: Buckets
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +64,36 @@ def tensor_curves(trial: Trial, name: str, window: tuple[int | None, int | None]
     return TensorCurves(steps, tuple(curves.items()))
 
 
+def small_curves(trial: Trial, names: Sequence[str], statistic: str, steps: tuple[int, int]) -> dict[str, SmallCurve]:
+    """Return a small curve of each tensor by its name: of `statistic`, or of the mean if that has less than two points.
+
+    Args:
+        trial: The run.
+        names: The tensors.
+        statistic: One of `SHOWN`.
+        steps: First and last step.
+    """
+    found: dict[str, SmallCurve] = {}
+    for one in dict.fromkeys((statistic, "mean")):
+        missing = [name for name in names if name not in found or len(found[name].numbers.first) < _FEWEST_POINTS]
+        try:
+            numbers = trial.parts.columns.in_buckets(missing, one, edges_of(*steps, MOST_SMALL_BUCKETS), mode=None)
+        except ConfigurationError:  # not recorded by this run
+            continue
+        for name, some in numbers.items():
+            for curve in list(some.values())[:1]:
+                if name not in found or len(curve.first) >= _FEWEST_POINTS:
+                    found[name] = SmallCurve(name, one, curve)
+    return found
+
+
+def in_model_order(trial: Trial, names: Sequence[str]) -> list[str]:
+    """Return tensors in the order of the model, a gradient behind its parameter, others by name behind them."""
+    facts = trial.model_facts
+    order = {parameter.name: place for place, parameter in enumerate(facts.parameters)} if facts else {}
+    return sorted(names, key=lambda name: (order.get(name.removeprefix(GRADIENT), len(order)), name))
+
+
 def _curves(trial: Trial, name: str, edges: NDArray[np.int64]) -> Iterator[tuple[str, Buckets]]:
     several = len(trial.workers) > 1
     for statistic in SHOWN:
@@ -61,5 +104,5 @@ def _curves(trial: Trial, name: str, edges: NDArray[np.int64]) -> Iterator[tuple
         for worker, numbers in list(found.get(name, {}).items())[:MOST_WORKERS]:
             is_zero = not (np.any(numbers.low) or np.any(numbers.high) or np.any(numbers.is_broken))
             if not (statistic in _MOSTLY_ZERO and is_zero):
-                words = _WORDS.get(statistic, statistic)
+                words = WORDS.get(statistic, statistic)
                 yield f"{words}, {worker}" if several else words, numbers

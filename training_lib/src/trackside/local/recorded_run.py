@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,6 +119,8 @@ class RunSummary:
     started_at   seconds since the epoch; None if not recorded, as for runs in S3
     issues       number of issues that stand
     recovered    number of problems that recovered
+    fired        rules with an issue, standing or recovered: by the name of its configuration and by its id
+    standing     names of the rules whose issues stand, each problem's lead first
     was_judged   True once a rule has judged: only then is "no issue" good news
     """
 
@@ -130,6 +132,8 @@ class RunSummary:
     steps_saved: int
     issues: int
     recovered: int
+    fired: frozenset[str]
+    standing: tuple[str, ...]
     worst_severity: Severity | None
     was_judged: bool
 
@@ -141,7 +145,7 @@ def summarize(uri: str, *, stores: Callable[[str], Store] = open_store) -> RunSu
 
 def summary_of(recorded: RecordedRun) -> RunSummary:
     """Return the summary of a run that was read."""
-    uri = recorded.location.uri
+    uri, groups = recorded.location.uri, recorded.groups
     is_remote = "://" in uri
     record = None if is_remote else read_record(Path(uri))
     elsewhere = RunState.ENDED if recorded.has_ended else RunState.OPEN
@@ -153,7 +157,16 @@ def summary_of(recorded: RecordedRun) -> RunSummary:
         command=record.command if record else (),
         steps_saved=len(recorded.steps),
         issues=len(standing_issues(recorded.verdicts)),
-        recovered=len(recovered_groups(recorded.groups)),
+        recovered=len(recovered_groups(groups)),
+        fired=frozenset(
+            name for group in groups for issue in group.issues for name in (issue.configuration_name, issue.rule_id)
+        ),
+        standing=tuple(dict.fromkeys(issue.configuration_name for issue in _leads_first(groups))),
         worst_severity=worst_severity(recorded.verdicts),
         was_judged=any(verdict.outcome is not Outcome.NOT_EVALUATED for verdict in recorded.verdicts),
     )
+
+
+def _leads_first(groups: Sequence[IssueGroup]) -> Iterator[Verdict]:
+    for group in groups:
+        yield from (group.lead, *group.standing) if group.standing else ()

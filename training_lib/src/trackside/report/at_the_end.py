@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 
-from trackside.contracts.run_layout import OLD_REPORTS_PREFIX, REPORT_KEY, XGBOOST_REPORT_KEY, RunLocation, old_page_key
+from trackside.contracts.run_layout import (
+    OLD_REPORTS_PREFIX,
+    REPORT_JSON_KEY,
+    REPORT_KEY,
+    REPORT_MARKDOWN_KEY,
+    XGBOOST_REPORT_KEY,
+    RunLocation,
+    old_page_key,
+)
 from trackside.report.gathered import gather
+from trackside.report.json_document import VERSION, report_document
+from trackside.report.markdown import markdown_of
 from trackside.report.page import page_of
 from trackside.storage.store import Store
 from trackside.trial.trial import open_trial
@@ -29,6 +40,10 @@ def store_report(run: RunLocation, *, clock: Callable[[], float], stores: Callab
         page = page_of(data).encode()
         output = stores(run.rule_output)
         output.put(REPORT_KEY, page)
+        output.put(REPORT_MARKDOWN_KEY, markdown_of(data).encode())
+        output.put(
+            REPORT_JSON_KEY, json.dumps({"schema_version": VERSION, **report_document(data)}, allow_nan=False).encode()
+        )
         if data.is_boosted:
             output.put(XGBOOST_REPORT_KEY, page)
         for old in sorted({old for key in output.list(OLD_REPORTS_PREFIX) if (old := old_page_key(key)) is not None}):

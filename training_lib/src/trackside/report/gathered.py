@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.model_facts import ModelFacts
+from trackside.contracts.verdict import Finding
 from trackside.local.live_run import Curve, CurveKind, LiveRun, LiveRunReader
 from trackside.local.recorded_run import RecordedRun, read_run
 from trackside.local.rule_state import RuleStatus
@@ -120,6 +121,11 @@ class ReportData:
     def spans_of(self, tensor: str) -> tuple[Span, ...]:
         """Return the steps of each issue with a finding about this tensor, in the whole run."""
         return tuple(_spans_about(tensor, self.problems, max(self.live.step, self.steps[1] if self.steps else 0)))
+
+    def findings_of(self, tensor: str) -> tuple[Finding, ...]:
+        """Return the findings of standing issues about this tensor, the gravest problem first."""
+        issues = [issue for group in self.problems for issue in group.standing]
+        return tuple(finding for issue in issues for finding in issue.findings if finding.subject == tensor)
 
     @property
     def named_tensors(self) -> frozenset[str]:

@@ -1,4 +1,7 @@
-"""Layers over steps as a picture: a row a tensor, a column some steps, drawn twice (size, and change of each row)."""
+"""Layers over steps as a picture: a row a tensor, a column some steps, drawn three times.
+
+By size, by the change of each row from its own start, and by the rank of each cell in its column.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,7 @@ class Heatmap:
     values  of shape (rows, columns); NaN where there is no number
     is_broken   True where a number was not finite, of shape (rows, columns)
     left_out    tensors that there was no room for
+    scale       numbers of the darkest and the brightest color; None: those of the cells, on a logarithmic scale
     """
 
     title: str
@@ -44,6 +48,7 @@ class Heatmap:
     values: NDArray[np.float64]
     is_broken: NDArray[np.bool_]
     left_out: int = 0
+    scale: tuple[float, float] | None = None
 
 
 def heatmap_figure(
@@ -67,7 +72,9 @@ def heatmap_figure(
     shown = clock.columns(found.edges, MOST_COLUMNS) if clock else None
     height = rows * ROW_HEIGHT
     sizes, low, high = _sizes(found)
-    pictures = (("size", sizes), ("change from the row's own start", _changes(found)))
+    pictures = [("size", sizes)]
+    if found.scale is None:
+        pictures += [("change from the row's own start", _changes(found)), ("rank in the column", _ranks(found))]
     name = f"map-{number_of}"
     choices = [
         element(
@@ -75,7 +82,7 @@ def heatmap_figure(
             element("input", type="radio", name=name, class_=f"pick-{place}", checked=place == 0),
             f" {word} ",
         )
-        for place, (word, _) in enumerate(pictures)
+        for place, (word, _) in enumerate(pictures if len(pictures) > 1 else ())
     ]
     width = WIDTH - LEFT - RIGHT
     labels = [
@@ -101,7 +108,7 @@ def heatmap_figure(
     caption = element(
         "figcaption",
         element("b", found.title),
-        f" from {number(low)} (dark) to {number(high)} (bright), on a logarithmic scale; " if low < high else " ",
+        f" from {number(low)} (dark) to {number(high)} (bright){_scale_words(found)}; " if low < high else " ",
         element("span", "magenta", class_="broken-word"),
         ": not finite; faded: not recorded, the number before it. ",
         f"{found.left_out} more tensors had no room. " if found.left_out else None,
@@ -123,6 +130,10 @@ def heatmap_figure(
     return element("figure", caption, choices, drawing, element("output", class_="readout"), class_="map")
 
 
+def _scale_words(found: Heatmap) -> str:
+    return ", on a logarithmic scale" if found.scale is None else ""
+
+
 def size_picture(found: Heatmap) -> tuple[bytes, float, float]:
     """Return the picture of sizes as PNG, a pixel a cell, and the sizes of its darkest and brightest color."""
     (places, colors), low, high = _sizes(found)
@@ -135,6 +146,9 @@ def _axis(found: Heatmap, clock: WallTime | None) -> tuple[str, ...]:
 
 
 def _sizes(found: Heatmap) -> tuple[tuple[NDArray[np.uint8], NDArray[np.uint8]], float, float]:
+    if found.scale is not None:
+        low, high = found.scale
+        return (_places((found.values - low) / (high - low), found), _colors(_SIZE)), low, high
     logs = _logs(found.values)
     known = logs[np.isfinite(logs)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
@@ -154,6 +168,19 @@ def _changes(found: Heatmap) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
             base = float(np.median(known[: max(1, len(known) // 4)]))
             shares[place] = 0.5 + (row - base) / (2 * _MOST_DECADES_OF_CHANGE)
     return _places(shares, found), _colors(_CHANGE)
+
+
+def _ranks(found: Heatmap) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Return the place of each cell among the numbers of its column: the layer that stands out, whatever their scale.
+
+    Where a column has one number, that stands in the middle.
+    """
+    shares = np.full(found.values.shape, np.nan)
+    for column, values in enumerate(found.values.T):
+        known = np.flatnonzero(np.isfinite(values))
+        order = np.searchsorted(np.sort(values[known]), values[known], side="left")
+        shares[known, column] = order / (len(known) - 1) if len(known) > 1 else 0.5
+    return _places(shares, found), _colors(_SIZE)
 
 
 def _logs(values: NDArray[np.float64]) -> NDArray[np.float64]:

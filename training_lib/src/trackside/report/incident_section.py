@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from trackside.contracts.run_layout import RULE_OUTPUT, SKIP_LIST_KEY
+from trackside.evaluation.sinks.skip_list import batches_of
 from trackside.local.problem_text import what_of
 from trackside.report.incident import Incident, Signal
 from trackside.report.line_chart import number
@@ -16,6 +18,7 @@ from trackside.report.model.figures import folded, table
 MOST_SIGNALS = 12
 _WIDTH, _LEFT, _RIGHT, _ROW, _TOP, _BOTTOM = 960, 300, 90, 34, 8, 22
 _LONGEST_NAME = 44
+_SKIP_LIST = element("code", f"{RULE_OUTPUT}/{SKIP_LIST_KEY}")
 _WORDS = {
     "mean": "",
     "l2": "norm",
@@ -64,6 +67,17 @@ def incident_parts(incident: Incident) -> Iterator[Markup]:
     if incident.batches:
         yield _batches(incident)
     yield element("p", way_back(incident))
+    skipped = batches_to_skip(incident)
+    if skipped:
+        yield element("p", f"To leave out when it goes on: {skipped} of the pass. They stand in ", _SKIP_LIST, ".")
+
+
+def batches_to_skip(incident: Incident) -> str:
+    """Return the batches that its findings blame, in words: `batches 59 to 66`; "" for none."""
+    found = [batches for issue in incident.group.standing if (batches := batches_of(issue))]
+    spans = [f"{one[0]:,}" if len(one) == 1 else f"{one[0]:,} to {one[-1]:,}" for one in found]
+    one_only = len(found) == 1 and len(found[0]) == 1
+    return f"batch{'' if one_only else 'es'} {', '.join(dict.fromkeys(spans))}" if found else ""
 
 
 def sentence_of(incident: Incident) -> str:

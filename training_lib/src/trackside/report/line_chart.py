@@ -58,11 +58,7 @@ def line_chart(
         *_step_labels(scale),
         *_band(places, found, axis),
         *_lines(places, found, axis),
-        *(
-            element("line", x1=x, x2=x, y1=TOP, y2=HEIGHT - BOTTOM, class_="broken")
-            for x, is_broken in zip(places, found.is_broken.tolist(), strict=True)
-            if is_broken
-        ),
+        *_broken(places, found),
         element("line", class_="cursor", x1=0, x2=0, y1=TOP, y2=HEIGHT - BOTTOM, visibility="hidden"),
     ]
     summary = _summary(title, found)
@@ -80,6 +76,24 @@ def line_chart(
     caption = element("figcaption", element("b", title), " ", element("span", summary.removeprefix(f"{title}: ")))
     readout = element("output", class_="readout")
     return element("figure", caption, drawing, readout, _table(title, found))
+
+
+def small_chart(title: str, found: Buckets, *, steps: tuple[int, int], spans: Sequence[Span] = ()) -> Markup:
+    """Return a curve without axes, to stand among many; its numbers are in its title. Arguments as of `line_chart`."""
+    axis, scale = Axis.of(found), _Steps(*steps, None)
+    places = [scale.x((a + b) / 2) for a, b in zip(found.first.tolist(), found.last.tolist(), strict=True)]
+    return element(
+        "svg",
+        element("title", _summary(title, found)),
+        *(_shade(span, scale) for span in spans),
+        *_band(places, found, axis),
+        *_lines(places, found, axis),
+        *_broken(places, found),
+        viewBox=f"{LEFT} {TOP} {WIDTH - LEFT - RIGHT} {HEIGHT - TOP - BOTTOM}",
+        preserveAspectRatio="none",
+        role="img",
+        class_="small-chart",
+    )
 
 
 class _Steps:
@@ -204,6 +218,12 @@ def _lines(places: Sequence[float], found: Buckets, axis: Axis) -> Iterator[Mark
             yield element("circle", cx=places[run[0]], cy=axis.y(float(found.mean[run[0]])), r=3.0, class_="dot")
         else:
             yield element("polyline", points=" ".join(points), class_="curve")
+
+
+def _broken(places: Sequence[float], found: Buckets) -> Iterator[Markup]:
+    for x, is_broken in zip(places, found.is_broken.tolist(), strict=True):
+        if is_broken:
+            yield element("line", x1=x, x2=x, y1=TOP, y2=HEIGHT - BOTTOM, class_="broken")
 
 
 def _summary(title: str, found: Buckets) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trackside.report.heatmap import MOST_COLUMNS, MOST_ROWS, Heatmap
 from trackside.report.line_chart import MOST_BUCKETS
 from trackside.trial.buckets import Buckets, bucketed, edges_of
+from trackside.trial.run_profile import MachineMetric
 from trackside.trial.trial import Trial
 from trackside.trial.window import MachineSeries
 
@@ -30,22 +33,49 @@ _METRICS = (
 )
 
 
+@dataclass(frozen=True, eq=False)
+class MachineCurve:
+    """One metric of one device over the steps that were being made.
+
+    title    the metric, with its unit, and the device where several have it
+    steps    int64 of shape (n,), ascending; several samples may share a step
+    values   float64 of shape (n,)
+    """
+
+    title: str
+    steps: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+
 def machine_curves(trial: Trial, steps: tuple[int, int]) -> Iterator[tuple[str, Buckets]]:
-    """Yield (title, numbers) of each metric of each machine over these training steps.
+    """Yield (title, numbers) of each metric of each machine over these training steps; see `machine_samples`."""
+    edges = edges_of(*steps, MOST_BUCKETS)
+    for one in machine_samples(trial, steps):
+        yield one.title, bucketed(one.steps, one.values, edges)
+
+
+def machine_samples(trial: Trial, steps: tuple[int, int], *, node: str = "") -> Iterator[MachineCurve]:
+    """Yield the samples of each metric of each machine at these training steps.
 
     A sample belongs to the step that was being made: several may share one step, or one step in ten may have one.
 
     Args:
         trial: The run.
         steps: First and last step to show.
+        node: Name of the machine; "" for all.
     """
     workers = trial.workers
     if not workers or trial.recorded_through < 0:
         return
     profile = trial.profile
-    edges = edges_of(*steps, MOST_BUCKETS)
     found = [
-        (factor, _labelled(title, profile.machine(one, name=name, until=math.inf)))
+        (
+            factor,
+            _labelled(
+                title,
+                [each for each in profile.machine(one, name=name, until=math.inf) if node in {"", each.node}],
+            ),
+        )
         for title, one, name, factor in _METRICS
     ]
     times = np.unique(np.concatenate([np.empty(0), *(one.times for _, some in found for one in some.values())]))
@@ -58,7 +88,42 @@ def machine_curves(trial: Trial, steps: tuple[int, int]) -> Iterator[tuple[str, 
             first, end = np.searchsorted(at, (steps[0], steps[1] + 1))
             values = one.values[first:end] * factor
             if np.any(values >= LEAST_SHOWN):
-                yield label, bucketed(at[first:end], values, edges)
+                yield MachineCurve(label, at[first:end], values)
+
+
+def core_map(trial: Trial, cores: Sequence[MachineMetric], steps: tuple[int, int]) -> Heatmap | None:
+    """Return the use of each core over these training steps, the largest of each column; None without a sample.
+
+    Args:
+        trial: The run.
+        cores: The use of each in percent, those of one machine.
+        steps: First and last step to show.
+    """
+    times = np.unique(np.concatenate([np.empty(0), *(one.times for one in cores)]))
+    if not (len(times) and trial.workers and trial.recorded_through >= 0):
+        return None
+    being_made = _steps_of(times, trial.parts.steps.moments(trial.workers[0]))
+    if being_made is None:
+        return None
+    edges = edges_of(*steps, MOST_COLUMNS)
+    shown = sorted(cores, key=_in_order)[:MOST_ROWS]
+    values = np.full((len(shown), len(edges) - 1), np.nan)
+    for row, one in enumerate(shown):
+        at = being_made[np.searchsorted(times, one.times)]
+        places = np.searchsorted(edges, at, side="right") - 1
+        is_inside = (at >= steps[0]) & (at <= steps[1])
+        np.fmax.at(values[row], places[is_inside], one.values[is_inside])
+    if not np.isfinite(values).any():
+        return None
+    names = tuple(one.name for one in shown)
+    title = "Cores in use, %"
+    return Heatmap(title, names, edges, values, np.isinf(values), len(cores) - len(shown), scale=(0.0, 100.0))
+
+
+def _in_order(one: MachineMetric) -> tuple[str, int, str]:
+    """Order `cpu10` behind `cpu9`, and GPUs behind processors."""
+    word = one.name.rstrip("0123456789")
+    return word, int(one.name[len(word) :] or 0), one.name
 
 
 def _labelled(title: str, series: Sequence[MachineSeries]) -> Mapping[str, MachineSeries]:

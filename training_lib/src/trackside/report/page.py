@@ -29,6 +29,22 @@ from trackside.report.speed import speed_section
 
 MOST_EVIDENCE = 4  # tensors of a finding that are linked
 
+TITLES = {  # of each section, by its anchor
+    "findings": "Findings",
+    "changes": "What changed here",
+    "incidents": "How it began",
+    "training": "Training",
+    "model": "Model",
+    "speed": "Where the time went",
+    "machine": "The machine",
+    "layers": "Layers over steps",
+    "experts": "Experts over steps",
+    "distributions": "Distributions",
+    "rules": "Rules",
+    "run": "Run",
+    "method": "Method",
+}
+
 _SIGNS = {
     RuleState.ISSUE: ("✖", "critical"),
     RuleState.ERROR: ("⚠", "error"),
@@ -106,26 +122,27 @@ def content_of(data: ReportData, links: Links | None = None) -> tuple[Markup, ..
 
 
 def _sections(data: ReportData, links: Links | None) -> Iterator[Markup]:
-    yield _section("Findings", "findings", _findings(data, links))
+    yield _section("findings", _findings(data, links))
     if links and data.is_window:
-        yield _section("What changed here", "changes", changes_section(data.changes, links.tensor))
+        yield _section("changes", changes_section(data.changes, links.tensor))
     if data.incidents:
-        yield _section("How it began", "incidents", incident_section(data.incidents))
-    yield _section("Training", "training", _training(data))
+        yield _section("incidents", incident_section(data.incidents))
+    yield _section("training", _training(data))
     if data.model is not None:
-        yield _section("Model", "model", model_section(data.model))
-    yield _section("Where the time went", "speed", speed_section(data.speed))
-    yield _section("The machine", "machine", _machine(data))
-    yield _section("Layers over steps", "layers", _layers(data, links))
+        yield _section("model", model_section(data.model))
+    yield _section("speed", speed_section(data.speed))
+    yield _section("machine", _machine(data))
+    yield _section("layers", _layers(data, links))
     if data.routing:
-        yield _section("Experts over steps", "experts", _experts(data))
-    yield _section("Distributions", "distributions", _distributions(data))
-    yield _section("Rules", "rules", _rules(data.rules))
-    yield _section("Run", "run", _run(data))
-    yield _section("Method", "method", _method(data))
+        yield _section("experts", _experts(data))
+    yield _section("distributions", _distributions(data))
+    yield _section("rules", _rules(data.rules))
+    yield _section("run", _run(data))
+    yield _section("method", _method(data))
 
 
-def _section(title: str, anchor: str, content: Markup) -> Markup:
+def _section(anchor: str, content: Markup) -> Markup:
+    title = TITLES[anchor]
     return element(
         "section", element("h2", title, id=f"{anchor}-title"), content, id=anchor, aria_labelledby=f"{anchor}-title"
     )
@@ -140,7 +157,13 @@ def _heading(data: ReportData, links: Links | None) -> Markup:
         element("p", f"Trackside{'' if links else ' report'} · {data.live.state.value}", class_="kicker"),
         element("h1", data.recorded.location.name),
         element("p", verdict_of(data), class_=f"verdict {worst.value if worst else 'ok'}"),
-        element("nav", _links(data, is_served=links is not None), aria_label="Sections"),
+        element(
+            "nav",
+            element("span", "On this page", class_="nav-word"),
+            element("span", _links(data, is_served=links is not None), class_="nav-links"),
+            aria_label="Sections",
+            class_="named",
+        ),
         element("dl", numbers, class_="numbers"),
         links.below if links else None,
     )
@@ -149,9 +172,7 @@ def _heading(data: ReportData, links: Links | None) -> Markup:
 def _links(data: ReportData, *, is_served: bool) -> list[Markup]:
     is_shown = {"changes": is_served and data.is_window, "incidents": bool(data.incidents)}
     is_shown |= {"model": data.model is not None, "experts": bool(data.routing)}
-    anchors = ("findings", "changes", "incidents", "training", "model", "speed", "machine", "layers", "experts")
-    known = [anchor for anchor in (*anchors, "distributions", "rules", "run", "method") if is_shown.get(anchor, True)]
-    return [element("a", anchor.capitalize(), href=f"#{anchor}") for anchor in known]
+    return [element("a", title, href=f"#{anchor}") for anchor, title in TITLES.items() if is_shown.get(anchor, True)]
 
 
 def verdict_of(data: ReportData) -> str:
@@ -162,7 +183,9 @@ def verdict_of(data: ReportData) -> str:
     if standing:
         lead, more = standing[0], len(standing) - 1
         others = f" {more} more problem{'s' * (more != 1)} below." if more else ""
-        return f"✖ {what_of(lead.lead)} Since step {lead.lead.since_step}.{others}"
+        finding = lead.lead.lead
+        where = f", in {finding.subject}" if finding is not None else ""
+        return f"✖ {what_of(lead.lead)} Since step {lead.lead.since_step}{where}.{others}"
     recovered = f", {len(data.problems)} recovered" if data.problems else ""
     judged = sum(rule.judged > 0 for rule in data.rules)
     return f"✔ No issue stands: {judged} rules over {_steps(data)}{recovered}."
@@ -232,8 +255,11 @@ def _evidence(group: IssueGroup, links: Links) -> Markup | None:
         names.setdefault(name, step)
     if not names:
         return None
-    shown = (element("a", name, href=links.tensor(name, names[name])) for name in list(names)[:MOST_EVIDENCE])
-    return element("p", "Evidence:", *(joined(" ", one) for one in shown), class_="evidence")
+    shown = (
+        element("li", element("a", name, href=links.tensor(name, step)), f" around step {step:,}")
+        for name, step in list(names.items())[:MOST_EVIDENCE]
+    )
+    return joined(element("h4", "Evidence"), element("ul", shown, class_="evidence"))
 
 
 def _row_head(label: str) -> Markup:

@@ -108,12 +108,53 @@ function attachMap(pictures) {
   });
 }
 
+// Sliders of a model: they are hidden without this script, and the tables beside them say the same of some places.
+const share = (part, whole) => (whole ? (part / whole).toFixed(3) : "none");
+
+function attachCut(box) {
+  const cuts = JSON.parse(box.dataset.cuts), positive = Number(box.dataset.positive), all = Number(box.dataset.samples);
+  const input = box.querySelector("input"), output = box.querySelector("output");
+  const tell = () => {
+    const [taken, right] = cuts[input.value - 1], wrong = taken - right, missed = positive - right;
+    const cut = (input.value / (cuts.length + 1)).toFixed(2);
+    input.setAttribute("aria-valuetext", cut);
+    output.textContent = `${cut}: ${right} of class 1 found, ${missed} missed; ${wrong} of class 0 taken for it, `
+      + `${all - positive - wrong} not. Precision ${share(right, taken)}, recall ${share(right, positive)}, `
+      + `F1 ${share(2 * right, taken + positive)}, accuracy ${share(all - wrong - missed, all)}.`;
+  };
+  input.addEventListener("input", tell);
+  box.hidden = false;
+  tell();
+}
+
+function attachSteps(box) {
+  const steps = JSON.parse(box.dataset.steps), matrices = JSON.parse(box.dataset.matrices);
+  const input = box.querySelector("input"), rows = [...box.querySelectorAll("tbody tr")];
+  input.addEventListener("input", () => {
+    const step = steps[input.value].toLocaleString("en"), matrix = matrices[input.value];
+    input.setAttribute("aria-valuetext", step);
+    box.querySelector("output").textContent = step;
+    rows.forEach((row, i) => {
+      const whole = Math.max(1, matrix[i].reduce((sum, count) => sum + count, 0));
+      row.querySelectorAll("td").forEach((cell, j) => {
+        const part = matrix[i][j] / whole, small = document.createElement("small");
+        small.textContent = ` ${Math.round(100 * part)}%`;
+        cell.replaceChildren(matrix[i][j].toLocaleString("en"), small);
+        cell.className = `share-${Math.round(5 * part)}`;
+      });
+    });
+  });
+  box.querySelector("label").hidden = false;
+}
+
 // Called once here; a page that replaces its content calls it again.
 function attach() {
   sight.disconnect();
   charts = [...document.querySelectorAll(".chart")].map(attachChart);
   charts.forEach((chart) => sight.observe(chart.svg));
   document.querySelectorAll(".pictures").forEach(attachMap);
+  document.querySelectorAll(".slider").forEach(attachCut);
+  document.querySelectorAll(".stepped").forEach(attachSteps);
 }
 
 attach();

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from trackside.cli.terminal.rows import SCHEMA_VERSION
-from trackside.cli.terminal.run_cards import run_document
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Verdict
+from trackside.local.run_document import run_document
 
 if TYPE_CHECKING:
     from trackside.exchange.reports import Issue

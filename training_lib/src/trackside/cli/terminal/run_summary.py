@@ -10,6 +10,7 @@ from trackside.contracts.issue_group import IssueGroup, issue_groups
 from trackside.local.rule_state import RuleState
 from trackside.local.run import LocalRunResult
 
+LATEST = "latest"  # of the runs that `trackside serve` shows here
 MOST_PROBLEMS = 5  # with a line each
 MOST_ALSO_FOUND = 4  # rules named in such a line
 
@@ -37,11 +38,17 @@ def summary_lines(result: LocalRunResult, *, run: str, exit_code: int, fail_on: 
         )
     if result.speed:
         lines.append(f"{result.speed}; trackside profile {run}")
-    parts = [_headline(result, groups, ascii_only=ascii_only), *_other_rules(result), f"trackside findings {run}"]
+    parts = [_headline(result, groups, ascii_only=ascii_only), *_other_rules(result), _ways_on(run, groups)]
     if exit_code != (result.status if result.status >= 0 else 128 - result.status):
         reason = "stopped by Trackside" if result.stopped_for else f"an issue reached --fail-on {fail_on}"
         parts.insert(-1, f"exit code {exit_code} ({reason})")
     return [*lines, "; ".join(parts)]
+
+
+def _ways_on(run: str, groups: list[IssueGroup]) -> str:
+    """Return the commands that show more: of a run with problems, its pages, too."""
+    pages = "trackside serve" if run == LATEST else f"trackside report {run}"
+    return f"trackside findings {run}, {pages}" if groups else f"trackside findings {run}"
 
 
 def problem_line(group: IssueGroup, *, ascii_only: bool) -> str:

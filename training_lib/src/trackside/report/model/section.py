@@ -25,6 +25,7 @@ from trackside.report.model.classification import (
 from trackside.report.model.figures import MOST_LINES, Line, curves, folded, histogram, meters, shades, table
 from trackside.report.model.labelled import AVERAGE_SHAP, Family, LabelledRun
 from trackside.report.model.regression import label_bins, r_squared, residuals
+from trackside.report.model.sliders import cut_slider, matrix_slider
 
 MOST_FEATURES = 20  # in the open; the others are folded up
 MOST_FOLDED = 1000
@@ -220,7 +221,7 @@ def _matrix(run: LabelledRun, known: Classified | None) -> Markup:
         class_="note",
     )
     if known.count <= MOST_CELLS:
-        return joined(note, _cells(matrix, shares))
+        return joined(note, matrix_slider(run, known, _cells(matrix, shares)))
     pairs = _confused(matrix)
     head = ("True class", "Predicted as", "Samples", "Share of the true class")
     rows = [(f"{i}", f"{j}", f"{matrix[i, j]:,}", f"{shares[i, j]:.1%}") for i, j in pairs[:MOST_BARS]]
@@ -361,6 +362,7 @@ def _cuts(run: LabelledRun, known: Classified | None) -> Markup:
             y="precision",
         ),
         table(_CUT_WORDS, list(_cut_rows(is_class, known.scores)), "At some cuts"),
+        cut_slider(is_class, known.scores),
         curves(
             "Calibration", [Line("tenths of the scores", means, shares)],
             x="mean predicted probability", y="share of class 1", diagonal=True,

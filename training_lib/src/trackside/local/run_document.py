@@ -1,0 +1,69 @@
+"""The verdicts on a run as a document for programs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from trackside.contracts.issue_group import IssueGroup
+from trackside.contracts.probability import in_words
+from trackside.contracts.rule_catalogue import built_in_catalogue
+from trackside.contracts.stored_fields import document_of
+from trackside.contracts.verdict import Verdict
+
+if TYPE_CHECKING:
+    from trackside.local.recorded_run import RecordedRun
+
+
+def run_document(recorded: RecordedRun) -> dict[str, Any]:
+    """Return the run, the state of each rule, and the issues, as plain JSON values."""
+    return {
+        "run": recorded.location.uri,
+        "has_ended": recorded.has_ended,
+        "steps_saved": len(recorded.steps),
+        "rules": [
+            {
+                "name": rule.name,
+                "rule": rule.rule_id,
+                "state": rule.state.value,
+                "detail": rule.detail,
+                "steps_judged": rule.judged,
+            }
+            for rule in recorded.rules
+        ],
+        "problems": [_problem_document(group) for group in recorded.groups],
+        "findings": [_issue_document(group, verdict) for group in recorded.groups for verdict in _lead_first(group)],
+    }
+
+
+def _problem_document(group: IssueGroup) -> dict[str, Any]:
+    return {
+        "group": group.group,
+        "severity": group.severity.value,
+        "state": "standing" if group.standing else "recovered",
+        "recovered_at": group.recovered_at,
+        "probability": group.probability,
+        "probability_in_words": None if group.probability is None else in_words(group.probability),
+        "rule": group.lead.rule_id,
+        "code": built_in_catalogue().code_of(group.lead.rule_id),
+        "cause_unknown": group.is_cause_unknown,
+        "causes": [document_of(suspicion) for suspicion in group.suspicions],
+        "also_found": [verdict.rule_id for verdict in group.symptoms],
+    }
+
+
+def _issue_document(group: IssueGroup, verdict: Verdict) -> dict[str, Any]:
+    back = group.recovered.get(verdict.configuration_name)
+    recovered = {} if back is None else {"state": "recovered", "recovered_at": back.step}
+    return {**verdict_document(verdict), **recovered}
+
+
+def _lead_first(group: IssueGroup) -> tuple[Verdict, ...]:
+    return (group.lead, *group.symptoms)
+
+
+def verdict_document(verdict: Verdict) -> dict[str, Any]:
+    """Return the verdict in its form in `verdicts.jsonl`."""
+    fields: dict[str, Any] = json.loads(verdict.to_json())
+    code = built_in_catalogue().code_of(verdict.rule_id)
+    return {**fields, "code": code} if code else fields
