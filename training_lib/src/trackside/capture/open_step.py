@@ -36,7 +36,7 @@ class OpenStep:
     """
 
     __slots__ = (
-"_arrivals", "_collections", "_late", "_losses", "_reduced", "_room", "_settled_losses", "_settled_reduced",
+        "_arrivals", "_collections", "_late", "_losses", "_reduced", "_room", "_settled_losses", "_settled_reduced",
         "due", "lost", "membership", "mode", "mode_step", "schedule", "settled", "unsettled", "wall_times",
     )  # fmt: skip
 
