@@ -155,7 +155,7 @@ def _fired(run: RunSummary) -> Markup | None:
     if not run.standing:
         return None
     links = [
-        joined(" " if place else "", element("a", name, href=with_query("/", RunFilter(rule=name).query)))
+        joined(", " if place else "", element("a", name, href=with_query("/", RunFilter(rule=name).query)))
         for place, name in enumerate(run.standing[:MOST_RULES])
     ]
     more = f" and {len(run.standing) - MOST_RULES} more" if len(run.standing) > MOST_RULES else None

@@ -56,10 +56,12 @@ def tree_of(names: Sequence[str]) -> Branch:
 def _shortened(branch: Branch) -> Branch:
     for part, one in branch.branches.items():
         branch.branches[part] = _shortened(_end_of_chain(one))
-    below = branch.branches.values()
-    if branch.path and all(not one.branches and len(one.tensors) <= MOST_TOGETHER for one in below):
-        branch.tensors += [(name, f"{one.words}{rest}") for one in below for name, rest in one.tensors]
-        branch.branches = {}
+    small = {
+        part: one for part, one in branch.branches.items() if not one.branches and len(one.tensors) <= MOST_TOGETHER
+    }
+    if len(small) > 1:
+        branch.tensors += [(name, f"{one.words}{rest}") for one in small.values() for name, rest in one.tensors]
+        branch.branches = {part: one for part, one in branch.branches.items() if part not in small}
     return branch
 
 

@@ -67,6 +67,8 @@ def tensor_curves(trial: Trial, name: str, window: tuple[int | None, int | None]
 def small_curves(trial: Trial, names: Sequence[str], statistic: str, steps: tuple[int, int]) -> dict[str, SmallCurve]:
     """Return a small curve of each tensor by its name: of `statistic`, or of the mean if that has less than two points.
 
+    Of a loss it is the mean anyway.
+
     Args:
         trial: The run.
         names: The tensors.
@@ -74,8 +76,14 @@ def small_curves(trial: Trial, names: Sequence[str], statistic: str, steps: tupl
         steps: First and last step.
     """
     found: dict[str, SmallCurve] = {}
+    losses = {*trial.tensor_names(collection="losses")}  # of which a mean is known at each step
     for one in dict.fromkeys((statistic, "mean")):
-        missing = [name for name in names if name not in found or len(found[name].numbers.first) < _FEWEST_POINTS]
+        missing = [
+            name
+            for name in names
+            if (one == "mean" or name not in losses)
+            and (name not in found or len(found[name].numbers.first) < _FEWEST_POINTS)
+        ]
         try:
             numbers = trial.parts.columns.in_buckets(missing, one, edges_of(*steps, MOST_SMALL_BUCKETS), mode=None)
         except ConfigurationError:  # not recorded by this run

@@ -69,7 +69,9 @@ def incident_parts(incident: Incident) -> Iterator[Markup]:
     yield element("p", way_back(incident))
     skipped = batches_to_skip(incident)
     if skipped:
-        yield element("p", f"To leave out when it goes on: {skipped} of the pass. They stand in ", _SKIP_LIST, ".")
+        yield element(
+            "p", f"If its data are to blame: leave out {skipped} of the pass. They stand in ", _SKIP_LIST, "."
+        )
 
 
 def batches_to_skip(incident: Incident) -> str:
