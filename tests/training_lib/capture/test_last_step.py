@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterable
+from dataclasses import replace
 
-from trackside.capture.last_step import LastStep, StepPosition
+import numpy as np
+import pytest
+
+from trackside.capture.last_step import HeldSteps, LastStep, StepPosition
 from trackside.capture.step_tensors import StepTensors
 
 
@@ -86,3 +90,61 @@ def test_a_step_is_held_until_the_destination_has_it() -> None:
     assert [*seen, last.held_step] == [0, 4, 6]
     last.release()
     assert (seen, last.held_step) == ([0, 4, 6], None)
+
+
+class Late:
+    """Tensors that become known when the test says so."""
+
+    collections = frozenset({"own"})
+    size_bytes = 100
+
+    def __init__(self, *, is_ready: bool) -> None:
+        self.ready = is_ready
+
+    def is_ready(self) -> bool:
+        return self.ready
+
+    def tensors(self) -> Iterable[tuple[str, np.ndarray]]:
+        return [("late", np.ones(3))]
+
+
+@pytest.mark.parametrize(
+    ("ready", "through", "waits_from"),
+    [
+        pytest.param((True, True, True), [0, 1, 2], None, id="all are known"),
+        pytest.param((True, False, True), [0], 1, id="one in between is not"),
+        pytest.param((False, True, True), [], 0, id="the first is not"),
+        pytest.param((), [], None, id="no step"),
+    ],
+)
+def test_steps_wait_in_their_order(ready: tuple[bool, ...], through: list[int], waits_from: int | None) -> None:
+    held, taken = HeldSteps(), Taken()
+    held.destination = taken
+    late = [Late(is_ready=each) for each in ready]
+    for number, each in enumerate(late):
+        held.submit(replace(step(number), late=(each,)))
+    assert [each.step for each in taken.steps] == through
+    assert held.first_step == waits_from
+    for each in late:
+        each.ready = True
+    held.pass_on()
+    assert [each.step for each in taken.steps] == list(range(len(ready)))
+    assert held.first_step is None
+
+
+def test_a_step_without_late_tensors_never_waits() -> None:
+    held, taken = HeldSteps(), Taken()
+    held.destination = taken
+    assert held.submit(step(0))
+    assert [each.step for each in taken.steps] == [0]
+
+
+def test_late_tensors_are_added_on_the_thread_of_the_writer() -> None:
+    whole = replace(step(0), late=(Late(is_ready=True),)).with_late()
+    assert [name for name, _ in whole.tensors] == ["a", "late"]
+    assert whole.collections == {"late": frozenset({"own"})}
+    assert whole.late == ()
+
+
+def test_the_size_of_late_tensors_counts() -> None:
+    assert replace(step(0), late=(Late(is_ready=True),)).size_bytes == step(0).size_bytes + 100

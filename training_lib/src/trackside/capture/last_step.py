@@ -1,8 +1,9 @@
-"""The step that has just ended, held back so that a script can still add to it."""
+"""Steps that have ended and are held back: the newest, for the script to add to; those with values still to come."""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -82,3 +83,40 @@ class LastStep:
             return self.destination.submit(held)
         finally:
             self._submitting = None
+
+
+class HeldSteps:
+    """A destination that holds steps back, in their order, until their late tensors are ready.
+
+    Attributes:
+        destination: The receiver of steps that are whole.
+    """
+
+    def __init__(self) -> None:
+        self.destination: Destination | None = None
+        self._held: deque[StepTensors] = deque()
+        self._submitting: int | None = None
+
+    @property
+    def first_step(self) -> int | None:
+        """The number of the first step that waits; None if none does. For any thread."""
+        try:
+            return self._held[0].step  # looked at first, for `pass_on` notes the other before it takes the step
+        except IndexError:
+            return self._submitting
+
+    def submit(self, step: StepTensors) -> bool:
+        """Take a step. Return False if one was dropped."""
+        self._held.append(step)
+        return self.pass_on()
+
+    def pass_on(self) -> bool:
+        """Hand on the steps that are whole. Return False if one was dropped."""
+        all_taken = True
+        while self._held and all(late.is_ready() for late in self._held[0].late):
+            self._submitting = self._held[0].step
+            step = self._held.popleft()
+            if self.destination is not None:
+                all_taken = self.destination.submit(step) and all_taken
+            self._submitting = None
+        return all_taken

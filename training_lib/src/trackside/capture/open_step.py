@@ -31,13 +31,14 @@ class OpenStep:
         membership: Decides the parts of each tensor that are saved.
         settled: Tensors that are this step's own for certain, by name; see `settle`.
         unsettled: Tensors added since.
+        late: Tensors that become known later; the destination of the step must be a `HeldSteps` then.
         lost: Why nothing of the step is saved, and nothing is added any more until it ends; "" for any other.
         wall_times: Moments of tensors that the script dated itself, in seconds since the epoch.
     """
 
     __slots__ = (
-        "_arrivals", "_collections", "_late", "_losses", "_reduced", "_room", "_settled_losses", "_settled_reduced",
-        "due", "lost", "membership", "mode", "mode_step", "schedule", "settled", "unsettled", "wall_times",
+        "_arrivals", "_collections", "_losses", "_reduced", "_room", "_settled_losses", "_settled_reduced", "due",
+        "late", "lost", "membership", "mode", "mode_step", "schedule", "settled", "unsettled", "wall_times",
     )  # fmt: skip
 
     def __init__(self, mode: str, schedule: ModeSchedule, membership: Membership, room: MemoryRoom) -> None:
@@ -55,14 +56,14 @@ class OpenStep:
         self._reduced: list[ReducedTensors] = []
         self._losses: list[tuple[str, np.ndarray]] = []
         self._arrivals: list[Arrival] = []  # of the arrays in all of these
-        self._late: list[LateTensors] = []
+        self.late: list[LateTensors] = []
         self._settled_losses = self._settled_reduced = 0
         self.lost = ""
 
     @property
     def is_empty(self) -> bool:
         """True if nothing was added."""
-        return not (self.unsettled or self.settled or self._losses or self._reduced or self._late)
+        return not (self.unsettled or self.settled or self._losses or self._reduced or self.late)
 
     def look_ahead(self, number: int) -> None:
         """Set what is due for the step `number`, which begins."""
@@ -116,10 +117,6 @@ class OpenStep:
     def add_reduced(self, reduced: ReducedTensors) -> None:
         """Add reductions of tensors that an optimizer is about to use: everything that `saved` requests of them."""
         self._reduced.append(reduced)
-
-    def add_late(self, late: LateTensors) -> None:
-        """Add tensors that become known later. The step's destination must be a `HeldSteps`."""
-        self._late.append(late)
 
     def add_loss(self, loss_name: str, value: np.ndarray) -> None:
         """Add a loss. The k-th of one name in a step is saved as `<loss_name>_output_<k>`."""
@@ -183,7 +180,7 @@ class OpenStep:
         tensors = {**self._named(self._losses[:end]), **self.settled, **({} if kept else self.unsettled)}
         reduced = self._reduced[: self._settled_reduced] if keep_unsettled else self._reduced
         ended: StepTensors | None = None
-        if tensors or reduced or self._late:
+        if tensors or reduced or self.late:
             ended = StepTensors(
                 step,
                 self.mode,
@@ -195,7 +192,7 @@ class OpenStep:
                 reduced=tuple(reduced),
                 arrivals=tuple(self._arrivals),
                 wall_times=self.wall_times,
-                late=tuple(self._late),
+                late=tuple(self.late),
             )
         losses, collections = self._losses[end:], self._collections
         wall_times = {name: moment for name, moment in self.wall_times.items() if name in kept}

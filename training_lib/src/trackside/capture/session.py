@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from trackside.capture.guard import Guard
 from trackside.capture.kept_steps import KeptSteps, Targets
-from trackside.capture.last_step import LastStep
-from trackside.capture.late_tensors import HeldSteps
+from trackside.capture.last_step import HeldSteps, LastStep
 from trackside.capture.process_end import ProcessEnd
 from trackside.capture.request_reading import RequestReading
 from trackside.capture.restart import FindState, further, position_after, state_at_mark, within_seconds

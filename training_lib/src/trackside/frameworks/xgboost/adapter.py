@@ -11,7 +11,7 @@ import xgboost
 from xgboost.callback import CallbackContainer
 from xgboost.core import DataSplitMode
 
-from trackside.capture.late_tensors import HeldSteps
+from trackside.capture.last_step import HeldSteps
 from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, Rank, SessionOptions
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.adapter import Undo
@@ -112,7 +112,7 @@ class XGBoostAdapter(RoundsAdapter):
         if found is None:
             return ()
         if not open_step.due.collections.isdisjoint(found.collections):
-            open_step.add_late(found)
+            open_step.late.append(found)
             return ()
         self._importances.copy_trees()
         return found.tensors()
