@@ -142,7 +142,7 @@ OUTSIDE = {
     "catboost": {"frameworks/catboost"},
     "sklearn": {"frameworks/sklearn"},
     "xgboost": {"frameworks/xgboost"},
-    "trackside_native": {"compiled"},
+    "trackside_native": {"compiled.py"},
     "trackside_localaccount": {"cloud", "testing"},
     "uvicorn": {"dashboard"},
     "yaml": {"local"},

@@ -8,15 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from trackside.capture.collection import Membership
 from trackside.capture.collections_writer import CollectionsWriter
-from trackside.capture.event_files import EventFiles
 from trackside.capture.lost_steps import LostSteps
 from trackside.capture.packed_index import PackedIndexWriter
-from trackside.capture.reduction_files import ReductionFiles
 from trackside.capture.resumption import Agreement, Resumption
-from trackside.capture.step_content import content_of
 from trackside.capture.step_engine import Position
 from trackside.capture.step_tensors import StepTensors
-from trackside.capture.steps_at_once import EncodedStep, StepsAtOnce
+from trackside.capture.step_writer import StepWriter
 from trackside.capture.tensorboard import TensorBoardFiles
 from trackside.capture.watermark import WatermarkFile
 from trackside.capture.worker_ends import WorkerEnds
@@ -25,7 +22,6 @@ from trackside.contracts import run_layout
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.records.shards import Shard
-from trackside.records.step_file import append_step, encode_step, write_index, write_step
 from trackside.storage.store import AppendableStore, Store
 
 _CLOCK_SECONDS = 0.01  # a file system's clock may be that late
@@ -81,9 +77,7 @@ class RunFiles:
         self._ends_run = ends_run
         self._membership = Membership(request, regexes)
         self._packed_index = PackedIndexWriter(worker, clock=clock)
-        self._event_files = EventFiles(worker)
-        self._at_once = StepsAtOnce(self._event_files, self._encode)
-        self._reductions = ReductionFiles()
+        self._steps = StepWriter(worker, self._membership)
         self._store: Store | None = None
         self._growing: AppendableStore | None = None  # the same, if its files can grow
         self._has_claimed = False
@@ -143,22 +137,22 @@ class RunFiles:
 
         `save` is then called with the same steps in this order. Errors: none of the store.
         """
-        self._at_once.clear()
+        self._steps.clear()
         is_known = self._growing is not None and self._resumption.is_start_known
         if not is_known or self._is_removed or self._removed_at() is not None:
             return
         moved = [self._resumption.numbered(step) for step in steps]
         is_begun = self._last_saved_step is not None and self._packed_index.needs_no_look(moved[0].step)
         with contextlib.suppress(OSError):  # which `save` meets again
-            self._at_once.store(self._growing, moved, with_indexes=is_begun)  # type: ignore[arg-type] # it is known
+            self._steps.store_ahead(self._growing, moved, with_indexes=is_begun)  # type: ignore[arg-type] # it is known
 
     def save(self, step: StepTensors) -> None:
         """Store one step, then the collections file if names are new. Errors: `OSError`, `ConfigurationError`.
 
         A step counts as stored when its files are, even if the collections file fails.
         """
-        encoded = self._encoded_before(step)
-        if self._is_removed or ((encoded is None or not encoded.is_stored) and self._was_removed_with(step)):
+        ahead = self._steps.pop(self._resumption.numbered(step).step) if self._resumption.is_start_known else None
+        if self._is_removed or ((ahead is None or not ahead.is_stored) and self._was_removed_with(step)):
             return
         step = self._resumption.numbered(step)
         store = self._opened()
@@ -166,16 +160,14 @@ class RunFiles:
         self._packed_index.before_step(store, step.step)
         self.save_attempts += 1
         try:
-            encoded = self._write(store, step, encoded)
+            encoded = self._steps.write(store, self._growing, step, ahead)
         except OSError:
-            self._event_files.failed()
             self._packed_index.step_failed()
             raise
-        self._event_files.stored(step, encoded.files)
         self._packed_index.after_step(store, step, encoded.files)
         self._last_saved_step = step.step
         self._note_steps([(step.step, step.mode, step.mode_step)])
-        self._collections.note(step, reduced_names=self._reductions.new_names(step))
+        self._collections.note(step, reduced_names=self._steps.new_names(step))
         self._losses.saved += 1
         with contextlib.suppress(OSError):  # the file follows with a later step, or with the watermark
             self._collections.store(store)
@@ -244,43 +236,6 @@ class RunFiles:
         self._lock.release()  # the training goes on, and fills the folder again
         self._lock.take()
         return False
-
-    def _encoded_before(self, step: StepTensors) -> EncodedStep | None:
-        """Return the step as `prepare` has stored it, or at least its values; None if it has not."""
-        if not self._resumption.is_start_known:
-            return None
-        return self._at_once.pop(self._resumption.numbered(step).step)
-
-    def _write(self, store: Store, step: StepTensors, encoded: EncodedStep | None) -> EncodedStep:
-        """Store what is missing of a step."""
-        if encoded:
-            if not encoded.is_stored:
-                write_index(store, encoded.files)
-            return encoded
-        growing = self._growing
-        place = self._event_files.place(growing, step) if growing else None
-        if growing and place:
-            encoded = self._encode(step, place)
-            if append_step(growing, encoded.files):
-                return encoded
-        encoded = self._encode(step, None)
-        write_step(store, encoded.files)
-        return encoded
-
-    def _encode(self, step: StepTensors, place: tuple[str, int] | None) -> EncodedStep:
-        content = content_of(step, self._membership)
-        files = encode_step(
-            content.tensors,
-            step=step.step,
-            mode=step.mode,
-            mode_step=step.mode_step,
-            worker=self._worker,
-            wall_time=step.wall_time,
-            shapes=content.shapes,
-            behind=place,
-            wall_times=step.wall_times,
-        )
-        return EncodedStep(step, content, self._reductions.added(step, files))
 
     def _opened(self) -> Store:
         if self._store is None:

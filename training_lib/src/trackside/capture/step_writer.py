@@ -1,17 +1,21 @@
-"""Several steps stored at once: what each of them costs alone (calls of the system, turns of the interpreter's lock)
-is paid once for all of them."""
+"""The files of steps: encoded and stored one by one, or several steps at once.
+
+What a step costs alone (calls of the system, turns of the interpreter's lock) is paid once for several.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
+from trackside.capture.collection import Membership
 from trackside.capture.event_files import EventFiles
-from trackside.capture.step_content import StepContent
+from trackside.capture.reduction_files import ReductionFiles
+from trackside.capture.step_content import StepContent, content_of
 from trackside.capture.step_tensors import StepTensors
-from trackside.records.step_file import StepFiles
-from trackside.storage.store import AppendableStore
+from trackside.records.step_file import StepFiles, append_step, encode_step, write_index, write_step
+from trackside.storage.store import AppendableStore, Store
 
 _MOST_BYTES = 1 << 20
 
@@ -46,26 +50,81 @@ class EncodedStep:
     is_stored: bool = False
 
 
-Encode = Callable[[StepTensors, Place | None], EncodedStep]
+class StepWriter:
+    """The writer of one worker's steps. For the writer thread.
 
+    - `membership`: decides the parts of each tensor that are saved
+    """
 
-class StepsAtOnce:
-    """The steps that are stored, whole or in part, before they are saved one by one. For the writer thread."""
-
-    def __init__(self, event_files: EventFiles, encode: Encode) -> None:
-        self._event_files, self._encode = event_files, encode
+    def __init__(self, worker: str, membership: Membership) -> None:
+        self._worker, self._membership = worker, membership
+        self._event_files, self._reductions = EventFiles(worker), ReductionFiles()
         self._found: dict[int, EncodedStep] = {}
 
     def pop(self, step: int) -> EncodedStep | None:
-        """Return a step with values that are stored, and forget it; None for any other."""
+        """Return a step with values that `store_ahead` has stored, and forget it; None for any other."""
         return self._found.pop(step, None)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget what was stored ahead."""
         self._found.clear()
 
-    def store(self, store: AppendableStore, steps: Sequence[StepTensors], *, with_indexes: bool) -> None:
-        """Store as much of these steps as goes at once. An error of the store leaves the rest to `save`.
+    def new_names(self, step: StepTensors) -> list[str]:
+        """Return the names of reduced tensors that no earlier step had."""
+        return self._reductions.new_names(step)
+
+    def write(
+        self, store: Store, growing: AppendableStore | None, step: StepTensors, ahead: EncodedStep | None
+    ) -> EncodedStep:
+        """Store what is missing of a step. Errors are those of the store.
+
+        Args:
+            store: The store of the run.
+            growing: The same, if its files can grow.
+            step: The step, with its numbers in the run.
+            ahead: The step as `store_ahead` has stored it.
+        """
+        try:
+            encoded = self._written(store, growing, step, ahead)
+        except OSError:
+            self._event_files.failed()
+            raise
+        self._event_files.stored(step, encoded.files)
+        return encoded
+
+    def _written(
+        self, store: Store, growing: AppendableStore | None, step: StepTensors, ahead: EncodedStep | None
+    ) -> EncodedStep:
+        if ahead:
+            if not ahead.is_stored:
+                write_index(store, ahead.files)
+            return ahead
+        place = self._event_files.place(growing, step) if growing else None
+        if growing and place:
+            encoded = self._encode(step, place)
+            if append_step(growing, encoded.files):
+                return encoded
+        encoded = self._encode(step, None)
+        write_step(store, encoded.files)
+        return encoded
+
+    def _encode(self, step: StepTensors, place: Place | None) -> EncodedStep:
+        content = content_of(step, self._membership)
+        files = encode_step(
+            content.tensors,
+            step=step.step,
+            mode=step.mode,
+            mode_step=step.mode_step,
+            worker=self._worker,
+            wall_time=step.wall_time,
+            shapes=content.shapes,
+            behind=place,
+            wall_times=step.wall_times,
+        )
+        return EncodedStep(step, content, self._reductions.added(step, files))
+
+    def store_ahead(self, store: AppendableStore, steps: Sequence[StepTensors], *, with_indexes: bool) -> None:
+        """Store as much of these steps as goes at once. An error of the store leaves the rest to `write`.
 
         Args:
             store: The store of the run.
