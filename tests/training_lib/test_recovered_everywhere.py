@@ -187,7 +187,7 @@ def test_no_place_is_forgotten() -> None:
         "cli/terminal/run_view.py": "cards of `trackside run`, with the note of `local/run.py` and the summary",
     }
     behind_places = {
-        "cli/terminal/card.py", "cli/terminal/frame.py", "cli/terminal/reports.py", "cli/terminal/run_cards.py",
+        "cli/terminal/card.py", "cli/terminal/frame.py", "report/other_tools.py", "local/run_document.py",
         "cli/terminal/run_summary.py", "contracts/issue_group.py", "integrations/issue_sinks.py",
         "integrations/issue_text.py", "local/comparison.py", "local/live_run.py",
         "local/side_by_side.py", "local/problem_text.py", "local/recorded_run.py",

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, NODE, write_run
 from tests.training_lib.report.model.boosted import OBJECTIVES, boost
-from trackside.contracts.run_layout import REPORT_JSON_KEY, REPORT_MARKDOWN_KEY, RunLocation
+from trackside.contracts.run_layout import REPORT_JSON_KEY, REPORT_JUNIT_KEY, REPORT_MARKDOWN_KEY, RunLocation
 from trackside.report.at_the_end import store_report
 from trackside.report.gathered import ReportData, gather
 from trackside.report.json_document import report_document
@@ -132,3 +133,6 @@ def test_it_lies_beside_the_report_at_the_end_of_a_run(tmp_path: Path) -> None:
     output = LocalStore(run.rule_output)
     assert json.loads(output.get(REPORT_JSON_KEY))["schema_version"] == 1
     assert "vanishing-gradient" in output.get(REPORT_MARKDOWN_KEY).decode()
+    (suite,) = ElementTree.fromstring(output.get(REPORT_JUNIT_KEY))  # noqa: S314 - of our own
+    (failed,) = [case.get("name") for case in suite if case.find("failure") is not None]
+    assert failed == "vanishing-gradient"

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from trackside.contracts.run_layout import (
     OLD_REPORTS_PREFIX,
     REPORT_JSON_KEY,
+    REPORT_JUNIT_KEY,
     REPORT_KEY,
     REPORT_MARKDOWN_KEY,
     XGBOOST_REPORT_KEY,
@@ -18,6 +19,7 @@ from trackside.contracts.run_layout import (
 from trackside.report.gathered import gather
 from trackside.report.json_document import VERSION, report_document
 from trackside.report.markdown import markdown_of
+from trackside.report.other_tools import text_for
 from trackside.report.page import page_of
 from trackside.storage.store import Store
 from trackside.trial.trial import open_trial
@@ -41,6 +43,7 @@ def store_report(run: RunLocation, *, clock: Callable[[], float], stores: Callab
         output = stores(run.rule_output)
         output.put(REPORT_KEY, page)
         output.put(REPORT_MARKDOWN_KEY, markdown_of(data).encode())
+        output.put(REPORT_JUNIT_KEY, text_for(data.recorded, "junit").encode())
         output.put(
             REPORT_JSON_KEY, json.dumps({"schema_version": VERSION, **report_document(data)}, allow_nan=False).encode()
         )
