@@ -14,17 +14,26 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.data import DataLoader
 
 from trackside.capture import step_numbers
 from trackside.capture.budget import Intervals
 from trackside.capture.step_numbers import StepNumber
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
-from trackside.contracts.recorded_names import DEAR_INTERVAL, NORMS_INTERVAL, OVERHEAD, PROCESSOR_WAIT_SECONDS
+from trackside.contracts.recorded_names import (
+    DEAR_INTERVAL,
+    NORMS_INTERVAL,
+    OVERHEAD,
+    PROCESSOR_WAIT_SECONDS,
+    STEP_SECONDS,
+)
 from trackside.contracts.run_layout import RunLocation
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch import PyTorchAdapter
+from trackside.frameworks.pytorch.steps import short_way
 from trackside.frameworks.pytorch.steps.short_way import ShortWay
 from trackside.frameworks.pytorch.steps.strategy import ByOptimizer
+from trackside.profiling.processor_wait import PATH
 from trackside.storage.local import LocalStore
 from trackside.trial.recorded_statistics import RecordedStatistics
 
@@ -229,6 +238,32 @@ def test_steps_that_are_left_out_are_recorded_alike(
     found = recorded(tmp_path / "short")
     assert found == recorded(tmp_path / "long")
     assert found["CrossEntropyLoss_output_0", "mean", "TRAIN"]
+
+
+@pytest.mark.skipif(not Path(PATH).exists(), reason="this kernel counts no waits")
+@pytest.mark.parametrize("has_loader", [True, False])
+def test_with_a_loader_each_step_reads_its_wait(
+    has_loader: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait within a fetch is what has come since the end of the step before: no other step's may be among it."""
+    monkeypatch.setattr(short_way, "LONGER", 1e9)
+    monkeypatch.setattr(short_way, "WAITS_SELDOM_BELOW", 1e9)
+    batches = iter(DataLoader([torch.zeros(1)] * 2 * STEPS))
+
+    def loop(step: int, model: nn.Module, optimizer: torch.optim.Optimizer, inputs: torch.Tensor) -> None:
+        if has_loader:
+            next(batches)
+        plain(step, model, optimizer, inputs)
+
+    with capturing(tmp_path / "run", CaptureRequest((), statistics=THINNED)):
+        train(loop)
+    found = RecordedStatistics(LocalStore(RunLocation(str(tmp_path / "run")).statistics), report=lambda error: None)
+    found.refresh()
+    waits, seconds = (
+        sum(len(column.steps) for column in found.columns(name, "mean", last_step=LAST, mode="TRAIN"))
+        for name in (PROCESSOR_WAIT_SECONDS, STEP_SECONDS)
+    )
+    assert (waits >= seconds - 1) is has_loader
 
 
 def test_a_step_that_saves_goes_on_the_long_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

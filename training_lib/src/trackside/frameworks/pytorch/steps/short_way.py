@@ -38,6 +38,7 @@ from trackside.frameworks.pytorch.statistics.update_size import UpdateSize
 from trackside.profiling.phase_clock import (
     BACKWARD,
     CAPTURE,
+    DATA,
     FIRST_STEPS,
     OPTIMIZER,
     OTHER,
@@ -54,6 +55,7 @@ MOST_KEPT = 16  # steps, until what they change elsewhere is done
 MOST_KEPT_SHORT, SHORT_STEP = 32, 4e-3  # for steps of fewer seconds; passes that `StepOrder` worries about are more
 # To read how long a thread had no processor is a call of the system. Steps that usually take fewer seconds than the
 # first number pay for it if they took longer by the second, and at every so many others, with the waits before them.
+# With a DataLoader each does: the wait within a fetch is what has come since the end of the step before.
 WAITS_SELDOM_BELOW, LONGER, WAITS_EVERY = 1e-3, 1.1, 8
 _KEYS = NumberKeys(
     (*map(PHASE_KEYS.get, range(len(Phase))), STEP_KEY, (BACKWARD_PASSES, "mean"), (GRADIENTS_KEPT, "mean")), len(Phase)
@@ -320,7 +322,7 @@ class ShortWay:
         passes = self._order.passes
         seconds += (took, float(passes - self._passes), 0.0)
         keys = _KEYS
-        if took > self._long_step or not left % WAITS_EVERY:
+        if took > self._long_step or not left % WAITS_EVERY or seconds[DATA]:
             waited = clock.waited()
             if waited is not None:
                 seconds.append(min(waited, took))
