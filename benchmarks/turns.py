@@ -6,7 +6,11 @@ With `--peers`, smdebug and TensorBoard take part. Set PYTHONPATH=FOLDER after
 
     pip install --no-deps --target FOLDER smdebug==1.0.34 tensorboard==2.14.1 protobuf==3.20.3 numpy==2.2.6 absl-py six
 
-With `--wandb FOLDER` Weights & Biases takes part, offline, as `pip install --target FOLDER wandb` has it.
+With `--wandb FOLDER` Weights & Biases takes part, offline, as `pip install --target FOLDER wandb` has it. With
+`--traceml FOLDER` TraceML takes part beside what is always on, as it is after
+
+    pip install --no-deps --target FOLDER traceml-ai==0.5.0 psutil rich nvidia-ml-py msgspec pyyaml pygments \
+        markdown-it-py mdurl
 
 Each round every participant trains the same number of steps, in the order A B C, then C B A. A figure is the processor
 time of all threads of a participant and of the processes that it has started, to the end of what it stores, over that
@@ -22,13 +26,16 @@ import json
 import os
 import resource
 import shutil
+import socket
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 import types
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -37,6 +44,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 from torch.nn import functional
+
+from trackside.environment import inherited
 
 HERE = Path(__file__).resolve().parents[1] / "training_lib" / "src"
 REDUCTIONS = ("mean", "std", "min", "max", "l1_norm", "l2_norm", "abs_max")
@@ -53,12 +62,16 @@ class Workload(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A request: collections saved every so many steps, whole or reduced; its target as a ratio, by workload."""
+    """A request: collections saved every so many steps, whole or reduced; its target as a ratio, by workload.
+
+    `memory_mb`: as in a capture request.
+    """
 
     collections: tuple[str, ...]
     every: int
     is_reduced: bool
     targets: dict[str, float]
+    memory_mb: int = 0
 
 
 WORKLOADS = {
@@ -67,13 +80,14 @@ WORKLOADS = {
     "mlp": Workload(100, ("on", "idle", "loss@1", "wgb@10", "wgb@100", "red@1")),
     "deep": Workload(6, ("on", "idle")),
     "gpt": Workload(10, ("on", "wgb@10", "red@1")),
-    "gpt110m": Workload(10, ("on", "wgb@10")),
+    "gpt110m": Workload(10, ("on", "wgb@10", "wgb@10 in 64 MiB")),
 }
 CELLS = {
     "on": Cell((), 0, False, {"tiny": 1.05, "half": 1.05, "mlp": 1.02, "deep": 1.03, "gpt": 1.01}),
     "idle": Cell(("losses",), 10**9, False, {"mlp": 1.005}),
     "loss@1": Cell(("losses",), 1, False, {"mlp": 1.05}),
     "wgb@10": Cell(MODEL, 10, False, {"mlp": 1.07, "gpt": 1.05, "gpt110m": 1.10}),
+    "wgb@10 in 64 MiB": Cell(MODEL, 10, False, {}, memory_mb=64),
     "wgb@100": Cell(MODEL, 100, False, {"mlp": 1.01}),
     "red@1": Cell(MODEL, 1, True, {"mlp": 1.15, "gpt": 1.12}),
 }
@@ -112,18 +126,27 @@ class Training:
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         self.criterion: Callable[..., Any] = functional.cross_entropy
         self.after_backward: Callable[[Any], None] | None = None
+        self.around_step: Callable[[], AbstractContextManager[None]] | None = None
 
     def run(self, steps: int) -> None:
         """Train that many steps."""
         for step in range(steps):
-            inputs, labels = self.batches[step % BATCHES]
-            self.optimizer.zero_grad()
-            loss = self.criterion(self.model(inputs), labels)
-            loss.backward()
-            if self.after_backward is not None:
-                self.after_backward(loss)
-            self.optimizer.step()
-            loss.item()
+            if self.around_step is None:
+                self.step(step)
+            else:
+                with self.around_step():
+                    self.step(step)
+
+    def step(self, step: int) -> None:
+        """Train one step."""
+        inputs, labels = self.batches[step % BATCHES]
+        self.optimizer.zero_grad()
+        loss = self.criterion(self.model(inputs), labels)
+        loss.backward()
+        if self.after_backward is not None:
+            self.after_backward(loss)
+        self.optimizer.step()
+        loss.item()
 
 
 class Bare:
@@ -141,6 +164,9 @@ class Bare:
     def state(self) -> str:
         """Return what to say about this participant beside its figures."""
         return ""
+
+    def end(self) -> None:
+        """End what this participant has started."""
 
 
 class Ours(Bare):
@@ -168,7 +194,7 @@ class Ours(Bare):
         reductions = REDUCTIONS if cell.is_reduced else ()
         requests = tuple(CollectionRequest(name, schedule, reductions=reductions) for name in cell.collections)
         self.is_on = kind == "on"
-        request = CaptureRequest(requests, statistics=StatisticsRequest(enabled=self.is_on))
+        request = CaptureRequest(requests, statistics=StatisticsRequest(enabled=self.is_on), memory_mb=cell.memory_mb)
         self.capture = PyTorchAdapter(CaptureEnvironment(run, request.to_json(), 0, 1))
         self.capture.install()
 
@@ -260,6 +286,34 @@ class WeightsAndBiases(Bare):
         self.step += 1
 
 
+class TraceMl(Bare):
+    """TraceML as `traceml run` sets it up: times of each step. Its process that collects them counts too."""
+
+    def __init__(self, kind: str, run: str, *, folder: Path) -> None:
+        super().__init__(kind, run)
+        os.makedirs(run)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        serve = ("serve", "--mode", "summary", "--logs-dir", run, "--aggregator-port", str(port))
+        self.server = subprocess.Popen(
+            [sys.executable, folder / "bin" / "traceml", *serve],
+            env=inherited() | {"PYTHONPATH": str(folder)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        sys.path.insert(0, str(folder))
+        import traceml_ai
+
+        traceml_ai.init(mode="auto", logs_dir=run, aggregator_port=port)
+        self.trace_step = traceml_ai.trace_step
+
+    def attach(self, training: Training) -> None:
+        training.around_step = partial(self.trace_step, training.model)
+
+    def end(self) -> None:
+        self.server.kill()
+
+
 def started_seconds() -> float:
     """Return the processor time so far of the living processes that this one has started, and those below them."""
     seconds, waiting = 0.0, [os.getpid()]
@@ -313,6 +367,7 @@ def take_part(workload: str, steps: int, make: Callable[[str], Bare], ask: int, 
         peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         found = {"seconds": seconds, "peak_mb": peak_mb, "first_ms": first_ms, "state": part.state()}
         os.write(answer, json.dumps(found).encode().ljust(ANSWER_BYTES))
+    part.end()
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
@@ -347,6 +402,8 @@ def participants_of(kinds: list[str], options: argparse.Namespace) -> dict[str, 
         is_saving = kind not in {"on", "idle"}
         if is_saving and kind != "red@1":
             found[f"{kind}, raw write"] = kind, partial(RawWrite, kind)
+        if options.traceml and kind == "on":
+            found["on, TraceML"] = kind, partial(TraceMl, kind, folder=options.traceml)
         if options.peers and kind != "on":
             found[f"{kind}, smdebug"] = kind, partial(SmDebug, kind)
             if is_saving and kind != "red@1":
@@ -423,6 +480,7 @@ def main() -> None:
     parser.add_argument("--without-loops", action="store_true", help="measure this tree without compiled loops too")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="write the tables into this page")
     parser.add_argument("--peers", action="store_true", help="measure smdebug and TensorBoard too")
+    parser.add_argument("--traceml", type=Path, metavar="FOLDER", help="measure TraceML too, from this folder")
     parser.add_argument("--wandb", type=Path, metavar="FOLDER", help="measure Weights & Biases too, from this folder")
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -13,6 +13,15 @@ MEMINFO = "MemTotal:       24000000 kB\nMemFree:          100000 kB\nMemAvailabl
 V2, V1 = "sys/fs/cgroup", "sys/fs/cgroup/memory"
 SECOND = {"proc/meminfo": MEMINFO, "proc/self/cgroup": "0::/pod/job\n"}
 FIRST = {"proc/meminfo": MEMINFO, "proc/self/cgroup": "5:cpu,cpuacct:/\n4:memory:/docker/1\n"}
+LIMITED = {"proc/meminfo": MEMINFO, "proc/self/status": "VmSize:\t 4194304 kB\nVmData:\t 1048576 kB\n"}
+
+
+def limits(data: str, space: str) -> str:
+    return (
+        f"Limit                     Soft Limit           Hard Limit           Units\n"
+        f"Max data size             {data:21}unlimited            bytes\n"
+        f"Max address space         {space:21}unlimited            bytes\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,6 +87,12 @@ FIRST = {"proc/meminfo": MEMINFO, "proc/self/cgroup": "5:cpu,cpuacct:/\n4:memory
             FIRST | {f"{V1}/memory.limit_in_bytes": f"{2**63 - 4096}\n", f"{V1}/memory.usage_in_bytes": f"{GIB}\n"},
             8 * GIB,
             id="version 1 without a limit",
+        ),
+        pytest.param(LIMITED | {"proc/self/limits": limits("unlimited", "unlimited")}, 8 * GIB, id="no ulimit"),
+        pytest.param(LIMITED | {"proc/self/limits": limits(f"{3 * GIB}", "unlimited")}, 2 * GIB, id="ulimit -d"),
+        pytest.param(LIMITED | {"proc/self/limits": limits(f"{3 * GIB}", f"{5 * GIB}")}, GIB, id="ulimit -d and -v"),
+        pytest.param(
+            {"proc/self/limits": limits("unlimited", f"{GIB}")}, GIB, id="a ulimit, and nobody knows what is in use"
         ),
     ],
 )

@@ -151,7 +151,8 @@ def test_backward_without_steps_does_not_fill_the_memory() -> None:
         pytest.param(KEPT_FREE_BYTES, "", id="enough"),
         pytest.param(
             100 << 20,
-            "with its tensors 100 MiB of memory are free. Save fewer tensors, or reductions of them",
+            "with its tensors 100 MiB of memory are free. Save fewer tensors, or reductions of them, or give the "
+            "capture request a memory_mb",
             id="next to none",
         ),
     ],

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 KEPT_FREE_BYTES = 256 << 20  # for the training itself, and for writing what was copied
 LOOK_EVERY_BYTES = 64 << 20  # a look takes a tenth of a millisecond, a copy of so much a hundred times as long
 _UNLIMITED_BYTES = 1 << 60  # a limit above it is none
-_ADVICE = "Save fewer tensors, or reductions of them"
+_OF_PROCESS = {"Max data size": "VmData", "Max address space": "VmSize"}
+_ADVICE = "Save fewer tensors, or reductions of them, or give the capture request a memory_mb"
 
 
 def free_bytes(root: Path = Path("/")) -> int | None:
-    """Return the bytes that are free, by the machine and by each limit of this container; None where neither is known.
+    """Return the bytes that are free: by the machine, by each limit of this container, and by those of this process.
 
-    Memory that only caches files counts as free.
+    None where nothing is known. Memory that only caches files counts as free.
 
     Args:
         root: The folder that has `proc` and `sys`.
     """
-    amounts = [_available(root), *(limit - used for limit, used in _limits(root))]
+    amounts = [_available(root), *(limit - used for limit, used in (*_limits(root), *_limits_of_process(root)))]
     return min((max(0, amount) for amount in amounts if amount is not None), default=None)
 
 
@@ -89,6 +91,21 @@ def _limits(root: Path) -> Iterator[tuple[int, int]]:
                 line.split(" ", 1) for line in _read(top / folder / "memory.stat").splitlines() if " " in line
             )
             yield limit, used - (_number(statistics.get(names[2], "")) or 0)
+
+
+def _limits_of_process(root: Path) -> Iterator[tuple[int, int]]:
+    """Yield each limit of this process (`ulimit -d`, `ulimit -v`), and the bytes in use."""
+    limits = _read(root / "proc/self/limits")
+    found = [(limit, field) for name, field in _OF_PROCESS.items() if (limit := _named(name, limits)) is not None]
+    status = _read(root / "proc/self/status") if found else ""
+    for limit, field in found:
+        yield limit, 1024 * (_named(field, status) or 0)
+
+
+def _named(name: str, text: str) -> int | None:
+    """Return the number behind a name at the start of a line; None if it has none."""
+    found = re.search(rf"^{name}:?[ \t]+(\d+)", text, re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def _read(path: Path) -> str:

@@ -141,7 +141,7 @@ class RunSession:
         self.shards: dict[str, Shard] = {}
         self.last = LastStep() if self._options.holds_last_step else None
         self.held: HeldSteps | None = None
-        self.local_folder = "" if "://" in self._location.uri else self._location.uri
+        self.local_folder = self.engine.spill.folder = "" if "://" in self._location.uri else self._location.uri
         self.has_place_for_profiles = self._options.has_watermarks and not self._options.is_kept_only
         self.has_begun = self.is_reduced = False
         self.is_start_known = True

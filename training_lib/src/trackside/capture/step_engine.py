@@ -11,6 +11,7 @@ from trackside.capture.collection import ANYTHING, Membership
 from trackside.capture.free_memory import MemoryRoom
 from trackside.capture.open_step import OpenStep
 from trackside.capture.schedule import NOTHING_DUE, Due, ModeSchedule
+from trackside.capture.spill import Spill
 from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.capture_request import MODES, CaptureRequest
 from trackside.records.modes import checked_mode
@@ -47,6 +48,7 @@ class StepEngine:
         open_step: The open step of the current mode.
         due: What that step saves.
         room: Decides whether a step may keep one more copy, whatever framework it comes from.
+        spill: Takes the copies of a step that go beyond the memory it may take.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class StepEngine:
         self._regexes = regexes
         self._clock, self._monotonic = clock, monotonic
         self._membership = Membership(request, regexes)
-        self.room = MemoryRoom()
+        self.room, self.spill = MemoryRoom(), Spill(request.memory_mb << 20)
         self._destination: Destination | None = None
         self._modes: dict[str, OpenStep] = {}
         self.step = 0
@@ -80,6 +82,7 @@ class StepEngine:
     def use_request(self, request: CaptureRequest) -> None:
         """Replace the request, from the open step on."""
         self._request, self._membership = request, Membership(request, self._regexes)
+        self.spill.most_bytes = request.memory_mb << 20
         for open_step in self._modes.values():
             open_step.membership = self._membership
             open_step.schedule = self._schedule(open_step.mode)
@@ -172,7 +175,7 @@ class StepEngine:
         return self._modes.get(mode) or self._begin(mode)
 
     def _begin(self, mode: str) -> OpenStep:
-        begun = OpenStep(mode, self._schedule(mode), self._membership, self.room)
+        begun = OpenStep(mode, self._schedule(mode), self._membership, self.room, self.spill)
         self._modes[mode] = begun
         self._look_ahead(begun)
         return begun

@@ -285,6 +285,8 @@ class CaptureRequest:
                      runs that step without the compiler, "params_only" goes without them
     tensorboard      folder or s3:// prefix for TensorBoard files; "" for none
     machine_interval_ms  milliseconds between two samples of the machine, which the training process has taken; 0: none
+    memory_mb        MiB of memory that the copies of one step may take; what is beyond lies in a file on the disk until
+                     it is stored, and training waits for the disk; 0: no limit
     profiling        the steps to profile in detail
     """
 
@@ -298,6 +300,7 @@ class CaptureRequest:
     compiled: str = field(default="eager_step", metadata=stored(word("eager_step", "params_only"), optional=True))
     tensorboard: str = field(default="", metadata=stored(TEXT, optional=True))
     machine_interval_ms: int = field(default=0, metadata=stored(_STEP, optional=True))
+    memory_mb: int = field(default=0, metadata=stored(_STEP, optional=True))
     profiling: ProfilingRequest = field(
         default=ProfilingRequest(), metadata=stored(closed_record(ProfilingRequest), optional=True)
     )
@@ -339,6 +342,7 @@ class CaptureRequest:
             compiled=_chosen(self.compiled, other.compiled, default.compiled),
             tensorboard=_chosen(self.tensorboard, other.tensorboard, default.tensorboard),
             machine_interval_ms=self.machine_interval_ms or other.machine_interval_ms,
+            memory_mb=self.memory_mb or other.memory_mb,
             profiling=self.profiling if self.profiling != default.profiling else other.profiling,
         )
 

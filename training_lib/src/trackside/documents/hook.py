@@ -285,6 +285,8 @@ def hook_document(capture: CaptureRequest, *, s3_output_path: str) -> tuple[dict
         notes.append("The settings of the always-on statistics have no place in a DebugHookConfig.")
     if capture.compiled != CaptureRequest().compiled:
         notes.append("`compiled` has no place in a DebugHookConfig.")
+    if capture.memory_mb:
+        notes.append("`memory_mb` has no place in a DebugHookConfig.")
     hook = {"include_workers": capture.include_workers}
     if capture.tensorboard:
         hook["tensorboard_dir"] = capture.tensorboard

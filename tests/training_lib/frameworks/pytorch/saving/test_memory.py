@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +16,7 @@ from trackside.capture.step_engine import StepEngine
 from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
+from trackside.trial.trial import open_trial
 
 NAMED = [("layer.weight", torch.ones(16 << 20)), ("layer.bias", torch.ones(4))]  # 64 MiB
 SMALL = [("layer.weight", torch.ones(16)), ("layer.bias", torch.ones(4))]
@@ -58,3 +62,55 @@ def test_a_step_without_memory_is_lost_as_a_whole(
     for step, is_saved in zip(steps, saved, strict=True):
         assert dict(step.tensors).keys() == ({name for name, _ in named} if is_saved else set())
         assert ("of memory are free" in step.lost) != is_saved
+
+
+# Each save has 128 MiB of weights and as much of gradients. 448 MiB are free; 256 of them are left to the training.
+PROCESS = """
+import resource, sys
+from pathlib import Path
+import torch
+from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
+from trackside.environment import CaptureEnvironment
+from trackside.frameworks.pytorch.adapter import PyTorchAdapter
+
+torch.set_num_threads(1)
+request = CaptureRequest(
+    tuple(CollectionRequest(name, Schedule(2, start_step=2)) for name in ("weights", "gradients")),
+    statistics=StatisticsRequest(enabled=False), memory_mb=int(sys.argv[2]),
+)
+adapter = PyTorchAdapter(CaptureEnvironment(sys.argv[1], request.to_json(), 0, 1))
+adapter.install()
+model = torch.nn.Sequential(*[torch.nn.Linear(2048, 2048, bias=False) for _ in range(8)])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+inputs = torch.randn(4, 2048)
+for step in range(6):
+    if step == 2:
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        used = 1024 * int(status["VmData"].split()[0])
+        resource.setrlimit(resource.RLIMIT_DATA, (used + (448 << 20), -1))
+    optimizer.zero_grad(set_to_none=False)
+    model(inputs).square().mean().backward()
+    optimizer.step()
+adapter.close(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
+@pytest.mark.parametrize(
+    ("memory_mb", "saved"),
+    [pytest.param(0, [], id="no limit: each save is lost"), pytest.param(32, [2, 4], id="32 MiB: each is stored")],
+)
+def test_a_process_without_the_memory_for_a_save(memory_mb: int, saved: list[int], tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", "-c", PROCESS, str(tmp_path / "run"), str(memory_mb)],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert ("of memory are free" in ended.stderr) == (not saved)
+    assert "Exception ignored" not in ended.stderr
+    trial = open_trial(str(tmp_path / "run"))
+    assert list(trial.steps()) == saved
+    weights = [name for name in trial.tensor_names(collection="weights") if "gradient" not in name]
+    assert len(weights) == 8 * bool(saved)
+    for name in weights:
+        assert [trial.tensor(name).value(step).shape for step in saved] == [(2048, 2048)] * len(saved)

@@ -11,7 +11,15 @@ import pytest
 import torch
 
 from trackside.frameworks.pytorch.saving import slabs
-from trackside.frameworks.pytorch.saving.slabs import IDLE_SECONDS, MOST_SLABS, Slabs, is_plain
+from trackside.frameworks.pytorch.saving.slabs import (
+    IDLE_SECONDS,
+    MOST_SLABS,
+    Slabs,
+    is_dense,
+    is_plain,
+    kept_dtype,
+    parts_of,
+)
 
 TENSORS = [
     torch.arange(6.0).reshape(2, 3),
@@ -176,3 +184,28 @@ def test_idle_memory_is_let_go() -> None:
 def test_tells_plain_tensors(tensor: torch.Tensor, expected: bool) -> None:
 
     assert is_plain(tensor) is expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool])
+@pytest.mark.parametrize("shape", [(), (1,), (5, 3), (2, 7)])
+def test_parts_make_up_the_tensor(dtype: torch.dtype, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trackside.frameworks.pytorch.saving.slabs._PART_ELEMENTS", 4)
+    tensor = torch.randn(shape).mul(3).to(dtype)
+    assert is_dense(tensor)
+    parts, kept = parts_of(tensor)
+    found = np.concatenate([part.copy() for part in parts]).reshape(shape)
+    assert found.dtype == kept
+    assert np.array_equal(found, tensor.to(kept_dtype(dtype)).numpy())
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        pytest.param(torch.ones(4, 6)[:, ::2], id="not in C order"),
+        pytest.param(torch.ones(3).to_sparse(), id="sparse"),
+        pytest.param(torch.ones(3, dtype=torch.complex64), id="complex"),
+        pytest.param(torch.ones(3).as_subclass(type("Own", (torch.Tensor,), {})), id="a class of its own"),
+    ],
+)
+def test_others_are_copied_whole(tensor: torch.Tensor) -> None:
+    assert not is_dense(tensor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ IDLE_SECONDS = 30.0
 
 _ALIGNMENT = 64  # bytes: as NumPy's and PyTorch's own memory, or vector instructions get slower
 _NOTHING_HELD = 3600.0
+_PART_ELEMENTS = 4 << 20
 _DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float16: np.dtype(np.float16),
     torch.float32: np.dtype(np.float32),
@@ -41,6 +42,27 @@ def is_plain(tensor: torch.Tensor) -> bool:
         and tensor.device.type == "cpu"
         and tensor.layout is torch.strided
     )
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Return True for a dense tensor in C order, in any memory, of a type that is kept or widened."""
+    is_usual = type(tensor) in PLAIN_TYPES and tensor.dtype in SENT_DTYPES
+    return is_usual and tensor.layout is torch.strided and tensor.is_contiguous()
+
+
+def parts_of(tensor: torch.Tensor) -> tuple[Iterator[np.ndarray], np.dtype[Any]]:
+    """Return the values of a tensor that `is_dense` in parts, each valid until the next is taken, and their type."""
+    flat, kept = tensor.detach().view(-1), kept_dtype(tensor.dtype)
+    if flat.is_cpu and kept is flat.dtype:
+        return iter((flat.numpy(),)), _DTYPES[kept]
+    return _copied_parts(flat, kept), _DTYPES[kept]
+
+
+def _copied_parts(flat: torch.Tensor, kept: torch.dtype) -> Iterator[np.ndarray]:
+    # The same memory for all: glibc does not find a place for an aligned piece where one of its size was before.
+    part = torch.empty(min(len(flat), _PART_ELEMENTS), dtype=kept)
+    for values in torch.split(flat, _PART_ELEMENTS):
+        yield part[: len(values)].copy_(values).numpy()
 
 
 class Slabs:

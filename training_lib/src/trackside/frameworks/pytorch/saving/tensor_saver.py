@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from trackside.capture.step_engine import StepEngine
 from trackside.frameworks.pytorch.ground.structures import holds_value
 from trackside.frameworks.pytorch.saving.copying import copy_to_array, is_in_cuda_graph, is_one
 from trackside.frameworks.pytorch.saving.device_copies import DeviceCopies
-from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES, Slabs, is_plain
+from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES, Slabs, is_dense, is_plain, parts_of
 from trackside.frameworks.pytorch.sharding.shards import shard_of
 from trackside.records.shards import Shard
 
@@ -104,7 +104,7 @@ class TensorSaver:
 
     def _copied_together(self, device: torch.device, tensors: Sequence[torch.Tensor]) -> list[np.ndarray] | None:
         """Return the values of tensors of one device; None if each is to be copied by itself."""
-        if len(tensors) < 2 or self._bytes_left is not None or is_in_cuda_graph(tensors[0]):
+        if len(tensors) < 2 or self._bytes_left is not None or is_in_cuda_graph(tensors[0]) or self._spills(*tensors):
             return None
         try:
             with outside_of_modes():
@@ -121,7 +121,7 @@ class TensorSaver:
 
     def is_sent(self, tensor: torch.Tensor) -> bool:
         """Return True if the tensor lies on a device, and training need not wait for its value."""
-        return self._bytes_left is None and self._device_copies.takes(tensor)
+        return self._bytes_left is None and self._device_copies.takes(tensor) and not self._spills(tensor)
 
     def sent(self, name: str, tensor: torch.Tensor, *, scale: float | torch.Tensor = 1.0) -> np.ndarray | None:
         """Return the array for the value of a tensor that `is_sent`, divided by `scale`; None if it cannot be copied.
@@ -146,10 +146,21 @@ class TensorSaver:
             return None
         try:
             with outside_of_modes():
-                return copy_to_array(tensor)
+                return self._spilled(tensor) if self._spills(tensor) else copy_to_array(tensor)
         except Exception as error:  # noqa: BLE001 - one odd tensor must not cost the user all others
             self._leave_out(name, error)
             return None
+
+    def _spills(self, *tensors: torch.Tensor) -> bool:
+        return self._engine.open_step.spills(sum(map(_size_bytes, tensors)))
+
+    def _spilled(self, tensor: torch.Tensor) -> np.ndarray:
+        """Return the tensor's value in a file. Of a dense one in C order at most a part is copied in memory."""
+        if is_dense(tensor):
+            with suppress(OSError):  # the open step gives up, and tells why
+                parts, dtype = parts_of(tensor)
+                return self._engine.spill.copy(parts, shape=tuple(tensor.shape), dtype=dtype)
+        return copy_to_array(tensor)  # the open step moves it
 
     def _leave_out(self, name: str, error: Exception) -> None:
         message = "%s cannot be copied and is left out, as is any other that fails in this way: %s."
@@ -171,7 +182,7 @@ class TensorSaver:
 
     def _fits(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Return True if a copy of these fits into the free memory. Else the open step is given up."""
-        lacking = self._room.lacks(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
+        lacking = self._room.lacks(self._engine.spill.in_memory(sum(map(_size_bytes, tensors))))
         if lacking:
             self._engine.open_step.clear()
             self._engine.open_step.lost = lacking
@@ -180,8 +191,12 @@ class TensorSaver:
     def _has_room(self, tensor: torch.Tensor) -> bool:
         if self._bytes_left is None:
             return True
-        self._bytes_left -= tensor.numel() * tensor.element_size()
+        self._bytes_left -= _size_bytes(tensor)
         return self._bytes_left >= 0
+
+
+def _size_bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
 
 
 @contextmanager
