@@ -1,29 +1,41 @@
-"""What capture costs a training of Keras or XGBoost: participants take turns within one long training each.
+"""What capture costs a training of Keras or XGBoost: it takes turns with no capture, within one training.
 
     .venv/bin/python -m benchmarks.framework_cost xgboost
     .venv/bin/python -m benchmarks.framework_cost smdebug
     .venv/bin/python -m benchmarks.framework_cost keras --python .venv/keras-backends/bin/python --backend tensorflow
 
-Each participant is a process with one training, which a callback stops between turns. In a round every participant
-makes the same number of steps, in the order A B C, then C B A. A figure is the time of a turn over that of the first
-bare participant in the same round, median (lowest to highest): of the clock, of the training's own thread, and of the
-processor for all threads, those that store with it. `bare again` is the floor: no figure is finer than its spread. Of
-boosting, the hook's own calls are timed too, on the training's thread: finer than a difference of two trainings, but
-without what they cost the library's caches. The beginning and the end of a run are not in it. `--write` puts the table
-into docs/frameworks.md. `smdebug` is the original's hook of XGBoost on the same data, with an XGBoost that still has
-callbacks of its kind (1.5.2), in an environment that is built once, in `.venv/smdebug-xgboost`.
+Two processes with the same training differ by up to 13 % for as long as they live, so that they cannot show 1 %. Here
+one process has one model, and trains blocks of some steps with it. Between blocks the adapter begins to listen to the
+framework, or leaves it as it was. Blocks of each kind come once in a round, in an order drawn by chance. A figure is
+the time of a block over that of the two blocks without capture of the same round: the mean of the middle 80 % of the
+rounds, with an interval that holds 95 % of 2,000 draws of rounds (bootstrap). `off again` is the one block without
+capture over the other: no figure is finer than its interval. `1 % planted` is a block without capture in which a loop
+takes a hundredth of a step of processor after each: the measure has to find it.
+
+*Thread* is the processor time of the training's own thread, *all threads* that of the process: the threads that
+compute, and those that store, are in it. Ours is measured besides: the hook's own calls on the training's thread, and
+its other threads. A save at one step of the block is counted as one in 500. The beginning and the end of a run are not
+in it.
+
+`--write` puts the table into docs/frameworks.md. `smdebug` is the original's hook of XGBoost on the same data, with an
+XGBoost that still has callbacks of its kind (1.5.2), in an environment that is built once, in `.venv/smdebug-xgboost`.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import gc
+import json
 import os
+import random
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +44,17 @@ from benchmarks.marked import replaced
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "frameworks.md"
 INTERVAL = 500
+OFF, AGAIN, PLANTED, IDLE, BARE_IDLE = "off", "off again", "1 % planted", "idle", "idle, without statistics"
+SAVED, BOOSTED = f"saved every {INTERVAL}", "metrics and importances every round"
+ORIGINALS = f"smdebug 1.0.34, {BOOSTED}"
 KINDS = {
-    "keras": ("bare", "bare again", "idle", f"saved every {INTERVAL}"),
-    "xgboost": ("bare", "bare again", "metrics and importances every round"),
-    "smdebug": ("bare", "bare again", "smdebug 1.0.34, metrics and importances every round"),
+    "keras": (OFF, AGAIN, PLANTED, BARE_IDLE, IDLE, SAVED),
+    "xgboost": (OFF, AGAIN, PLANTED, BOOSTED),
+    "smdebug": (OFF, AGAIN, PLANTED, ORIGINALS),
 }
 MILLISECONDS = {"keras": 30.0, "xgboost": 20.0, "smdebug": 20.0}
-GOALS = {"idle": 1.0, f"saved every {INTERVAL}": 1.0, "metrics and importances every round": 2.0}
+GOALS = {IDLE: 1.0, BARE_IDLE: 1.0, SAVED: 1.0, BOOSTED: 2.0}
+PLANTED_SHARE = 0.01
 ORIGINAL = ROOT / ".venv" / "smdebug-xgboost"
 # smdebug alone without its dependencies: it pins a pyinstrument that no longer builds. It imports the others.
 ORIGINAL_ALONE = ("smdebug==1.0.34",)
@@ -46,8 +62,10 @@ BESIDE_IT = (
     *("xgboost==1.5.2", "scipy", "numpy==1.23.5", "pandas<2", "protobuf==3.20.3"),
     *("boto3", "requests", "six", "packaging", "psutil", "pyinstrument"),
 )
-CLOCKS = ("clock", "training's thread", "all threads")
-WARM_UP = 10
+CLOCKS = ("clock", "thread", "all threads")
+WARM_UP = 4  # steps of a block before its clocks begin: what was set aside while the other kind trained is gone then
+SHORTENED = 0.1  # of the rounds on each side
+DRAWS = 2000
 FOREVER = 10**9
 
 
@@ -56,24 +74,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.framework_cost", description=__doc__)
     parser.add_argument("framework", choices=tuple(KINDS))
     parser.add_argument("--backend", default="torch", help="of Keras")
-    parser.add_argument("--python", help="interpreter of the participants")
-    parser.add_argument("--rounds", type=int, help="by default 5, and 25 of boosting")
-    parser.add_argument("--steps", type=int, help=f"of each turn, by default {INTERVAL}, and 100 of boosting")
+    parser.add_argument("--python", help="interpreter of the training")
+    parser.add_argument("--rounds", type=int, default=30, help="of one block of each kind (%(default)s)")
+    parser.add_argument("--steps", type=int, default=25, help="of a block (%(default)s)")
+    parser.add_argument("--kinds", nargs="+", help="some of the kinds; off, off again and planted are always measured")
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--participant", nargs=3, metavar=("KIND", "FOLDER", "SIZE"), help=argparse.SUPPRESS)
+    parser.add_argument("--training", metavar="FOLDER", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.participant is not None:
-        kind, folder, size = options.participant
-        {"keras": _keras, "xgboost": _xgboost, "smdebug": _smdebug}[options.framework](kind, folder, int(size))
+    always = (OFF, AGAIN, PLANTED)
+    options.kinds = [k for k in KINDS[options.framework] if k in always or not options.kinds or k in options.kinds]
+    if options.training is not None:
+        {"keras": _keras, "xgboost": _xgboost, "smdebug": _smdebug}[options.framework](options)
         return 0
-    is_boosting = options.framework != "keras"  # every round costs the same, and short turns are alike
-    options.rounds = options.rounds or (25 if is_boosting else 5)
-    options.steps = options.steps or (100 if is_boosting else INTERVAL)
     options.python = options.python or (_with_smdebug() if options.framework == "smdebug" else sys.executable)
-    table = _measured(options)
+    began = os.getloadavg()[0]
+    measured = _trained(options)
+    table = _table(options, measured, [began, os.getloadavg()[0]])
     sys.stdout.write(table + "\n")
     if options.write:
-        _write(PAGE, f"cost of {_name(options)}", table)
+        name = f"keras on {options.backend}" if options.framework == "keras" else options.framework
+        text = replaced(PAGE.read_text("utf-8"), table, begin=f"<!-- cost of {name} -->", end="<!-- end -->")
+        PAGE.write_text(text, "utf-8")
     return 0
 
 
@@ -89,100 +110,152 @@ def _with_smdebug() -> str:
     return str(python)
 
 
-def _name(options: argparse.Namespace) -> str:
-    return f"keras on {options.backend}" if options.framework == "keras" else str(options.framework)
+Rounds = list[dict[str, list[float]]]  # by kind: seconds of a block, by each clock, in our calls, in our threads
 
 
-class Participant:
-    """A process with a training that goes on when it gets a number of steps."""
-
-    def __init__(self, options: argparse.Namespace, kind: str, folder: str, size: int) -> None:
+def _trained(options: argparse.Namespace) -> Rounds:
+    """Train in a process of its own. Return what each block took."""
+    one = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "SMDEBUG_LOG_LEVEL": "error"}
+    with tempfile.TemporaryDirectory() as folder:
         command = [options.python, "-W", "ignore", "-m", "benchmarks.framework_cost", options.framework]
-        one = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
-        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "SMDEBUG_LOG_LEVEL": "error"}
-        self._process = subprocess.Popen(
-            [*command, "--participant", kind, folder, str(size)],
+        sizes = ["--rounds", str(options.rounds), "--steps", str(options.steps), "--backend", options.backend]
+        training = subprocess.run(
+            [*command, *sizes, "--training", folder, "--kinds", *options.kinds],
             cwd=ROOT,
             env={**os.environ, **one, **quiet, "KERAS_BACKEND": options.backend},  # noqa: TID251
-            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            check=True,
             text=True,
         )
-        self.turn(WARM_UP)
-
-    def turn(self, steps: int) -> list[float]:
-        """Let it make some steps. Return the seconds of each clock in `CLOCKS`, and of the hook's own calls."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{steps}\n")
-        self._process.stdin.flush()
-        return [float(each) for each in self._process.stdout.readline().split()]
-
-    def end(self) -> None:
-        """End it."""
-        self._process.kill()
-        self._process.wait()
+    found: Rounds = json.loads(training.stdout.splitlines()[-1])
+    return found
 
 
-def _measured(options: argparse.Namespace) -> str:
-    wanted = MILLISECONDS[options.framework]
-    size = _calibrated(options, wanted)
-    kinds = KINDS[options.framework]
-    with tempfile.TemporaryDirectory() as folder:
-        all_of_them = {kind: Participant(options, kind, f"{folder}/{kind}", size) for kind in kinds}
-        found: dict[str, list[list[float]]] = {kind: [] for kind in kinds}
-        loads = []
-        for number in range(options.rounds):
-            loads.append(os.getloadavg()[0])
-            for kind in kinds if number % 2 == 0 else reversed(kinds):
-                found[kind].append(all_of_them[kind].turn(options.steps))
-            sys.stderr.write(f"round {number + 1} of {options.rounds}\n")
-        for each in all_of_them.values():
-            each.end()
-    clock, _, processor = (
-        1000 * statistics.median(turn[k] for turn in found["bare"]) / options.steps for k in range(3)
-    )
-    cost = f"a step of {processor:.0f} ms of processor, {clock:.0f} ms by the clock"
-    turns = f"{options.rounds} rounds of {options.steps} steps"
-    load = f"{min(loads):.1f} to {max(loads):.1f}"
-    has_calls = options.framework != "keras"
-    titles = [*CLOCKS, *(["its own calls, of a round"] if has_calls else []), "goal"]
+def _table(options: argparse.Namespace, rounds: Rounds, loads: Sequence[float]) -> str:
+    name = f"keras on {options.backend}" if options.framework == "keras" else options.framework
+    clock, _, processor = (1000 * statistics.median(r[OFF][k] for r in rounds) / options.steps for k in range(3))
+    cost = f"a step of {processor:.1f} ms of processor, {clock:.1f} ms by the clock"
+    turns = f"{len(rounds)} rounds with a block of {options.steps} steps of each kind"
+    load = f"load {min(loads):.1f} to {max(loads):.1f} on {os.cpu_count()} cores"
     lines = [
-        f"{time.strftime('%d %B %Y')}, {_name(options)}: {cost}; {turns}; load {load} on {os.cpu_count()} cores.",
+        f"{time.strftime('%d %B %Y, %H:%M', time.gmtime())} UTC, {name}: {cost}; {turns}; {load}.",
         "",
-        f"| | {' | '.join(titles)} |",
-        "|---" * (len(titles) + 1) + "|",
+        f"| | {' | '.join(CLOCKS)} | its own calls, of a step | its other threads | goal |",
+        "|---" * (len(CLOCKS) + 4) + "|",
     ]
-    for kind in kinds[1:]:
-        pairs = list(zip(found[kind], found["bare"], strict=True))
-        cells = [_shown([100 * (own[k] / bare[k] - 1) for own, bare in pairs]) for k in range(len(CLOCKS))]
-        if has_calls:
-            seconds = statistics.median(turn[-1] for turn in found[kind]) / options.steps
-            of_round = 100_000 * seconds / MILLISECONDS[options.framework]
-            cells.append(f"{1000 * seconds:.2f} ms, {of_round:.1f} % of 20 ms" if seconds else "")
+    for kind in options.kinds[1:]:
+        every = INTERVAL if kind == SAVED else options.steps
+        cells = [_shown(_shares(rounds, kind, k, every, options.steps)) for k in range(len(CLOCKS))]
+        for k in range(len(CLOCKS), len(rounds[0][kind])):
+            microseconds = [_a_step(each, kind, k, every, options.steps) * 1e6 for each in rounds]
+            share = statistics.fmean(microseconds) / (10 * MILLISECONDS[options.framework])
+            cells.append(f"{statistics.fmean(microseconds):.0f} us, {share:.2f} %" if any(microseconds) else "")
         goal = f"below {GOALS[kind]:g} %" if kind in GOALS else ""
         lines.append(f"| {kind} | {' | '.join(cells)} | {goal} |")
     return "\n".join(lines)
 
 
+def _a_step(of_round: Mapping[str, Sequence[float]], kind: str, clock: int, every: int, steps: int) -> float:
+    """Return the seconds of a step, where something rare at one step of the block comes once in `every`."""
+    if every == steps:
+        return of_round[kind][clock] / steps
+    usual = of_round[IDLE][clock] / steps
+    return usual + (of_round[kind][clock] - of_round[IDLE][clock]) / every
+
+
+def _shares(rounds: Rounds, kind: str, clock: int, every: int, steps: int) -> list[float]:
+    """Return how much longer a step took than without capture, in per cent, by round."""
+    found = []
+    for each in rounds:
+        off = [each[OFF][clock], each[AGAIN][clock]]
+        usual = off[0] if kind == AGAIN else statistics.fmean(off)
+        found.append(100 * (_a_step(each, kind, clock, every, steps) * steps / usual - 1))
+    return found
+
+
 def _shown(shares: list[float]) -> str:
-    return f"{statistics.median(shares):+.2f} % ({min(shares):+.2f} to {max(shares):+.2f})"
+    draw = random.Random(0)  # noqa: S311 - of a bootstrap
+    means = sorted(_middle(draw.choices(shares, k=len(shares))) for _ in range(DRAWS))
+    low, high = means[round(0.025 * DRAWS)], means[round(0.975 * DRAWS) - 1]
+    return f"{_middle(shares):+.2f} % ({low:+.2f} to {high:+.2f})"
 
 
-def _calibrated(options: argparse.Namespace, milliseconds: float) -> int:
-    """Return the size with steps of about that time."""
-    size = 256 if options.framework == "keras" else 20_000
-    for _ in range(3):
-        trial = Participant(options, "bare", "", size)
-        processor = trial.turn(30)[2]
-        trial.end()
-        size = max(1, round(size * milliseconds / (1000 * processor / 30)))
-    return size
+def _middle(shares: list[float]) -> float:
+    cut = int(SHORTENED * len(shares))
+    return statistics.fmean(sorted(shares)[cut : len(shares) - cut])
 
 
-def _now() -> list[float]:
-    return [time.perf_counter(), time.thread_time(), time.process_time(), _calls.seconds]
+class Blocks:
+    """The blocks of a training. `begin` comes before each one, `step_ended` after each of its steps.
+
+    Args:
+        options: Kinds, and numbers of rounds and of steps.
+        switches: Makes the adapter of a kind listen; returns the function that undoes it.
+    """
+
+    def __init__(self, options: argparse.Namespace, switches: Mapping[str, Callable[[], Callable[[], object]]]) -> None:
+        self.calls, self.planted_seconds = _Calls(), 0.0
+        self._options, self._switches = options, switches
+        self._order: list[str] = []
+        self._kind, self._left, self._began = "", 0, list[float]()
+        self._undo: Callable[[], object] | None = None
+        self._threads = _other_threads()
+        self.rounds: Rounds = []
+        self._random = random.Random(0)  # noqa: S311 - an order
+
+    @property
+    def steps(self) -> int:
+        """The number of steps of a block, with those before its clocks begin."""
+        return WARM_UP + int(self._options.steps)
+
+    def begin(self) -> bool:
+        """Switch to the kind of the next block. Return False if all have ended."""
+        if self._undo is not None:
+            self._undo()
+            self._undo = None
+        if not self._order:
+            if len(self.rounds) == self._options.rounds:
+                return False
+            self.rounds.append({})
+            self._order = self._random.sample(self._options.kinds, len(self._options.kinds))
+        self._kind, self._left = self._order.pop(), self.steps
+        if self._kind in self._switches:
+            self._undo = self._switches[self._kind]()
+        return True
+
+    def step_ended(self) -> bool:
+        """Return True if the step was the last one of its block."""
+        self._left -= 1
+        if self._kind == PLANTED:
+            _spin(self.planted_seconds)
+        if self._left == self._options.steps:
+            self._began = self._now()
+        elif self._left == 0:
+            pairs = zip(self._now(), self._began, strict=True)
+            self.rounds[-1][self._kind] = [now - before for now, before in pairs]
+        return self._left == 0
+
+    def _now(self) -> list[float]:
+        others = sum(_seconds_of(thread) for thread in _other_threads() - self._threads)
+        return [time.perf_counter(), time.thread_time(), time.process_time(), self.calls.seconds, others]
+
+
+def _other_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread is not threading.current_thread()}
+
+
+def _seconds_of(thread: threading.Thread) -> float:
+    try:
+        return time.clock_gettime(time.pthread_getcpuclockid(thread.ident or 0))
+    except OSError:  # it has just ended
+        return 0.0
+
+
+def _spin(seconds: float) -> None:
+    ends = time.thread_time() + seconds
+    while time.thread_time() < ends:
+        pass
 
 
 class _Calls:
@@ -190,61 +263,42 @@ class _Calls:
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self._is_within = False
 
-    def of(self, owner: Any, name: str) -> None:
-        """Time a method from now on."""
-        method = getattr(owner, name)
+    def of(self, owner: Any, *names: str) -> None:
+        """Time methods from now on; one that another one calls is a part of that."""
+        for name in names:
+            setattr(owner, name, self._timed(getattr(owner, name)))
 
+    def _timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*args: Any, **named: Any) -> Any:
-            began = time.thread_time()
+            if self._is_within:
+                return method(*args, **named)
+            self._is_within, began = True, time.thread_time()
             try:
                 return method(*args, **named)
             finally:
                 self.seconds += time.thread_time() - began
+                self._is_within = False
 
-        setattr(owner, name, timed)
-
-
-_calls = _Calls()
+        return timed
 
 
-def _turns() -> Callable[[], None]:
-    """Return the function to call after each step: it waits for the next turn, and answers at its end."""
-    left, began = 0, list[float]()
-
-    def step_ended() -> None:
-        nonlocal left, began
-        left -= 1
-        if left > 0:
-            return
-        if left == 0:
-            took = [now - before for now, before in zip(_now(), began, strict=True)]
-            sys.stdout.write(" ".join(map(str, took)) + "\n")
-            sys.stdout.flush()
-        line = sys.stdin.readline()
-        if not line:
-            os._exit(0)
-        left, began = int(line), _now()
-
-    return step_ended
+def _answer(blocks: Blocks) -> None:
+    sys.stdout.write(json.dumps(blocks.rounds) + "\n")
+    sys.stdout.flush()
+    os._exit(0)
 
 
-def _keras(kind: str, folder: str, rows: int) -> None:
+def _calibrated(step_seconds: Callable[[int], float], size: int, milliseconds: float) -> int:
+    """Return the size with steps of about that time."""
+    for _ in range(3):
+        size = max(1, round(size * milliseconds / 1000 / step_seconds(size)))
+    return size
+
+
+def _network() -> Any:
     import keras
-    import numpy as np
-
-    import trackside
-    from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
-
-    class Turns(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-        """The callback that stops the training between turns."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self._step_ended = _turns()
-
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            self._step_ended()
 
     if keras.backend.backend() == "torch":
         sys.modules["torch"].set_num_threads(1)
@@ -253,73 +307,151 @@ def _keras(kind: str, folder: str, rows: int) -> None:
     model = keras.Sequential([keras.Input((64,)), *layers, keras.layers.Dense(10)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=keras.optimizers.SGD(0.01), loss=loss)
-    random = np.random.default_rng(0)
-    inputs = random.normal(size=(rows * 100, 64)).astype(np.float32)
-    callbacks: list[Any] = [Turns()]
-    if not kind.startswith("bare"):
-        names = ("losses",) if kind == "idle" else ("losses", "weights", "gradients")
-        interval = FOREVER if kind == "idle" else INTERVAL
-        request = CaptureRequest(tuple(CollectionRequest(name, Schedule(interval, 1)) for name in names))
-        callbacks.append(trackside.KerasHook(folder, save=request))
-    labels = random.integers(0, 10, len(inputs))
-    model.fit(inputs, labels, batch_size=rows, epochs=FOREVER, verbose=0, callbacks=callbacks)
+    return model
 
 
-def _xgboost(kind: str, folder: str, rows: int) -> None:
-    hooks: list[Any] = []
-    if not kind.startswith("bare"):
-        import trackside
-        from trackside.frameworks.xgboost.adapter import XGBoostAdapter
+def _keras(options: argparse.Namespace) -> None:
+    import keras
+    import numpy as np
 
-        _calls.of(XGBoostAdapter, "_round_ended")
-        hooks = [trackside.XGBoostHook(folder, save={"losses": 1, "metrics": 1, "feature_importance": 1})]
-    _boost(rows, hooks)
+    from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
+    from trackside.environment import CaptureEnvironment
+    from trackside.frameworks.keras.adapter import KerasAdapter
+
+    class Steps(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        """The callback that counts the steps of a block."""
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            blocks.step_ended()
+
+    def adapter(kind: str) -> KerasAdapter:
+        names = ("losses", "weights", "gradients") if kind == SAVED else ("losses",)
+        schedule = Schedule(blocks.steps, blocks.steps // 2) if kind == SAVED else Schedule(FOREVER, 1)
+        statistics_ = StatisticsRequest(enabled=kind != BARE_IDLE)
+        request = CaptureRequest(tuple(CollectionRequest(name, schedule) for name in names), statistics=statistics_)
+        made = KerasAdapter(CaptureEnvironment(f"{options.training}/{kind}", request.to_json(), 0, 1))
+        blocks.calls.of(made, "batch_begins", "batch_ended", "loop_began", "loss_computed", "layer_called")
+        blocks.calls.of(made, "_before", "_after")
+        return made
+
+    def listening(kind: str) -> Callable[[], object]:
+        undo = adapters[kind].listen()
+
+        def leave() -> None:
+            undo()
+            own = model.train_function  # on JAX, the adapter's, which calls Keras's own
+            model.train_function = getattr(own, "compiled", own)
+
+        return leave
+
+    def fit(rows: int, callbacks: Sequence[Any], steps: int) -> None:
+        count = rows * steps
+        model.fit(inputs[:count], labels[:count], batch_size=rows, verbose=0, callbacks=list(callbacks))
+
+    def step_seconds(rows: int) -> float:
+        fit(rows, (), 5)
+        began = time.process_time()
+        fit(rows, (), 20)
+        return (time.process_time() - began) / 20
+
+    model = _network()
+    numbers = np.random.default_rng(0)
+    inputs = numbers.normal(size=(100_000, 64)).astype(np.float32)
+    labels = numbers.integers(0, 10, len(inputs))
+    adapters: dict[str, KerasAdapter] = {}
+    watched = [kind for kind in options.kinds if kind in (BARE_IDLE, IDLE, SAVED)]
+    blocks = Blocks(options, {kind: functools.partial(listening, kind) for kind in watched})
+    adapters.update((kind, adapter(kind)) for kind in watched)
+    rows = _calibrated(step_seconds, 256, MILLISECONDS["keras"])
+    blocks.planted_seconds = PLANTED_SHARE * step_seconds(rows)
+    for kind in watched:  # each run begins, and has its first dense steps, before it is measured
+        undo = listening(kind)
+        fit(rows, (), 2 * blocks.steps)
+        undo()
+    gc.collect()
+    gc.freeze()
+    while blocks.begin():
+        fit(rows, [Steps()], blocks.steps)
+    _answer(blocks)
 
 
-def _smdebug(kind: str, folder: str, rows: int) -> None:
-    hooks: list[Any] = []
-    if not kind.startswith("bare"):
-        import smdebug.xgboost as smd
+def _xgboost(options: argparse.Namespace) -> None:
+    from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
+    from trackside.environment import CaptureEnvironment
+    from trackside.frameworks.xgboost.adapter import XGBoostAdapter
 
-        _calls.of(smd.Hook, "after_iteration")
-        collections = ["losses", "metrics", "feature_importance"]
-        every_round = smd.SaveConfig(save_interval=1)
-        hooks = [smd.Hook(folder, save_config=every_round, include_collections=collections)]
-    _boost(rows, hooks)
+    names = ("losses", "metrics", "feature_importance")
+    request = CaptureRequest(tuple(CollectionRequest(name, Schedule(1)) for name in names))
+    adapter = XGBoostAdapter(CaptureEnvironment(f"{options.training}/run", request.to_json(), 0, 1))
+    blocks = Blocks(options, {BOOSTED: adapter.listen})
+    blocks.calls.of(adapter, "round_ended")
+    _boost(blocks, [])
 
 
-def _boost(rows: int, hooks: list[Any]) -> None:
+def _smdebug(options: argparse.Namespace) -> None:
+    import smdebug.xgboost as smd
+
+    collections = ["losses", "metrics", "feature_importance"]
+    every_round = smd.SaveConfig(save_interval=1)
+    hook = smd.Hook(f"{options.training}/run", save_config=every_round, include_collections=collections)
+    watched = set[str]()
+    after_iteration = hook.after_iteration
+    hook.after_iteration = lambda *given: after_iteration(*given) if watched else False
+
+    def listen() -> Callable[[], object]:
+        watched.add(ORIGINALS)
+        return watched.clear
+
+    blocks = Blocks(options, {ORIGINALS: listen})
+    blocks.calls.of(hook, "after_iteration")
+    _boost(blocks, [hook])
+
+
+def _boost(blocks: Blocks, hooks: list[Any]) -> None:
     import numpy as np
     import xgboost
 
     class Turns(xgboost.callback.TrainingCallback):
-        """The callback that stops the training between turns."""
+        """The callback that counts the rounds of a block, and begins the next one."""
 
         def __init__(self) -> None:
-            self._step_ended = _turns()
+            self.is_between = True
 
         def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-            self._step_ended()
+            if self.is_between and not blocks.begin():
+                _answer(blocks)
+            self.is_between = False
             return False
 
-    random = np.random.default_rng(0)
-    inputs = random.normal(size=(rows, 30))
-    answers = inputs @ random.normal(size=30) + random.normal(size=rows)
-    seen, held_back = xgboost.DMatrix(inputs, answers), xgboost.DMatrix(inputs[:1000], answers[:1000])
-    settings = {"max_depth": 6, "eta": 0.01, "nthread": 1, "eval_metric": "rmse"}
-    xgboost.train(
-        settings,
-        seen,
-        100_000,
-        evals=[(seen, "train"), (held_back, "test")],
-        callbacks=[Turns(), *hooks],
-        verbose_eval=False,
-    )
+        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+            self.is_between = blocks.step_ended()
+            return False
 
+    def train(rows: int, rounds: int, callbacks: list[Any]) -> None:
+        numbers = np.random.default_rng(0)
+        inputs = numbers.normal(size=(rows, 30))
+        answers = inputs @ numbers.normal(size=30) + numbers.normal(size=rows)
+        seen, held_back = xgboost.DMatrix(inputs, answers), xgboost.DMatrix(inputs[:1000], answers[:1000])
+        settings = {"max_depth": 6, "eta": 0.01, "nthread": 1, "eval_metric": "rmse"}
+        sets = [(seen, "train"), (held_back, "test")]
+        xgboost.train(settings, seen, rounds, evals=sets, callbacks=callbacks, verbose_eval=False)
 
-def _write(page: Path, name: str, table: str) -> None:
-    text = replaced(page.read_text("utf-8"), table, begin=f"<!-- {name} -->", end="<!-- end -->")
-    page.write_text(text, "utf-8")
+    def round_seconds(rows: int) -> float:
+        times = list[float]()
+
+        class Times(xgboost.callback.TrainingCallback):
+            """The callback that notes the time of each round."""
+
+            def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+                times.append(time.process_time())
+                return False
+
+        train(rows, 20, [Times()])
+        return (times[-1] - times[4]) / (len(times) - 5)
+
+    rows = _calibrated(round_seconds, 20_000, MILLISECONDS["xgboost"])
+    blocks.planted_seconds = PLANTED_SHARE * round_seconds(rows)
+    train(rows, FOREVER, [Turns(), *hooks])
 
 
 if __name__ == "__main__":

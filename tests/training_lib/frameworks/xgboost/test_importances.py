@@ -155,15 +155,42 @@ def test_trees_of_an_unknown_form_are_walked(monkeypatch: pytest.MonkeyPatch) ->
     assert [bool(tuple(found.tensors())) for found, _ in compared.pairs] == [True, False, *[True] * 8]
 
 
-def test_no_other_thread_reads_a_model_that_grows() -> None:
-    importances = Importances(Guard())
+@pytest.mark.parametrize("is_other", [True, False], ids=["another thread", "the thread that trains"])
+def test_no_other_thread_reads_a_model_that_grows(is_other: bool, caplog: pytest.LogCaptureFixture) -> None:
+    importances = Importances(Guard(), monotonic=lambda: 1.0)
     compared = Compared(importances)
     xgboost.train({"max_depth": 2, "nthread": 1}, rows(), 5, callbacks=[compared])
-    other = threading.Thread(target=importances.copy_trees)
-    other.start()
-    other.join()
+    if is_other:
+        other = threading.Thread(target=importances.copy_trees)
+        other.start()
+        other.join()
+    else:
+        importances.copy_trees()
     assert all(found.is_ready() for found, _ in compared.pairs)
-    assert not tuple(compared.pairs[-1][0].tensors())
+    assert bool(tuple(compared.pairs[-1][0].tensors())) == (not is_other)
+    assert ("importances of 3 rounds are not saved" in caplog.text) == is_other
+
+
+@pytest.mark.parametrize("is_other", [True, False], ids=["another thread", "the thread that trains"])
+def test_a_run_that_another_thread_ends_says_what_is_lost(
+    is_other: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Closes(TrainingCallback):
+        def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+            if epoch == 20:
+                closing = threading.Thread(target=hook.close)
+                closing.start() if is_other else hook.close()
+                closing.join() if is_other else None
+            return False
+
+    hook, matrix = trackside.XGBoostHook(str(tmp_path), save={"feature_importance": 1}), rows()
+    settings = {"max_depth": 2, "nthread": 1}
+    xgboost.train(settings, matrix, 30, evals=[(matrix, "train")], callbacks=[hook, Closes()], verbose_eval=False)
+    trial = trackside.open_trial(str(tmp_path))
+    steps = {step for name in trial.tensor_names(collection="feature_importance") for step in trial.tensor(name).steps}
+    assert (steps == set(range(20))) == (not is_other)
+    assert ("importances of" in caplog.text) == is_other
+    assert "failed" not in caplog.text
 
 
 @pytest.mark.parametrize("ends", ["by its end", "by an error", "by early stopping"])

@@ -11,6 +11,9 @@ from types import FrameType
 from typing import Any
 
 
+_NO_PROCESS = -1
+
+
 class ProcessEnd:
     """The end of this process, at which `close` is called.
 
@@ -43,8 +46,14 @@ class ProcessEnd:
             signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def remove(self) -> None:
-        """Undo `install`, unless other code has set another handler since."""
+        """Undo `install`, unless other code has set another handler since.
+
+        In another thread than the main one the handler stays, and does only what the one before it does.
+        """
         atexit.unregister(self._at_exit)
+        self._pid = _NO_PROCESS
+        if threading.current_thread() is not threading.main_thread():
+            return
         if self._previous is not None and signal.getsignal(signal.SIGTERM) == self._on_sigterm:
             signal.signal(signal.SIGTERM, self._previous)
 

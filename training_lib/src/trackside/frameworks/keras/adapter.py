@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from trackside.capture.array_parameters import Parameters
+from trackside.capture.array_parameters import OpenReading, Parameters
+from trackside.capture.budget import DEAR, NORMS, SAVED
 from trackside.capture.last_step import StepPosition
 from trackside.capture.session import Owner, SessionOptions
 from trackside.environment import CaptureEnvironment
@@ -20,13 +21,31 @@ from trackside.frameworks.keras.names import OURS, Names, weight_name
 from trackside.frameworks.keras.operators import begin_operator_profile
 from trackside.frameworks.keras.replicas import ReplicaGradients
 from trackside.frameworks.keras.step import KerasStep
-from trackside.frameworks.keras.values import array_of, has_value, learning_rate_of, number_of
+from trackside.frameworks.keras.values import array_of, has_value, learning_rate_of, number_of, view_of
 from trackside.frameworks.listening import ListeningAdapter
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 RATE = "hyperparameters/optimizer/group_0/lr"
 
 _LOSSES, _METRICS = frozenset({"losses"}), frozenset({"metrics"})
 _LAYERS = frozenset({"inputs", "outputs", "activations", "activation_inputs", "relu_outputs", "saturating_inputs"})
+
+
+class _Update:
+    """An update of the optimizer that is under way.
+
+    Attributes:
+        reading: Its numbers so far.
+        variables: The variables, by name, if the size of the update is to be measured.
+        weights: Their values before it.
+    """
+
+    def __init__(self) -> None:
+        self.reading = OpenReading(())
+        self.variables: dict[str, Any] = {}
+        self.weights: dict[str, Any] = {}
 
 
 class KerasAdapter(ListeningAdapter):
@@ -60,10 +79,8 @@ class KerasAdapter(ListeningAdapter):
         self._step = KerasStep(self, names, self.facts)
         self.loops = LoopsByHand(self.session, self._step)
         self._parameters, self._replicas = Parameters(), ReplicaGradients()
-        self._slopes: dict[str, Any] = {}  # gradients and variables of the update under way
-        self._variables: dict[str, Any] = {}
         self._mean = (0, 0.0)  # batches and their mean loss so far, where only means are seen
-        protect = self.session.guard.protect
+        protect = self._metered
         self.batch_begins = protect("beginning a batch", self._batch_begins)
         self.batch_ended = protect("capturing a batch", self._batch_ended)
         self.epoch_ended = protect("ending an epoch", self._epoch_ended)
@@ -73,6 +90,21 @@ class KerasAdapter(ListeningAdapter):
         self._before = protect("capturing gradients", self._before_update)
         self._after = protect("ending a step", self._after_update)
         self.jax = JaxSteps(self.session, self._step, self)
+
+    def _metered(self, doing: str, method: Callable[P, R]) -> Callable[P, R | None]:
+        """Return the method made harmless, with its processor time measured at the steps that are sampled."""
+        meter, protected = self.session.statistics.meter, self.session.guard.protect(doing, method)
+
+        def run(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            if not meter.is_on:
+                return protected(*args, **kwargs)
+            meter.enter()
+            try:
+                return protected(*args, **kwargs)
+            finally:
+                meter.leave()
+
+        return run
 
     @property
     def wants_layers(self) -> bool:
@@ -179,8 +211,8 @@ class KerasAdapter(ListeningAdapter):
             if named is not None:
                 self._step.add(named[0], part, named[1])
 
-    def _before_update(self, optimizer: Any, gradients: Any, variables: Any) -> dict[str, Any] | None:
-        """Add gradients and weights. Return the weights, by name, if the size of the update is to be measured."""
+    def _before_update(self, optimizer: Any, gradients: Any, variables: Any) -> _Update | None:
+        """Add gradients and weights. Return what is known before the update; None if no step of ours makes it."""
         if self._step.is_others():
             return None
         gradients = list(gradients)
@@ -198,35 +230,49 @@ class KerasAdapter(ListeningAdapter):
         self._engine.set_mode("TRAIN")
         recorder = self._statistics.recorder
         has_norms = self._statistics.is_on and recorder.takes_norms
+        update = _Update()
         if not has_norms and not self._engine.due.parameters:
-            return {}
+            return update
         named = [(weight_name(variable), variable) for variable in variables]
-        weights = {name: array_of(variable) for name, variable in named}
-        slopes = {name: array_of(slope) for (name, _), slope in zip(named, gradients, strict=True)}
-        for name, variable in named if self._engine.due.parameters else ():
-            is_batch = bool(self._step.batch_mode)
-            self._add_array(self._names.weight(variable, is_batch=is_batch), weights[name])
-            self._add_array(self._names.gradient(variable), slopes[name])
-        self._slopes = slopes
-        self._variables = dict(named)
-        return weights
+        if self._engine.due.parameters:
+            self._save(variables, gradients)
+        if not has_norms:
+            return update
+        # Between the update's two halves weights are kept for its size alone, and gradients not at all.
+        started = recorder.budget.clock()
+        slopes = {name: view_of(slope) for (name, _), slope in zip(named, gradients, strict=True)}
+        weights = dict[str, Any]()
+        if recorder.takes_dear:
+            update.variables = dict(named)
+            weights = update.weights = {name: array_of(variable) for name, variable in named}
+        recorder.budget.spend(DEAR if recorder.takes_dear else NORMS, started)
+        update.reading = self._parameters.before(weights, slopes, recorder)
+        return update
 
-    def _add_array(self, name: str, array: np.ndarray | None) -> None:
-        if array is not None and self._engine.open_step.wants(name):
-            self._engine.open_step.add(name, array)
+    def _save(self, variables: list[Any], gradients: list[Any]) -> None:
+        """Add the weights and gradients that the open step saves."""
+        started, is_batch = self._statistics.budget.clock(), bool(self._step.batch_mode)
+        for variable, gradient in zip(variables, gradients, strict=True):
+            for name, value in (
+                (self._names.weight(variable, is_batch=is_batch), variable),
+                (self._names.gradient(variable), gradient),
+            ):
+                if self._engine.open_step.wants(name) and (array := array_of(value)) is not None:
+                    self._engine.open_step.add(name, array)
+        self._statistics.budget.spend(SAVED, started)
 
-    def _after_update(self, optimizer: Any, before: dict[str, Any] | None) -> None:
-        if before is None:
+    def _after_update(self, optimizer: Any, update: _Update | None) -> None:
+        if update is None:
             return
         recorder = self._statistics.recorder
-        rate = learning_rate_of(optimizer)
-        rates = {} if rate is None else {RATE: rate}
         if self._statistics.is_on:
-            slopes, updates = (self._slopes if before else {}), dict[str, Any]()
-            if before and recorder.takes_dear:
-                updates = {name: array_of(each) - before[name] for name, each in self._variables.items()}
-            recorder.add(self._parameters.reading(before, slopes, updates, rates, recorder))
-        self._slopes, self._variables = {}, {}
+            started = recorder.budget.clock()
+            rate = learning_rate_of(optimizer)
+            rates = {} if rate is None else {RATE: rate}
+            updates = {name: view_of(each) - update.weights[name] for name, each in update.variables.items()}
+            if updates:
+                recorder.budget.spend(DEAR, started)
+            recorder.add(self._parameters.after(update.reading, updates, rates, recorder))
         if "optimizer_variables" in self._engine.due.kinds:
             for variable in optimizer.variables:
                 name = self._names.optimizer_variable(optimizer, variable)

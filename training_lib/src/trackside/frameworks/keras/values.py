@@ -12,14 +12,21 @@ from numpy.typing import NDArray
 
 def array_of(value: Any) -> NDArray[Any] | None:
     """Return a copy of a tensor as an array of at least one dimension; None for one without a value."""
+    array = view_of(value)
+    return None if array is None else np.array(array)
+
+
+def view_of(value: Any) -> NDArray[Any] | None:
+    """Return the same as `array_of` for use at once: where the backend allows it, the memory is the tensor's own."""
     if value is None or not has_value(value):
         return None
+    array: NDArray[Any]
     tensor = _known(getattr(value, "value", value) if isinstance(value, keras.Variable) else value)
     if hasattr(tensor, "detach"):  # of torch: Keras's own conversion warns with NumPy 2
         tensor = tensor.detach().cpu()
-        array = np.array((tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy())
+        array = (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
     else:
-        array = np.array(keras.ops.convert_to_numpy(tensor))
+        array = np.asarray(keras.ops.convert_to_numpy(tensor))
     return array.reshape(1) if array.ndim == 0 else array
 
 
@@ -32,7 +39,13 @@ def named_parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def number_of(value: Any) -> float | None:
     """Return a loss or metric as a number; None for one without a value."""
-    array = array_of(value)
+    if isinstance(value, float):
+        return value
+    if keras.backend.backend() == "torch":  # asked for at each step: without an array between
+        tensor = value.value if isinstance(value, keras.Variable) else value
+        if hasattr(tensor, "detach"):
+            return None if tensor.is_meta or tensor.numel() != 1 else float(tensor.item())
+    array = view_of(value)
     return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
 
 

@@ -191,12 +191,18 @@ class Importances:
         return found
 
     def copy_trees(self) -> None:
-        """Copy the trees that rounds wait for. Their importances are missing if that fails."""
+        """Copy the trees that rounds wait for. Log the number of rounds if they are lost, as to another thread."""
         waiting, self._waiting = self._waiting, []
         model, self._model = self._model, None
         if waiting:
             if threading.get_ident() == self._thread:  # else the model may grow at this moment
                 self._guard.attempt("reading the importances of features", lambda: self._copy(model))
+            else:
+                message = (
+                    "the importances of %d rounds are not saved: another thread than the training's stored the run, "
+                    "while they waited for their trees. Close the hook in the thread that trains."
+                )
+                self._guard.warn_once("importances/thread", message, len(waiting))
             self._copied_at = self._monotonic()
             for each in waiting:
                 each.copied(int(self._bytes_a_round))
