@@ -146,7 +146,7 @@ def _table(options: argparse.Namespace, rounds: Rounds, loads: Sequence[float]) 
     ]
     for kind in options.kinds[1:]:
         every = INTERVAL if kind == SAVED else options.steps
-        cells = [_shown(_shares(rounds, kind, k, every, options.steps)) for k in range(len(CLOCKS))]
+        cells = [shown(_shares(rounds, kind, k, every, options.steps)) for k in range(len(CLOCKS))]
         for k in range(len(CLOCKS), len(rounds[0][kind])):
             microseconds = [_a_step(each, kind, k, every, options.steps) * 1e6 for each in rounds]
             share = statistics.fmean(microseconds) / (10 * MILLISECONDS[options.framework])
@@ -174,7 +174,7 @@ def _shares(rounds: Rounds, kind: str, clock: int, every: int, steps: int) -> li
     return found
 
 
-def _shown(shares: list[float]) -> str:
+def shown(shares: list[float]) -> str:
     draw = random.Random(0)  # noqa: S311 - of a bootstrap
     means = sorted(_middle(draw.choices(shares, k=len(shares))) for _ in range(DRAWS))
     low, high = means[round(0.025 * DRAWS)], means[round(0.975 * DRAWS) - 1]

@@ -75,9 +75,9 @@ class Cell(NamedTuple):
 
 
 WORKLOADS = {
-    "tiny": Workload(600, ("on", "idle")),
-    "half": Workload(400, ("on", "idle")),
-    "mlp": Workload(100, ("on", "idle", "loss@1", "wgb@10", "wgb@100", "red@1")),
+    "tiny": Workload(3000, ("on", "idle")),  # a second: what is written once a second counts once
+    "half": Workload(2000, ("on", "idle")),
+    "mlp": Workload(200, ("on", "idle", "loss@1", "wgb@10", "wgb@100", "red@1")),
     "deep": Workload(6, ("on", "idle")),
     "gpt": Workload(10, ("on", "wgb@10", "red@1")),
     "gpt110m": Workload(10, ("on", "wgb@10", "wgb@10 in 64 MiB")),
