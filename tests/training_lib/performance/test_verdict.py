@@ -72,6 +72,14 @@ SLEEP = line("other", "train.py:44", "time.sleep(0.01)", 90)
         pytest.param(measured(SLOW_COLLATE, data=1.3, **COMPUTE), "compute-bound", id="a-wait-of-13-percent"),
         pytest.param(measured(data=0.3, **COMPUTE), "compute-bound", id="all-in-forward-and-backward"),
         pytest.param(
+            measured(data=0.3, rest=9, device="xla", machine=replace(MACHINE, gpu_percent=89.4), **COMPUTE),
+            "compute-bound", id="busy-neuron-cores",
+        ),
+        pytest.param(
+            measured(data=0.3, rest=9, device="rocm", machine=replace(MACHINE, gpu_percent=95.0), **COMPUTE),
+            "compute-bound", id="a-busy-gpu-of-amd",
+        ),
+        pytest.param(
             measured(line("other", "t.py:9", "y = model(x)", 90, is_in_model=True), data=0.3, rest=0.4, **COMPUTE),
             "compute-bound", id="samples-in-the-model-are-no-rest",
         ),
@@ -92,6 +100,10 @@ SLEEP = line("other", "train.py:44", "time.sleep(0.01)", 90)
         pytest.param(measured(device="cuda", data=0.3, **COMPUTE), "incomplete", id="a-gpu-that-was-not-measured"),
         pytest.param(measured(device="rocm", data=0.3, **COMPUTE), "incomplete", id="amd"),
         pytest.param(measured(SLOW_COLLATE, device="xla", data=50, **COMPUTE), "incomplete", id="trainium"),
+        pytest.param(
+            measured(SLOW_COLLATE, device="xla", data=50, machine=replace(MACHINE, gpu_percent=30.0), **COMPUTE),
+            "incomplete", id="trainium-in-little-use",
+        ),
         pytest.param(measured(steps=4, data=50, **COMPUTE), "incomplete", id="four-steps"),
         pytest.param(Measured(captured_steps=500), "incomplete", id="no-times"),
         pytest.param(Measured(), "incomplete", id="nothing"),
