@@ -13,6 +13,7 @@ from trackside.performance.measured import (
     PhaseSeconds,
     with_gradient_waits,
     with_own_seconds,
+    with_sampled_phases,
 )
 from trackside.performance.verdict import PerformanceVerdict, judge_speed, judged_workers
 from trackside.records.performance_facts import (
@@ -299,6 +300,40 @@ def test_other_work_on_the_machine_is_left_out(
     run: Measured, waited: float, in_fetches: float | None, bottleneck: str
 ) -> None:
     assert judge_speed(with_own_seconds(run, waited=waited, in_fetches=in_fetches)).bottleneck.value == bottleneck
+
+
+@pytest.mark.parametrize(
+    ("lines", "phases", "bottleneck"),
+    [
+        pytest.param({"fetch": 60, "other": 20, "model": 20}, {"data": 6.0, "forward": 2.0}, "input-bound", id="waits"),
+        pytest.param({"fetch": 80, "backward": 900}, {"data": 10.0}, "input-bound", id="all-of-the-rest"),
+        pytest.param({"other": 20, "model": 80}, {"forward": 8.0}, "compute-bound", id="no-wait"),
+        pytest.param({"fetch": 10, "model": 90}, {"data": 1.0, "forward": 9.0}, "compute-bound", id="a-short-wait"),
+        pytest.param({"fetch": 15, "other": 4}, {}, "host-bound", id="too-few-samples"),
+        pytest.param({"backward": 30}, {}, "host-bound", id="none-of-the-rest"),
+    ],
+)
+def test_phases_without_a_clock_are_shares_of_the_samples(
+    lines: dict[str, int], phases: dict[str, float], bottleneck: str
+) -> None:
+    found = [
+        line("other" if name == "model" else name, f"t.py:{n}", "read()", samples, is_in_model=name == "model")
+        for n, (name, samples) in enumerate(lines.items())
+    ]
+    run = with_sampled_phases(measured(*found, loader=None, backward=2.0, rest=10.0))
+    sampled = {name: 1000 * one.seconds / STEPS for name, one in run.phases.items() if name != "backward"}
+    assert sampled == pytest.approx(phases)
+    assert judge_speed(run).bottleneck.value == bottleneck
+
+
+def test_a_wait_for_a_generator_names_it_and_a_wait_in_a_library_names_a_cure() -> None:
+    fetch = line("fetch", "t.py:9", "raw = read()", 90)
+    for found, change in (
+        (fetch, "make work (t.py:9) cheaper"),
+        (replace(fetch, code="for x in d:", library="lib.x"), "fetch batches in workers"),
+    ):
+        run = with_sampled_phases(measured(found, loader=None, backward=2.0, rest=10.0))
+        assert judge_speed(run).causes[0].change.startswith(change)
 
 
 def creeping(*, grows_bytes: float, seconds: float = 600.0, jump: float = 0.0) -> Machine:

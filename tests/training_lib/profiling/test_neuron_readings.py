@@ -20,7 +20,7 @@ from trackside.environment import inherited
 from trackside.profiling.gpu_readings import GpuState
 from trackside.profiling.neuron_readings import OLD_SECONDS, NeuronCores, neuron_cores, states_of
 
-INF2 = {
+INF2: dict[str, Any] = {
     "neuron_hardware_info": {
         "logical_neuroncore_config": 1, "neuron_device_count": 1, "neuron_device_memory_size": 34359738368,
         "neuron_device_type": "inferentia2", "neuroncore_per_device_count": 2, "neuroncore_version": "v2",
@@ -38,7 +38,7 @@ TRN1_MEMORY = {
           "tensors": 943608},
     "1": {"constants": 0, "model_code": 32768, "model_shared_scratchpad": 0, "runtime_memory": 0, "tensors": 0},
 }  # fmt: skip
-TRN1 = {
+TRN1: dict[str, Any] = {
     "neuron_runtime_data": [{"pid": 1337, "neuron_runtime_tag": "1337", "error": "", "report": {
         "memory_used": {"period": 0.999155887, "neuron_runtime_used_bytes": {
             "host": 610705408, "neuron_device": 102298328, "usage_breakdown": {"neuroncore_memory_usage": TRN1_MEMORY},

@@ -14,6 +14,7 @@ from trackside.records.untrusted_json import MOST_JSON_BYTES, UntrustedJson
 from trackside.storage.store import Store
 
 VERSION = 1
+FETCH = "fetch"  # the phase of a line in which the loop waited for a batch, of anything but a DataLoader
 MOST_LINES = 200
 MOST_MODULES = 200
 MOST_EXCHANGES = 20
@@ -106,7 +107,7 @@ class LineSamples:
     """Samples of one line.
 
     Attributes:
-        phase: Name of the phase, such as `data`.
+        phase: Name of the phase, such as `data`; or `FETCH`.
         place: The innermost line of the user's code: "train.py:41", or "".
         function: Its function.
         code: Its text.

@@ -32,6 +32,9 @@ LOOPS: Mapping[str, str] = {
     "by_hand": scripts.BY_HAND,
     "iterable": scripts.ITERABLE,
     "no_loader": scripts.NO_LOADER,
+    "generator": scripts.GENERATOR,
+    "ahead": scripts.READ_AHEAD,
+    "slow_step": scripts.SLOW_STEP,
     "sleep": scripts.SLEEP,
     "evaluation": scripts.SLOW_EVALUATION,
     "pauses": scripts.PAUSES,
@@ -75,6 +78,9 @@ def folder(warm_python: WarmPython, tmp_path_factory: pytest.TempPathFactory) ->
         pytest.param("by_hand", "input-bound", "by_hand.py:21 in __getitem__", "time.sleep(0.004)", id="by-hand"),
         pytest.param("iterable", "input-bound", "iterable.py:20 in __iter__", "time.sleep(0.004)", id="an-iterable"),
         pytest.param("no_loader", "host-bound", "no_loader.py:18 in read_batch", "time.sleep(0.03)", id="no-loader"),
+        pytest.param("generator", "input-bound", "generator.py:19 in batches", "time.sleep(0.03)", id="a-generator"),
+        pytest.param("ahead", "input-bound", "ahead.py:28 in __next__", "return ready.get()", id="a-thread-that-reads"),
+        pytest.param("slow_step", "host-bound", "slow_step.py:21 in wait", "time.sleep(0.03)", id="a-quick-generator"),
         pytest.param("sleep", "host-bound", "sleep.py:19 in <module>", "time.sleep(0.03)", id="a-sleep-in-the-step"),
     ],
 )  # fmt: skip
@@ -96,13 +102,16 @@ def test_names_the_bottleneck_and_the_line(
         pytest.param("by_hand", WAITING, id="by-hand"),
         pytest.param("iterable", WAITING, id="an-iterable"),
         pytest.param("no_loader", set(), id="no-loader"),
+        pytest.param("generator", {"data-starvation"}, id="a-generator"),
+        pytest.param("ahead", {"data-starvation"}, id="a-thread-that-reads"),
+        pytest.param("slow_step", set(), id="a-quick-generator"),
         pytest.param("sleep", set(), id="a-sleep-in-the-step"),
         pytest.param("evaluation", set(), id="the-evaluation-waits-and-the-training-does-not"),
         pytest.param("compute", set(), id="a-loop-that-computes"),
     ],
 )
 def test_rules_find_the_waits_and_nothing_else(folder: Path, name: str, expected: set[str]) -> None:
-    waits = (DataStarvation(steps=20, milliseconds=LONG_WAIT), Dataloader(milliseconds=LONG_WAIT))
+    waits = (DataStarvation(steps=20, milliseconds=LONG_WAIT, samples=50), Dataloader(milliseconds=LONG_WAIT))
     rules = (*waits, StragglerRank(steps=20), MaxInitializationTime(), Hang())
     window = last_window(folder / name)
     found = {rule.rule_id: finding for rule in rules for finding in rule.check(window)}
