@@ -54,6 +54,11 @@ def measured(
     return Measured(steps=steps, seconds=total, phases=phases, facts=facts, machine=machine, captured_steps=steps)
 
 
+def workers(count: int, waited_share: float) -> LoaderFacts:
+    """A DataLoader whose workers were kept waiting for a processor."""
+    return replace(LOADER, workers=count, fetch_waited_share=waited_share)
+
+
 COMPUTE: dict[str, Any] = {"forward": 3.0, "backward": 5.0, "optimizer": 1.0, "capture": 0.1}
 SLOW_COLLATE = line("data", "data.py:22", "time.sleep(0.05)", 90)
 SLEEP = line("other", "train.py:44", "time.sleep(0.01)", 90)
@@ -292,6 +297,9 @@ def test_names_waits_for_a_processor(waited: float | None, is_noted: bool) -> No
         pytest.param(measured(data=50, **COMPUTE), 0.5, 0.0, "input-bound", id="a-slow-loader-and-a-model-without"),
         pytest.param(measured(data=5, forward=45.0), 4.45, 0.05, "input-bound", id="the-model-hid-it"),
         pytest.param(measured(data=5, forward=45.0), 4.45, None, "compute-bound", id="unknown-where"),
+        pytest.param(measured(loader=workers(2, 0.9), data=10, **COMPUTE), 0.0, 0.0, "compute-bound", id="of-workers"),
+        pytest.param(measured(loader=workers(2, 0.1), data=10, **COMPUTE), 0.0, 0.0, "input-bound", id="slow-workers"),
+        pytest.param(measured(loader=workers(9, 0.9), data=10, **COMPUTE), 0.0, 0.0, "input-bound", id="many-workers"),
         pytest.param(measured(**COMPUTE), 0.5, None, "compute-bound", id="no-loader"),
         pytest.param(measured(data=50, **COMPUTE), 99.0, 98.0, "incomplete", id="waits-that-are-longer-than-the-steps"),
     ],

@@ -146,8 +146,8 @@ class Measured:
 def with_own_seconds(measured: Measured, *, waited: float, in_fetches: float | None) -> Measured:
     """Return measurements without the time in which the training thread was ready and had no processor.
 
-    Other work on the machine had it, and no change of the training wins it back. Evaluations and our own cost stay as
-    they are by the clock.
+    Other work on the machine had it, and no change of the training wins it back. Of a wait for workers of a DataLoader
+    their share without a processor is left out too. Evaluations and our own cost stay as they are by the clock.
 
     Args:
         measured: The measurements by the clock.
@@ -157,7 +157,8 @@ def with_own_seconds(measured: Measured, *, waited: float, in_fetches: float | N
     data = measured.phases.get("data")
     if data is None or in_fetches is None:
         return measured
-    own_data = max(0.0, data.seconds - in_fetches)
+    of_workers = measured.facts.own_share_of_workers if measured.facts is not None else 1.0
+    own_data = max(0.0, data.seconds - in_fetches) * of_workers
     beside = measured.seconds - data.seconds
     own = min(1.0, max(0.0, 1.0 - (waited - in_fetches) / beside)) if beside > 0 else 1.0
     phases = {name: replace(one, seconds=own * one.seconds) for name, one in measured.phases.items() if name in PHASES}
