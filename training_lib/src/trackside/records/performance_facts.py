@@ -124,6 +124,11 @@ class LineSamples:
     is_in_model: bool
     samples: int
 
+    @property
+    def is_wait_for_data(self) -> bool:
+        """True in a wait for a batch, of a DataLoader or of anything else."""
+        return self.phase in {"data", FETCH}
+
 
 @dataclass(frozen=True)
 class HangFacts:
@@ -234,6 +239,12 @@ class PerformanceFacts:
     def is_on_gpu(self) -> bool:
         """True if the training computes on GPUs, which work while the host goes on."""
         return self.device in {"cuda", "rocm"}
+
+    @property
+    def sampled_fetches(self) -> float:
+        """Share of all stack samples in which the loop waited for a batch of anything but a DataLoader."""
+        total = sum(line.samples for line in self.lines)
+        return sum(line.samples for line in self.lines if line.phase == FETCH) / total if total else 0.0
 
     @property
     def own_share_of_workers(self) -> float:

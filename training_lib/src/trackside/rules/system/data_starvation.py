@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding
-from trackside.records.performance_facts import FETCH
 from trackside.rules.rule import parameter
 from trackside.rules.speed import DATA, STEPS, SpeedRule, StepTimes, found_in, step_times
 from trackside.trial.window import Window
@@ -129,12 +128,10 @@ def sampled_share(window: Window, times: StepTimes, *, fewest: int) -> float:
         fewest: Number of samples below which it is 0.
     """
     facts = window.speed_facts.get(times.worker)
-    total = sum(line.samples for line in facts.lines) if facts is not None else 0
-    if facts is None or total < fewest:
+    if facts is None or sum(line.samples for line in facts.lines) < fewest:
         return 0.0
-    fetching = sum(line.samples for line in facts.lines if line.phase == FETCH) / total
     starved = times.waited_share
-    return max(0.0, fetching - starved) / (1.0 - starved) if starved < 1.0 else 0.0
+    return max(0.0, facts.sampled_fetches - starved) / (1.0 - starved) if starved < 1.0 else 0.0
 
 
 def place_of_wait(window: Window, worker: str) -> str:
@@ -142,7 +139,7 @@ def place_of_wait(window: Window, worker: str) -> str:
     facts = window.speed_facts.get(worker)
     if facts is None:
         return ""
-    in_wait = [line for line in facts.lines if line.phase in {DATA, FETCH} and line.place]
+    in_wait = [line for line in facts.lines if line.is_wait_for_data and line.place]
     if in_wait:
         return max(in_wait, key=lambda line: line.samples).place
     return facts.loaders[0].created_at or facts.loaders[0].looped_at if facts.loaders else ""
