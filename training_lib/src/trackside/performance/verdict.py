@@ -252,7 +252,7 @@ def _missing(measured: Measured) -> Iterator[str]:
         return
     facts = measured.facts
     if "data" not in measured.phases:
-        yield "data: no torch DataLoader was used; the lines of the rest show where batches come from"
+        yield "data: no torch DataLoader was used, and no wait of the loop was sampled; see the lines of the rest"
     if "forward" not in measured.phases:
         yield "forward: no stack was sampled in the call of a torch.nn.Module"
     if "backward" not in measured.phases:
