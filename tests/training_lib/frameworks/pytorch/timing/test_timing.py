@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.training_lib.frameworks.pytorch.timing import scripts
@@ -15,6 +16,7 @@ from tests.warm_python import WarmPython
 from trackside.contracts.capture_request import CaptureRequest, capture_environment
 from trackside.environment import inherited
 from trackside.performance.measured import Measured
+from trackside.performance.profile import open_profile
 from trackside.performance.reading import measured_workers
 from trackside.performance.verdict import judge_speed
 from trackside.rules.system.data_starvation import DataStarvation
@@ -144,7 +146,9 @@ def test_describes_the_loader_from_the_live_object(runs: Mapping[str, Measured])
 @pytest.mark.parametrize("name", LOOPS)
 def test_phases_and_rest_are_the_whole_step(runs: Mapping[str, Measured], name: str) -> None:
     run = runs[name]
-    expected = {"backward", "optimizer", "capture", *(["data"] if name != "no_loader" else [])}
+    expected = {"backward", "optimizer", "capture", *(["data"] if name not in {"no_loader", "slow_step"} else [])}
+    if name == "slow_step" and "data" in run.phases:
+        expected.add("data")  # a sample may have met the generator, quick as it is
     assert expected <= run.phases.keys() <= expected | {"evaluation", "forward"}
     assert ("evaluation" in run.phases) is (name == "evaluation")
     assert STEPS - 6 < run.steps < STEPS, "without the first ones"
@@ -158,8 +162,10 @@ def test_the_start_of_workers_is_a_wait_for_data(warm_python: WarmPython, tmp_pa
     environment = {**inherited(), **capture_environment(str(tmp_path / "run"), CaptureRequest(()))}
     with warm_python.start_captured(script, env=environment) as process:
         assert process.finish().returncode == 0
+    (steps,) = open_profile(str(tmp_path / "run")).steps()
+    waits = np.nansum(steps.phases["data"][3:])  # by the clock: a verdict leaves out what workers had no processor for
+    assert waits > 3 * 2 * 0.15, "that of the first epoch is before the first step"
     run = measured_workers(str(tmp_path / "run"))["worker_0"]
-    assert run.of("data") > 3 * 2 * 0.15, "that of the first epoch is before the first step"
     assert run.facts is not None
     (loader,) = run.facts.loaders
     assert (loader.workers, loader.batch_bytes) == (2, 32 * 64 * 4 + 32 * 8)
