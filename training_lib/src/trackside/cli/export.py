@@ -236,8 +236,10 @@ def _to_timeline(
         return
     from trackside.exchange.perfetto import PAGE, browser_to_open, open_in_perfetto
 
-    _show(f"Opening {PAGE}, which fetches it from this machine: allow it if the browser asks.", err=True)
-    open_in_perfetto(done.merged.absolute(), open_address=browser_to_open())
+    browser = browser_to_open()
+    if browser is not None:
+        _show(f"Opening {PAGE}, which fetches it from this machine: allow it if the browser asks.", err=True)
+    open_in_perfetto(done.merged.absolute(), open_address=browser)
 
 
 def _seconds(text: str | None) -> tuple[float, float]:

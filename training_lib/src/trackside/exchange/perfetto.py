@@ -54,7 +54,7 @@ def open_in_perfetto(
     Raises:
         ConfigurationError: No browser, another program has the port, or nothing fetched the file.
     """
-    by_hand = f"Open {trace} there by hand: {PAGE}, Open trace file."
+    by_hand = f"Open the file by hand, where a browser is: {PAGE}, Open trace file, {trace}"
     if open_address is None:
         raise _unopened("No browser was found on this machine.", by_hand)
     place = f"/{secrets.token_urlsafe()}/{quote(trace.name)}"
