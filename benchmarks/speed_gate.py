@@ -2,6 +2,12 @@
 
     python -m benchmarks.speed_gate record --runs 24        # trains a program, and the same with 8 % more work
     python -m benchmarks.speed_gate judge                   # 20 comparisons of each kind, of 1 to 5 runs a side
+    python -m benchmarks.speed_gate pairs --runs 4 --minutes 12 --write docs/profiling.md
+
+`pairs` trains and judges 20 separate pairs of each kind, each with runs of its own: the program beside itself, and
+beside the one with more work. The three take turns. Each pair is printed as it ends. None begins that would end after
+the limit, and the table has those that were made. The work is 8 % of the step of three runs before, as the gate
+reads it.
 
 Both programs are the same small network; the second one multiplies matrices for 8 % of its step's time besides. That
 number of products is measured once, before the first run. Each run is a forked process with the capture of
@@ -12,10 +18,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,11 +33,13 @@ from torch import nn
 
 from benchmarks.detection.train import Train, train_each, watching
 from benchmarks.kept import read_outcome, write_json, write_outcome
+from benchmarks.marked import replaced
+from benchmarks.times import machine
 from benchmarks.wild.run import default_plan
 from trackside.local.comparison import ComparedRun
 from trackside.local.recorded_run import read_run
 from trackside.local.step_times import timed_run
-from trackside.performance.step_time_gate import GateVerdict, TimedRun, judge_step_time, waiting_share
+from trackside.performance.step_time_gate import Gate, GateVerdict, TimedRun, judge_step_time, waiting_share
 from trackside.trial.trial import open_trial
 
 ROOT = Path("build/speed-gate")
@@ -38,6 +48,8 @@ PLANTED = 0.08
 STEPS = 600
 BATCH = 64
 LIMIT = 0.05
+KINDS = ("before", "equal", "slower")
+START, END = "<!-- measured by `python -m benchmarks.speed_gate pairs` -->", "<!-- /speed_gate -->"
 
 
 @dataclass(frozen=True)
@@ -64,6 +76,24 @@ class Run:
         return root / self.kind / f"{self.number:02d}"
 
 
+@dataclass(frozen=True)
+class TurnRun:
+    """A run of a pair: `before`, `equal` or `slower`."""
+
+    pair: int
+    turn: int
+    kind: str
+    products: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.pair:02d}/{self.turn}-{self.kind}"
+
+    def folder(self, root: Path) -> Path:
+        """Where the run lies."""
+        return root / self.name
+
+
 class Program:
     """The training: one step at each call."""
 
@@ -83,8 +113,13 @@ class Program:
         self.optimizer.step()
 
 
-def products_of(share: float) -> int:
-    """Return the number of products that take this share of a step, by the quickest of many."""
+def products_of(share: float, *, step_seconds: float | None = None) -> int:
+    """Return the number of products that take this share of a step, by the quickest of many.
+
+    Args:
+        share: The share.
+        step_seconds: Seconds of the step; None for the quickest of many.
+    """
     program = Program()
     many = 20
     quickest = {count: float("inf") for count in (0, many)}
@@ -93,10 +128,11 @@ def products_of(share: float) -> int:
             began = time.thread_time()
             program.step(count)
             quickest[count] = min(before, time.thread_time() - began)
-    return max(1, round(share * quickest[0] / ((quickest[many] - quickest[0]) / many)))
+    step = quickest[0] if step_seconds is None else step_seconds
+    return max(1, round(share * step / ((quickest[many] - quickest[0]) / many)))
 
 
-def training_of(run: Run) -> Train:
+def training_of(run: Run | TurnRun) -> Train:
     """Return the function that trains in a process of its own."""
 
     def work(folder: Path) -> None:
@@ -128,7 +164,7 @@ def record(root: Path, *, runs: int) -> None:
     print(f"{len(todo)} trained, {len(failed)} without an end; planted: {products} products")
 
 
-def timed(root: Path, run: Run) -> TimedRun:
+def timed(root: Path, run: Run | TurnRun) -> TimedRun:
     """Return the steps of a stored run."""
     uri = str((run.folder(root) / "run").absolute())
     return timed_run(ComparedRun(read_run(uri), open_trial(uri)))
@@ -159,19 +195,102 @@ def judge(root: Path, *, runs: range, comparisons: int) -> None:
         print(f"| {count} | {cells[0]} | {cells[1]} |")
 
 
+@dataclass(frozen=True)
+class JudgedPair:
+    """The verdicts on one pair, and the share of its runs without a processor."""
+
+    equal: Gate
+    slower: Gate
+    waiting: float
+
+
+def judge_pairs(root: Path, *, pairs: int, runs: int, until: float) -> list[JudgedPair]:
+    """Train and judge pairs, until it is too late for another one."""
+    torch.set_num_threads(1)
+    longest, started, found = 0.0, time.monotonic(), list[JudgedPair]()
+    first = [TurnRun(0, turn, "first", 0) for turn in range(3)]
+    train_each([(run, training_of(run)) for run in first], root=root, processes=1)
+    of_first = [timed(root, run) for run in first]
+    step = min(one.milliseconds for one in judge_step_time(of_first, of_first, limit=LIMIT).before) / 1000
+    products = products_of(PLANTED, step_seconds=step)
+    print(f"a step of {1000 * step:.3f} ms; planted: {products} products", flush=True)
+    for pair in range(pairs):
+        began = time.monotonic()
+        if began + longest > until:
+            break
+        turns = [
+            TurnRun(pair, turn, kind, products if kind == "slower" else 0)
+            for turn in range(runs)
+            for kind in (KINDS if turn % 2 == 0 else reversed(KINDS))
+        ]
+        train_each([(run, training_of(run)) for run in turns], root=root, processes=1)
+        by_kind = {kind: [timed(root, run) for run in turns if run.kind == kind] for kind in KINDS}
+        equal, slower = (judge_step_time(by_kind["before"], by_kind[kind], limit=LIMIT) for kind in KINDS[1:])
+        waiting = [share for side in by_kind.values() for run in side if (share := waiting_share(run)) is not None]
+        found.append(JudgedPair(equal, slower, max(waiting, default=float("nan"))))
+        longest = max(longest, time.monotonic() - began)
+        print(
+            f"pair {pair + 1} of {pairs}, {time.monotonic() - started:.0f} s: equal {in_words(equal)}; "
+            f"8 % more {in_words(slower)}; {found[-1].waiting:.0%} without a processor",
+            flush=True,
+        )
+    return found
+
+
+def in_words(gate: Gate) -> str:
+    """Return an answer with its change and interval."""
+    if gate.change is None or gate.low is None or gate.high is None:
+        return f"{gate.verdict.value}: {'; '.join(gate.reasons)}"
+    return f"{gate.verdict.value} ({gate.change:+.1%}, {gate.low:+.1%} to {gate.high:+.1%})"
+
+
+def pair_lines(found: Sequence[JudgedPair], *, runs: int) -> Iterator[str]:
+    """Yield the table."""
+    verdicts = (GateVerdict.WITHIN, GateVerdict.UNDECIDED, GateVerdict.SLOWER)
+    yield f"| {len(found)} pairs, {runs} runs a side in turns | within | undecided | slower | change: median, range |"
+    yield "|---|---|---|---|---|"
+    for name, gates in (
+        ("equal programs", [pair.equal for pair in found]),
+        ("8 % more work", [pair.slower for pair in found]),
+    ):
+        counts = Counter(gate.verdict for gate in gates)
+        changes = [gate.change for gate in gates if gate.change is not None]
+        spread = f"{np.median(changes):+.1%}, {min(changes):+.1%} to {max(changes):+.1%}" if changes else "none"
+        yield f"| {name} | {' | '.join(str(counts[verdict]) for verdict in verdicts)} | {spread} |"
+    waiting = [pair.waiting for pair in found]
+    yield ""
+    yield (
+        f"Without a processor, the run of each pair that had it least: {min(waiting):.0%} to {max(waiting):.0%} of its "
+        f"time (median {np.median(waiting):.0%}). Load of the machine {os.getloadavg()[0]:.1f} at the end. {machine()}"
+    )
+
+
 def main() -> int:
-    """Record or judge."""
+    """Record, judge, or do both for separate pairs."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("act", choices=["record", "judge"])
-    options.add_argument("--runs", type=int, default=24, help="runs of each kind")
+    options.add_argument("act", choices=["record", "judge", "pairs"])
+    options.add_argument("--runs", type=int, help="runs of each kind; of a pair, a side  [default: 24; 4]")
     options.add_argument("--first", type=int, default=0, help="judge the runs from this number on")
     options.add_argument("--comparisons", type=int, default=20, help="of each kind")
     options.add_argument("--root", type=Path, default=ROOT)
+    options.add_argument("--pairs", type=int, default=20, help="separate pairs of each kind")
+    options.add_argument("--minutes", type=float, default=12.0, help="no pair begins that would end later")
+    options.add_argument("--write", type=Path, metavar="PAGE", help="write the table of `pairs` into a page")
     arguments = options.parse_args()
+    runs = arguments.runs or (4 if arguments.act == "pairs" else 24)
     if arguments.act == "record":
-        record(arguments.root, runs=arguments.runs)
+        record(arguments.root, runs=runs)
+    elif arguments.act == "judge":
+        judge(arguments.root, runs=range(arguments.first, runs), comparisons=arguments.comparisons)
     else:
-        judge(arguments.root, runs=range(arguments.first, arguments.runs), comparisons=arguments.comparisons)
+        until = time.monotonic() + 60 * arguments.minutes
+        folder = arguments.root / time.strftime("pairs-%Y%m%d-%H%M%S")
+        found = judge_pairs(folder, pairs=arguments.pairs, runs=runs, until=until)
+        text = "\n".join(pair_lines(found, runs=runs)) if found else "No pair was made within the limit."
+        print(text)
+        if arguments.write and found:
+            page = arguments.write.read_text("utf-8")
+            arguments.write.write_text(replaced(page, text, begin=START, end=END), "utf-8")
     return 0
 
 

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 
 RIGHT = "right" in sys.argv
 torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(64, 1536), nn.ReLU(), nn.Linear(1536, 1536), nn.ReLU(), nn.Linear(1536, 10))
+model = nn.Sequential(nn.Linear(64, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 loss_function = nn.CrossEntropyLoss()
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from trackside.performance.step_time_gate import Gate, GateVerdict, TimedRun, judge_step_time
+from trackside.performance.step_time_gate import SURE, Gate, GateVerdict, TimedRun, judge_step_time
 
 RECORDED = np.load(Path(__file__).with_name("recorded_steps.npz"))
 LIMIT = 0.05
@@ -128,3 +128,70 @@ def test_steps_of_no_time_do_not_raise() -> None:
     zeros: NDArray[np.float64] = np.zeros(100)
     run = TimedRun("zero", zeros, zeros, zeros)
     assert judge_step_time([run], [run], limit=LIMIT).verdict is WITHIN
+
+
+def constant(name: str, logarithm: float, *, at: float) -> TimedRun:
+    steps = np.full(60, 0.01 * np.exp(logarithm))
+    return TimedRun(name, steps, steps, np.zeros(60), at)
+
+
+def slower_of(worlds: int, *, runs: int, change: float, deviation: float, is_two_paces: bool, drift: float) -> float:
+    """The share of simulated comparisons, in turns, that are called slower.
+
+    Runs differ by a deviation that each has alone (or are of two paces), and by one that neighbours share.
+    """
+    draw = np.random.default_rng(runs)
+    found = 0
+    for _ in range(worlds):
+        own = draw.choice([0.0, deviation], (2, runs)) if is_two_paces else draw.normal(0, deviation, (2, runs))
+        own += draw.normal(0, drift, runs)
+        own[1] += np.log1p(change)
+        sides = [
+            [constant(f"{side}{k}", each, at=2.0 * k + side) for k, each in enumerate(group)]
+            for side, group in enumerate(own)
+        ]
+        found += judge_step_time(sides[0], sides[1], limit=LIMIT).verdict is SLOWER
+    return found / worlds
+
+
+@pytest.mark.parametrize("runs", [3, 4, 5])
+@pytest.mark.parametrize(
+    ("deviation", "is_two_paces", "drift"),
+    [
+        pytest.param(0.015, False, 0.0, id="a-calm-machine"),
+        pytest.param(0.03, False, 0.0, id="a-busy-machine"),
+        pytest.param(0.01, False, 0.3, id="a-machine-that-changes-its-pace"),
+        pytest.param(0.13, True, 0.0, id="processes-of-two-paces"),
+        pytest.param(0.5, False, 0.0, id="runs-that-differ-by-half"),
+    ],
+)
+def test_equal_programs_are_hardly_ever_called_slower(
+    runs: int, deviation: float, is_two_paces: bool, drift: float
+) -> None:
+    share = slower_of(200, runs=runs, change=0.0, deviation=deviation, is_two_paces=is_two_paces, drift=drift)
+    assert share <= 0.02, "1 in 200 is meant"
+
+
+@pytest.mark.parametrize(
+    ("runs", "deviation", "drift"),
+    [
+        pytest.param(3, 0.01, 0.0, id="three-on-a-calm-machine"),
+        pytest.param(4, 0.015, 0.0, id="four"),
+        pytest.param(6, 0.02, 0.0, id="six-beside-other-work"),
+        pytest.param(5, 0.015, 0.3, id="a-machine-that-changes-its-pace"),
+    ],
+)
+def test_eight_percent_are_found_in_nineteen_of_twenty(runs: int, deviation: float, drift: float) -> None:
+    assert slower_of(200, runs=runs, change=0.08, deviation=deviation, is_two_paces=False, drift=drift) >= 0.95
+
+
+def test_a_pair_beside_much_other_work_is_never_slower() -> None:
+    for wait, verdict in ((0.3, SLOWER), (0.5, UNDECIDED)):
+        found = judge_step_time([steady("a", 10, seed=1, wait=wait)], [steady("b", 15, seed=2, wait=wait)], limit=LIMIT)
+        assert found.verdict is verdict
+
+
+def test_the_quantiles_are_student_s() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    exact = [stats.t.ppf(0.995, df) for df in range(1, len(SURE) + 1)]
+    assert list(SURE) == pytest.approx(exact, abs=6e-4)

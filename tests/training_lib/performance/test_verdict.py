@@ -13,6 +13,7 @@ from trackside.performance.measured import (
     PhaseSeconds,
     with_gradient_waits,
     with_own_seconds,
+    with_sampled_phases,
 )
 from trackside.performance.verdict import PerformanceVerdict, judge_speed, judged_workers
 from trackside.records.performance_facts import (
@@ -53,6 +54,11 @@ def measured(
     return Measured(steps=steps, seconds=total, phases=phases, facts=facts, machine=machine, captured_steps=steps)
 
 
+def workers(count: int, waited_share: float) -> LoaderFacts:
+    """A DataLoader whose workers were kept waiting for a processor."""
+    return replace(LOADER, workers=count, fetch_waited_share=waited_share)
+
+
 COMPUTE: dict[str, Any] = {"forward": 3.0, "backward": 5.0, "optimizer": 1.0, "capture": 0.1}
 SLOW_COLLATE = line("data", "data.py:22", "time.sleep(0.05)", 90)
 SLEEP = line("other", "train.py:44", "time.sleep(0.01)", 90)
@@ -71,6 +77,14 @@ SLEEP = line("other", "train.py:44", "time.sleep(0.01)", 90)
         ),
         pytest.param(measured(SLOW_COLLATE, data=1.3, **COMPUTE), "compute-bound", id="a-wait-of-13-percent"),
         pytest.param(measured(data=0.3, **COMPUTE), "compute-bound", id="all-in-forward-and-backward"),
+        pytest.param(
+            measured(data=0.3, rest=9, device="xla", machine=replace(MACHINE, gpu_percent=89.4), **COMPUTE),
+            "compute-bound", id="busy-neuron-cores",
+        ),
+        pytest.param(
+            measured(data=0.3, rest=9, device="rocm", machine=replace(MACHINE, gpu_percent=95.0), **COMPUTE),
+            "compute-bound", id="a-busy-gpu-of-amd",
+        ),
         pytest.param(
             measured(line("other", "t.py:9", "y = model(x)", 90, is_in_model=True), data=0.3, rest=0.4, **COMPUTE),
             "compute-bound", id="samples-in-the-model-are-no-rest",
@@ -92,6 +106,10 @@ SLEEP = line("other", "train.py:44", "time.sleep(0.01)", 90)
         pytest.param(measured(device="cuda", data=0.3, **COMPUTE), "incomplete", id="a-gpu-that-was-not-measured"),
         pytest.param(measured(device="rocm", data=0.3, **COMPUTE), "incomplete", id="amd"),
         pytest.param(measured(SLOW_COLLATE, device="xla", data=50, **COMPUTE), "incomplete", id="trainium"),
+        pytest.param(
+            measured(SLOW_COLLATE, device="xla", data=50, machine=replace(MACHINE, gpu_percent=30.0), **COMPUTE),
+            "incomplete", id="trainium-in-little-use",
+        ),
         pytest.param(measured(steps=4, data=50, **COMPUTE), "incomplete", id="four-steps"),
         pytest.param(Measured(captured_steps=500), "incomplete", id="no-times"),
         pytest.param(Measured(), "incomplete", id="nothing"),
@@ -279,6 +297,9 @@ def test_names_waits_for_a_processor(waited: float | None, is_noted: bool) -> No
         pytest.param(measured(data=50, **COMPUTE), 0.5, 0.0, "input-bound", id="a-slow-loader-and-a-model-without"),
         pytest.param(measured(data=5, forward=45.0), 4.45, 0.05, "input-bound", id="the-model-hid-it"),
         pytest.param(measured(data=5, forward=45.0), 4.45, None, "compute-bound", id="unknown-where"),
+        pytest.param(measured(loader=workers(2, 0.9), data=10, **COMPUTE), 0.0, 0.0, "compute-bound", id="of-workers"),
+        pytest.param(measured(loader=workers(2, 0.1), data=10, **COMPUTE), 0.0, 0.0, "input-bound", id="slow-workers"),
+        pytest.param(measured(loader=workers(9, 0.9), data=10, **COMPUTE), 0.0, 0.0, "input-bound", id="many-workers"),
         pytest.param(measured(**COMPUTE), 0.5, None, "compute-bound", id="no-loader"),
         pytest.param(measured(data=50, **COMPUTE), 99.0, 98.0, "incomplete", id="waits-that-are-longer-than-the-steps"),
     ],
@@ -287,6 +308,40 @@ def test_other_work_on_the_machine_is_left_out(
     run: Measured, waited: float, in_fetches: float | None, bottleneck: str
 ) -> None:
     assert judge_speed(with_own_seconds(run, waited=waited, in_fetches=in_fetches)).bottleneck.value == bottleneck
+
+
+@pytest.mark.parametrize(
+    ("lines", "phases", "bottleneck"),
+    [
+        pytest.param({"fetch": 60, "other": 20, "model": 20}, {"data": 6.0, "forward": 2.0}, "input-bound", id="waits"),
+        pytest.param({"fetch": 80, "backward": 900}, {"data": 10.0}, "input-bound", id="all-of-the-rest"),
+        pytest.param({"other": 20, "model": 80}, {"forward": 8.0}, "compute-bound", id="no-wait"),
+        pytest.param({"fetch": 10, "model": 90}, {"data": 1.0, "forward": 9.0}, "compute-bound", id="a-short-wait"),
+        pytest.param({"fetch": 15, "other": 4}, {}, "host-bound", id="too-few-samples"),
+        pytest.param({"backward": 30}, {}, "host-bound", id="none-of-the-rest"),
+    ],
+)
+def test_phases_without_a_clock_are_shares_of_the_samples(
+    lines: dict[str, int], phases: dict[str, float], bottleneck: str
+) -> None:
+    found = [
+        line("other" if name == "model" else name, f"t.py:{n}", "read()", samples, is_in_model=name == "model")
+        for n, (name, samples) in enumerate(lines.items())
+    ]
+    run = with_sampled_phases(measured(*found, loader=None, backward=2.0, rest=10.0))
+    sampled = {name: 1000 * one.seconds / STEPS for name, one in run.phases.items() if name != "backward"}
+    assert sampled == pytest.approx(phases)
+    assert judge_speed(run).bottleneck.value == bottleneck
+
+
+def test_a_wait_for_a_generator_names_it_and_a_wait_in_a_library_names_a_cure() -> None:
+    fetch = line("fetch", "t.py:9", "raw = read()", 90)
+    for found, change in (
+        (fetch, "make work (t.py:9) cheaper"),
+        (replace(fetch, code="for x in d:", library="lib.x"), "fetch batches in workers"),
+    ):
+        run = with_sampled_phases(measured(found, loader=None, backward=2.0, rest=10.0))
+        assert judge_speed(run).causes[0].change.startswith(change)
 
 
 def creeping(*, grows_bytes: float, seconds: float = 600.0, jump: float = 0.0) -> Machine:

@@ -96,6 +96,14 @@ def loader(
     return {"worker_0": PerformanceFacts(processors=processors, loaders=(met,), lines=(sampled_line,) if line else ())}
 
 
+def stacks(**samples: int) -> dict[str, PerformanceFacts]:
+    """Facts of a training without a DataLoader, by the number of samples in each phase."""
+    lines = [
+        LineSamples(phase, "train.py:7", "batches", "read()", "", False, count) for phase, count in samples.items()
+    ]
+    return {"worker_0": PerformanceFacts(processors=8, lines=tuple(lines))}
+
+
 def numbered(values: Iterable[float]) -> dict[int, float]:
     """These values, from step 1 on."""
     return {step: float(value) for step, value in enumerate(values, 1)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.training_lib.rules.system.machines import loader, steps
+from tests.training_lib.rules.system.machines import loader, stacks, steps
 from trackside.rules.system.data_starvation import DataStarvation
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -24,6 +24,21 @@ CASES = [
     RuleCase("waits at first", recorded=steps(STEP * 2, data=LONG + SHORT)),
     RuleCase("a step that is all wait, and short", recorded=steps([0.0009] * 80, data=[0.0008] * 80)),
     RuleCase("no DataLoader", recorded=steps(STEP)),
+    RuleCase("a generator that waits", recorded=steps(STEP), speed=stacks(fetch=60, other=40), fires=ONE),
+    RuleCase(
+        "a generator that waits, and other work a little",
+        recorded=steps(STEP, waits=[0.004] * 80),
+        speed=stacks(fetch=60, other=40),
+        fires=ONE,
+    ),
+    RuleCase("a quick generator", recorded=steps(STEP), speed=stacks(fetch=20, other=80)),
+    RuleCase("a generator, on few samples", recorded=steps(STEP), speed=stacks(fetch=60, other=39)),
+    RuleCase("a generator, and short steps", recorded=steps([0.001] * 80), speed=stacks(fetch=90, other=10)),
+    RuleCase(
+        "a generator that other work kept waiting",
+        recorded=steps(STEP, waits=[0.01] * 80),
+        speed=stacks(fetch=60, other=40),
+    ),
     RuleCase("waits on a busy machine", recorded=steps([0.2] * 80, data=[0.15] * 80, waits=[0.18] * 80), fires=ONE),
     RuleCase("only other work makes a wait of it", recorded=steps(STEP, data=[0.008] * 80, waits=[0.018] * 80)),
     RuleCase(

@@ -43,6 +43,22 @@ CASES = [
         machine=own(2),
         fires=("the training on algo-1",),
     ),
+    RuleCase(
+        "the training waits seldom, for it is seldom allowed to",
+        recorded=steps([0.2] * 20, data=[0.05] * 20, waits=[0.14] * 20, waits_in_data=[0.01] * 20),
+        machine=own(1, 0, 0),
+        fires=("the training on algo-1",),
+    ),
+    RuleCase(
+        "a wait or two of a training that is seldom allowed to run",
+        recorded=steps([0.2] * 20, data=[0.05] * 20, waits=[0.14] * 20, waits_in_data=[0.01] * 20),
+        machine=own(1, 1, *[0] * 16),
+    ),
+    RuleCase(
+        "other work holds the training up, and no disk",
+        recorded=steps([0.2] * 20, data=[0.05] * 20, waits=[0.14] * 20, waits_in_data=[0.01] * 20),
+        machine=own(0),
+    ),
     RuleCase("workers read ahead", recorded=steps([0.02] * 20, data=[0.0001] * 20), machine=own(6)),
     RuleCase("the training waits seldom", recorded=steps([0.02] * 20), machine=own(1, 0, 0)),
     RuleCase("nothing sampled", recorded=SECOND_STEP),

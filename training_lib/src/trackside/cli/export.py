@@ -45,6 +45,7 @@ _SECONDS = re.compile(r"([0-9]*\.?[0-9]*):([0-9]*\.?[0-9]*)")
     help="Which; repeat for more, `all` for all.  [default: mean, std, abs_max, l2 for TensorBoard, all for Parquet]",
 )
 @click.option("--seconds", metavar="A:B", help="Timeline only: from A to B seconds after the run's first step.")
+@click.option("--open", "is_opened", is_flag=True, help="Timeline only: open it in Perfetto, in a browser.")
 @filter_options
 @quiet_option("Print nothing if all is well, and no progress bar.")
 @shared_options
@@ -56,6 +57,7 @@ def command(
     histograms: bool,
     statistics: tuple[str, ...],
     seconds: str | None,
+    is_opened: bool,
     filters: Filters,
 ) -> None:
     """Write RUN to DESTINATION for other tools.
@@ -67,7 +69,8 @@ def command(
 
     A timeline has steps, their phases, the machine's metrics and the findings on one clock. DESTINATION is a folder: it
     gets <run>.timeline.json, which https://ui.perfetto.dev opens, and SageMaker Debugger's own files of steps below
-    framework/, for smdebug's readers. --steps and --seconds choose a part.
+    framework/, for smdebug's readers. --steps and --seconds choose a part. --open opens it there: Perfetto's page
+    fetches the file from this machine, and keeps it in the browser.
 
     For W&B and MLflow only findings are written. DESTINATION is PROJECT, PROJECT/RUN or ENTITY/PROJECT/RUN for W&B,
     and an experiment or the id of a run for MLflow.
@@ -76,7 +79,7 @@ def command(
     Example:
       trackside export latest --to tensorboard tb --collection gradients
       trackside export s3://bucket/digits-7 --to parquet digits-7.parquet
-      trackside export latest --to timeline timeline --steps 100:200
+      trackside export latest --to timeline timeline --steps 100:200 --open
       trackside export latest --to wandb digits
     """
     if target in TRACKERS:
@@ -86,12 +89,11 @@ def command(
         fix = "Leave it out: a table holds statistics."
         problem = Problem("--histograms", "This option is for --to tensorboard only.", fix)
         raise ConfigurationError([problem], subject="The command line")
-    if seconds is not None and target != "timeline":
-        problem = Problem("--seconds", "This option is for --to timeline only.", "Use --steps.")
-        raise ConfigurationError([problem], subject="The command line")
+    if target != "timeline":
+        _refuse_options_of_timelines(seconds, is_opened=is_opened)
     trial = open_run(run)
     if target == "timeline":
-        _to_timeline(run, trial, destination, steps=filters.steps, seconds=seconds)
+        _to_timeline(run, trial, destination, steps=filters.steps, seconds=seconds, is_opened=is_opened)
         return
     tensors = filters.choose(trial)
     if target == "parquet":
@@ -200,7 +202,17 @@ def _to_tensorboard(
     print_damage(trial, color=wants_color())
 
 
-def _to_timeline(run: str, trial: Trial, destination: str, *, steps: str | None, seconds: str | None) -> None:
+def _refuse_options_of_timelines(seconds: str | None, *, is_opened: bool) -> None:
+    message = "This option is for --to timeline only."
+    problems = [Problem("--seconds", message, "Use --steps.")] if seconds is not None else []
+    problems += [Problem("--open", message, "Leave it out.")] if is_opened else []
+    if problems:
+        raise ConfigurationError(problems, subject="The command line")
+
+
+def _to_timeline(
+    run: str, trial: Trial, destination: str, *, steps: str | None, seconds: str | None, is_opened: bool
+) -> None:
     from trackside.exchange.timeline import FindingMark, Part, export_timeline
     from trackside.local.recorded_run import read_run
     from trackside.local.run_folder import find_run
@@ -219,7 +231,15 @@ def _to_timeline(run: str, trial: Trial, destination: str, *, steps: str | None,
     what = f"{_count(done.steps, 'step')}, {_count(done.samples, 'sample')} and {_count(done.findings, 'finding')}"
     _show(f"Wrote {what} to:")
     _show(f"  {_safe(str(done.merged))}")
-    _show("Look at it: https://ui.perfetto.dev, Open trace file", err=True)
+    if not is_opened:
+        _show("Look at it: https://ui.perfetto.dev, Open trace file; or add --open", err=True)
+        return
+    from trackside.exchange.perfetto import PAGE, browser_to_open, open_in_perfetto
+
+    browser = browser_to_open()
+    if browser is not None:
+        _show(f"Opening {PAGE}, which fetches it from this machine: allow it if the browser asks.", err=True)
+    open_in_perfetto(done.merged.absolute(), open_address=browser)
 
 
 def _seconds(text: str | None) -> tuple[float, float]:

@@ -6,6 +6,7 @@ nobody has to declare anything. What may change between two versions of a progra
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -107,7 +108,9 @@ def timed_run(run: ComparedRun) -> TimedRun:
     slowest = max(workers, key=lambda worker: float(np.median(_own(worker))), default=None)
     if slowest is None:
         return TimedRun(_name(run), np.empty(0), np.empty(0), np.empty(0))
-    return TimedRun(_name(run), slowest.seconds, _own(slowest), slowest.waits)
+    _, times = run.trial.parts.steps.times_by_worker().get(slowest.worker, ((), ()))
+    began_at = float(min(times, default=math.nan))
+    return TimedRun(_name(run), slowest.seconds, _own(slowest), slowest.waits, began_at)
 
 
 def _own(worker: StepDurations) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trackside.performance.measured import FEWEST_SAMPLES, Measured
-from trackside.records.performance_facts import LineSamples, LoaderFacts
+from trackside.records.performance_facts import FETCH, LineSamples, LoaderFacts
 from trackside.trial.stalls import CHANGES, Stall, stall_of
 
 INPUT, COPY, HOST = "input-bound", "copy-bound", "host-bound"
@@ -75,7 +75,7 @@ class Cause:
 
 
 def input_cause(measured: Measured) -> Iterator[Cause]:
-    """Yield the wait for batches of a DataLoader, if it has any."""
+    """Yield the wait for batches, of a DataLoader or of whatever the loop asks for them, if it has any."""
     total, data = measured.training_seconds, measured.of("data")
     if data <= 0:
         return
@@ -193,7 +193,8 @@ def _change(loader: LoaderFacts | None, wanted: int, lines: tuple[Line, ...], me
             "processors, and each epoch starts them anew"
         )
     if loader is None:
-        return slow or "fetch batches in workers of a DataLoader"
+        is_own = bool(lines) and not lines[0].library and not lines[0].code.startswith("for ")
+        return (slow if is_own else "") or "fetch batches in workers of a DataLoader, or in a thread that is ahead"
     if loader.workers and wanted <= loader.workers:
         makers = " and ".join(filter(None, (loader.collate_at, loader.dataset_at)))
         return slow or f"make the work of a worker cheaper: {makers or loader.dataset}"
@@ -222,8 +223,9 @@ def _lines(measured: Measured, *, phase: str) -> Iterator[Line]:
         return
     counts: Counter[tuple[str, str]] = Counter()
     of_place: dict[tuple[str, str], LineSamples] = {}
+    phases = {phase, FETCH} if phase == "data" else {phase}
     for line in facts.lines:
-        if line.phase == phase and not (phase == "other" and line.is_in_model):
+        if line.phase in phases and not (phase == "other" and line.is_in_model):
             counts[line.place, line.function] += line.samples
             of_place.setdefault((line.place, line.function), line)
     total = sum(counts.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from trackside.records.performance_facts import PerformanceFacts
+from trackside.records.performance_facts import FETCH, PerformanceFacts
 
 PHASES = ("data", "forward", "backward", "optimizer")  # of a training step; the rest is in none of them
 FEWEST_SAMPLES = 20  # of stacks, to conclude anything from them
@@ -146,8 +146,8 @@ class Measured:
 def with_own_seconds(measured: Measured, *, waited: float, in_fetches: float | None) -> Measured:
     """Return measurements without the time in which the training thread was ready and had no processor.
 
-    Other work on the machine had it, and no change of the training wins it back. Evaluations and our own cost stay as
-    they are by the clock.
+    Other work on the machine had it, and no change of the training wins it back. Of a wait for workers of a DataLoader
+    their share without a processor is left out too. Evaluations and our own cost stay as they are by the clock.
 
     Args:
         measured: The measurements by the clock.
@@ -157,7 +157,8 @@ def with_own_seconds(measured: Measured, *, waited: float, in_fetches: float | N
     data = measured.phases.get("data")
     if data is None or in_fetches is None:
         return measured
-    own_data = max(0.0, data.seconds - in_fetches)
+    of_workers = measured.facts.own_share_of_workers if measured.facts is not None else 1.0
+    own_data = max(0.0, data.seconds - in_fetches) * of_workers
     beside = measured.seconds - data.seconds
     own = min(1.0, max(0.0, 1.0 - (waited - in_fetches) / beside)) if beside > 0 else 1.0
     phases = {name: replace(one, seconds=own * one.seconds) for name, one in measured.phases.items() if name in PHASES}
@@ -168,15 +169,22 @@ def with_own_seconds(measured: Measured, *, waited: float, in_fetches: float | N
     return replace(measured, seconds=seconds + others, phases=own_phases, training_by_clock=measured.training_seconds)
 
 
-def with_forward(measured: Measured) -> Measured:
-    """Return measurements with the forward phase: the share of the stack samples below the call of a module.
+def with_sampled_phases(measured: Measured) -> Measured:
+    """Return measurements with the phases that no clock measures, as shares of the stack samples in no phase.
 
-    It is a share of the time in no other phase. None is added on too few samples, or if none was below a module.
+    The forward phase is the share below the call of a module. The share in which the loop waited for a batch of
+    anything but a DataLoader is added to the data phase. Neither is on too few samples, or if no sample was in it.
     """
     lines = measured.facts.lines if measured.facts else ()
-    others = [line for line in lines if line.phase == "other"]
-    in_model = sum(line.samples for line in others if line.is_in_model)
-    if not in_model or sum(line.samples for line in lines) < FEWEST_SAMPLES:
+    others = [line for line in lines if line.phase in {"other", FETCH}]
+    total = sum(line.samples for line in others)
+    if not total or sum(line.samples for line in lines) < FEWEST_SAMPLES:
         return measured
-    seconds = measured.rest_seconds * in_model / sum(line.samples for line in others)
-    return replace(measured, phases={**measured.phases, "forward": PhaseSeconds(seconds, measured.steps)})
+    rest, phases = measured.rest_seconds, dict(measured.phases)
+    in_model = sum(line.samples for line in others if line.is_in_model)
+    in_fetches = sum(line.samples for line in others if line.phase == FETCH)
+    if in_model:
+        phases["forward"] = PhaseSeconds(rest * in_model / total, measured.steps)
+    if in_fetches:
+        phases["data"] = PhaseSeconds(measured.of("data") + rest * in_fetches / total, measured.steps)
+    return replace(measured, phases=phases)

@@ -28,9 +28,9 @@ from trackside.performance.measured import (
     Machine,
     Measured,
     PhaseSeconds,
-    with_forward,
     with_gradient_waits,
     with_own_seconds,
+    with_sampled_phases,
 )
 from trackside.records.performance_facts import PerformanceFacts, performance_workers, read_performance
 from trackside.storage.open_store import open_store
@@ -151,7 +151,7 @@ def _measured(sums: _Sums | None, *, facts: PerformanceFacts | None, machine: Ma
         batches_ready=mean(BATCHES_READY),
     )
     of_fetches = in_fetches[0] if in_fetches[1] else None
-    return with_forward(with_own_seconds(measured, waited=waited[0] if waited else 0.0, in_fetches=of_fetches))
+    return with_sampled_phases(with_own_seconds(measured, waited=waited[0] if waited else 0.0, in_fetches=of_fetches))
 
 
 def machines_of(profiles: Store) -> dict[str, str]:

@@ -9,9 +9,12 @@
    its place, the quick steps: beside other work even calm steps are slower, more or less of them from run to run.
 4. Runs of one program differ beyond the noise of their steps: by the memory that they were given, by other work. That
    deviation is estimated from all runs, together with what was measured before (`KNOWN_DEVIATION`, `KNOWN_OF_BUSY`),
-   which counts as much as `KNOWN_RUNS` runs.
+   which counts as much as `KNOWN_RUNS` runs. Runs that differ by far more show another machine: then they count alone.
+   The interval is Student's, for the deviation is an estimate too. Of programs that ran in turns, each run is compared
+   with its neighbour in time: both met much the same machine.
 5. Slower: the change is above the limit, and its interval is above 0. Within: the change is not above the limit.
    Undecided: the change is above the limit, and its interval contains 0. More runs on each side narrow the interval.
+   A single pair does not show how far runs differ: beside much other work it is never slower.
 """
 
 from __future__ import annotations
@@ -36,7 +39,14 @@ BLOCKS = 8  # of a run, whose times of a step show how sure its own one is
 KNOWN_DEVIATION = 0.015  # of the steps of runs of one program, on a machine of their own
 KNOWN_OF_BUSY = 0.02  # more of it, for runs that never had a processor
 KNOWN_RUNS = 6
-SURE = 2.576  # deviations: 99 of 100 changes of runs of one program are within
+FEWEST_TURNS = 3  # of both programs, one after the other, to compare each run with its neighbour
+FAR_MORE = 2.0  # times the known deviation: what is known does not hold here
+VERY_BUSY_SHARE = 0.4  # of a run without a processor: its pace may be another's
+# Student's t: 99 of 100 changes of runs of one program are within so many deviations, by degrees of freedom from 1 on.
+SURE = (
+    63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947, 2.921,
+    2.898, 2.878, 2.861, 2.845,
+)  # fmt: skip
 
 
 class GateVerdict(Enum):
@@ -57,12 +67,14 @@ class TimedRun:
         seconds: Seconds of each step, with all that belongs to it, float64 of shape (n,).
         own: Seconds of each step without evaluations and our own cost, float64 of shape (n,).
         waits: Seconds of each step without a processor, float64 of shape (n,); NaN where they are unknown.
+        began_at: Its start, in seconds since the epoch; NaN if unknown.
     """
 
     name: str
     seconds: Values
     own: Values
     waits: Values
+    began_at: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -78,6 +90,7 @@ class RunStep:
         of: Number of steps that were measured.
         is_calm: True if only calm steps were looked at.
         waiting: Share of the run without a processor; None if it is unknown.
+        began_at: Its start, in seconds since the epoch; NaN if unknown.
     """
 
     run: str
@@ -88,6 +101,7 @@ class RunStep:
     of: int
     is_calm: bool
     waiting: float | None
+    began_at: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -136,12 +150,14 @@ def judge_step_time(before: Sequence[TimedRun], after: Sequence[TimedRun], *, li
     is_busy = any((waiting_share(run) or 0.0) >= BUSY_SHARE for run in (*before, *after))
     quantile = QUICK if is_busy else MEDIAN
     earlier, later = ([_step(run, quantile, is_calm=is_calm) for run in runs] for runs in (before, after))
-    change, deviation = _change(earlier, later)
-    low, high = change - SURE * deviation, change + SURE * deviation
+    change, margin = _change(earlier, later)
+    low, high = change - margin, change + margin
+    is_busiest = any((run.waiting or 0.0) >= VERY_BUSY_SHARE for run in (*earlier, *later))
+    is_single = is_busiest and len(earlier) + len(later) == 2
     if change <= math.log1p(limit):
         verdict = GateVerdict.WITHIN
     else:
-        verdict = GateVerdict.SLOWER if low > 0 else GateVerdict.UNDECIDED
+        verdict = GateVerdict.SLOWER if low > 0 and not is_single else GateVerdict.UNDECIDED
     return Gate(
         verdict,
         limit,
@@ -186,17 +202,47 @@ def _step(run: TimedRun, quantile: float, *, is_calm: bool) -> RunStep:
         of=len(seconds),
         is_calm=is_calm and waiting is not None,
         waiting=waiting,
+        began_at=run.began_at,
     )
 
 
 def _change(before: Sequence[RunStep], after: Sequence[RunStep]) -> tuple[float, float]:
-    """Return the logarithm of the change, and its standard deviation."""
-    sides = [np.log([max(run.milliseconds, 1e-9) for run in side]) for side in (before, after)]
-    every = (*before, *after)
-    busy = float(np.mean([run.waiting or 0.0 for run in every]))
-    known = KNOWN_DEVIATION + KNOWN_OF_BUSY * busy
+    """Return the logarithm of the change, and the half of its interval."""
+    busy = float(np.mean([run.waiting or 0.0 for run in (*before, *after)]))
+    known = (KNOWN_DEVIATION + KNOWN_OF_BUSY * busy) ** 2
+    turns = _turns(before, after)
+    if turns:
+        changes = np.array([_logarithm(later) - _logarithm(earlier) for earlier, later in turns])
+        squares, freedom = float(((changes - changes.mean()) ** 2).sum()), len(turns) - 1
+        between, freedom = _between(squares, freedom, known=2 * known)
+        return float(changes.mean()), _margin(between / len(turns), freedom)
+    sides = [np.array([_logarithm(run) for run in side]) for side in (before, after)]
     squares = sum(float(((side - side.mean()) ** 2).sum()) for side in sides)
-    freedom = len(every) - 2
-    between = (KNOWN_RUNS * known**2 + squares) / (KNOWN_RUNS + freedom)
+    between, freedom = _between(squares, len(before) + len(after) - 2, known=known)
     variance = sum(sum(between + run.error**2 for run in side) / len(side) ** 2 for side in (before, after))
-    return float(sides[1].mean() - sides[0].mean()), math.sqrt(variance)
+    return float(sides[1].mean() - sides[0].mean()), _margin(variance, freedom)
+
+
+def _turns(before: Sequence[RunStep], after: Sequence[RunStep]) -> list[tuple[RunStep, RunStep]]:
+    """Return the pairs of runs that followed one another, if both programs ran in turns; else []."""
+    by_time = sorted([*((run, 0) for run in before), *((run, 1) for run in after)], key=lambda one: one[0].began_at)
+    couples = list(zip(by_time[::2], by_time[1::2], strict=False))
+    is_in_turns = len(before) == len(after) >= FEWEST_TURNS and all(one[1] != other[1] for one, other in couples)
+    if not is_in_turns or not all(math.isfinite(run.began_at) for run, _ in by_time):
+        return []
+    return [(one[0], other[0]) if one[1] == 0 else (other[0], one[0]) for one, other in couples]
+
+
+def _logarithm(run: RunStep) -> float:
+    return math.log(max(run.milliseconds, 1e-9))
+
+
+def _between(squares: float, freedom: int, *, known: float) -> tuple[float, int]:
+    """Return the variance between runs and its degrees of freedom, from the sum of squares and what is known."""
+    if freedom and squares / freedom > FAR_MORE**2 * known:
+        return squares / freedom, freedom
+    return (KNOWN_RUNS * known + squares) / (KNOWN_RUNS + freedom), KNOWN_RUNS + freedom
+
+
+def _margin(variance: float, freedom: int) -> float:
+    return SURE[min(freedom, len(SURE)) - 1] * math.sqrt(variance)

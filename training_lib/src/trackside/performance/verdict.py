@@ -35,8 +35,8 @@ CREEP_BYTES, CREEP_SHARE = 100 << 20, 0.05  # growth over the second half, at le
 MOST_CAUSES = 5
 _DEVICES = {  # whose use was not measured
     "cuda": "GPU: install nvidia-ml-py where `trackside run` is started",
-    "rocm": "GPU: the use of AMD's GPUs is not read; `amd-smi monitor` shows it beside the training",
-    "xla": "device: the use of Trainium and TPU is not read; `neuron-top` or `tpu-info` shows it beside the training",
+    "rocm": "GPU: the driver of AMD's GPUs offers no use of them; `amd-smi monitor` may show it",
+    "xla": "device: Trainium's use needs `neuron-monitor` beside `trackside run`; a TPU's is not read, see `tpu-info`",
 }
 _OWN_WORK = frozenset({"input-bound", "copy-bound", "host-bound"})  # of a rank that the others wait for
 LEAST_SECONDS = 1.0  # to win back, for a line in the summary of a run
@@ -209,16 +209,17 @@ def _by_rest(measured: Measured) -> tuple[Bottleneck, str]:
 
 def _gpu_bottleneck(measured: Measured, first: Cause | None) -> tuple[Bottleneck, str] | None:
     """Return the verdict on a training on GPUs, if their use decides it: the host's times are not theirs."""
-    if measured.facts is not None and measured.facts.device == "xla":
+    device = measured.facts.device if measured.facts is not None else "cpu"
+    if device not in _DEVICES:
+        return None
+    gpu = measured.machine.gpu_percent
+    if gpu is not None and gpu >= BUSY_GPU_PERCENT:
+        return Bottleneck.COMPUTE, f"the {'device' if device == 'xla' else 'GPU'} is busy for {gpu:.0f} % of the time"
+    if device == "xla":
         return (
             Bottleneck.INCOMPLETE,
             "the training is on an XLA device, which computes later than the host's times show",
         )
-    if measured.facts is None or not measured.facts.is_on_gpu:
-        return None
-    gpu = measured.machine.gpu_percent
-    if gpu is not None and gpu >= BUSY_GPU_PERCENT:
-        return Bottleneck.COMPUTE, f"the GPU is busy for {gpu:.0f} % of the time"
     if gpu is None and (first is None or first.kind != Bottleneck.INPUT.value):
         return Bottleneck.INCOMPLETE, "the use of the GPU was not measured, and the host's times cannot show it"
     if gpu is not None and gpu < IDLE_GPU_PERCENT and first is None:
@@ -251,7 +252,7 @@ def _missing(measured: Measured) -> Iterator[str]:
         return
     facts = measured.facts
     if "data" not in measured.phases:
-        yield "data: no torch DataLoader was used; the lines of the rest show where batches come from"
+        yield "data: no torch DataLoader was used, and no wait of the loop was sampled; see the lines of the rest"
     if "forward" not in measured.phases:
         yield "forward: no stack was sampled in the call of a torch.nn.Module"
     if "backward" not in measured.phases:

@@ -24,7 +24,7 @@ class GpuState(NamedTuple):
 
 
 class GpuReader(Protocol):
-    """A reader of accelerators. To support another vendor, write one and add it to `gpu_reader`."""
+    """A reader of accelerators. To support another vendor, see `accelerators.py`."""
 
     def read(self) -> Iterator[GpuState]:
         """Yield the state of each accelerator. Nothing raises."""
@@ -61,16 +61,17 @@ class Nvml:
             return None
 
 
-def gpu_reader() -> GpuReader | None:
-    """Return the reader of this machine's accelerators; None without any, or without the package for them."""
+def nvidia_gpus() -> Nvml | None:
+    """Return the reader of NVIDIA's accelerators; None without any.
+
+    Raises:
+        Exception: The package nvidia-ml-py is missing, or the driver refuses.
+    """
     if not os.path.exists(_DRIVER):
         return None
-    try:
-        nvml = import_module("pynvml")
-        nvml.nvmlInit()
-        return Nvml(nvml)
-    except Exception:  # noqa: BLE001 - the machine's other metrics are worth having alone
-        return None
+    nvml = import_module("pynvml")
+    nvml.nvmlInit()
+    return Nvml(nvml)
 
 
 def _memory_percent(memory: Any) -> float:

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from trackside.profiling import hang_watch
 from trackside.profiling.hang_watch import HangWatch, line_of
-from trackside.profiling.phase_clock import CAPTURE, OTHER, PhaseClock
+from trackside.profiling.phase_clock import BACKWARD, CAPTURE, OPTIMIZER, OTHER, PhaseClock
+from trackside.profiling.step_loop import MOST_FRAMES, StepLoop
 
 INTERVAL_SECONDS = 0.005
 BURST_SAMPLES = 200
@@ -23,7 +24,6 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 120.0
 FIRST_STEP = 3  # before it, memory is allocated and kernels are chosen
 IDLE_SECONDS = 0.05  # between two looks until then
 MOST_LINES = 500
-MOST_FRAMES = 200
 
 
 class SampledLine(NamedTuple):
@@ -36,6 +36,7 @@ class SampledLine(NamedTuple):
         function: The function in it.
         library: The innermost function, if it is not the user's: `module.function`.
         is_in_model: True below the call of a module.
+        is_fetch: True if the loop asked for a batch there, in no phase of the step; see `StepLoop`.
     """
 
     phase: int
@@ -44,6 +45,7 @@ class SampledLine(NamedTuple):
     function: str
     library: str
     is_in_model: bool
+    is_fetch: bool = False
 
 
 class StackSampler:
@@ -58,6 +60,7 @@ class StackSampler:
         model_file: The file with the function that calls modules.
         failed: Called once if sampling fails; it then ends.
         watch: Looks for a hang, all the time.
+        loop: The loop that takes the steps.
     """
 
     def __init__(
@@ -68,10 +71,12 @@ class StackSampler:
         model_file: str,
         failed: Callable[[Exception], object],
         watch: HangWatch,
+        loop: StepLoop | None = None,
     ) -> None:
         self.lines: Counter[SampledLine] = Counter()
         self._clock, self._is_user_file, self._model_file, self._failed = clock, is_user_file, model_file, failed
         self._watch, self._stop = watch, threading.Event()
+        self._loop = loop or StepLoop(is_user_file=is_user_file)
         self._thread = threading.Thread(target=self._run, name="trackside-stacks", daemon=True)
 
     def start(self) -> None:
@@ -88,6 +93,8 @@ class StackSampler:
         frame = sys._current_frames().get(self._clock.thread)
         if frame is None or phase == CAPTURE:
             return
+        if phase in (BACKWARD, OPTIMIZER):
+            self._loop.note(frame)
         line = self._line(frame, phase)
         if line in self.lines or len(self.lines) < MOST_LINES:
             self.lines[line] += 1
@@ -128,7 +135,8 @@ class StackSampler:
                 break
             frame = frame.f_back
         library = "" if file == innermost.f_code.co_filename else _library_name(innermost)
-        return SampledLine(phase, file, line, function, library, is_in_model)
+        is_fetch = phase == OTHER and not is_in_model and self._loop.is_fetching(innermost)
+        return SampledLine(phase, file, line, function, library, is_in_model, is_fetch)
 
 
 def _library_name(frame: FrameType) -> str:

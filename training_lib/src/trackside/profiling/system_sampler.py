@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the sampler. Return its exit code."""
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training
-    from trackside.profiling.gpu_readings import gpu_reader
+    from trackside.profiling.accelerators import gpu_reader
     from trackside.profiling.system_files import SystemFiles
     from trackside.profiling.system_metrics import OpenFiles, SystemMetrics
 

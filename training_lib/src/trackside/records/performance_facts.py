@@ -14,6 +14,7 @@ from trackside.records.untrusted_json import MOST_JSON_BYTES, UntrustedJson
 from trackside.storage.store import Store
 
 VERSION = 1
+FETCH = "fetch"  # the phase of a line in which the loop waited for a batch, of anything but a DataLoader
 MOST_LINES = 200
 MOST_MODULES = 200
 MOST_EXCHANGES = 20
@@ -106,7 +107,7 @@ class LineSamples:
     """Samples of one line.
 
     Attributes:
-        phase: Name of the phase, such as `data`.
+        phase: Name of the phase, such as `data`; or `FETCH`.
         place: The innermost line of the user's code: "train.py:41", or "".
         function: Its function.
         code: Its text.
@@ -122,6 +123,11 @@ class LineSamples:
     library: str
     is_in_model: bool
     samples: int
+
+    @property
+    def is_wait_for_data(self) -> bool:
+        """True in a wait for a batch, of a DataLoader or of anything else."""
+        return self.phase in {"data", FETCH}
 
 
 @dataclass(frozen=True)
@@ -233,6 +239,12 @@ class PerformanceFacts:
     def is_on_gpu(self) -> bool:
         """True if the training computes on GPUs, which work while the host goes on."""
         return self.device in {"cuda", "rocm"}
+
+    @property
+    def sampled_fetches(self) -> float:
+        """Share of all stack samples in which the loop waited for a batch of anything but a DataLoader."""
+        total = sum(line.samples for line in self.lines)
+        return sum(line.samples for line in self.lines if line.phase == FETCH) / total if total else 0.0
 
     @property
     def own_share_of_workers(self) -> float:

@@ -55,6 +55,43 @@ for step in range({steps}):
     x, y = read_batch()
     train(x, y)
 """
+GENERATOR = """
+def batches():
+    for step in range({steps}):
+        time.sleep(0.03)
+        yield torch.randn(8, 64), torch.randint(0, 10, (8,))
+for x, y in batches():
+    train(x, y)
+"""
+READ_AHEAD = """
+import queue
+import threading
+ready = queue.Queue(maxsize=2)
+def read():
+    for step in range({steps}):
+        time.sleep(0.03)
+        ready.put((torch.randn(8, 64), torch.randint(0, 10, (8,))))
+class Batches:
+    def __iter__(self):
+        return self
+    def __next__(self):
+        return ready.get()
+threading.Thread(target=read, daemon=True).start()
+batches = iter(Batches())
+for step in range({steps}):
+    x, y = next(batches)
+    train(x, y)
+"""
+SLOW_STEP = """
+def batches():
+    for step in range({steps}):
+        yield torch.randn(8, 64), torch.randint(0, 10, (8,))
+def wait():
+    time.sleep(0.03)
+for x, y in batches():
+    train(x, y)
+    wait()
+"""
 SLEEP = """
 for x, y in DataLoader(data, batch_size=8):
     train(x, y)

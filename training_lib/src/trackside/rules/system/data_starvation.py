@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding
 from trackside.rules.rule import parameter
-from trackside.rules.speed import DATA, STEPS, SpeedRule, found_in, step_times
+from trackside.rules.speed import DATA, STEPS, SpeedRule, StepTimes, found_in, step_times
 from trackside.trial.window import Window
 
 LARGE_BATCH_BYTES = 32 << 20  # from which the size of a batch is evidence
@@ -31,9 +31,13 @@ class DataStarvation(SpeedRule):
            loop that starves waits more often.
         3. It fires where the wait is more than `share` of the time of these steps, and more than `milliseconds` a step.
 
+        Of a loop over anything but a DataLoader (a generator, another library's data set, `next` of an iterator), the
+        wait is the share of the stack samples in which the loop asked for its next batch, once they are `samples`, as a
+        part of all steps. All time in which the training thread had no processor is taken off it.
+
         The finding names the line that the wait was mostly spent in, where stacks were sampled, else the one that made
-        the DataLoader. Loops that get their data elsewhere are silent. Its issues are warnings; with `is_critical` they
-        may stop the run. Amazon's Debugger has no such rule.
+        the DataLoader. Loops that fetch by calling a function are silent. Its issues are warnings; with `is_critical`
+        they may stop the run. Amazon's Debugger has no such rule.
 
     What to do:
         Raise `num_workers`, as `trackside profile` computes it, or make the named function cheaper.
@@ -62,15 +66,20 @@ class DataStarvation(SpeedRule):
     steps: int = parameter(50, "newest steps that are looked at", minimum=2)
     share: float = parameter(0.3, "share of these steps that is spent in waits", minimum=0, maximum=1)
     milliseconds: float = parameter(1.0, "milliseconds a step below which a wait does not count", minimum=0)
+    samples: int = parameter(100, "samples of the stack, for loops without a DataLoader", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding for each worker."""
         for times in step_times(window):
             newest = times.newest(self.steps)
-            if len(newest.steps) < self.steps or DATA not in newest.phases:
+            if len(newest.steps) < self.steps:
                 continue
-            newest = newest.usual(DATA)
-            share, wait = newest.share_of(DATA), float(newest.phases[DATA].mean())
+            if DATA in newest.phases:
+                newest = newest.usual(DATA)
+                share, wait = newest.share_of(DATA), float(newest.phases[DATA].mean())
+            else:
+                share = sampled_share(window, times, fewest=self.samples)
+                wait = share * float(times.seconds.mean())
             if is_starving(share=share, seconds_a_step=wait, limit=self.share, milliseconds=self.milliseconds):
                 yield found_in(
                     window,
@@ -110,12 +119,27 @@ def is_starving(*, share: float, seconds_a_step: float, limit: float, millisecon
     return share > limit and 1000 * seconds_a_step > milliseconds
 
 
+def sampled_share(window: Window, times: StepTimes, *, fewest: int) -> float:
+    """Return the share of stack samples in which the loop asked for a batch, without waits for a processor.
+
+    Args:
+        window: The window.
+        times: The steps of a worker.
+        fewest: Number of samples below which it is 0.
+    """
+    facts = window.speed_facts.get(times.worker)
+    if facts is None or sum(line.samples for line in facts.lines) < fewest:
+        return 0.0
+    starved = times.waited_share
+    return max(0.0, facts.sampled_fetches - starved) / (1.0 - starved) if starved < 1.0 else 0.0
+
+
 def place_of_wait(window: Window, worker: str) -> str:
     """Return the line that waits are mostly spent in, else the one that made the DataLoader; "" if neither is known."""
     facts = window.speed_facts.get(worker)
     if facts is None:
         return ""
-    in_wait = [line for line in facts.lines if line.phase == DATA and line.place]
+    in_wait = [line for line in facts.lines if line.is_wait_for_data and line.place]
     if in_wait:
         return max(in_wait, key=lambda line: line.samples).place
     return facts.loaders[0].created_at or facts.loaders[0].looped_at if facts.loaders else ""

@@ -29,6 +29,7 @@ from trackside.trial.window import MachineSeries, Window
 
 DISK_WAITS = "ProcessesInDiskWait"
 FEWEST_OF_PROCESSES = 10  # samples
+FEWEST_IN_WAIT = 5  # of them
 LEAST_WAIT = 0.1  # of the steps, for batches
 
 
@@ -49,6 +50,8 @@ class IoBottleneck(SpeedRule):
         3. It fires too where a process of the training itself waits for a disk in more than `process_threshold` percent
            of the samples of its processes, once they are 10, and the training waits for batches for a tenth of its
            steps, or has no DataLoader. Processors that are many, or busy with other work, do not show such a wait.
+           The share is of the time in which other work did not keep the training from a processor, and of five
+           samples at least.
 
         Its issues are warnings; with `is_critical` they may stop the run. SageMaker Debugger's rule of this name
         decides by the first two, on machines with a GPU.
@@ -113,9 +116,10 @@ class IoBottleneck(SpeedRule):
         """Yield a finding for each machine on which processes of the training wait for a disk."""
         if not self.process_threshold or not is_waiting_for_data(window):
             return
+        starved = min((times.waited_share for times in step_times(window)), default=0.0)
         for waits in window.machine(DISK_WAITS):
             if len(waits.values) >= FEWEST_OF_PROCESSES:
-                share = float(np.mean(waits.values > 0))
+                share = share_of_own(int(np.sum(waits.values > 0)), len(waits.values), starved=starved)
                 if 100 * share > self.process_threshold:
                     yield found_in(
                         window,
@@ -151,6 +155,17 @@ class IoBottleneck(SpeedRule):
 def is_waiting_for_data(window: Window) -> bool:
     """Return True if a worker waits for batches for a tenth of its steps, or has no DataLoader."""
     return any(DATA not in times.phases or times.share_of(DATA) >= LEAST_WAIT for times in step_times(window))
+
+
+def share_of_own(in_wait: int, samples: int, *, starved: float) -> float:
+    """Return the share of samples in a wait for a disk, of those in which other work did not hold the training up.
+
+    Args:
+        in_wait: Number of samples in a wait; fewer than five are no share.
+        samples: Number of all samples.
+        starved: Share of the time in which other work held the training up.
+    """
+    return min(1.0, in_wait / max(1.0, samples * (1.0 - starved))) if in_wait >= FEWEST_IN_WAIT else 0.0
 
 
 def share_of_waits(waits: Values, gpu: Values | None, *, waiting: float, idle: float) -> float:

@@ -6,6 +6,7 @@ import contextlib
 import linecache
 import math
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -24,7 +25,9 @@ from trackside.profiling.garbage_watch import Collections, GarbageWatch
 from trackside.profiling.hang_watch import Hang, HangWatch
 from trackside.profiling.phase_clock import Phase, PhaseClock
 from trackside.profiling.stack_sampler import SampledLine, StackSampler
+from trackside.profiling.step_loop import StepLoop
 from trackside.records.performance_facts import (
+    FETCH,
     MOST_LINES,
     GarbageFacts,
     HangFacts,
@@ -83,9 +86,12 @@ class PerformanceFile:
         self._stored = PerformanceFacts()
         self._due_at: float | None = None  # from the writer's first look on: a run in S3 may take seconds to begin
         self._watch = HangWatch(clock, is_user_file=is_user_file)
+        loop = StepLoop(is_user_file=is_user_file)
+        loop.note(sys._getframe())  # a run begins within its first step
         self._sampler = StackSampler(
             clock,
             watch=self._watch,
+            loop=loop,
             is_user_file=is_user_file,
             model_file=_MODEL_FILE,
             failed=lambda error: guard.warn_once(
@@ -182,7 +188,7 @@ class PerformanceFile:
 def _line(line: SampledLine, count: int, script: str) -> LineSamples:
     place = Place(line.file, line.line) if line.file else None
     return LineSamples(
-        phase=Phase(line.phase).name.lower(),
+        phase=FETCH if line.is_fetch else Phase(line.phase).name.lower(),
         place=shown(place, script),
         function=line.function,
         code=linecache.getline(line.file, line.line).strip()[:MOST_CODE] if line.file else "",

@@ -1,0 +1,86 @@
+"""The loop of a training, as its stacks show it: is the loop waiting for what it loops over?
+
+A DataLoader's fetches are timed. A generator, a data set of another library, or a thread of the script's own has no
+such place. But each of them is asked by the loop: by its `for`, or by `next`. Stacks within steps show the loop.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import linecache
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from types import CodeType, FrameType
+
+MOST_FRAMES = 200
+MOST_FUNCTIONS = 200  # that steps were seen in
+MOST_CALLS = 64  # of steps, in one function
+_NEXT = re.compile(r"\bnext\(")
+
+
+class StepLoop:
+    """The functions from which steps are taken, and the instructions in them that do it. Holds no frame.
+
+    Args:
+        is_user_file: Returns True for a file of the user's.
+    """
+
+    def __init__(self, *, is_user_file: Callable[[str], bool]) -> None:
+        self._is_user_file = is_user_file
+        self._calls: dict[CodeType, set[int]] = {}
+
+    def note(self, innermost: FrameType | None) -> None:
+        """Note the stack of a thread that is within a step.
+
+        Args:
+            innermost: Its innermost frame.
+        """
+        for frame, _ in _stack(innermost):
+            code = frame.f_code
+            calls = self._calls.get(code)
+            if calls is None and len(self._calls) < MOST_FUNCTIONS and self._is_user_file(code.co_filename):
+                calls = self._calls[code] = set()
+            if calls is not None and len(calls) < MOST_CALLS:
+                calls.add(frame.f_lasti)
+
+    def is_fetching(self, innermost: FrameType | None) -> bool:
+        """Return True if the loop waits for its next batch: its `for` asks for one, or its `next(...)` does.
+
+        Args:
+            innermost: The innermost frame of the thread, in no phase of a step.
+        """
+        for frame, callee in _stack(innermost):
+            calls = self._calls.get(frame.f_code)
+            if calls is None:
+                continue
+            end = _ends_of_loops(frame.f_code).get(frame.f_lasti, 0)
+            if end:
+                return any(frame.f_lasti < call < end for call in calls)
+            return callee is not None and _is_iterator(callee.f_code) and bool(_NEXT.search(_text(frame)))
+        return False
+
+
+def _stack(frame: FrameType | None) -> list[tuple[FrameType, FrameType | None]]:
+    """Return the frames of a stack, innermost first, each with the one that it has called."""
+    found: list[tuple[FrameType, FrameType | None]] = []
+    callee = None
+    while frame is not None and len(found) < MOST_FRAMES:
+        found.append((frame, callee))
+        callee, frame = frame, frame.f_back
+    return found
+
+
+@lru_cache(MOST_FUNCTIONS)
+def _ends_of_loops(code: CodeType) -> Mapping[int, int]:
+    """Return the end of each `for` of a function, by the instruction that asks for its next item."""
+    return {one.offset: int(one.argval) for one in dis.get_instructions(code) if one.opname == "FOR_ITER"}
+
+
+def _is_iterator(code: CodeType) -> bool:
+    return bool(code.co_flags & inspect.CO_GENERATOR) or code.co_name == "__next__"
+
+
+def _text(frame: FrameType) -> str:
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno or 0)
