@@ -20,6 +20,7 @@ PAGES = (
     "/runs/right",
     "/runs/faulty/tensors",
     f"/runs/faulty/tensor?name={quote(HOSTILE)}",
+    f"/runs/faulty/tensor?name={quote(HOSTILE)}&expression=l2/moving_mean(l2,5)&steps=20:300&axis=time",
     f"/runs/faulty/incident?of={ISSUE.group}",
     "/runs/faulty/tensors?of=mean&q=gradient",
     "/runs/faulty/timeline",
@@ -306,6 +307,40 @@ def test_what_a_finding_names_is_unfolded_among_many_tensors(tmp_path: Path) -> 
     links = {str(a.get("href")) for name, a in elements if name == "a"}
     assert f"/runs/wide/tensors?q={quote('gradient/Net_h.3.', safe='')}&of=l2" in links
     assert sum("open" in a for a in branches) == 2, "the gradients, and the part of the model"
+
+
+@pytest.mark.parametrize(
+    ("expression", "status", "words"),
+    [
+        pytest.param("log10(l2)", 200, "log10(l2): 100 numbers up to step 396, 0 at first", id="of-this-tensor"),
+        pytest.param('l2 / "gradient/Net_fc.bias"', 200, "100 numbers up to step 396, 10 at first", id="two"),
+        pytest.param(f'mean("{LOSS}")', 200, "400 numbers up to step 399, 2 at first", id="a-loss"),
+        pytest.param("moving_mean(l2, 20)", 200, "100 numbers up to step 396", id="a-moving-mean"),
+        pytest.param("l2 / 0", 200, "not finite from step 0 on", id="broken-everywhere"),
+        pytest.param("l2 +", 400, "character 5: A number, a statistic or a tensor is needed", id="a-mistake"),
+        pytest.param('l2 / "fc.bias"', 400, "Near: gradient/Net_fc.bias.", id="a-part-of-a-name"),
+        pytest.param("l2 / update_ratio", 400, "It has no number at these steps. Recorded: l2.", id="not-recorded"),
+        pytest.param("<script>", 400, "&#x27;&lt;&#x27; has no meaning here", id="hostile"),
+    ],
+)
+def test_an_expression_of_tensors_is_drawn_or_its_mistake_named(
+    server: Served, expression: str, status: int, words: str
+) -> None:
+    answer = server.ask(f"/runs/faulty/tensor?name={quote(HOSTILE)}&expression={quote(expression)}")
+    assert answer.status == status
+    assert words in answer.text
+    assert "<script>" not in answer.text.partition("</head>")[2]
+    assert 'class="chart"' in answer.text, "the curves of the tensor stay"
+
+
+def test_an_expression_stays_with_the_chosen_steps(server: Served) -> None:
+    path = f"/runs/faulty/tensor?name={quote(HOSTILE)}&expression={quote('log10(l2)')}&steps=100:200"
+    page = server.page(path)
+    assert "log10(l2): 26 numbers up to step 200" in page
+    elements = seen(page).elements
+    hidden = [(a["name"], a["value"]) for name, a in elements if name == "input" and a.get("type") == "hidden"]
+    assert hidden.count(("expression", "log10(l2)")) == 1, "in the form for steps"
+    assert hidden.count(("steps", "100:200")) == 1, "in the form for the expression"
 
 
 def test_saved_weights_are_compared_between_two_steps(server: Served) -> None:

@@ -26,7 +26,7 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
-from trackside.contracts.errors import RunNotFoundError, StorageError, TracksideError
+from trackside.contracts.errors import ConfigurationError, RunNotFoundError, StorageError, TracksideError
 from trackside.dashboard import pages, tensor_pages
 from trackside.dashboard.access import UNTIL
 from trackside.dashboard.list_page import ListedRuns, list_page
@@ -38,6 +38,7 @@ from trackside.dashboard.tensors import (
     DEFAULT_STATISTIC,
     MOST_WORKERS,
     SHOWN,
+    expression_curves,
     in_model_order,
     small_curves,
     tensor_curves,
@@ -175,6 +176,8 @@ class Dashboard:
             curves = tensor_curves(watched.trial, name, window)
             shown = within(data.steps, window) or (0, watched.trial.recorded_through)
             values = distribution_of(watched.trial, name, shown)
+            text = request.query_params.get("expression", "").strip()
+            result = expression_curves(watched.trial, name, text, window) if text else None
             clock = wall_time(watched.trial, curves.steps) if axis and curves else None
             watched.trial.parts.columns.trim()
         page = tensor_pages.tensor_page(
@@ -187,8 +190,10 @@ class Dashboard:
             spans=data.spans_of(name),
             findings=data.findings_of(name),
             values=values,
+            expression=tensor_pages.Computed(text, result) if result is not None else None,
         )
-        return HTMLResponse(page)
+        is_wrong = isinstance(result, ConfigurationError)
+        return HTMLResponse(page, HTTPStatus.BAD_REQUEST if is_wrong else HTTPStatus.OK)
 
     def difference(self, request: Request) -> Response:
         """Answer with the differences of the weights between two steps, and of one tensor in detail."""
