@@ -11,7 +11,9 @@ import pytest
 
 from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, LOSS, NODE, WEIGHT, write_judged_run, write_run
 from tests.training_lib.dashboard.served import Served, served
+from tests.training_lib.local.verdicts import finding, issue, no_issue
 from tests.training_lib.report.test_markup import seen
+from trackside.local.run_folder import RunRecord, write_record
 
 PAGES = (
     "/",
@@ -109,6 +111,47 @@ def test_runs_are_chosen_by_state_gravest_issue_and_rule(server: Served, query: 
 def test_a_rule_leads_to_the_runs_on_which_it_fired(server: Served, path: str) -> None:
     links = {str(a.get("href")) for name, a in seen(server.page(path)).elements if name == "a"}
     assert "/?rule=vanishing-gradient" in links
+
+
+def test_runs_that_failed_alike_are_named_and_lead_to_their_runs(tmp_path: Path) -> None:
+    hostile = "</code><script>x</script>.weight"
+    for name, subject in (("a", "fc.0.weight"), ("b", "fc.12.weight"), ("c", hostile), ("d", "fc.0.bias")):
+        write_judged_run(tmp_path / f".trackside/runs/{name}", verdicts=(issue(findings=(finding(subject),)),))
+    write_judged_run(tmp_path / ".trackside/runs/e", verdicts=(issue(findings=(finding(hostile),)),))
+    write_judged_run(tmp_path / ".trackside/runs/f", verdicts=())
+    with served(tmp_path) as server:
+        page = seen(server.page("/"))
+        assert "Runs that failed alike" in page.text
+        links = [str(a["href"]) for name, a in page.elements if name == "a" and "alike=" in str(a.get("href"))]
+        assert len(links) == 2, "one run alone is like no other"
+        for link, runs in zip(links, ({"c", "e"}, {"a", "b"}), strict=True):
+            found = seen(server.page(link))
+            assert {str(a["value"]) for name, a in found.elements if name == "input" and a.get("name") == "run"} == runs
+            assert "failed alike: vanishing-gradient first, in " in found.text
+        assert "No run here is like that" in server.page("/?alike=%3Cscript%3E")
+
+
+def test_the_list_names_room_and_time_of_each_run(tmp_path: Path) -> None:
+    folder = tmp_path / ".trackside/runs"
+    write_judged_run(folder / "spoiled", verdicts=(issue(),))
+    write_record(folder / "spoiled", RunRecord(("python", "train.py"), 1_000_000.0 - 3600, 1_000_000.0 + 1800, 0))
+    write_judged_run(folder / "right", verdicts=(no_issue(),))
+    write_record(folder / "right", RunRecord(("python", "train.py"), 1_000_000.0, 1_000_060.0, 0))
+    (folder / "right/statistics/worker_0").mkdir(parents=True)
+    (folder / "right/statistics/worker_0/big.bin").write_bytes(bytes(3_000_000))
+    with served(tmp_path) as server:
+        rows = {
+            next(name for name in ("spoiled", "right") if f'value="{name}"' in row): row
+            for row in server.page("/").split("<tr>")[2:]
+        }
+        page = seen(server.page("/")).text
+    assert "1 h 30 min" in rows["spoiled"]
+    assert "30 min 0 s after ✖ was found" in rows["spoiled"]
+    assert "1 min 0 s" in rows["right"]
+    assert "was found" not in rows["right"]
+    assert "3 MB" in rows["right"]
+    assert " kB" in rows["spoiled"] or " B" in rows["spoiled"]
+    assert "They trained for 1 h 31 min: 1 h 30 min of it in runs that a critical issue spoiled, 30 min 0 s" in page
 
 
 def test_a_filter_looks_through_hundreds_of_runs_and_keeps_over_pages(tmp_path: Path) -> None:

@@ -203,11 +203,12 @@ def key_numbers(data: ReportData) -> Iterator[tuple[str, str]]:
     yield "steps", f"{live.step + 1:,}" if live.step >= 0 else "none"
     yield "last loss", "unknown" if loss is None else f"{loss:.4g}"
     yield "steps a second", "unknown" if live.steps_per_second is None else f"{live.steps_per_second:.3g}"
-    yield "time of the steps", "unknown" if live.seconds is None else _duration(live.seconds)
+    yield "time of the steps", "unknown" if live.seconds is None else duration(live.seconds)
     yield "problems", f"{sum(bool(group.standing) for group in data.problems)}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return a time in words: `2 h 3 min`, `4 min 5 s`, `6.7 s`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

@@ -104,6 +104,35 @@ class VersionedStore(Store, Protocol):
         """
 
 
+@dataclass(frozen=True)
+class Listed:
+    """An object as a listing shows it. `stored_at`: seconds since the epoch."""
+
+    key: str
+    size_bytes: int
+    stored_at: float
+
+
+@runtime_checkable
+class SizedStore(Store, Protocol):
+    """A store whose listing has sizes and moments, so that neither takes a read."""
+
+    def objects(self, prefix: str = "") -> Iterator[Listed]:
+        """Yield the objects whose keys begin with `prefix`, as `list` does."""
+
+
+def objects_of(store: Store, prefix: str = "") -> Iterator[Listed] | None:
+    """Return the objects of a listing, in the order of keys; None for a store whose listing has keys alone.
+
+    Args:
+        store: The store.
+        prefix: The beginning of the keys.
+    """
+    listing = getattr(store, "objects", None)
+    found: Iterator[Listed] | None = None if listing is None else listing(prefix)
+    return found
+
+
 def get_if_changed(store: Store, key: str, *, tag: str = "", length: int | None = None) -> Version | None:
     """Return an object, or None if its tag is still `tag`.
 
