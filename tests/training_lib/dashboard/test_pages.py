@@ -297,6 +297,13 @@ def test_the_other_pages_are_drawn_by_time_too(server: Served, page: str) -> Non
     assert "steps=100%3A300" in str(back)
 
 
+def test_the_report_as_a_file_has_the_cores_of_each_machine(server: Served) -> None:
+    page = server.ask("/runs/right/report.html").text
+    assert page.count("12 rows over 160 columns of steps") == 2
+    assert "A row is a core" in page
+    assert "A row is a core" not in server.ask("/runs/faulty/report.html").text, "without samples"
+
+
 def test_the_report_is_saved_as_json_too(server: Served) -> None:
     answer = server.ask("/runs/faulty/report.json?steps=100:200")
     assert answer.headers["Content-Disposition"] == "attachment; filename*=UTF-8''faulty-report.json"

@@ -189,7 +189,7 @@ class RunList:
         return [(name, one) for name, one in shown if not isinstance(one, RunNotFoundError)]
 
     def storage(self, runs: Sequence[RunSummary]) -> dict[str, RunStorage]:
-        """Return the room that each of these runs takes, by its name; without those whose store does not list it."""
+        """Return the room that each of these runs takes, by its name. A store that lists keys alone has none."""
         now = self._clock()
         old = [run for run in runs if now >= self._storage.get(run.name, (-1e9, None))[0]]
         if old:

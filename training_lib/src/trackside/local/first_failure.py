@@ -1,4 +1,4 @@
-"""What went wrong first in a run, in words that many runs share: runs that failed alike have the same."""
+"""The first failure of a run, in words that runs share that failed alike."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FirstFailure:
 
     @property
     def kind(self) -> tuple[str, str, str]:
-        """What runs that failed alike share."""
+        """The words that runs share that failed alike."""
         return self.rule_id, self.layer_kind, self.cause
 
 

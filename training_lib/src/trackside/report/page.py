@@ -298,7 +298,14 @@ def _machine(data: ReportData) -> Markup:
         for title, found in data.machine
     ]
     note = "Samples of the machine, each at the step that was being made."
-    return joined(element("p", note, class_="note"), charts)
+    first = len(data.heatmaps) + len(data.routing)
+    cores = [
+        heatmap_figure(found, number_of=first + place, clock=data.wall_time) for place, found in enumerate(data.cores)
+    ]
+    words = "A row is a core, or neighbours of which it shows the busiest; a cell shows the largest use at its steps."
+    return joined(
+        element("p", note, class_="note"), charts, element("p", words, class_="note") if cores else None, cores
+    )
 
 
 def _layers(data: ReportData, links: Links | None) -> Markup:

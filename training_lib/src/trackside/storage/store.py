@@ -115,14 +115,18 @@ class Listed:
 
 @runtime_checkable
 class SizedStore(Store, Protocol):
-    """A store whose listing has sizes and moments, so that neither takes a read."""
+    """A store that lists sizes and moments too, so that neither takes a read."""
 
     def objects(self, prefix: str = "") -> Iterator[Listed]:
-        """Yield the objects whose keys begin with `prefix`, as `list` does."""
+        """Yield objects, as `list` yields their keys.
+
+        Args:
+            prefix: Yield the objects with keys that begin with it.
+        """
 
 
 def objects_of(store: Store, prefix: str = "") -> Iterator[Listed] | None:
-    """Return the objects of a listing, in the order of keys; None for a store whose listing has keys alone.
+    """Return the objects of a listing, in the order of keys; None for a store that lists keys alone.
 
     Args:
         store: The store.
