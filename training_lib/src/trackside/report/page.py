@@ -392,7 +392,7 @@ def _run(data: ReportData) -> Markup:
     if data.record is not None:
         rows.append(("Command", element("code", shlex.join(data.record.command))))
         if data.record.started_at:
-            rows.append(("Started", _moment(data.record.started_at)))
+            rows.append(("Started", moment(data.record.started_at)))
     rows.append(("State", data.live.state.value))
     rows.append(("Processes", f"{len(data.workers)}: {', '.join(data.workers[:8])}" if data.workers else "unknown"))
     facts = data.facts
@@ -433,12 +433,13 @@ def _method(data: ReportData) -> Markup:
     return joined(
         element("p", recorded),
         element("p", "Curves are of the first process; cells show the largest number of all processes."),
-        element("p", f"Written on {_moment(data.generated_at)} by Trackside {__version__}."),
+        element("p", f"Written on {moment(data.generated_at)} by Trackside {__version__}."),
         element("p", "The same findings for programs: ", element("code", command)),
     )
 
 
-def _moment(seconds: float) -> str:
+def moment(seconds: float) -> str:
+    """Return a moment in UTC, to the minute."""
     return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
