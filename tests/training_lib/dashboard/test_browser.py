@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import time
@@ -13,45 +12,14 @@ from urllib.parse import unquote, urlencode
 
 import pytest
 
-from tests.patience import HANGS_SECONDS
+from tests.browser import IN_A_BROWSER, Visitor
 from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, NODE, WEIGHT, write_run
-from tests.training_lib.dashboard.served import TOKEN, Served, served
+from tests.training_lib.dashboard.served import Served, served
 from tests.training_lib.dashboard.test_live import judge
 from trackside.report.page import _SIGNS
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as engine:
-        opened = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
-class Visitor:
-    """A page in a fresh browser, with all that it asked for and all that it complained of."""
-
-    def __init__(self, browser: Any, **options: Any) -> None:
-        self._context = browser.new_context(viewport={"width": 1200, "height": 900}, **options)
-        self._context.set_default_timeout(HANGS_SECONDS * 1000)
-        self.page = self._context.new_page()
-        self.complaints: list[str] = []
-        self.asked: list[str] = []
-        self.page.on("console", lambda said: self.complaints.append(said.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-
-    def enter(self, server: Served, path: str = "/") -> Any:
-        """Open a page with the token in its address."""
-        self.page.goto(f"{server.address}{path}{'&' if '?' in path else '?'}token={TOKEN}")
-        return self.page
-
-    def close(self) -> None:
-        self._context.close()
+pytestmark = IN_A_BROWSER
 
 
 @pytest.fixture
