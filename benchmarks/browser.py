@@ -170,8 +170,8 @@ def clicks_of(browser: Any, address: str) -> str:
     return (
         f"From the address that `trackside serve` prints, in a window of 1280 x 800 and without scrolling: the first "
         f"click, on the run, names {tensor} and {step} after {first:.1f} s, {_words(read)}; the second, on its "
-        f"evidence, shows the curves of that tensor around that step after {second:.1f} s, {_words(read_then)}. A program "
-        "clicked: the reading of these words is not in the seconds."
+        f"evidence, shows the curves of that tensor around that step after {second:.1f} s, {_words(read_then)}. "
+        "A program clicked: the reading of these words is not in the seconds."
     )
 
 
