@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from trackside.report.line_chart import HEIGHT, Axis, line_chart
+from trackside.report.line_chart import HEIGHT, Axis, line_chart, number
 from trackside.trial.buckets import bucketed, edges_of
 
 
@@ -21,7 +21,10 @@ NOISE = np.random.default_rng(0).normal(size=400)
     [
         pytest.param([1.0, 2.0, 50.0], False, False, id="positive-within-two-decades"),
         pytest.param([1.0, 2.0, 5000.0], True, False, id="positive-over-decades"),
-        pytest.param([0.0, 2.0, 5000.0], False, False, id="a-zero-is-no-sign"),
+        pytest.param([0.0, 2.0, 50.0], False, False, id="a-zero-within-two-decades"),
+        pytest.param([0.0, 2.0, 5000.0], False, True, id="a-zero-and-decades"),
+        pytest.param([0.0, -2.0, -5000.0], False, True, id="a-zero-and-decades-below-it"),
+        pytest.param([0.0, 0.0], False, False, id="zeros"),
         pytest.param(NOISE.tolist(), False, False, id="noise-around-zero"),
         pytest.param([-1e-9, *np.linspace(1, 50, 40)], False, False, id="one-tiny-number-below-zero"),
         pytest.param([*NOISE, -5e4], False, True, id="a-spike-below-zero"),
@@ -61,5 +64,24 @@ def test_far_from_zero_each_decade_has_the_same_height() -> None:
 def test_the_caption_names_an_axis_of_both_signs() -> None:
     found = bucketed(np.arange(401), np.array([*NOISE, -5e4]), edges_of(0, 400, 400))
     assert "; logarithmic on both sides of 0" in line_chart("difference", found, steps=(0, 400))
+    zeros = bucketed(np.arange(3), np.array([0.0, 2.0, 5000.0]), edges_of(0, 2, 400))
+    assert "; logarithmic, and even near 0" in line_chart("norm", zeros, steps=(0, 2))
     plain = bucketed(np.arange(400), NOISE, edges_of(0, 399, 400))
     assert "logarithmic" not in line_chart("difference", plain, steps=(0, 399))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        pytest.param(0.0, "0", id="zero"),
+        pytest.param(999.4, "999", id="below-a-thousand"),
+        pytest.param(999.6, "1,000", id="rounded-up"),
+        pytest.param(1081.0, "1,080", id="thousands"),
+        pytest.param(-12_345.0, "-12,300", id="below-zero"),
+        pytest.param(99_949.0, "99,900", id="the-largest"),
+        pytest.param(123_456.0, "1.23e+05", id="larger"),
+        pytest.param(math.nan, "nan", id="no-number"),
+    ],
+)
+def test_thousands_are_written_out(value: float, text: str) -> None:
+    assert number(value) == text

@@ -170,7 +170,7 @@ def _why_no_run(listed: ListedRuns) -> str:
 
 
 def _runs_table(listed: ListedRuns) -> Markup:
-    words = ("Compare", "Run", "Worst", "State", "Started", "Trained", "Storage", "Steps saved", "Command")
+    words = ("Compare", "Run", "Worst", "State, started", "Trained", "Storage", "Command")
     head = element("tr", *(element("th", word, scope="col") for word in words))
     now = time.time()
     rows = [_run_row(name, summary, listed.storage.get(name), now) for name, summary in listed.shown]
@@ -182,17 +182,15 @@ def _run_row(name: str, summary: RunSummary | TracksideError, stored: RunStorage
     link = element("a", name, href=address_of(name))
     if isinstance(summary, TracksideError):
         why = str(summary).partition("\n")[0]
-        return element("tr", element("td"), element("td", link), element("td", f"⚠ cannot be read: {why}", colspan=7))
+        return element("tr", element("td"), element("td", link), element("td", f"⚠ cannot be read: {why}", colspan=5))
     return element(
         "tr",
         element("td", pick),
         element("td", link),
         element("td", _worst(summary), _fired(summary)),
-        element("td", summary.state.value, class_="whole"),
-        element("td", _started(summary, stored), class_="whole"),
+        element("td", summary.state.value, element("small", _started(summary, stored), class_="fired whole")),
         element("td", _trained(summary, stored, now), class_="trained"),
-        element("td", _room(stored), class_="whole room"),
-        element("td", f"{summary.steps_saved:,}", class_="count"),
+        element("td", element("span", _room(stored), class_="whole room"), _saved(summary)),
         element("td", element("code", " ".join(summary.command))),
     )
 
@@ -209,6 +207,11 @@ def _trained(run: RunSummary, stored: RunStorage | None, now: float) -> Markup:
     seconds, after = known
     more = element("small", f"{duration(after)} after ✖ was found", class_="fired") if run.failed_at and after else None
     return joined(element("span", duration(seconds), class_="whole"), more)
+
+
+def _saved(run: RunSummary) -> Markup:
+    count = run.steps_saved
+    return element("small", f"{count:,} step{'s' * (count != 1)} saved", class_="fired whole")
 
 
 def _room(stored: RunStorage | None) -> str:

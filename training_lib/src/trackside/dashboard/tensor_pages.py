@@ -176,25 +176,26 @@ def tensor_page(
             "header",
             way_back(run),
             element("h1", tensor),
-            choice_of_steps(address_of(run, "tensor"), {**given(axis=axis), **kept}, window, steps),
-            choice_of_axis(
-                address_of(run, "tensor", **kept, steps=text_of(window), axis="" if axis else TIME),
-                is_by_time=bool(axis),
-                is_known=clock is not None,
-            ),
+            [element("p", text, class_="found") for text in dict.fromkeys(_observed(one) for one in findings)],
+            element("p", note, class_="note") if note else None,
             element(
-                "p",
+                "div",
+                choice_of_steps(address_of(run, "tensor"), {**given(axis=axis), **kept}, window, steps),
+                choice_of_axis(
+                    address_of(run, "tensor", **kept, steps=text_of(window), axis="" if axis else TIME),
+                    is_by_time=bool(axis),
+                    is_known=clock is not None,
+                ),
                 element(
                     "a",
                     "Between two steps",
                     href=address_of(run, "difference", steps=text_of(window), name=tensor),
                 ),
+                class_="bar",
             ),
         ),
         element(
             "main",
-            [element("p", text, class_="found") for text in dict.fromkeys(_observed(one) for one in findings)],
-            element("p", note, class_="note") if note else None,
             _expression(run, {**kept, **given(steps=text_of(window), axis=axis)}, expression, spans, clock),
             charts or element("p", "No number of this tensor was recorded at these steps."),
             element("section", element("h2", "Distribution"), distribution_figure(values, clock=clock))
@@ -233,7 +234,7 @@ def _expression(
         mistakes = [element("p", str(problem), class_="found", role="alert") for problem in result.problems]
         return joined(form, mistakes, element("p", words, class_="note"))
     if result is None:
-        return joined(form, folded("What can be computed", element("p", words, class_="note")))
+        return folded("Compute from statistics", joined(form, element("p", words, class_="note")))
     charts = [line_chart(title, some, steps=result.steps, spans=spans, clock=clock) for title, some in result.curves]
     return joined(form, charts)
 

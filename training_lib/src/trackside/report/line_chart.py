@@ -17,8 +17,9 @@ from trackside.trial.buckets import Buckets
 WIDTH, HEIGHT = 960, 180
 LEFT, RIGHT, TOP, BOTTOM = 72, 12, 10, 24  # the same gutters in each chart, so that steps stand below one another
 MOST_BUCKETS = 400
-_LOG_DECADES = 2.0  # a curve over more decades is drawn on a logarithmic axis: on both sides of 0, if it has both signs
-_USUAL = 0.25  # share of the sizes of a curve with both signs that stand below its usual size
+_LOG_DECADES = 2.0  # a curve over more decades is drawn on a logarithmic axis: one that goes through 0, if it does
+_USUAL = 0.25  # share of the sizes of a curve through 0 that stand below its usual size
+_GROUPED = 999.5, 99_950  # sizes that are written as 1,230, and not as 1.23e+03
 _TICKS = 4
 
 
@@ -75,7 +76,8 @@ def line_chart(
         data_clock=clock.to_json() if clock else None,
         data_points=json.dumps(_points(found), separators=(",", ":")),
     )
-    words = f"{summary.removeprefix(f'{title}: ')}{'; logarithmic on both sides of 0' if axis.linear else ''}"
+    kind = "; logarithmic on both sides of 0" if axis.low < 0 else "; logarithmic, and even near 0"
+    words = f"{summary.removeprefix(f'{title}: ')}{kind if axis.linear else ''}"
     caption = element("figcaption", element("b", title), " ", element("span", words))
     readout = element("output", class_="readout")
     return element("figure", caption, drawing, readout, _table(title, found))
@@ -116,8 +118,8 @@ class Axis:
 
     low, high  its ends: of logarithms, if it is logarithmic
     is_log     True for positive numbers over decades
-    linear     for numbers of both signs over decades: the size up to which the axis is nearly even, and beyond which it
-               is logarithmic on both sides of 0; 0.0 for other axes
+    linear     for numbers of both signs, or with 0, over decades: the size up to which the axis is nearly even, and
+               beyond which it is logarithmic on both sides of 0; 0.0 for other axes
     """
 
     low: float
@@ -135,7 +137,8 @@ class Axis:
         low, high = float(finite.min()), float(finite.max())
         if low > 0 and math.log10(high) - math.log10(low) > _LOG_DECADES:
             return cls(math.log10(low), math.log10(high), is_log=True)
-        if low < 0 < high and (linear := _usual_size(finite)) < max(high, -low) / 10**_LOG_DECADES:
+        is_free = low <= 0 <= high and low < high and not len(shown)
+        if is_free and (linear := _usual_size(finite)) < max(high, -low) / 10**_LOG_DECADES:
             return cls(_both_logs(low, linear), _both_logs(high, linear), is_log=False, linear=linear)
         room = (high / 2 - low / 2) * 0.1 or abs(high) * 0.1 or 1.0
         top = high if high in shown else high + room
@@ -197,6 +200,8 @@ def round_numbers(low: float, high: float) -> Iterator[float]:
 
 def number(value: float) -> str:
     """Return a number with three digits."""
+    if _GROUPED[0] <= abs(value) < _GROUPED[1]:
+        return f"{float(f'{value:.3g}'):,.0f}"
     return f"{value:.3g}"
 
 
