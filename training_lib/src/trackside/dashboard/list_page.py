@@ -248,7 +248,9 @@ def _alike(listed: ListedRuns) -> Markup | None:
     several = [one for one in listed.alike if len(one.runs) > 1]
     if not several:
         return None
-    head = element("tr", *(element("th", word, scope="col") for word in ("Runs", "First", "In", "Cause", "From step")))
+    words = ("Runs", "First", "In", "Cause")
+    heads = [element("th", word, scope="col") for word in words]
+    head = element("tr", heads, element("th", "From step", scope="col", class_="count"))
     rows = [
         element(
             "tr",

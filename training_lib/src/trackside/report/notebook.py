@@ -23,10 +23,10 @@ import trackside
 
 RUN = {run}
 trial = trackside.open_trial(RUN)
-profile = trackside.open_profile(RUN)
-trial"""
+profile = trackside.open_profile(RUN)"""
 _FINDINGS = """\
-run = trackside.judge(RUN)  # by all usual rules, now; nothing is written
+# By all usual rules, now; nothing is written.
+run = trackside.judge(RUN)
 run"""
 _LOSSES = """\
 for name in trial.tensor_names(collection="losses"):
@@ -104,6 +104,8 @@ def _cells(data: ReportData) -> Iterator[tuple[str, str]]:
     if maps:
         yield _TEXT, "## Layers over steps"
         yield from ((_CODE, f'trial.heatmap("{name}")') for name in maps)
+    yield _TEXT, "## Tensors"
+    yield _CODE, "trial"
     rules = "\n".join(rule_lines(rules_in_order(data))) if data.rules else "No rules were requested."
     yield _TEXT, _text("## Rules summary", rules)
 
