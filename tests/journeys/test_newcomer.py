@@ -1,7 +1,7 @@
 """From the card in the terminal to the first bad layer and its step: two clicks, few words, and no scrolling.
 
 A person with a watch is not to be had in a test. It counts what he would have to do and to read, in the order of the
-page, at the size of a small notebook's window; `docs/dashboard.md` has the protocol for a person.
+page, at the size of a small notebook's window; `docs/lab-notes/newcomer-protocol.md` is for a person.
 """
 
 from __future__ import annotations
@@ -77,6 +77,8 @@ def test_two_clicks_lead_to_the_layer_and_the_step(server: Served, browser: Any,
     assert_answered(page)
     chart = page.locator(".chart").first.bounding_box()
     assert chart["y"] + chart["height"] <= HEIGHT, "the curve of the bad layer is in view"
+    assert page.locator(".chart .span").count() > 0, "the steps of the issue are shaded"
+    assert "below the limit of" in page.locator(".found").first.inner_text(), "why it is bad"
     visitor.close()
     assert visitor.complaints == []
 
