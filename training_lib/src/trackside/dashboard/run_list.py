@@ -20,7 +20,7 @@ from trackside.trial.parallel import in_parallel
 LISTED_SECONDS = 2.0  # a listing is as old as this at most; in S3 as `REMOTE_SECONDS`
 REMOTE_SECONDS = 15.0
 GROWING_SECONDS, ENDED_SECONDS = 30.0, 900.0  # age of the room that a run takes, while it grows and after its end
-_GROWS = frozenset({RunState.RUNNING, RunState.OPEN})
+_GROWS = frozenset({RunState.RUNNING, RunState.OPEN, RunState.LOST})  # lost: perhaps not started by `trackside run`
 
 CLEAN, NOT_JUDGED = "none", "not-judged"  # beside the severities, in `RunFilter.worst`
 WORST = (*(severity.value for severity in sorted(Severity, key=lambda one: -one.rank)), CLEAN, NOT_JUDGED)
