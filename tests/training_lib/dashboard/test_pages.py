@@ -137,11 +137,14 @@ def test_the_list_names_room_and_time_of_each_run(tmp_path: Path) -> None:
     write_record(folder / "spoiled", RunRecord(("python", "train.py"), 1_000_000.0 - 3600, 1_000_000.0 + 1800, 0))
     write_judged_run(folder / "right", verdicts=(no_issue(),))
     write_record(folder / "right", RunRecord(("python", "train.py"), 1_000_000.0, 1_000_060.0, 0))
+    write_judged_run(folder / "unread", verdicts=())
+    (folder / "unread/rule-output/verdicts.jsonl").unlink()
+    (folder / "unread/rule-output/verdicts.jsonl").mkdir()
     (folder / "right/statistics/worker_0").mkdir(parents=True)
     (folder / "right/statistics/worker_0/big.bin").write_bytes(bytes(3_000_000))
     with served(tmp_path) as server:
         rows = {
-            next(name for name in ("spoiled", "right") if f'value="{name}"' in row): row
+            next((name for name in ("spoiled", "right") if f'value="{name}"' in row), "unread"): row
             for row in server.page("/").split("<tr>")[2:]
         }
         page = seen(server.page("/")).text

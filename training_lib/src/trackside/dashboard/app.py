@@ -140,7 +140,7 @@ class Dashboard:
             unread,
             page,
             last_page,
-            looked_at=len(readable),
+            looked_at=len(chosen if wanted.reads_runs else chosen[:MOST_SEARCHED]),
             alike=failed_alike(readable),
             hours=hours_of([one for _, one in readable], now=time.time()),
         )
