@@ -13,13 +13,12 @@ from trackside.report.gathered import within
 from trackside.report.line_chart import MOST_BUCKETS
 from trackside.trial.buckets import Buckets, bucketed, edges_of
 from trackside.trial.expression import Expression, Numbers, Read
-from trackside.trial.selection import Selection, StepRange
 from trackside.trial.statistics import RECORDED_ONLY, STATISTICS
 from trackside.trial.trial import Trial
 
 MOST_WORKERS = 8
 MOST_SMALL_BUCKETS = 80
-MOST_NUMBERS = 4_000_000  # read for an expression, which needs each of them: 64 MB
+MOST_NUMBERS = 1_000_000  # read for an expression, which needs each of them: some 50 MB meanwhile
 MOST_NAMED = 5
 _FEWEST_POINTS = 2
 GRADIENT = "gradient/"
@@ -158,17 +157,27 @@ def _numbers(trial: Trial, read: Read, name: str, steps: tuple[int, int]) -> Map
         near = [one for one in trial.names if tensor.lower() in one.lower()][:MOST_NAMED]
         fix = f"Near: {', '.join(near)}." if near else did_you_mean(tensor, trial.names[:MOST_NAMED])
         raise _no_expression(f"tensor {tensor!r}", "The run has no tensor of this name.", fix)
-    chosen = Selection(StepRange(steps[0], steps[1] + 1))
-    statistic = read.statistic or columns.fullest(tensor, chosen)
-    found = columns.selected(tensor, statistic, chosen)
-    if not found:
+    statistic = read.statistic or _usual_statistic(trial, tensor)
+    parts: dict[str, list[tuple[NDArray[np.int64], NDArray[np.float64]]]] = {}
+    for worker, numbers in columns.pieces([tensor], statistic, first=steps[0], last=steps[1], mode=None):
+        for some, values in numbers.values():
+            first = int(np.searchsorted(some, steps[0]))
+            if first < len(some):
+                parts.setdefault(worker, []).append((some[first:], values[first:]))
+    if not parts:
         known = ", ".join(sorted(columns.recorded_statistics().get(tensor, ()))) or "none"
-        raise _no_expression(
-            f"{statistic} of {tensor!r}",
-            "It has no number at these steps.",
-            f"Recorded: {known}.",
-        )
-    return {column.worker: Numbers(column.steps, column.values) for column in found}
+        raise _no_expression(f"{statistic} of {tensor!r}", "It has no number at these steps.", f"Recorded: {known}.")
+    return {
+        worker: Numbers(np.concatenate([one for one, _ in some]), np.concatenate([one for _, one in some]))
+        for worker, some in parts.items()
+    }
+
+
+def _usual_statistic(trial: Trial, tensor: str) -> str:
+    """Return the statistic of a tensor's small curve: the mean of a loss and of what has no norm, else the norm."""
+    recorded = trial.parts.columns.recorded_statistics().get(tensor, frozenset((DEFAULT_STATISTIC,)))
+    is_loss = tensor in trial.tensor_names(collection="losses")
+    return "mean" if is_loss or DEFAULT_STATISTIC not in recorded else DEFAULT_STATISTIC
 
 
 def _no_expression(where: str, what: str, fix: str) -> ConfigurationError:
