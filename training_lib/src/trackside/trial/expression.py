@@ -127,7 +127,7 @@ class Expression:
         Args:
             known: The numbers of each of `reads`.
         """
-        steps = reduce(lambda some, more: np.intersect1d(some, more), _steps_of(self.reads, known))
+        steps = reduce(np.intersect1d, _steps_of(self.reads, known))
         at = {read: known[read].values[np.searchsorted(known[read].steps, steps)] for read in self.reads}
         with np.errstate(all="ignore"):
             return Numbers(steps, np.broadcast_to(_value(self.root, at), steps.shape).astype(np.float64))
