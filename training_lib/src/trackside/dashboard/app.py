@@ -131,10 +131,11 @@ class Dashboard:
         some = chosen[(page - 1) * RUNS_ON_A_PAGE : page * RUNS_ON_A_PAGE]
         where = self._runs.where or str(Path(".trackside/runs").absolute())
         shown = self._runs.summaries(some)
+        storage = self._runs.storage([one for _, one in shown if not isinstance(one, TracksideError)])
         listed = ListedRuns(
             where,
             shown,
-            self._runs.storage([one for _, one in shown if not isinstance(one, TracksideError)]),
+            storage,
             wanted,
             len(chosen),
             unread,
@@ -142,7 +143,7 @@ class Dashboard:
             last_page,
             looked_at=len(chosen if wanted.reads_runs else chosen[:MOST_SEARCHED]),
             alike=failed_alike(readable),
-            hours=hours_of([one for _, one in readable], now=time.time()),
+            hours=hours_of([one for _, one in readable], storage, now=time.time()),
         )
         return HTMLResponse(list_page(listed))
 

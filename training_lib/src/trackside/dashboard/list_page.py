@@ -53,8 +53,12 @@ class ListedRuns:
 
 @dataclass(frozen=True)
 class Hours:
-    """Time that runs trained, in seconds: all of it, that of failed runs, and that after their failure was found."""
+    """Time that runs trained, in seconds: all of it, that of failed runs, and that after their failure was found.
 
+    runs   number of the runs of which it is known
+    """
+
+    runs: int
     all: float
     failed: float
     after: float
@@ -80,10 +84,17 @@ def trained_seconds(run: RunSummary, stored: RunStorage | None, *, now: float) -
     return end - begin, end - found
 
 
-def hours_of(runs: Sequence[RunSummary], *, now: float) -> Hours:
-    """Return how long runs trained, of those with a known start and end. `now`: seconds since the epoch."""
-    known = [(run, both) for run in runs if (both := trained_seconds(run, None, now=now)) is not None]
+def hours_of(runs: Sequence[RunSummary], storage: Mapping[str, RunStorage], *, now: float) -> Hours:
+    """Return how long runs trained, of those with a known start and end.
+
+    Args:
+        runs: The runs.
+        storage: What a listing shows of them, by their names; not of all.
+        now: Seconds since the epoch.
+    """
+    known = [(run, both) for run in runs if (both := trained_seconds(run, storage.get(run.name), now=now)) is not None]
     return Hours(
+        len(known),
         sum(seconds for _, (seconds, _) in known),
         sum(seconds for run, (seconds, _) in known if run.failed_at is not None),
         sum(after for _, (_, after) in known),
@@ -236,7 +247,8 @@ def _hours(listed: ListedRuns) -> Markup | None:
     if not found.all:
         return None
     which = "They" if listed.looked_at == listed.found else f"The newest {listed.looked_at:,}"
-    words = f"{which} trained for {duration(found.all)}"
+    some = "" if found.runs == listed.looked_at else f" (known of {found.runs:,})"
+    words = f"{which} trained for {duration(found.all)}{some}"
     if found.failed:
         words += f": {duration(found.failed)} of it in runs that a critical issue spoiled"
         words += f", {duration(found.after)} after it was found" if found.after else ""
