@@ -154,7 +154,8 @@ def test_the_list_names_room_and_time_of_each_run(tmp_path: Path) -> None:
     assert "was found" not in rows["right"]
     assert "3 MB" in rows["right"]
     assert " kB" in rows["spoiled"] or " B" in rows["spoiled"]
-    assert "They trained for 1 h 31 min: 1 h 30 min of it in runs that a critical issue spoiled, 30 min 0 s" in page
+    assert "They trained for 1 h 31 min (known of 2): 1 h 30 min of it in runs that a critical issue spoiled" in page
+    assert ", 30 min 0 s after it was found." in page
 
 
 def test_a_filter_looks_through_hundreds_of_runs_and_keeps_over_pages(tmp_path: Path) -> None:
