@@ -117,8 +117,8 @@ class Listed:
 class SizedStore(Store, Protocol):
     """A store that lists sizes and moments too, so that neither takes a read."""
 
-    def objects(self, prefix: str = "") -> Iterator[Listed]:
-        """Yield objects, as `list` yields their keys.
+    def objects(self, prefix: str = "") -> Iterator[Listed] | None:
+        """Yield objects, as `list` yields their keys; None if the store below it cannot.
 
         Args:
             prefix: Yield the objects with keys that begin with it.
@@ -132,9 +132,7 @@ def objects_of(store: Store, prefix: str = "") -> Iterator[Listed] | None:
         store: The store.
         prefix: The beginning of the keys.
     """
-    listing = getattr(store, "objects", None)
-    found: Iterator[Listed] | None = None if listing is None else listing(prefix)
-    return found
+    return store.objects(prefix) if isinstance(store, SizedStore) else None
 
 
 def get_if_changed(store: Store, key: str, *, tag: str = "", length: int | None = None) -> Version | None:
