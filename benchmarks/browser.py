@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import itertools
+import re
 import shutil
 import statistics
 import subprocess
@@ -32,6 +33,23 @@ AXE = "axe-core@4.14.1"
 START, END = "<!-- measured by `python -m benchmarks.browser` -->", "<!-- /browser -->"
 LOSS = "CrossEntropyLoss_output_0"
 MOVES, TIMES = 60, 7  # of the pointer: so many moves, so many times
+
+# Words that are seen without scrolling, in the order of the page, until layer and step are named; and where that is.
+WORDS_UNTIL = """([layer, step]) => {
+    const seen = [], range = document.createRange();
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+        if (!node.textContent.trim() || !node.parentElement.checkVisibility()) continue;
+        range.selectNodeContents(node);
+        const box = range.getBoundingClientRect();
+        if (box.bottom <= 0 || box.top >= innerHeight || box.right <= 0) continue;
+        seen.push(node.textContent.trim());
+        const text = seen.join(" ").toLowerCase();
+        if (text.includes(layer.toLowerCase()) && text.includes(step))
+            return {words: text.split(/\\s+/).length, bottom: box.bottom, right: box.right};
+    }
+    return null;
+}"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -136,24 +154,29 @@ def requests_of(browser: Any, report: Path) -> str:
 
 def clicks_of(browser: Any, address: str) -> str:
     """Return a sentence: what a newcomer clicks from the list of runs to the evidence of a finding, and the seconds."""
-    view = browser.new_context(viewport={"width": 1120, "height": 860})
+    view = browser.new_context(viewport={"width": 1280, "height": 800})
     page = view.new_page()
     begun = time.perf_counter()
     page.goto(f"{address}/?token={TOKEN}")
     page.get_by_role("link", name="digits", exact=True).click()
-    card = page.locator(".card").first.inner_text().split("\n")
-    first = time.perf_counter() - begun
+    tensor = page.locator(".evidence a").first.inner_text()
+    found = re.search(r"since step (\d+)", page.locator(".verdict").inner_text().lower())
+    step = f"step {found[1] if found else '?'}"
+    first, read = time.perf_counter() - begun, page.evaluate(WORDS_UNTIL, [tensor, step])
     page.locator(".evidence a").first.click()
     page.locator(".chart").first.wait_for()
-    second, tensor = time.perf_counter() - begun, page.locator("h1").inner_text()
+    second, read_then = time.perf_counter() - begun, page.evaluate(WORDS_UNTIL, [tensor, step])
     view.close()
-    words = next(line.replace("\t", " ") for line in card if line.startswith("since"))
     return (
-        f"From the address that `trackside serve` prints: the first click, on the run, shows its finding ({words}) "
-        f"after {first:.1f} s; the second, on its evidence, the curves of {tensor} around that step after "
-        f"{second:.1f} s. "
-        "A program clicked, so reading is not counted."
+        f"From the address that `trackside serve` prints, in a window of 1280 x 800 and without scrolling: the first "
+        f"click, on the run, names {tensor} and {step} after {first:.1f} s, {_words(read)}; the second, on its "
+        f"evidence, shows the curves of that tensor around that step after {second:.1f} s, {_words(read_then)}. "
+        "A program clicked: the reading of these words is not in the seconds."
     )
+
+
+def _words(read: dict[str, float] | None) -> str:
+    return f"as the word {read['words']:.0f} of the page" if read else "below what is seen"
 
 
 def times_of(browser: Any, address: str, folder: Path) -> Iterator[tuple[str, float, float, float, float, float]]:

@@ -31,6 +31,7 @@ from trackside.contracts.recorded_names import (
     STEP_SECONDS,
 )
 from trackside.contracts.run_layout import RunLocation, SegmentName
+from trackside.dashboard.tensors import MOST_NUMBERS
 from trackside.environment import inherited
 from trackside.records.block_file import encode_block
 from trackside.records.modes import MODE_NUMBERS
@@ -144,7 +145,8 @@ def measure(folder: Path, *, steps: int, count: int, long: str) -> Iterator[Answ
     with serving(folder) as (process, address):
         run = f"{address}/runs/{LONG}"
         middle = steps // 2
-        tensor = quote("gradient/Net_layer.007.weight")
+        tensor, weight = quote("gradient/Net_layer.007.weight"), quote("gradient/Net_layer.008.weight")
+        share = min(steps, MOST_NUMBERS // 2)
         for what, page in (
             (f"the list of {count:,} runs", address),
             ("the list again", address),
@@ -153,6 +155,10 @@ def measure(folder: Path, *, steps: int, count: int, long: str) -> Iterator[Answ
             (f"{steps // 10:,} of its steps", f"{run}?steps={middle}:{middle + steps // 10 - 1}"),
             ("1,000 of its steps", f"{run}?steps={middle}:{middle + 999}"),
             ("one tensor, all steps", f"{run}/tensor?name={tensor}"),
+            (
+                f"an expression of two statistics, {share:,} of its steps",
+                f"{run}/tensor?name={tensor}&expression=log10(l2/moving_mean(%22{weight}%22,20))&steps=0:{share - 1}",
+            ),
             ("the timeline, all steps", f"{run}/timeline"),
             ("the run by wall time", f"{run}?axis=time"),
             ("the weights between its ends", f"{run}/difference"),

@@ -153,10 +153,10 @@ def take_report(*, folder: Path) -> None:
 
 
 def train_runs(folder: Path) -> None:
-    """Train twice below `folder`: `digits` with a fault from step 300 on, `digits-right` without."""
+    """Train below `folder`: `digits` and `digits-again` with a fault from step 300 on, the other two without."""
     (folder / "train.py").write_text(LATE_FAULT, encoding="utf-8")
     trackside = str(Path(sys.executable).with_name("trackside"))
-    for name, rate in (("digits-right", "0.05"), ("digits-slow", "0.01"), ("digits", "8.0")):
+    for name, rate in (("digits-right", "0.05"), ("digits-slow", "0.01"), ("digits-again", "8.0"), ("digits", "8.0")):
         out = f".trackside/runs/{name}"
         training = [trackside, "run", "--save", "weights=20", "--sample-interval", "100", "--out", out]
         training += ["--", "python", "train.py", rate]
@@ -253,13 +253,18 @@ REPORT = "report"  # the picture of the report in a file
 TOKEN = "of-pictures"  # noqa: S105 - of a server that lives for a minute
 # Path of a page, the part of it to show, and the most of its height. `>` leads on by a link of the page.
 PAGES: Mapping[str, tuple[str, str, int]] = {
-    "runs": ("/", "body", 420),
+    "runs": ("/", "body", 860),
     "dashboard": ("/runs/digits", "body", 1000),
     "training": ("/runs/digits", "#training", 640),
     "layers": ("/runs/digits", "#layers", 640),
     "changes": ("/runs/digits?steps=290:310", "#changes", 620),
     "incident": ("/runs/digits>a:has-text('How it began: its')", "main", 760),
     "dashboard-tensor": ("/runs/digits>.evidence a", "body", 900),
+    "expression": (
+        "/runs/digits/tensor?name=gradient/Sequential_0.weight&expression=log10(l2+/+%22Sequential_0.weight%22)",
+        "body",
+        560,
+    ),
     "tensors": ("/runs/digits/tensors", "body", 900),
     "cores": ("/runs/digits/machine", "body", 900),
     "timeline": ("/runs/digits/timeline", "main", 900),

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck
 from xdist.scheduler import LoadGroupScheduling
 
+from tests.browser import open_browser
 from tests.warm_python import WarmPython
 
 # Keras reads its backend when it is imported; by default it would be TensorFlow, which is not installed here.
@@ -193,3 +194,10 @@ def _read_the_descriptions_of_aws_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(botocore.session, "create_loader", shared)
         yield
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """The system's Chromium, for one file of tests; they are skipped where it or Playwright is missing."""
+    with open_browser() as opened:
+        yield opened

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,45 +11,14 @@ from urllib.parse import unquote, urlencode
 
 import pytest
 
-from tests.patience import HANGS_SECONDS
+from tests.browser import IN_A_BROWSER, Visitor
 from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, NODE, WEIGHT, write_run
-from tests.training_lib.dashboard.served import TOKEN, Served, served
+from tests.training_lib.dashboard.served import Served, served
 from tests.training_lib.dashboard.test_live import judge
 from trackside.report.page import _SIGNS
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as engine:
-        opened = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
-class Visitor:
-    """A page in a fresh browser, with all that it asked for and all that it complained of."""
-
-    def __init__(self, browser: Any, **options: Any) -> None:
-        self._context = browser.new_context(viewport={"width": 1200, "height": 900}, **options)
-        self._context.set_default_timeout(HANGS_SECONDS * 1000)
-        self.page = self._context.new_page()
-        self.complaints: list[str] = []
-        self.asked: list[str] = []
-        self.page.on("console", lambda said: self.complaints.append(said.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-
-    def enter(self, server: Served, path: str = "/") -> Any:
-        """Open a page with the token in its address."""
-        self.page.goto(f"{server.address}{path}{'&' if '?' in path else '?'}token={TOKEN}")
-        return self.page
-
-    def close(self) -> None:
-        self._context.close()
+pytestmark = IN_A_BROWSER
 
 
 @pytest.fixture
@@ -152,48 +119,71 @@ def test_without_its_script_a_page_says_the_same(server: Served, browser: Any) -
     visitor.close()
 
 
+# Words of few letters in a table that stand on more than one line.
+BROKEN_WORDS = """() => {
+    const found = [], range = document.createRange();
+    for (const cell of document.querySelectorAll("th, td")) {
+        const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+        for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+            for (const word of node.textContent.matchAll(/(?<![^ ])[A-Za-z0-9]{2,8}(?![^ ,.:;])/g)) {
+                range.setStart(node, word.index);
+                range.setEnd(node, word.index + word[0].length);
+                if (new Set([...range.getClientRects()].map((box) => box.top)).size > 1) found.push(word[0]);
+            }
+        }
+    }
+    return found;
+}"""
+
+
+@pytest.mark.parametrize("width", [360, 390, 760, 1010])
 @pytest.mark.parametrize(
     "path",
     [
         "/",
         "/runs/faulty",
         "/runs/faulty/timeline",
+        f"/runs/faulty/tensor?{urlencode({'name': HOSTILE, 'expression': 'l2'})}",
+        f"/runs/faulty/difference?{urlencode({'name': WEIGHT})}",
+        f"/runs/faulty/incident?{urlencode({'of': ISSUE.group})}",
         "/compare?run=faulty&run=right",
+        "/compare?run=faulty&run=right&run=torn",
         "/runs/faulty/tensors",
         "/runs/right/machine",
     ],
 )
-def test_a_narrow_page_needs_no_scrolling_sideways(server: Served, browser: Any, path: str) -> None:
-    visitor = Visitor(browser)
+def test_a_page_of_any_width_needs_no_scrolling_sideways_and_breaks_no_short_word(
+    server: Served, browser: Any, path: str, width: int
+) -> None:
+    visitor = Visitor(browser, width=width, height=700)
     page = visitor.enter(server, path)
-    page.set_viewport_size({"width": 360, "height": 700})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    cells = page.locator(".listed td")
-    tallest = max(cells.evaluate_all("(all) => all.map((one) => one.offsetHeight)"), default=0)
-    assert tallest < 120, "no word is broken into letters"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(BROKEN_WORDS) == []
     visitor.close()
 
 
-def test_from_the_card_in_the_terminal_to_the_first_bad_layer_in_two_clicks(
-    folder: Path, server: Served, visitor: Visitor
-) -> None:
-    """A newcomer has the card of the run and the address that `trackside serve` printed."""
-    run = folder / ".trackside/runs/faulty"
-    command = [sys.executable, "-m", "trackside", "findings", str(run)]
-    card = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    assert f"step {ISSUE.since_step}" in card
-    page = visitor.enter(server)
-    begun = time.monotonic()
-    page.get_by_role("link", name="faulty").click()  # the first click: the run, its verdict on top
-    verdict = page.locator(".verdict").inner_text()
-    assert f"Since step {ISSUE.since_step}, in {HOSTILE}." in verdict, "the layer and the step, at once"
-    page.locator(".evidence a").first.click()  # the second one: the layer, around the step
-    assert page.get_by_role("heading", level=1).inner_text() == HOSTILE
-    first, last = map(int, page.locator(".chart").first.get_attribute("data-steps").split(","))
-    assert first <= ISSUE.since_step <= last
-    assert page.locator(".chart .span").count() > 0, "the steps of the issue are shaded"
-    assert "below the limit of" in page.locator(".found").inner_text(), "why it is bad"
-    assert time.monotonic() - begun < 60
+def test_an_expression_is_typed_drawn_and_kept_in_the_address(server: Served, browser: Any, visitor: Visitor) -> None:
+    page = visitor.enter(server, f"/runs/faulty/tensor?{urlencode({'name': HOSTILE, 'steps': '100:300'})}")
+    before = page.locator(".chart").count()
+    page.get_by_text("Compute from statistics").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.type("log10(l2) /")
+    page.keyboard.press("Enter")
+    page.get_by_role("alert").filter(has_text="character 12").wait_for()
+    assert page.locator(".chart").count() == before, "the others stay"
+    page.get_by_role("textbox", name="Compute").fill('log10(l2 / "gradient/Net_fc.bias")')
+    page.keyboard.press("Enter")
+    page.locator("figcaption", has_text="log10(l2 /").wait_for()
+    assert page.locator(".chart").count() == before + 1
+    fresh = Visitor(browser)
+    again = fresh.enter(server, page.url.removeprefix(server.address))
+    assert again.get_by_role("textbox", name="Compute").input_value() == 'log10(l2 / "gradient/Net_fc.bias")'
+    assert again.locator(".chart").first.get_attribute("data-steps") == page.locator(".chart").first.get_attribute(
+        "data-steps"
+    )
+    fresh.close()
+    assert [said for said in visitor.complaints if "400" not in said] == []
 
 
 @pytest.mark.parametrize(

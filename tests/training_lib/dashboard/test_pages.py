@@ -11,7 +11,9 @@ import pytest
 
 from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, LOSS, NODE, WEIGHT, write_judged_run, write_run
 from tests.training_lib.dashboard.served import Served, served
+from tests.training_lib.local.verdicts import finding, issue, no_issue
 from tests.training_lib.report.test_markup import seen
+from trackside.local.run_folder import RunRecord, write_record
 
 PAGES = (
     "/",
@@ -20,6 +22,7 @@ PAGES = (
     "/runs/right",
     "/runs/faulty/tensors",
     f"/runs/faulty/tensor?name={quote(HOSTILE)}",
+    f"/runs/faulty/tensor?name={quote(HOSTILE)}&expression=l2/moving_mean(l2,5)&steps=20:300&axis=time",
     f"/runs/faulty/incident?of={ISSUE.group}",
     "/runs/faulty/tensors?of=mean&q=gradient",
     "/runs/faulty/timeline",
@@ -108,6 +111,51 @@ def test_runs_are_chosen_by_state_gravest_issue_and_rule(server: Served, query: 
 def test_a_rule_leads_to_the_runs_on_which_it_fired(server: Served, path: str) -> None:
     links = {str(a.get("href")) for name, a in seen(server.page(path)).elements if name == "a"}
     assert "/?rule=vanishing-gradient" in links
+
+
+def test_runs_that_failed_alike_are_named_and_lead_to_their_runs(tmp_path: Path) -> None:
+    hostile = "</code><script>x</script>.weight"
+    for name, subject in (("a", "fc.0.weight"), ("b", "fc.12.weight"), ("c", hostile), ("d", "fc.0.bias")):
+        write_judged_run(tmp_path / f".trackside/runs/{name}", verdicts=(issue(findings=(finding(subject),)),))
+    write_judged_run(tmp_path / ".trackside/runs/e", verdicts=(issue(findings=(finding(hostile),)),))
+    write_judged_run(tmp_path / ".trackside/runs/f", verdicts=())
+    with served(tmp_path) as server:
+        page = seen(server.page("/"))
+        assert "Runs that failed alike" in page.text
+        links = [str(a["href"]) for name, a in page.elements if name == "a" and "alike=" in str(a.get("href"))]
+        assert len(links) == 2, "one run alone is like no other"
+        for link, runs in zip(links, ({"c", "e"}, {"a", "b"}), strict=True):
+            found = seen(server.page(link))
+            assert {str(a["value"]) for name, a in found.elements if name == "input" and a.get("name") == "run"} == runs
+            assert "failed alike: vanishing-gradient first, in " in found.text
+        assert "No run here is like that" in server.page("/?alike=%3Cscript%3E")
+
+
+def test_the_list_names_room_and_time_of_each_run(tmp_path: Path) -> None:
+    folder = tmp_path / ".trackside/runs"
+    write_judged_run(folder / "spoiled", verdicts=(issue(),))
+    write_record(folder / "spoiled", RunRecord(("python", "train.py"), 1_000_000.0 - 3600, 1_000_000.0 + 1800, 0))
+    write_judged_run(folder / "right", verdicts=(no_issue(),))
+    write_record(folder / "right", RunRecord(("python", "train.py"), 1_000_000.0, 1_000_060.0, 0))
+    write_judged_run(folder / "unread", verdicts=())
+    (folder / "unread/rule-output/verdicts.jsonl").unlink()
+    (folder / "unread/rule-output/verdicts.jsonl").mkdir()
+    (folder / "right/statistics/worker_0").mkdir(parents=True)
+    (folder / "right/statistics/worker_0/big.bin").write_bytes(bytes(3_000_000))
+    with served(tmp_path) as server:
+        rows = {
+            next((name for name in ("spoiled", "right") if f'value="{name}"' in row), "unread"): row
+            for row in server.page("/").split("<tr>")[2:]
+        }
+        page = seen(server.page("/")).text
+    assert "1 h 30 min" in rows["spoiled"]
+    assert "30 min 0 s after ✖ was found" in rows["spoiled"]
+    assert "1 min 0 s" in rows["right"]
+    assert "was found" not in rows["right"]
+    assert "3 MB" in rows["right"]
+    assert " kB" in rows["spoiled"] or " B" in rows["spoiled"]
+    assert "They trained for 1 h 31 min (known of 2): 1 h 30 min of it in runs that a critical issue spoiled" in page
+    assert ", 30 min 0 s after it was found." in page
 
 
 def test_a_filter_looks_through_hundreds_of_runs_and_keeps_over_pages(tmp_path: Path) -> None:
@@ -253,6 +301,13 @@ def test_the_other_pages_are_drawn_by_time_too(server: Served, page: str) -> Non
     assert "steps=100%3A300" in str(back)
 
 
+def test_the_report_as_a_file_has_the_cores_of_each_machine(server: Served) -> None:
+    page = server.ask("/runs/right/report.html").text
+    assert page.count("12 rows over 160 columns of steps") == 2
+    assert "A row is a core" in page
+    assert "A row is a core" not in server.ask("/runs/faulty/report.html").text, "without samples"
+
+
 def test_the_report_is_saved_as_json_too(server: Served) -> None:
     answer = server.ask("/runs/faulty/report.json?steps=100:200")
     assert answer.headers["Content-Disposition"] == "attachment; filename*=UTF-8''faulty-report.json"
@@ -306,6 +361,40 @@ def test_what_a_finding_names_is_unfolded_among_many_tensors(tmp_path: Path) -> 
     links = {str(a.get("href")) for name, a in elements if name == "a"}
     assert f"/runs/wide/tensors?q={quote('gradient/Net_h.3.', safe='')}&of=l2" in links
     assert sum("open" in a for a in branches) == 2, "the gradients, and the part of the model"
+
+
+@pytest.mark.parametrize(
+    ("expression", "status", "words"),
+    [
+        pytest.param("log10(l2)", 200, "log10(l2): 100 numbers up to step 396, 0 at first", id="of-this-tensor"),
+        pytest.param('l2 / "gradient/Net_fc.bias"', 200, "100 numbers up to step 396, 10 at first", id="two"),
+        pytest.param(f'mean("{LOSS}")', 200, "400 numbers up to step 399, 2 at first", id="a-loss"),
+        pytest.param("moving_mean(l2, 20)", 200, "100 numbers up to step 396", id="a-moving-mean"),
+        pytest.param("l2 / 0", 200, "not finite from step 0 on", id="broken-everywhere"),
+        pytest.param("l2 +", 400, "character 5: A number, a statistic or a tensor is needed", id="a-mistake"),
+        pytest.param('l2 / "fc.bias"', 400, "Near: gradient/Net_fc.bias.", id="a-part-of-a-name"),
+        pytest.param("l2 / update_ratio", 400, "It has no number at these steps. Recorded: l2.", id="not-recorded"),
+        pytest.param("<script>", 400, "&#x27;&lt;&#x27; has no meaning here", id="hostile"),
+    ],
+)
+def test_an_expression_of_tensors_is_drawn_or_its_mistake_named(
+    server: Served, expression: str, status: int, words: str
+) -> None:
+    answer = server.ask(f"/runs/faulty/tensor?name={quote(HOSTILE)}&expression={quote(expression)}")
+    assert answer.status == status
+    assert words in answer.text
+    assert "<script>" not in answer.text.partition("</head>")[2]
+    assert 'class="chart"' in answer.text, "the curves of the tensor stay"
+
+
+def test_an_expression_stays_with_the_chosen_steps(server: Served) -> None:
+    path = f"/runs/faulty/tensor?name={quote(HOSTILE)}&expression={quote('log10(l2)')}&steps=100:200"
+    page = server.page(path)
+    assert "log10(l2): 26 numbers up to step 200" in page
+    elements = seen(page).elements
+    hidden = [(a["name"], a["value"]) for name, a in elements if name == "input" and a.get("type") == "hidden"]
+    assert hidden.count(("expression", "log10(l2)")) == 1, "in the form for steps"
+    assert hidden.count(("steps", "100:200")) == 1, "in the form for the expression"
 
 
 def test_saved_weights_are_compared_between_two_steps(server: Served) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,11 @@ def test_it_lies_at_the_key_of_the_original_where_the_profiler_report_does(run: 
     output.put("ProfilerReport-of-mine/notes.json", b"{}")
     store_report(run, clock=lambda: 1.8e9, stores=LocalStore)
     assert output.get(f"{old}.html") == output.get(REPORT_KEY)
-    assert [key for key in output.list("ProfilerReport-") if key.endswith(".html")] == [f"{old}.html"]
+    others = [key for key in output.list("ProfilerReport-") if key.endswith((".html", ".ipynb"))]
+    assert others == [f"{old}.html", f"{old}.ipynb"]
+    cells = json.loads(output.get(f"{old}.ipynb"))["cells"]
+    assert len({cell["id"] for cell in cells}) == len(cells)
+    assert f"RUN = {run.uri!r}" in cells[1]["source"]
 
 
 def test_a_store_that_takes_nothing_is_logged_and_harms_nobody(

@@ -5,20 +5,17 @@ No extension of Jupyter is installed, and the exported page has no network.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.browser import IN_A_BROWSER
 from tests.patience import HANGS_SECONDS
 from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, write_run
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-playwright = pytest.importorskip("playwright.sync_api")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")]
+pytestmark = IN_A_BROWSER
 
 # Runs in the notebook's environment: a real kernel, then Jupyter's own export to a page.
 EXPORT = """
@@ -61,16 +58,12 @@ def shown(notebook_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.fixture(scope="module")
-def page(shown: Path) -> Iterator[Any]:
-    with playwright.sync_playwright() as engine:
-        browser = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        context = browser.new_context(offline=True)
-        opened = context.new_page()
-        opened.set_default_timeout(HANGS_SECONDS * 1000)
-        opened.on("dialog", lambda dialog: pytest.fail(f"a name became a script: {dialog.message}"))
-        opened.goto(shown.as_uri())
-        yield opened
-        browser.close()
+def page(shown: Path, browser: Any) -> Any:
+    opened = browser.new_context(offline=True).new_page()
+    opened.set_default_timeout(HANGS_SECONDS * 1000)
+    opened.on("dialog", lambda dialog: pytest.fail(f"a name became a script: {dialog.message}"))
+    opened.goto(shown.as_uri())
+    return opened
 
 
 @pytest.mark.parametrize(

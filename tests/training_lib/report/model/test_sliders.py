@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sklearn import metrics
 
+from tests.browser import IN_A_BROWSER
 from tests.training_lib.report.model.boosted import boost, validation_of
 from trackside.report.gathered import gather
 from trackside.report.page import page_of
 from trackside.trial.trial import open_trial
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")]
+pytestmark = IN_A_BROWSER
 BINARY, CLASSES = "binary:logistic", "multi:softprob"
 
 
@@ -34,14 +32,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Pa
         page.write_text(page_of(gather(str(run), open_trial(str(run)), clock=lambda: 2e9)), encoding="utf-8")
         found[objective] = (model, page)
     return found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as engine:
-        opened = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 def opened(browser: Any, path: Path, complaints: list[str], **options: Any) -> Any:

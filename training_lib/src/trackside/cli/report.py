@@ -18,16 +18,18 @@ from trackside.cli.terminal.reading import open_run
 if TYPE_CHECKING:
     from trackside.report.gathered import ReportData
 
+_ENDINGS = {"html": ".html", "notebook": ".ipynb"}
+
 
 @click.command("report")
 @click.argument("run", default="latest")
-@format_option("html", "markdown", "json")
+@format_option("html", "markdown", "json", "notebook")
 @click.option(
     "--output",
     "-o",
     "target",
     metavar="FILE",
-    help="File to write; - for the standard output.  [default: NAME-report.html; - for markdown and json]",
+    help="File to write; - for the standard output.  [default: NAME-report.html or .ipynb; - for markdown and json]",
 )
 @shared_options
 def command(*, run: str, output: str, target: str | None) -> None:
@@ -36,7 +38,7 @@ def command(*, run: str, output: str, target: str | None) -> None:
     RUN is named as for `trackside findings`; without it, the latest run. The file holds all that it shows: findings
     with causes and advice, curves of loss, learning rate, gradients and pace, layers over steps, the state of each
     rule. It loads nothing, sends nothing, and prints well. As Markdown, it is for a pull request or a job's summary;
-    as JSON it holds each number, text and table of the page.
+    as JSON it holds each number, text and table of the page; as a notebook for Jupyter its cells read the run anew.
 
     \b
     Example:
@@ -44,20 +46,22 @@ def command(*, run: str, output: str, target: str | None) -> None:
       trackside report s3://bucket/digits-7 --output digits-7.html
       trackside report latest --format markdown >> "$GITHUB_STEP_SUMMARY"
       trackside report latest --format json > report.json
+      trackside report latest --format notebook
     """
     from trackside.contracts.errors import ConfigurationError, Problem
     from trackside.local.run_folder import find_run
     from trackside.report.gathered import gather
     from trackside.report.markdown import markdown_of
+    from trackside.report.notebook import notebook_of
     from trackside.report.page import page_of
 
     uri = find_run(run)
     data = gather(uri, open_run(run), clock=time.time)
-    made = {"html": page_of, "markdown": markdown_of, "json": _json}[output](data)
-    if target == "-" or (target is None and output != "html"):
+    made = {"html": page_of, "markdown": markdown_of, "json": _json, "notebook": notebook_of}[output](data)
+    if target == "-" or (target is None and output not in _ENDINGS):
         click.echo(made, nl=False)
         return
-    path = Path(target or f"{data.recorded.location.name}-report.html")
+    path = Path(target or f"{data.recorded.location.name}-report{_ENDINGS.get(output, '')}")
     try:
         _write(path, made)
     except OSError as error:
@@ -65,7 +69,7 @@ def command(*, run: str, output: str, target: str | None) -> None:
         raise ConfigurationError(
             [Problem("--output", f"{path} {reason} Name a file in a folder that exists.")]
         ) from error
-    how = " Open it in a browser." if output == "html" else ""
+    how = {"html": " Open it in a browser.", "notebook": " Open it in Jupyter."}.get(output, "")
     write_lines([f"{path}: {len(made) / 1e3:,.0f} kB.{how}"], sys.stdout)
 
 

@@ -33,6 +33,7 @@ A run is one folder or S3 prefix:
     <run>/rule-output/pictures/<configuration>-<since step>.png   in AWS: an issue (report/issue_picture.py)
     <run>/rule-output/ProfilerReport-<second>/profiler-output/profiler-report.html   the report, at the original's key
     <run>/rule-output/CreateXgboostReport/xgboost_report.html   the same of an XGBoost run, at the original's key
+    <run>/rule-output/.../profiler-report.ipynb, xgboost_report.ipynb   a notebook beside each of the two
     <run>/rule-output/progress.json        progress of the evaluator
     <run>/rule-output/ending.json          the end of the last evaluator in AWS (`EvaluatorEnding`)
     <run>/rule-output/training-job.txt     `TrainingJob.identity` of the one that is judged here (in AWS)
@@ -297,6 +298,15 @@ def old_page_key(key: str) -> str | None:
     """
     folder, found, _ = key.partition(f"/{_OLD_REPORTS}/")
     return f"{folder}/{_OLD_REPORTS}.html" if found and folder.startswith(OLD_REPORTS_PREFIX) else None
+
+
+def notebook_beside(page_key: str) -> str:
+    """Return the key of the notebook that SageMaker Debugger has beside a page.
+
+    Args:
+        page_key: The key of the page, `.../profiler-report.html`.
+    """
+    return f"{page_key.removesuffix('.html')}.ipynb"
 
 
 def performance_key(worker: str) -> str:

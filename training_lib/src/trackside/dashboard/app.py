@@ -26,18 +26,19 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
-from trackside.contracts.errors import RunNotFoundError, StorageError, TracksideError
+from trackside.contracts.errors import ConfigurationError, RunNotFoundError, StorageError, TracksideError
 from trackside.dashboard import pages, tensor_pages
 from trackside.dashboard.access import UNTIL
-from trackside.dashboard.list_page import ListedRuns, list_page
+from trackside.dashboard.list_page import ListedRuns, hours_of, list_page
 from trackside.dashboard.machine_page import machine_page
 from trackside.dashboard.machine_view import machine_view
-from trackside.dashboard.run_list import RunFilter, RunList
+from trackside.dashboard.run_list import RunFilter, RunList, failed_alike
 from trackside.dashboard.shell import ALL, TIME
 from trackside.dashboard.tensors import (
     DEFAULT_STATISTIC,
     MOST_WORKERS,
     SHOWN,
+    expression_curves,
     in_model_order,
     small_curves,
     tensor_curves,
@@ -75,7 +76,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-MOST_SEARCHED = 100  # runs, the newest first, among which a healthy one is looked for
+MOST_SEARCHED = 100  # runs, the newest first, among which a healthy one or those that failed alike are looked for
 _STEP_DIGITS = 15
 _ENDED = frozenset({RunState.ENDED, RunState.FINISHED})
 
@@ -119,15 +120,31 @@ class Dashboard:
         wanted = RunFilter.of(request.query_params)
         chosen = [name for name in self._runs.names() if wanted.name.lower() in name.lower()]
         unread = 0
+        read = self._runs.summaries(chosen if wanted.reads_runs else chosen[:MOST_SEARCHED])
+        readable = [(name, one) for name, one in read if not isinstance(one, TracksideError)]
         if wanted.reads_runs:
-            read = self._runs.summaries(chosen)
-            unread = sum(isinstance(one, TracksideError) for _, one in read)
-            chosen = [name for name, one in read if not isinstance(one, TracksideError) and wanted.chooses(one)]
+            unread = len(read) - len(readable)
+            readable = [(name, one) for name, one in readable if wanted.chooses(one)]
+            chosen = [name for name, _ in readable]
         last_page = max(1, -(-len(chosen) // RUNS_ON_A_PAGE))
         page = min(last_page, max(1, _number(request.query_params.get("page", "")) or 1))
         some = chosen[(page - 1) * RUNS_ON_A_PAGE : page * RUNS_ON_A_PAGE]
         where = self._runs.where or str(Path(".trackside/runs").absolute())
-        listed = ListedRuns(where, self._runs.summaries(some), wanted, len(chosen), unread, page, last_page)
+        shown = self._runs.summaries(some)
+        storage = self._runs.storage([one for _, one in shown if not isinstance(one, TracksideError)])
+        listed = ListedRuns(
+            where,
+            shown,
+            storage,
+            wanted,
+            len(chosen),
+            unread,
+            page,
+            last_page,
+            looked_at=len(chosen if wanted.reads_runs else chosen[:MOST_SEARCHED]),
+            alike=failed_alike(readable),
+            hours=hours_of([one for _, one in readable], storage, now=time.time()),
+        )
         return HTMLResponse(list_page(listed))
 
     def run(self, request: Request) -> Response:
@@ -175,6 +192,8 @@ class Dashboard:
             curves = tensor_curves(watched.trial, name, window)
             shown = within(data.steps, window) or (0, watched.trial.recorded_through)
             values = distribution_of(watched.trial, name, shown)
+            text = request.query_params.get("expression", "").strip()
+            result = expression_curves(watched.trial, name, text, window) if text else None
             clock = wall_time(watched.trial, curves.steps) if axis and curves else None
             watched.trial.parts.columns.trim()
         page = tensor_pages.tensor_page(
@@ -187,8 +206,10 @@ class Dashboard:
             spans=data.spans_of(name),
             findings=data.findings_of(name),
             values=values,
+            expression=tensor_pages.Computed(text, result) if result is not None else None,
         )
-        return HTMLResponse(page)
+        is_wrong = isinstance(result, ConfigurationError)
+        return HTMLResponse(page, HTTPStatus.BAD_REQUEST if is_wrong else HTTPStatus.OK)
 
     def difference(self, request: Request) -> Response:
         """Answer with the differences of the weights between two steps, and of one tensor in detail."""

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from trackside.contracts.errors import RunNotFoundError
 from trackside.performance.profile import Profile
 from trackside.report.heatmap import Heatmap
-from trackside.report.machine import MachineCurve, core_map, machine_samples
+from trackside.report.machine import OF_A_CORE, MachineCurve, core_map, machine_samples
 from trackside.trial.trial import Trial
-
-_OF_A_CORE = frozenset({"CPUUtilization", "GPUUtilization"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +41,7 @@ def machine_view(uri: str, trial: Trial, steps: tuple[int, int] | None, wanted: 
         RunNotFoundError: No sample of a machine with this name was recorded.
         StorageError: The store cannot be read.
     """
-    metrics = [one for one in Profile(uri, trial).metrics() if one.dimension in _OF_A_CORE]
+    metrics = [one for one in Profile(uri, trial).metrics() if one.dimension in OF_A_CORE]
     nodes = tuple(sorted({one.node for one in metrics}))
     if wanted and wanted not in nodes:
         raise RunNotFoundError(f"No sample of a machine {wanted!r} was recorded.")

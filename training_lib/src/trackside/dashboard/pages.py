@@ -234,7 +234,7 @@ def compare_page(found: Comparison, drawn: Sequence[tuple[str, Buckets, tuple[in
         if place % 2 == 0:  # both runs of a loss in one drawing, then each with its extremes
             charts.append(_losses_of_two(title.partition(": ")[2], [each[1] for each in drawn[place : place + 2]]))
         charts.append(line_chart(title, numbers, steps=axis, spans=spans))
-    lines = [element("li", line.strip()) for line in (*issue_lines(found), *loss_lines(found), pace_line(found))]
+    lines = _nested((*issue_lines(found), *loss_lines(found), pace_line(found)))
     is_judged = found.is_judged_a and found.is_judged_b
     looks = "critical" if found.issues_a or found.issues_b or found.issues_both else "ok" if is_judged else ""
     return page_with(
@@ -263,6 +263,20 @@ def compare_page(found: Comparison, drawn: Sequence[tuple[str, Buckets, tuple[in
             ),
         ),
     )
+
+
+def _nested(lines: Sequence[str]) -> list[Markup]:
+    """Return lines as items of a list; those that begin with a space stand below the one before them."""
+    items: list[tuple[str, list[str]]] = []
+    for line in lines:
+        if line.startswith(" ") and items:
+            items[-1][1].append(line.strip())
+        else:
+            items.append((line, []))
+    return [
+        element("li", line, element("ul", (element("li", one) for one in below)) if below else None)
+        for line, below in items
+    ]
 
 
 def _speed_of_two(found: Comparison) -> Markup | None:

@@ -10,14 +10,17 @@ from pathlib import Path
 
 from trackside.contracts.errors import RunNotFoundError, TracksideError
 from trackside.contracts.verdict import Severity
+from trackside.local.first_failure import FirstFailure
 from trackside.local.recorded_run import RunSummary, summarize
 from trackside.local.run_folder import RunState, read_record
 from trackside.local.run_listing import runs_in, stores_in
+from trackside.local.run_storage import RunStorage, run_storage
 from trackside.trial.parallel import in_parallel
 
 LISTED_SECONDS = 2.0  # a listing is as old as this at most; in S3 as `REMOTE_SECONDS`
 REMOTE_SECONDS = 15.0
-
+GROWING_SECONDS, ENDED_SECONDS = 30.0, 900.0  # age of the room that a run takes, while it grows and after its end
+_GROWS = frozenset({RunState.RUNNING, RunState.OPEN, RunState.LOST})  # lost: perhaps not started by `trackside run`
 
 CLEAN, NOT_JUDGED = "none", "not-judged"  # beside the severities, in `RunFilter.worst`
 WORST = (*(severity.value for severity in sorted(Severity, key=lambda one: -one.rank)), CLEAN, NOT_JUDGED)
@@ -32,12 +35,14 @@ class RunFilter:
     state  one of `STATES`
     worst  one of `WORST`: the gravest issue that stands
     rule   name or id of a rule with an issue, standing or recovered
+    alike  what went wrong first, as `alike_word` has it
     """
 
     name: str = ""
     state: str = ""
     worst: str = ""
     rule: str = ""
+    alike: str = ""
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> RunFilter:
@@ -48,17 +53,18 @@ class RunFilter:
             state if state in STATES else "",
             worst if worst in WORST else "",
             query.get("rule", "").strip(),
+            query.get("alike", ""),
         )
 
     @property
     def query(self) -> dict[str, str]:
         """The filter as an address has it."""
-        return {"q": self.name, "state": self.state, "worst": self.worst, "rule": self.rule}
+        return {"q": self.name, "state": self.state, "worst": self.worst, "rule": self.rule, "alike": self.alike}
 
     @property
     def reads_runs(self) -> bool:
         """True if names alone do not decide."""
-        return bool(self.state or self.worst or self.rule)
+        return bool(self.state or self.worst or self.rule or self.alike)
 
     def chooses(self, run: RunSummary) -> bool:
         """Return True for a run of this state, with this gravest issue, on which this rule fired."""
@@ -66,7 +72,46 @@ class RunFilter:
             self.state in {"", run.state.value}
             and self.worst in {"", _worst_of(run)}
             and (not self.rule or self.rule in run.fired)
+            and self.alike in {"", alike_word(run.first)}
         )
+
+
+def alike_word(first: FirstFailure | None) -> str:
+    """Return what runs that failed alike share, as an address has it; "-" for a run that did not fail."""
+    return " ".join(first.kind) if first else "-"
+
+
+@dataclass(frozen=True)
+class AlikeRuns:
+    """Runs that failed alike.
+
+    first   what went wrong first, in that of them in which it began earliest
+    runs    names of the runs, the newest first
+    """
+
+    first: FirstFailure
+    runs: tuple[str, ...]
+
+
+def failed_alike(read: Sequence[tuple[str, RunSummary]]) -> tuple[AlikeRuns, ...]:
+    """Return the runs that failed, each kind of failure once, the most frequent first, then by its words.
+
+    Args:
+        read: Names and summaries, the newest first.
+    """
+    kinds: dict[tuple[str, str, str], list[tuple[str, FirstFailure]]] = {}
+    for name, run in read:
+        if run.first is not None:
+            kinds.setdefault(run.first.kind, []).append((name, run.first))
+    found = [
+        AlikeRuns(min((first for _, first in some), key=_since), tuple(name for name, _ in some))
+        for some in kinds.values()
+    ]
+    return tuple(sorted(found, key=lambda one: (-len(one.runs), one.first.kind)))
+
+
+def _since(first: FirstFailure) -> int:
+    return first.since_step
 
 
 def _worst_of(run: RunSummary) -> str:
@@ -97,6 +142,7 @@ class RunList:
         self._places: dict[str, str] = {}
         self._read_at: float | None = None
         self._summaries: dict[str, tuple[float, RunSummary | TracksideError]] = {}
+        self._storage: dict[str, tuple[float, RunStorage | None]] = {}
 
     @property
     def age_seconds(self) -> float:
@@ -141,6 +187,22 @@ class RunList:
             self._summaries.update({name: (now, one) for name, one in zip(old, found, strict=True)})
         shown = ((name, self._summaries[name][1]) for name in names)
         return [(name, one) for name, one in shown if not isinstance(one, RunNotFoundError)]
+
+    def storage(self, runs: Sequence[RunSummary]) -> dict[str, RunStorage]:
+        """Return the room that each of these runs takes, by its name. A store that lists keys alone has none."""
+        now = self._clock()
+        old = [run for run in runs if now >= self._storage.get(run.name, (-1e9, None))[0]]
+        if old:
+            found = in_parallel(self.stores(old[0].uri), lambda run: self._stored(run.uri), old)
+            for run, one in zip(old, found, strict=True):
+                self._storage[run.name] = now + (GROWING_SECONDS if run.state in _GROWS else ENDED_SECONDS), one
+        return {run.name: one for run in runs if (one := self._storage[run.name][1]) is not None}
+
+    def _stored(self, uri: str) -> RunStorage | None:
+        try:
+            return run_storage(self.stores(uri))
+        except TracksideError:
+            return None
 
     def _summary(self, uri: str) -> RunSummary | TracksideError:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.verdict import Finding
 from trackside.dashboard.shell import (
     TIME,
@@ -24,7 +25,9 @@ from trackside.report.distribution import Distribution
 from trackside.report.distribution_figure import distribution_figure
 from trackside.report.line_chart import Span, line_chart, number, small_chart
 from trackside.report.markup import Markup, element, joined
+from trackside.report.model.figures import folded
 from trackside.report.wall_time import WallTime
+from trackside.trial.expression import FUNCTIONS, MOST_LETTERS
 
 MOST_CURVES = 300  # of a page
 MOST_OPEN = 60  # tensors up to which the whole tree is unfolded
@@ -50,6 +53,14 @@ class TensorList:
     curves: Mapping[str, SmallCurve]
     steps: tuple[int, int]
     spans: Mapping[str, Sequence[Span]]
+
+
+@dataclass(frozen=True, eq=False)
+class Computed:
+    """An expression: its text, and its curves or the reason why it has none."""
+
+    text: str
+    result: TensorCurves | ConfigurationError
 
 
 def tensors_page(run: str, listed: TensorList) -> str:
@@ -136,6 +147,7 @@ def tensor_page(
     spans: Sequence[Span],
     findings: Sequence[Finding],
     values: Distribution | None,
+    expression: Computed | None,
 ) -> str:
     """Return the page of one tensor: each of its statistics over the steps, for each process, and its values.
 
@@ -149,6 +161,7 @@ def tensor_page(
         spans: Steps of issues about the tensor.
         findings: Findings of standing issues about it.
         values: Its values over steps.
+        expression: A text and its curves, if one was asked for.
     """
     steps = found.steps if found else None
     spans = [span for span in spans if steps and span.last >= steps[0] and span.first <= steps[1]]
@@ -156,37 +169,74 @@ def tensor_page(
     charts = [line_chart(title, numbers, steps=steps, spans=spans, clock=clock) for title, numbers in curves if steps]
     issues = dict.fromkeys(f"{span.name} since step {span.first:,} ({span.severity})" for span in spans)
     note = f"Shaded: {', '.join(issues)}." if issues else None
+    kept = given(name=tensor, expression=expression.text if expression else "")
     return page_with(
         f"{run}: {tensor}",
         element(
             "header",
             way_back(run),
             element("h1", tensor),
-            choice_of_steps(address_of(run, "tensor"), given(name=tensor, axis=axis), window, steps),
-            choice_of_axis(
-                address_of(run, "tensor", name=tensor, steps=text_of(window), axis="" if axis else TIME),
-                is_by_time=bool(axis),
-                is_known=clock is not None,
-            ),
+            [element("p", text, class_="found") for text in dict.fromkeys(_observed(one) for one in findings)],
+            element("p", note, class_="note") if note else None,
             element(
-                "p",
+                "div",
+                choice_of_steps(address_of(run, "tensor"), {**given(axis=axis), **kept}, window, steps),
+                choice_of_axis(
+                    address_of(run, "tensor", **kept, steps=text_of(window), axis="" if axis else TIME),
+                    is_by_time=bool(axis),
+                    is_known=clock is not None,
+                ),
                 element(
                     "a",
                     "Between two steps",
                     href=address_of(run, "difference", steps=text_of(window), name=tensor),
                 ),
+                class_="bar",
             ),
         ),
         element(
             "main",
-            [element("p", text, class_="found") for text in dict.fromkeys(_observed(one) for one in findings)],
-            element("p", note, class_="note") if note else None,
+            _expression(run, {**kept, **given(steps=text_of(window), axis=axis)}, expression, spans, clock),
             charts or element("p", "No number of this tensor was recorded at these steps."),
             element("section", element("h2", "Distribution"), distribution_figure(values, clock=clock))
             if values
             else None,
         ),
     )
+
+
+def _expression(
+    run: str, kept: Mapping[str, str], computed: Computed | None, spans: Sequence[Span], clock: WallTime | None
+) -> Markup:
+    """Return the field for an expression, with the curves or the mistake of the one that stands in it."""
+    text = computed.text if computed else ""
+    result = computed.result if computed else None
+    hidden = [element("input", type="hidden", name=key, value=kept[key]) for key in kept if key != "expression"]
+    field = element(
+        "input", name="expression", value=text, size=36, maxlength=MOST_LETTERS, placeholder="l2 / moving_mean(l2, 20)"
+    )
+    without = given(**{**kept, "expression": ""})
+    form = element(
+        "form",
+        hidden,
+        element("label", "Compute ", field),
+        element("button", "Draw"),
+        element("a", "Without it", href=address_of(run, "tensor", **without)) if text else None,
+        action=address_of(run, "tensor"),
+        class_="filter",
+    )
+    words = joined(
+        "From statistics of this tensor or of others, named in quotes: ",
+        element("code", 'log10("gradient/fc.weight" / "fc.weight")'),
+        f". Functions: {', '.join(FUNCTIONS)}.",
+    )
+    if isinstance(result, ConfigurationError):
+        mistakes = [element("p", str(problem), class_="found", role="alert") for problem in result.problems]
+        return joined(form, mistakes, element("p", words, class_="note"))
+    if result is None:
+        return folded("Compute from statistics", joined(form, element("p", words, class_="note")))
+    charts = [line_chart(title, some, steps=result.steps, spans=spans, clock=clock) for title, some in result.curves]
+    return joined(form, charts)
 
 
 def _observed(one: Finding) -> str:

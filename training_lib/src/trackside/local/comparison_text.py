@@ -12,6 +12,7 @@ from trackside.performance.measured import CAPTURE, EVALUATION
 from trackside.performance.step_time_gate import MEDIAN, Gate, RunStep
 
 LEAST_CHANGE = 0.1  # of the pace, to be named
+_GROUPED = 999.5, 99_950  # numbers that are written as 1,230, and not as 1.23e+03
 
 
 def facts_in_order(facts: tuple[Difference, ...]) -> Iterator[Difference]:
@@ -54,7 +55,7 @@ def _of_loss(loss: LossDifference) -> Iterator[str]:
 def _average(loss: LossDifference) -> str:
     mean = loss.mean_difference
     if mean is not None and math.isfinite(mean):
-        return f"B is {abs(mean):.3g} {'higher' if mean > 0 else 'lower'} on average"
+        return f"B is {_three_digits(abs(mean))} {'higher' if mean > 0 else 'lower'} on average"
     ends = (("A", loss.last_a), ("B", loss.last_b))
     broken = [name for name, value in ends if value is not None and not math.isfinite(value)]
     return f"{' and '.join(broken)} {'are' if len(broken) > 1 else 'is'} not finite" if broken else "B is different"
@@ -132,7 +133,11 @@ def pace_line(found: Comparison) -> str:
     if found.pace_a is None or found.pace_b is None:
         return steps
     change = found.pace_b / found.pace_a - 1
-    return f"{steps}; steps/s: A {found.pace_a:.3g}, B {found.pace_b:.3g} ({change:+.0%})"
+    return f"{steps}; steps/s: A {_three_digits(found.pace_a)}, B {_three_digits(found.pace_b)} ({change:+.0%})"
+
+
+def _three_digits(value: float) -> str:
+    return f"{float(f'{value:.3g}'):,.0f}" if _GROUPED[0] <= value < _GROUPED[1] else f"{value:.3g}"
 
 
 def issue_lines(found: Comparison) -> Iterator[str]:

@@ -21,6 +21,7 @@ from trackside.contracts.run_layout import (
 from trackside.contracts.verdict import Outcome, Severity, Verdict
 from trackside.evaluation.sinks.json_lines import MOST_VERDICTS_BYTES
 from trackside.local.capture_check import rule_progress, saved_steps
+from trackside.local.first_failure import FirstFailure, first_failure
 from trackside.local.rule_state import RuleStatus, rule_statuses, worst_severity
 from trackside.local.run_folder import RunState, read_record, run_state
 from trackside.local.verdict_feed import read_verdicts
@@ -116,11 +117,13 @@ def _each_once(verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
 class RunSummary:
     """The summary of a run in a list.
 
-    started_at   seconds since the epoch; None if not recorded, as for runs in S3
+    started_at, ended_at   seconds since the epoch; None if not recorded, as for runs in S3
     issues       number of issues that stand
     recovered    number of problems that recovered
     fired        rules with an issue, standing or recovered: by the name of its configuration and by its id
     standing     names of the rules whose issues stand, each problem's lead first
+    first        what went wrong first, of the issues that stand; None if nothing did
+    failed_at    the moment at which the first critical issue that stands was found, in seconds since the epoch
     was_judged   True once a rule has judged: only then is "no issue" good news
     """
 
@@ -128,6 +131,7 @@ class RunSummary:
     uri: str
     state: RunState
     started_at: float | None
+    ended_at: float | None
     command: tuple[str, ...]
     steps_saved: int
     issues: int
@@ -135,6 +139,8 @@ class RunSummary:
     fired: frozenset[str]
     standing: tuple[str, ...]
     worst_severity: Severity | None
+    first: FirstFailure | None
+    failed_at: float | None
     was_judged: bool
 
 
@@ -154,6 +160,7 @@ def summary_of(recorded: RecordedRun) -> RunSummary:
         uri=uri,
         state=elsewhere if is_remote else run_state(Path(uri)),
         started_at=record.started_at if record else None,
+        ended_at=record.ended_at if record else None,
         command=record.command if record else (),
         steps_saved=len(recorded.steps),
         issues=len(standing_issues(recorded.verdicts)),
@@ -163,6 +170,11 @@ def summary_of(recorded: RecordedRun) -> RunSummary:
         ),
         standing=tuple(dict.fromkeys(issue.configuration_name for issue in _leads_first(groups))),
         worst_severity=worst_severity(recorded.verdicts),
+        first=first_failure(groups),
+        failed_at=min(
+            (one.detected_at for group in groups for one in group.standing if one.severity is Severity.CRITICAL),
+            default=None,
+        ),
         was_judged=any(verdict.outcome is not Outcome.NOT_EVALUATED for verdict in recorded.verdicts),
     )
 

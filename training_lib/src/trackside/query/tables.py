@@ -218,6 +218,10 @@ def _run_row(
         "steps_saved": summary.steps_saved,
         "issues": summary.issues,
         "worst": summary.worst_severity.value if summary.worst_severity else None,
+        "first_rule": summary.first.rule_id if summary.first else None,
+        "layer_kind": summary.first.layer_kind if summary.first else None,
+        "first_cause": (summary.first.cause or None) if summary.first else None,
+        "first_step": summary.first.since_step if summary.first else None,
         "judged": summary.was_judged,
     }
     if facts is not None:

@@ -14,11 +14,13 @@ from trackside.contracts.run_layout import (
     REPORT_MARKDOWN_KEY,
     XGBOOST_REPORT_KEY,
     RunLocation,
+    notebook_beside,
     old_page_key,
 )
 from trackside.report.gathered import gather
 from trackside.report.json_document import VERSION, report_document
 from trackside.report.markdown import markdown_of
+from trackside.report.notebook import notebook_of
 from trackside.report.other_tools import text_for
 from trackside.report.page import page_of
 from trackside.storage.store import Store
@@ -47,9 +49,10 @@ def store_report(run: RunLocation, *, clock: Callable[[], float], stores: Callab
         output.put(
             REPORT_JSON_KEY, json.dumps({"schema_version": VERSION, **report_document(data)}, allow_nan=False).encode()
         )
-        if data.is_boosted:
-            output.put(XGBOOST_REPORT_KEY, page)
-        for old in sorted({old for key in output.list(OLD_REPORTS_PREFIX) if (old := old_page_key(key)) is not None}):
-            output.put(old, page)
+        old = {old for key in output.list(OLD_REPORTS_PREFIX) if (old := old_page_key(key)) is not None}
+        book = notebook_of(data).encode()
+        for key in sorted({*old, XGBOOST_REPORT_KEY} if data.is_boosted else old):
+            output.put(key, page)
+            output.put(notebook_beside(key), book)
     except Exception as error:  # noqa: BLE001 - a picture must not fail the job that judged
         _logger.warning("%s was not written: %s", REPORT_KEY, error)

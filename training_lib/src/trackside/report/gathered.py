@@ -23,7 +23,7 @@ from trackside.report.distribution import Distribution, distributions
 from trackside.report.heatmap import MOST_COLUMNS, MOST_ROWS, Heatmap
 from trackside.report.incident import Incident, incidents
 from trackside.report.line_chart import MOST_BUCKETS, Span
-from trackside.report.machine import machine_curves
+from trackside.report.machine import core_maps, machine_curves
 from trackside.report.model.labelled import LabelledRun, labelled_run
 from trackside.report.routing import routing_maps
 from trackside.report.wall_time import WallTime
@@ -70,6 +70,7 @@ class ReportData:
     routing    experts over steps, a picture for each layer of experts
     distributions   values over steps of the tensors to look at first
     machine  (title, numbers) of each metric of the machines, over the same steps
+    cores    use of the cores of each machine over the same steps
     speed      verdict on the speed of each process by its name, the slowest first
     model      labels, predictions, metrics and importance; None for a run that saved none of them
     incidents  how each standing problem began
@@ -90,6 +91,7 @@ class ReportData:
     routing: tuple[Heatmap, ...]
     distributions: tuple[Distribution, ...]
     machine: tuple[tuple[str, Buckets], ...]
+    cores: tuple[Heatmap, ...]
     speed: Speed
     model: LabelledRun | None
     incidents: tuple[Incident, ...]
@@ -179,6 +181,7 @@ def gather(
         routing=tuple(routing_maps(trial, steps)) if steps else (),
         distributions=distributions(trial, recorded.groups, steps) if steps else (),
         machine=tuple(machine_curves(trial, steps)) if steps else (),
+        cores=tuple(core_maps(trial, steps)) if steps else (),
         speed=speed(uri) if speed else judged_workers(measured_workers(uri, trial)),
         model=labelled_run(trial),
         incidents=began(trial, recorded.groups),

@@ -99,7 +99,7 @@ def heatmap_figure(
             "img",
             src=Markup(data_address(png(places if shown is None else places[:, shown], colors))),
             class_=f"picture picture-{place}",
-            alt=f"{found.title}, {word}: {rows} tensors over {columns} columns of steps",
+            alt=f"{found.title}, {word}: {rows} rows over {columns} columns of steps",
             width=width,
             height=height,
         )

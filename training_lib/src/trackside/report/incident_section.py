@@ -62,7 +62,9 @@ def incident_parts(incident: Incident) -> Iterator[Markup]:
     if incident.signals:
         more = f"{rest} more signals left later; " if rest else ""
         yield element(
-            "p", f"{more}{incident.stayed} stayed on {'its' if incident.stayed == 1 else 'their'} line.", class_="note"
+            "p",
+            f"{more}{incident.stayed} more stayed at {'its' if incident.stayed == 1 else 'their'} baseline.",
+            class_="note",
         )
     if incident.batches:
         yield _batches(incident)

@@ -52,7 +52,7 @@ def report_document(data: ReportData) -> dict[str, Any]:
         ],
         "maps": [
             {"section": section, **_map(found)}
-            for section, some in (("layers", data.heatmaps), ("experts", data.routing))
+            for section, some in (("machine", data.cores), ("layers", data.heatmaps), ("experts", data.routing))
             for found in some
         ],
         "distributions": [_distribution(one) for one in data.distributions],

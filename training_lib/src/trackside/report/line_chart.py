@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trackside.report.markup import Markup, element
 from trackside.report.wall_time import WallTime
@@ -16,7 +17,9 @@ from trackside.trial.buckets import Buckets
 WIDTH, HEIGHT = 960, 180
 LEFT, RIGHT, TOP, BOTTOM = 72, 12, 10, 24  # the same gutters in each chart, so that steps stand below one another
 MOST_BUCKETS = 400
-_LOG_DECADES = 2.0  # a positive curve over more decades is drawn on a logarithmic axis
+_LOG_DECADES = 2.0  # a curve over more decades is drawn on a logarithmic axis: one that goes through 0, if it does
+_USUAL = 0.25  # share of the sizes of a curve through 0 that stand below its usual size
+_GROUPED = 999.5, 99_950  # sizes that are written as 1,230, and not as 1.23e+03
 _TICKS = 4
 
 
@@ -73,7 +76,9 @@ def line_chart(
         data_clock=clock.to_json() if clock else None,
         data_points=json.dumps(_points(found), separators=(",", ":")),
     )
-    caption = element("figcaption", element("b", title), " ", element("span", summary.removeprefix(f"{title}: ")))
+    kind = "; logarithmic on both sides of 0" if axis.low < 0 else "; logarithmic, and even near 0"
+    words = f"{summary.removeprefix(f'{title}: ')}{kind if axis.linear else ''}"
+    caption = element("figcaption", element("b", title), " ", element("span", words))
     readout = element("output", class_="readout")
     return element("figure", caption, drawing, readout, _table(title, found))
 
@@ -109,11 +114,18 @@ class _Steps:
 
 @dataclass(frozen=True)
 class Axis:
-    """The vertical axis."""
+    """The vertical axis.
+
+    low, high  its ends: of logarithms, if it is logarithmic
+    is_log     True for positive numbers over decades
+    linear     for numbers of both signs, or with 0, over decades: the size up to which the axis is nearly even, and
+               beyond which it is logarithmic on both sides of 0; 0.0 for other axes
+    """
 
     low: float
     high: float
     is_log: bool
+    linear: float = 0.0
 
     @classmethod
     def of(cls, found: Buckets, shown: Sequence[float] = ()) -> Axis:
@@ -125,13 +137,16 @@ class Axis:
         low, high = float(finite.min()), float(finite.max())
         if low > 0 and math.log10(high) - math.log10(low) > _LOG_DECADES:
             return cls(math.log10(low), math.log10(high), is_log=True)
+        is_free = low <= 0 <= high and low < high and not len(shown)
+        if is_free and (linear := _usual_size(finite)) < max(high, -low) / 10**_LOG_DECADES:
+            return cls(_both_logs(low, linear), _both_logs(high, linear), is_log=False, linear=linear)
         room = (high / 2 - low / 2) * 0.1 or abs(high) * 0.1 or 1.0
         top = high if high in shown else high + room
         return cls(low - room if low - room >= 0 or low < 0 else 0.0, top, is_log=False)
 
     def share(self, value: float) -> float:
         """Return the height of a value: 0.0 at the foot of the chart, 1.0 at its top."""
-        at = math.log10(value) if self.is_log else value
+        at = math.log10(value) if self.is_log else _both_logs(value, self.linear) if self.linear else value
         width = self.high / 2 - self.low / 2
         return min(1.0, max(0.0, (at / 2 - self.low / 2) / width if width else 0.5))
 
@@ -144,8 +159,29 @@ class Axis:
         if self.is_log:
             first, last = math.ceil(self.low), math.floor(self.high)
             yield from (10.0**power for power in range(first, last + 1, max(1, (last - first) // _TICKS)))
-            return
-        yield from round_numbers(self.low, self.high)
+        elif self.linear:
+            yield from self._ticks_of_both_signs()
+        else:
+            yield from round_numbers(self.low, self.high)
+
+    def _ticks_of_both_signs(self) -> Iterator[float]:
+        decades = math.floor(max(self.high, -self.low))
+        base = math.floor(math.log10(self.linear))
+        for power in range(decades, 0, -max(1, decades // 2)):  # the largest first: it always has a number
+            for sign in (1, -1):
+                if self.low <= _both_logs(sign * 10.0 ** (base + power), self.linear) <= self.high:
+                    yield sign * 10.0 ** (base + power)
+        yield 0.0
+
+
+def _usual_size(values: NDArray[np.float64]) -> float:
+    """Return a size above which most of these numbers stand. Numbers that are 0 have none."""
+    return float(np.quantile(np.abs(values[values != 0]), _USUAL))
+
+
+def _both_logs(value: float, linear: float) -> float:
+    """Return the place of a number on an axis that is logarithmic on both sides of 0, in decades."""
+    return math.copysign(math.log10(1 + abs(value) / linear), value)
 
 
 def round_numbers(low: float, high: float) -> Iterator[float]:
@@ -164,6 +200,8 @@ def round_numbers(low: float, high: float) -> Iterator[float]:
 
 def number(value: float) -> str:
     """Return a number with three digits."""
+    if _GROUPED[0] <= abs(value) < _GROUPED[1]:
+        return f"{float(f'{value:.3g}'):,.0f}"
     return f"{value:.3g}"
 
 

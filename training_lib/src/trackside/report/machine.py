@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ from trackside.trial.trial import Trial
 from trackside.trial.window import MachineSeries
 
 MOST_DEVICES = 8  # curves of one metric
+MOST_MACHINES, MOST_CORE_ROWS = 4, 32  # of the cores in a report, which is mailed and printed
+OF_A_CORE = ("CPUUtilization", "GPUUtilization")
 LEAST_SHOWN = 0.01  # a metric that never comes to this is left out
 # Title, dimension and device of a sample ("" for each), factor. In the order of the questions: is the accelerator busy,
 # are the processors, does the memory grow, does the training wait for a disk?
@@ -91,13 +94,31 @@ def machine_samples(trial: Trial, steps: tuple[int, int], *, node: str = "") -> 
                 yield MachineCurve(label, at[first:end], values)
 
 
-def core_map(trial: Trial, cores: Sequence[MachineMetric], steps: tuple[int, int]) -> Heatmap | None:
+def core_maps(trial: Trial, steps: tuple[int, int]) -> Iterator[Heatmap]:
+    """Yield the use of the cores and GPUs of each machine over these training steps, `MOST_CORE_ROWS` rows at most."""
+    profile = trial.profile
+    found = [one for name in OF_A_CORE for one in profile.machine(name, name="", until=math.inf)]
+    nodes = sorted({one.node for one in found})
+    for node in nodes[:MOST_MACHINES]:
+        cores = core_map(trial, [one for one in found if one.node == node], steps, most_rows=MOST_CORE_ROWS)
+        if cores is not None:
+            yield replace(cores, title=f"{cores.title}: {node}") if len(nodes) > 1 else cores
+
+
+def core_map(
+    trial: Trial,
+    cores: Sequence[MachineMetric | MachineSeries],
+    steps: tuple[int, int],
+    *,
+    most_rows: int = MOST_ROWS,
+) -> Heatmap | None:
     """Return the use of each core over these training steps, the largest of each column; None without a sample.
 
     Args:
         trial: The run.
         cores: The use of each in percent, those of one machine.
         steps: First and last step to show.
+        most_rows: Rows to show. Of more cores, neighbours share a row, which shows the busiest of them.
     """
     times = np.unique(np.concatenate([np.empty(0), *(one.times for one in cores)]))
     if not (len(times) and trial.workers and trial.recorded_through >= 0):
@@ -106,23 +127,42 @@ def core_map(trial: Trial, cores: Sequence[MachineMetric], steps: tuple[int, int
     if being_made is None:
         return None
     edges = edges_of(*steps, MOST_COLUMNS)
-    shown = sorted(cores, key=_in_order)[:MOST_ROWS]
-    values = np.full((len(shown), len(edges) - 1), np.nan)
-    for row, one in enumerate(shown):
-        at = being_made[np.searchsorted(times, one.times)]
-        places = np.searchsorted(edges, at, side="right") - 1
-        is_inside = (at >= steps[0]) & (at <= steps[1])
-        np.fmax.at(values[row], places[is_inside], one.values[is_inside])
+    rows = _rows_of(sorted(cores, key=_in_order), most_rows)
+    values = np.full((len(rows), len(edges) - 1), np.nan)
+    for row, together in enumerate(rows):
+        for one in together:
+            at = being_made[np.searchsorted(times, one.times)]
+            places = np.searchsorted(edges, at, side="right") - 1
+            is_inside = (at >= steps[0]) & (at <= steps[1])
+            np.fmax.at(values[row], places[is_inside], one.values[is_inside])
     if not np.isfinite(values).any():
         return None
-    names = tuple(one.name for one in shown)
-    title = "Cores in use, %"
-    return Heatmap(title, names, edges, values, np.isinf(values), len(cores) - len(shown), scale=(0.0, 100.0))
+    names = tuple(some[0].name if len(some) == 1 else f"{some[0].name} to {some[-1].name}" for some in rows)
+    return Heatmap("Cores in use, %", names, edges, values, np.isinf(values), scale=(0.0, 100.0))
 
 
-def _in_order(one: MachineMetric) -> tuple[str, int, str]:
+def _rows_of(
+    cores: Sequence[MachineMetric | MachineSeries], most_rows: int
+) -> list[Sequence[MachineMetric | MachineSeries]]:
+    """Return cores in rows: of the most numerous kind neighbours together, as few in a row as its number allows."""
+    kinds = [list(some) for _, some in itertools.groupby(cores, key=_kind)]
+    most = max(kinds, key=len, default=[])
+    room = max(1, most_rows - (len(cores) - len(most)))  # GPUs have a row each
+    width = -(-len(most) // room)
+    rows: list[Sequence[MachineMetric | MachineSeries]] = []
+    for kind in kinds:
+        together = width if kind is most else 1
+        rows += [kind[first : first + together] for first in range(0, len(kind), together)]
+    return rows
+
+
+def _kind(one: MachineMetric | MachineSeries) -> str:
+    return one.name.rstrip("0123456789")
+
+
+def _in_order(one: MachineMetric | MachineSeries) -> tuple[str, int, str]:
     """Order `cpu10` behind `cpu9`, and GPUs behind processors."""
-    word = one.name.rstrip("0123456789")
+    word = _kind(one)
     return word, int(one.name[len(word) :] or 0), one.name
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from trackside.contracts.issue_group import IssueGroup
 from trackside.local.problem_text import fixes_of, rows_of, safe, title_of, what_of
-from trackside.local.rule_state import RuleState
+from trackside.local.rule_state import RuleState, RuleStatus
 from trackside.report.gathered import ReportData
 from trackside.report.page import key_numbers, verdict_of
 
@@ -19,13 +19,17 @@ def markdown_of(data: ReportData) -> str:
     """Return the report in short."""
     lines = [f"## {escaped(data.recorded.location.name)}", "", f"**{escaped(verdict_of(data))}**", ""]
     numbers = list(key_numbers(data))
-    lines += [_row(label for label, _ in numbers), _row("---" for _ in numbers), _row(value for _, value in numbers)]
+    lines += [
+        table_row(label for label, _ in numbers),
+        table_row("---" for _ in numbers),
+        table_row(value for _, value in numbers),
+    ]
     for group in data.problems:
-        lines += ["", *_problem(group)]
+        lines += ["", *problem_lines(group)]
     if data.speed and data.speed[0][1].can_win_back:
         lines += ["", f"**Speed** {escaped(data.speed[0][1].can_win_back)}"]
     if data.rules:
-        lines += ["", "<details><summary>Rules</summary>", "", *_rules(data), "", "</details>"]
+        lines += ["", "<details><summary>Rules</summary>", "", *rule_lines(rules_in_order(data)), "", "</details>"]
     return "\n".join([*lines, ""])
 
 
@@ -34,7 +38,8 @@ def escaped(text: str) -> str:
     return _MARKS.sub(r"\\\1", safe(text)).replace("@", _NO_MENTION)
 
 
-def _problem(group: IssueGroup) -> Iterator[str]:
+def problem_lines(group: IssueGroup) -> Iterator[str]:
+    """Yield the lines about a problem."""
     yield f"### {escaped(title_of(group))}"
     yield ""
     yield escaped(what_of(group.lead))
@@ -47,13 +52,20 @@ def _problem(group: IssueGroup) -> Iterator[str]:
     yield from ("", *fixes) if fixes else ()
 
 
-def _rules(data: ReportData) -> Iterator[str]:
+def rules_in_order(data: ReportData) -> list[RuleStatus]:
+    """Return the rules, those with an issue first."""
+    order = list(RuleState)
+    return sorted(data.rules, key=lambda rule: order.index(rule.state))
+
+
+def rule_lines(rules: Sequence[RuleStatus]) -> Iterator[str]:
+    """Yield the lines of a table of rules."""
     yield "| state | rule | reason |"
     yield "|---|---|---|"
-    order = list(RuleState)
-    for rule in sorted(data.rules, key=lambda rule: order.index(rule.state)):
+    for rule in rules:
         yield f"| {rule.state.value} | {escaped(rule.name)} | {escaped(rule.detail)} |"
 
 
-def _row(cells: Iterator[str]) -> str:
+def table_row(cells: Iterable[str]) -> str:
+    """Return a row of a table."""
     return f"| {' | '.join(cells)} |"

@@ -203,11 +203,12 @@ def key_numbers(data: ReportData) -> Iterator[tuple[str, str]]:
     yield "steps", f"{live.step + 1:,}" if live.step >= 0 else "none"
     yield "last loss", "unknown" if loss is None else f"{loss:.4g}"
     yield "steps a second", "unknown" if live.steps_per_second is None else f"{live.steps_per_second:.3g}"
-    yield "time of the steps", "unknown" if live.seconds is None else _duration(live.seconds)
+    yield "time of the steps", "unknown" if live.seconds is None else duration(live.seconds)
     yield "problems", f"{sum(bool(group.standing) for group in data.problems)}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return a time in words: `2 h 3 min`, `4 min 5 s`, `6.7 s`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -297,7 +298,14 @@ def _machine(data: ReportData) -> Markup:
         for title, found in data.machine
     ]
     note = "Samples of the machine, each at the step that was being made."
-    return joined(element("p", note, class_="note"), charts)
+    first = len(data.heatmaps) + len(data.routing)
+    cores = [
+        heatmap_figure(found, number_of=first + place, clock=data.wall_time) for place, found in enumerate(data.cores)
+    ]
+    words = "A row is a core, or neighbours of which it shows the busiest; a cell shows the largest use at its steps."
+    return joined(
+        element("p", note, class_="note"), charts, element("p", words, class_="note") if cores else None, cores
+    )
 
 
 def _layers(data: ReportData, links: Links | None) -> Markup:
@@ -384,7 +392,7 @@ def _run(data: ReportData) -> Markup:
     if data.record is not None:
         rows.append(("Command", element("code", shlex.join(data.record.command))))
         if data.record.started_at:
-            rows.append(("Started", _moment(data.record.started_at)))
+            rows.append(("Started", moment(data.record.started_at)))
     rows.append(("State", data.live.state.value))
     rows.append(("Processes", f"{len(data.workers)}: {', '.join(data.workers[:8])}" if data.workers else "unknown"))
     facts = data.facts
@@ -425,12 +433,13 @@ def _method(data: ReportData) -> Markup:
     return joined(
         element("p", recorded),
         element("p", "Curves are of the first process; cells show the largest number of all processes."),
-        element("p", f"Written on {_moment(data.generated_at)} by Trackside {__version__}."),
+        element("p", f"Written on {moment(data.generated_at)} by Trackside {__version__}."),
         element("p", "The same findings for programs: ", element("code", command)),
     )
 
 
-def _moment(seconds: float) -> str:
+def moment(seconds: float) -> str:
+    """Return a moment in UTC, to the minute."""
     return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 

@@ -25,6 +25,7 @@ from trackside.storage.files_at_once import stored_files
 from trackside.storage.folder_names import FolderNames
 from trackside.storage.keys import PARTIAL_SUFFIX, checked_key, checked_prefix, checked_range
 from trackside.storage.plain_folders import PlainFolders
+from trackside.storage.store import Listed
 
 _T = TypeVar("_T")
 
@@ -137,6 +138,16 @@ class LocalStore:
         if folder and not self._plain_folders.hold(path, trusting=True):
             self._refuse_link_out(path, folder)
         return self._walk(f"{folder}/" if folder else "", prefix, start_after)
+
+    def objects(self, prefix: str = "") -> Iterator[Listed]:
+        for key in self.list(prefix):
+            try:
+                status = os.stat(f"{self._folder}/{key}")
+            except OSError as error:
+                if error.errno in _ABSENT | _NO_FILE:  # removed since, or a link that leads nowhere
+                    continue
+                raise self._translated(error, f"Cannot look at {key!r}") from error
+            yield Listed(key, status.st_size, status.st_mtime)
 
     def delete(self, key: str) -> None:
         path = self._path(key)

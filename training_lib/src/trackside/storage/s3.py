@@ -14,7 +14,7 @@ from trackside.contracts.errors import (
     StorageUnavailableError,
 )
 from trackside.storage.keys import checked_key, checked_prefix, checked_range, complaint
-from trackside.storage.store import Version
+from trackside.storage.store import Listed, Version
 
 try:
     from botocore.exceptions import (
@@ -112,7 +112,10 @@ class S3Store:
         return True
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[str]:
-        return self._pages(checked_prefix(prefix), start_after)
+        return (one.key for one in self._pages(checked_prefix(prefix), start_after))
+
+    def objects(self, prefix: str = "") -> Iterator[Listed]:
+        return self._pages(checked_prefix(prefix), "")
 
     def delete(self, key: str) -> None:
         name = self._name(key)
@@ -136,7 +139,7 @@ class S3Store:
             if _code(error) != "InvalidRange":  # an empty object is one
                 raise self._translated(error, f"Cannot look for {key!r}", needs="s3:GetObject") from error
 
-    def _pages(self, prefix: str, start_after: str) -> Iterator[str]:
+    def _pages(self, prefix: str, start_after: str) -> Iterator[Listed]:
         request = {"Bucket": self._bucket, "Prefix": self._base + prefix}
         if start_after:
             request["StartAfter"] = self._base + start_after
@@ -148,7 +151,7 @@ class S3Store:
             for found in page.get("Contents", ()):
                 key = found["Key"][len(self._base) :]
                 if not complaint(key):  # folder markers and partial files are no keys
-                    yield key
+                    yield Listed(key, found["Size"], found["LastModified"].timestamp())
             if not page.get("IsTruncated"):
                 return
             request["ContinuationToken"] = page["NextContinuationToken"]

@@ -104,6 +104,37 @@ class VersionedStore(Store, Protocol):
         """
 
 
+@dataclass(frozen=True)
+class Listed:
+    """An object as a listing shows it. `stored_at`: seconds since the epoch."""
+
+    key: str
+    size_bytes: int
+    stored_at: float
+
+
+@runtime_checkable
+class SizedStore(Store, Protocol):
+    """A store that lists sizes and moments too, so that neither takes a read."""
+
+    def objects(self, prefix: str = "") -> Iterator[Listed] | None:
+        """Yield objects, as `list` yields their keys; None if the store below it cannot.
+
+        Args:
+            prefix: Yield the objects with keys that begin with it.
+        """
+
+
+def objects_of(store: Store, prefix: str = "") -> Iterator[Listed] | None:
+    """Return the objects of a listing, in the order of keys; None for a store that lists keys alone.
+
+    Args:
+        store: The store.
+        prefix: The beginning of the keys.
+    """
+    return store.objects(prefix) if isinstance(store, SizedStore) else None
+
+
 def get_if_changed(store: Store, key: str, *, tag: str = "", length: int | None = None) -> Version | None:
     """Return an object, or None if its tag is still `tag`.
 

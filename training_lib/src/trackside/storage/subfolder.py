@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from trackside.contracts.errors import KeyNotFoundError, NotAFileError
 from trackside.storage.keys import checked_key, checked_prefix
-from trackside.storage.store import Store, Version, get_if_changed
+from trackside.storage.store import Listed, Store, Version, get_if_changed, objects_of
 
 
 class Subfolder:
@@ -39,6 +40,10 @@ class Subfolder:
         return (
             key[len(self._base) :] for key in self._store.list(self._base + checked_prefix(prefix), start_after=after)
         )
+
+    def objects(self, prefix: str = "") -> Iterator[Listed] | None:
+        found = objects_of(self._store, self._base + checked_prefix(prefix))
+        return None if found is None else (replace(one, key=one.key[len(self._base) :]) for one in found)
 
     def delete(self, key: str) -> None:
         self._store.delete(self._base + checked_key(key))

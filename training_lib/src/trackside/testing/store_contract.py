@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from trackside.contracts.errors import KeyNotFoundError, StorageError
-from trackside.storage.store import AppendableStore, Store, Version, get_if_changed, put_parts
+from trackside.storage.store import AppendableStore, Store, Version, get_if_changed, objects_of, put_parts
 
 Plant = Callable[[str, bytes], None]
 Peek = Callable[[str], "bytes | None"]
@@ -242,6 +242,14 @@ class StoreContract:
         for key in ORDERED_KEYS:
             plant(key, b"x")
         assert [*store.list(prefix)] == [key for key in ORDERED_KEYS if key.startswith(prefix)]
+
+    def test_a_listing_with_sizes_has_those_of_the_objects(self, store: Store, plant: Plant) -> None:
+        for key, size in (("a/one", 3), ("a/two", 0), ("b", 70_000)):
+            plant(key, bytes(size))
+        found = objects_of(store, "a")
+        if found is not None:  # else the store lists keys alone
+            assert [(one.key, one.size_bytes) for one in found] == [("a/one", 3), ("a/two", 0)]
+            assert all(one.stored_at > 0 for one in objects_of(store) or ())
 
     @pytest.mark.parametrize("start_after", [*ORDERED_KEYS, "a/", "a/x-", "b", "b/c/d/e/f", "é/", "\U0010ffff"])
     def test_lists_after_a_key(self, store: Store, plant: Plant, start_after: str) -> None:

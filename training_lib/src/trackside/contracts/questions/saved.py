@@ -31,15 +31,9 @@ FROM findings WHERE state = 'standing' GROUP BY 1 ORDER BY runs DESC, 1""",
     "failed-alike": Question(
         "Which runs failed alike: the same rule first, on the same kind of layer, from the same cause?",
         """\
-WITH ordered AS (
-    SELECT run, rule_id, subject, cause, since_step, row_number() OVER (
-        PARTITION BY run ORDER BY since_step, CASE WHEN severity = 'critical' THEN 0 ELSE 1 END, step, rule_id
-    ) AS place
-    FROM findings WHERE state = 'standing' AND severity <> 'info'
-)
-SELECT rule_id AS first_rule, replace(translate(coalesce(subject, '-'), '0123456789', ''), '..', '.*.') AS layer_kind,
-       coalesce(cause, '(not known)') AS cause, count(*) AS runs, min(since_step) AS from_step, min(run) AS for_example
-FROM ordered WHERE place = 1 GROUP BY 1, 2, 3 ORDER BY runs DESC, 1, 2, 3 LIMIT 20""",
+SELECT first_rule, layer_kind, coalesce(first_cause, '(not known)') AS cause, count(*) AS runs,
+       min(first_step) AS from_step, min(run) AS for_example
+FROM runs WHERE first_rule IS NOT NULL GROUP BY 1, 2, 3 ORDER BY runs DESC, 1, 2, 3 LIMIT 20""",
     ),
     "by-script": Question(
         "Which scripts have issues?",
