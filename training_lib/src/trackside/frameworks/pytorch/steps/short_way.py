@@ -54,8 +54,8 @@ NOT_READ = Reading(Watched(()), [])
 MOST_KEPT = 16  # steps, until what they change elsewhere is done
 MOST_KEPT_SHORT, SHORT_STEP = 32, 4e-3  # for steps of fewer seconds; passes that `StepOrder` worries about are more
 # To read how long a thread had no processor is a call of the system, 12 us within a training. Steps that usually take
-# fewer seconds than the first number pay for it if they took longer by the second, and at every so many others, with the
-# waits before them.
+# fewer seconds than the first number pay for it if they took longer by the second, and at every so many others, with
+# the waits before them.
 # With a DataLoader each does: the wait within a fetch is what has come since the end of the step before.
 WAITS_SELDOM_BELOW, LONGER, WAITS_EVERY = SHORT_STEP, 1.5, 8
 _KEYS = NumberKeys(
