@@ -47,7 +47,11 @@ def loop() -> Iterator[Loop]:
 
 
 def times(count: int) -> Callable[[Any, int], None]:
-    return lambda schedule, _: [schedule.step() for _ in range(count)] and None
+    def step(schedule: Any, _: int) -> None:
+        for _ in range(count):
+            schedule.step()
+
+    return step
 
 
 def warm(optimizer: torch.optim.Optimizer) -> Any:

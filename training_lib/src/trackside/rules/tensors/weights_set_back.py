@@ -19,7 +19,7 @@ from trackside.trial.window import Column, Window
 _AROUND = 10  # updates on each side of a jump
 _FEWEST_AFTER = 3
 _NEARER = 0.5  # of the distance of the norms from the first ones
-_SMALLER, _THERE = 3, 0.05  # such a part of the size of a jump is enough where so little of the distance is left
+_SMALLER, _RETURNED = 3, 0.05  # such a part of the size of a jump is enough where so little of the distance is left
 _SAME, _SEVERAL = 2e-7, 2  # of a norm in float32; weights
 _LEAST_WAY = 1e-3  # of the norm: a shorter way is no distance
 _MEASURE = "times that the weights were set back"
@@ -102,7 +102,7 @@ class WeightsSetBack(Rule):
             back = [
                 step
                 for step in jumps
-                if _goes_back(norms, step, left=_NEARER if step in large else _THERE) or _are_as_once(norms, step)
+                if _goes_back(norms, step, left=_NEARER if step in large else _RETURNED) or _are_as_once(norms, step)
             ]
             if len(back) >= self.fewest:
                 found.append(self._finding(window, updates, back))

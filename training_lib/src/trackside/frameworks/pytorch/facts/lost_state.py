@@ -1,4 +1,4 @@
-"""Optimizers whose state is emptied again and again, seen by looks at one parameter's part of it."""
+"""Losses of an optimizer's state within a process, found by looks at one parameter's part of it."""
 
 from __future__ import annotations
 
