@@ -33,7 +33,6 @@ from trackside.contracts.model_facts import (
     OptimizerFacts,
     ParameterFacts,
     ProgramFacts,
-    ScheduleFacts,
 )
 from trackside.contracts.run_layout import model_facts_key
 from trackside.frameworks.pytorch.facts.initial_values import FirstValues
@@ -49,6 +48,7 @@ from trackside.frameworks.pytorch.ground.source_lines import ModuleTree, SourceL
 from trackside.frameworks.pytorch.losses.description import UNNAMED, LossDescription
 from trackside.frameworks.pytorch.losses.graph import GraphFacts, addends
 from trackside.frameworks.pytorch.modules.roles import dropout_probability, reads_both_ways, role_of, widths
+from trackside.frameworks.pytorch.optimizers.schedules import Schedules
 from trackside.frameworks.pytorch.saving.checkpoint_contents import CheckpointContents
 from trackside.records.model_facts import MOST_BYTES, MOST_REVISIONS, encode_facts, read_facts
 from trackside.storage.store import Store
@@ -99,7 +99,8 @@ class ModelFactsSource:
     - `program`: returns facts of the program that other parts know
     - `clipping`: places where gradients were clipped, by kind and limit
     - `unmasked`: the attention modules that were seen to read all of their input
-    - `schedule`: returns the facts of an optimizer's learning-rate schedule
+    - `schedules`: the learning-rate schedules of the optimizers
+    - `passes`: returns the number of backward passes of this process so far
     - `evaluations`: counters of validations in training mode, and of those with a live dropout
     - `set_to_train`: the modules whose own `train` was called with True; None where that is not known from the start
 
@@ -114,7 +115,7 @@ class ModelFactsSource:
         program: Callable[[], ProgramFacts],
         clipping: Mapping[tuple[str, float], Place | None],
         unmasked: Container[nn.Module] = (),
-        schedule: Callable[[Optimizer], ScheduleFacts | None] = lambda _: None,
+        passes: Callable[[], int] = lambda: 0,
         evaluations: tuple[Counter, Counter],
         set_to_train: weakref.WeakSet[nn.Module] | None = None,
         protect: Callable[[Callable[..., None]], Callable[..., None]],
@@ -122,7 +123,8 @@ class ModelFactsSource:
         self.is_looking = True
         self._names, self._optimizer_name = names, optimizer_name
         self._program, self._clipping, self._unmasked = program, clipping, unmasked
-        self._schedule, self._lost_states = schedule, LostStates()
+        self.schedules = Schedules(passes=passes, changed=self.look_soon, protect=protect)
+        self._lost_states = LostStates()
         self._in_training_mode, self._random = evaluations
         self._set_to_train = set_to_train
         self.checkpoints = CheckpointContents(names, changed=self.look_soon)
@@ -261,7 +263,7 @@ class ModelFactsSource:
     def _state(self) -> object:
         """Return a value that differs once something has changed."""
         others = bytes(p.requires_grad for r in self._others if (p := r()) is not None)
-        optimizers = [(id(o), s, self._schedule(o)) for o, s in self._states.items()]
+        optimizers = [(id(o), s, self.schedules.facts(o)) for o, s in self._states.items()]
         stale = self._stale.look(m for r in self._with_state if (m := r()) is not None)
         return (
             optimizers,
@@ -333,7 +335,7 @@ class ModelFactsSource:
             facts,
             parameter_count=sum(len(group["params"]) for group in optimizer.param_groups),
             state=facts.state or ("new" if _has_state(optimizer) else ""),
-            schedule=self._schedule(optimizer),
+            schedule=self.schedules.facts(optimizer),
             state_lost_every=self._lost_states.every(optimizer),
         )
 

@@ -16,7 +16,6 @@ from trackside.frameworks.pytorch.losses.inputs import LossInputSource
 from trackside.frameworks.pytorch.modes.evaluations import Evaluations
 from trackside.frameworks.pytorch.modules.source import ModuleSource, TrainedModules
 from trackside.frameworks.pytorch.optimizers.raw_gradients import RawGradients
-from trackside.frameworks.pytorch.optimizers.schedules import Schedules
 from trackside.frameworks.pytorch.optimizers.source import OptimizerSource, SkippedSteps
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNumbers
@@ -99,11 +98,6 @@ class PyTorchSources:
             skipped=observer.step_skipped,
             read_later=self.statistics.read_later,
         )
-        self.schedules = Schedules(
-            passes=lambda: self.gradient_numbers.order.passes,
-            changed=lambda: self.facts.look_soon(),  # noqa: PLW0108 - made below
-            protect=Fuse(guard, "watching learning-rate schedules").protect,
-        )
         self.facts = self._make_facts(session, sees_start=sees_start)
         self.losses = LossSource(
             session,
@@ -178,7 +172,7 @@ class PyTorchSources:
             ),
             clipping=self.gradient_numbers.clipping_places,
             unmasked=self.calls.unmasked,
-            schedule=self.schedules.facts,
+            passes=lambda: self.gradient_numbers.order.passes,
             evaluations=(self.evaluations.in_training_mode, self.evaluations.random),
             set_to_train=self.validation.set_to_train if sees_start else None,
             protect=Fuse(session.guard, "recording what the model is made of").protect,
