@@ -21,6 +21,7 @@ from trackside.contracts.model_facts import (
     OptimizerFacts,
     ParameterFacts,
     ProgramFacts,
+    ScheduleFacts,
     at_step,
 )
 from trackside.contracts.run_layout import model_facts_key
@@ -112,6 +113,7 @@ def test_every_field_of_a_fact_is_written_and_read(kind: type) -> None:
     values |= {"tuple[int, ...]": (2, 3), "tuple[Mapping[str, float], ...]": ({"lr": 0.5},)}
     values |= {"tuple[ClippingFacts, ...]": (ClippingFacts("norm", 1.0),), "tuple[str, ...]": ("a", "b")}
     values |= {"CheckpointFacts | None": CheckpointFacts("last.pt", 2)}
+    values |= {"ScheduleFacts | None": ScheduleFacts("StepLR", 0.1, 2)}
     fact = kind(**{f.name: False if f.default is True else values[str(f.type)] for f in fields(kind)})
     sections = {ProgramFacts: "program", ClippingFacts: "program", CheckpointFacts: "program", ModuleFacts: "modules"}
     sections |= {ParameterFacts: "parameters", OptimizerFacts: "optimizers", LossFacts: "losses"}

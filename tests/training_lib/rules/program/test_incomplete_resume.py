@@ -22,6 +22,11 @@ WARM = [min(1.0, (step + 1) / 20) for step in range(BEGAN)]
 GROWS = [1.0 + 0.02 * step for step in range(END)]
 
 
+def emptied(every: int, *, kind: str = "Adam") -> ModelFacts:
+    """Return the facts of one process with an optimizer whose state is emptied every so many steps."""
+    return ModelFacts(optimizers=(OptimizerFacts("Adam", kind, state="new", state_lost_every=every),))
+
+
 def facts(now: str, *, before: str = "new", kind: str = "Adam", resumed_at: int = BEGAN) -> tuple[ModelFacts, ...]:
     """Return the facts of two processes, with the state of the optimizer in each."""
     return (
@@ -87,6 +92,10 @@ CASES = [
     case(
         "the loss has not fallen, and the model begins anew", facts("new"), norms=ANEW, losses=[4.0, 3.9] * (END // 2)
     ),
+    case("emptied every tenth step", emptied(10), fires=("Adam",)),
+    case("emptied every fortieth step", emptied(40), fires=("Adam",)),
+    case("emptied at each phase", emptied(100)),
+    case("never emptied", emptied(0)),
     case("all is loaded", facts("loaded"), rates=[*WARM, *[1.0] * 30], batches=batches(OTHERS, first_pass=30)),
     case("no process has gone on", facts("new", resumed_at=0)),
     case("before the process went on", facts("new"), step=BEGAN - 1),

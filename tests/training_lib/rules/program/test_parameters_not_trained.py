@@ -61,6 +61,11 @@ def short(recorded: Mapping[str, Any]) -> Mapping[str, Any]:
 
 NEVER_SEEN = rows(head=0.0, present=0.0, update=0.0)
 ROUNDED = {**rows(update=0.0, rate=1e-12), HEAD.name: {"update_l2": steady(0.0, 6, every=10), "l2": steady(2.0, 6)}}
+CONVERGED = {  # the gradient of the body is small by now, and that of the head was noise beside it before
+    **rows(head=1e-9, update=0.0),
+    BODY.gradient: {"l2": along([1.0] * 250 + [1e-4] * 80), "is_present": steady(1.0, STEPS)},
+}
+SHRUNKEN = {**CONVERGED, HEAD.gradient: {"l2": steady(1e-3, STEPS), "is_present": steady(1.0, STEPS)}}
 TURNS = {
     **NEVER_SEEN,
     BODY.gradient: {"l2": steady(1.0, STEPS), "is_present": along([step % 9 != 3 for step in range(STEPS)])},
@@ -125,6 +130,8 @@ CASES = [
     ),
     case("a rate of zero", BODY, HEAD, recorded=rows(update=0.0, rate=0.0)),
     case("rounding noise before a normalisation", BODY, HEAD, recorded=rows(head=1e-9, update=0.0)),
+    case("the same, and the model has converged", BODY, HEAD, recorded=CONVERGED),
+    case("no change, and the rest has converged", BODY, HEAD, recorded=SHRUNKEN, fires=(HEAD,)),
 ]
 
 

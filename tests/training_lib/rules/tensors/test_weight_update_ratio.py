@@ -99,6 +99,7 @@ CASES = [
     case("small while warming up", 1e-9, 1e-9, rate=along([1e-6 * step for step in range(101)])),
     case("fine-tuned: far below chance", 1e-8, 1e-8, steady(0.1, 101)),
     case("not too small for so few steps", 5e-5, 3e-5),
+    case("small, and the loss falls by a thirtieth", 8e-6, 8e-6, falling(2.3, 2.22, 101), fires=(A, B)),
     case("small, and the loss falls", 8e-6, 8e-6, falling(2.3, 2.1, 101)),
     case("not tiny, and two models that compete", 8e-6, 8e-6, of=facts(optimizers=2)),
     case("large, and two models that compete", 0.8, 2.0, of=facts(optimizers=2)),

@@ -14,10 +14,10 @@ from trackside.contracts.recorded_names import UPDATE_SIZE
 from trackside.rules.tensors.weights_set_back import WeightsSetBack, jumps_of
 from trackside.testing.rule_case import RuleCase, assert_case
 
-A, B, C = "Net_a.weight", "Net_b.weight", "Net_c.weight"
+NAMES = A, B, C, _, _ = tuple(f"Net_{letter}.weight" for letter in "abcde")
 STEPS = 120
 FACTS = ModelFacts(
-    parameters=tuple(ParameterFacts(name, name[4], (8, 8), "float32") for name in (A, B, C)),
+    parameters=tuple(ParameterFacts(name, name[4], (8, 8), "float32") for name in NAMES),
     optimizers=(OptimizerFacts("SGD", "SGD"),),
 )
 
@@ -36,8 +36,16 @@ def grown(*backs: int, to: float = 0.0) -> list[float]:
     return found
 
 
+def as_at_first(*backs: int) -> list[float]:
+    """Return norms that grow as those of `grown`, and are the very first one again at some steps."""
+    found = grown()
+    for back in backs:
+        found[back:] = found[: STEPS - back]
+    return found
+
+
 def case(name: str, updates: Sequence[float], *norms: Sequence[float], fires: bool = False) -> RuleCase:
-    recorded = {tensor: {"l2": along(column)} for tensor, column in zip((A, B, C), norms, strict=False)}
+    recorded = {tensor: {"l2": along(column)} for tensor, column in zip(NAMES, norms, strict=False)}
     recorded[UPDATE_SIZE] = {"mean": along(updates)}
     return RuleCase(name, recorded=recorded, facts=FACTS, fires=(UPDATE_SIZE,) if fires else ())
 
@@ -47,6 +55,21 @@ CASES = [
     case("to near the first", sizes(40, 80), *[grown(40, 80, to=0.3)] * 3, fires=True),
     case("three times, of one weight", sizes(30, 60, 90), grown(30, 60, 90), fires=True),
     case("one weight of three began anew otherwise", sizes(40, 80), grown(40, 80), grown(40, 80), grown(), fires=True),
+    case("all updates after it are large", sizes(40, 80, height=0.08), *[grown(40, 80)] * 3, fires=True),
+    case(
+        "two of five weights, as from a part of a checkpoint",
+        sizes(40, 80, height=0.08),
+        *[grown()] * 3,
+        *[as_at_first(40, 80)] * 2,
+        fires=True,
+    ),
+    case("a small jump half of the way back", sizes(40, 80, height=0.08), *[grown(40, 80, to=0.45)] * 3),
+    case(
+        "a small jump, and one weight of five is as before",
+        sizes(40, 80, height=0.08),
+        *[grown()] * 4,
+        as_at_first(40, 80),
+    ),
     case("never", sizes(), *[grown()] * 3),
     case("once, as after a search for a rate", sizes(40), *[grown(40)] * 3),
     case("the newest layer begins anew", sizes(40, 80), grown(), grown(), grown(40, 80)),

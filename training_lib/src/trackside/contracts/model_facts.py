@@ -106,6 +106,21 @@ class ParameterFacts:
 
 
 @dataclass(frozen=True)
+class ScheduleFacts:
+    """The newest learning-rate schedule of an optimizer.
+
+    type_name  its class
+    highest    the highest rate that it names for the first parameter group; 0 if unknown
+    calls      0 if the script has never stepped it, 1 if it has; above 1 the number of places by which it moves on at a
+               time, at the least, where it does so again and again without a backward pass between
+    """
+
+    type_name: str
+    highest: float = 0.0
+    calls: int = 0
+
+
+@dataclass(frozen=True)
 class OptimizerFacts:
     """One optimizer.
 
@@ -117,6 +132,9 @@ class OptimizerFacts:
     parameter_count  number of its tensors
     state            "loaded" if it had a state before its first step in this process, "new" if it had none and keeps
                      one since; "" for an optimizer that keeps none
+    schedule         its newest learning-rate schedule; None without one
+    state_lost_every  steps between the last two looks that found its state emptied since the look before, once it was
+                      three times; 0 for never
     """
 
     name: str
@@ -125,6 +143,8 @@ class OptimizerFacts:
     groups: tuple[Mapping[str, float], ...] = ()
     parameter_count: int = 0
     state: str = ""
+    schedule: ScheduleFacts | None = None
+    state_lost_every: int = 0
 
     def hyperparameter(self, key: str, *, group: int = 0) -> float | None:
         """Return a number of a parameter group, or None if it has none of that name.

@@ -23,6 +23,7 @@ from trackside.contracts.model_facts import (
     ParameterFacts,
     ProgramFacts,
     Revisions,
+    ScheduleFacts,
 )
 from trackside.contracts.run_layout import MODEL_FACTS_PREFIX, model_facts_key
 from trackside.records.untrusted_json import MOST_JSON_BYTES, UntrustedJson
@@ -169,6 +170,7 @@ _READERS: Mapping[str, Callable[[UntrustedJson, str], object]] = {
     "tuple[int, ...]": UntrustedJson.counts,
     "tuple[str, ...]": UntrustedJson.texts,
     "CheckpointFacts | None": lambda found, name: _facts(found.object(name), CheckpointFacts),
+    "ScheduleFacts | None": lambda found, name: _facts(found.object(name), ScheduleFacts),
     "tuple[Mapping[str, float], ...]": lambda found, name: tuple(map(_numbers, found.objects(name))),
     "tuple[ClippingFacts, ...]": lambda found, name: tuple(_facts(f, ClippingFacts) for f in found.objects(name)),
 }

@@ -21,7 +21,7 @@ from trackside.trial.window import Column, Window
 TRAINING_MODES = ("TRAIN", "GLOBAL")
 STILL = 1e-6  # relative update of the weights in a step, below which hundreds of steps lead nowhere
 WILD = 0.1  # above which a step replaces the weights rather than corrects them
-SHORT_WAY = 0.05  # share of its own size that a weight must have come, at the least, for anything to be learned
+SHORT_WAY = 0.09  # share of its own size that a weight must have come, at the least, for anything to be learned
 _FEWEST_STEPS = 30  # fewest steps from which a way can be measured
 _VISIBLE = 1e-3  # relative update of the weights that suggests too high a rate, if nothing else does
 _AT_ONCE = 1.0  # in the first steps: nothing is left of the initialisation

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from trackside.capture.step_engine import Position
 from trackside.contracts.errors import StorageError
-from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ProgramFacts
+from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ProgramFacts, ScheduleFacts
 from trackside.contracts.run_layout import END_MARKER_KEY, model_facts_key, worker_end_key
 from trackside.frameworks.pytorch.facts.initial_values import has_equal_rows
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsFile, _Found, has_own_train
@@ -189,7 +189,7 @@ def test_evaluation_mode_is_a_revision(capturing: Any) -> None:
     assert [(r.from_step, r.modules[6].is_training) for r in revisions] == [(0, True), (10, False)]
 
 
-def test_a_schedule_is_no_revision(capturing: Any) -> None:
+def test_a_schedule_is_a_revision_when_it_is_first_stepped_alone(capturing: Any) -> None:
     def run() -> None:
         net = nn.Linear(3, 1)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
@@ -200,7 +200,9 @@ def test_a_schedule_is_no_revision(capturing: Any) -> None:
             optimizer.step()
             schedule.step()
 
-    assert len(facts_of(capturing, run)) == 1
+    never, stepped = (facts.optimizers[0].schedule for facts in facts_of(capturing, run))
+    assert never == ScheduleFacts("OneCycleLR", 0.5)
+    assert stepped == ScheduleFacts("OneCycleLR", 0.5, 1)
 
 
 def test_two_models_against_each_other(capturing: Any) -> None:

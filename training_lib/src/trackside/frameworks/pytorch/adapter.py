@@ -72,8 +72,10 @@ class PyTorchAdapter:
 
     def install(self) -> None:
         """Register the hooks. Undone by `uninstall`, which only tests need."""
-        self._undo = [*install_torch_calls(self.session, self.steps), *self.steps.sources.all.install()]
-        for begin in self.steps.sources.all.step_began:
+        sources = self.steps.sources
+        installed = [*sources.all.install(), sources.facts.schedules.install()]
+        self._undo = [*install_torch_calls(self.session, self.steps), *installed]
+        for begin in sources.all.step_began:
             begin(self.session.engine.step)
 
     def uninstall(self) -> None:

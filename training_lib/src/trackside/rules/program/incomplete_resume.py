@@ -22,7 +22,8 @@ _LEAST_WAY = 1e-4  # of the weights' size: a shorter way cannot tell a checkpoin
 _LEAST_FALL = 0.1  # of the first loss: a smaller difference may be noise
 _FIRST, _LAST = 3, 20  # losses that stand for the run's begin, and for the end of the process before
 _JUMP = 0.05  # of a learning rate: a schedule that goes on hardly changes from step to step
-_STATE, _RATES, _BATCHES = (
+_EMPTIED, _STATE, _RATES, _BATCHES = (
+    "steps between losses of the state",
     "optimizers without their state",
     "learning rates as at the run's begin",
     "batches as at the run's begin",
@@ -52,6 +53,10 @@ class IncompleteResume(Rule):
         3. A remark is given where the learning rates of `steps` steps since b are those of the run's first steps,
            though the rate before b was another, and where the `steps` first batches of a DataLoader are those of the
            run's first steps in the same order, though the process before was in the middle of its pass over the data.
+        4. It also fires within one process for each optimizer whose state was emptied three times at least, the last
+           two no more than `memory` steps apart: moments that are averaged over tens of steps never come to be. A state
+           that is emptied at the begin of each phase of hundreds of steps is silent, and so is one that is replaced by
+           `load_state_dict`.
 
         Training that begins anew in the same run is silent, and so are optimizers without a state (SGD without
         momentum). Where the weights have hardly moved, nothing distinguishes a checkpoint from the first weights: then
@@ -94,29 +99,53 @@ class IncompleteResume(Rule):
 
     steps: int = parameter(10, "steps since the process began whose learning rates or batches are compared", minimum=2)
 
+    memory: int = parameter(40, "steps between two losses of a state, up to which it never comes to be", minimum=1)
+
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per lost state, learning rate or order of batches: lost states first."""
         resumed = _resumed(window)
         if resumed is None:
-            return []
-        return [*self._lost_states(window, *resumed), *self._begun_again(window, began=resumed[1].program.resumed_at)]
+            return list(self._emptied(window))
+        return [
+            *self._emptied(window),
+            *self._lost_states(window, *resumed),
+            *self._begun_again(window, began=resumed[1].program.resumed_at),
+        ]
 
     def nothing_to_judge(self, facts: ModelFacts) -> str:
-        """Return a clause for a run of one process."""
-        return "" if facts.program.resumed_at else "no process has gone on with this run after another"
+        """Return a clause for a run of one process that keeps its states."""
+        is_lost = any(each.state_lost_every for each in facts.optimizers)
+        return "" if facts.program.resumed_at or is_lost else "no process has gone on with this run after another"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
         """Return WARNING if the state of an optimizer is lost, else INFO."""
-        return Severity.WARNING if any(finding.measure == _STATE for finding in findings) else Severity.INFO
+        return Severity.WARNING if any(finding.measure in (_STATE, _EMPTIED) for finding in findings) else Severity.INFO
 
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: what began anew, and at which step."""
         lead = findings[0]
+        if lead.measure == _EMPTIED:
+            often = f"every {lead.observed:.0f} steps or so"
+            return f"The state of {lead.subject} is emptied {often}, as by a resume without it."
         what = {
             _STATE: f"without the state of {lead.subject}",
             _RATES: "with the learning rates of the run's first steps",
         }.get(lead.measure, "with the batches of the run's first steps")
         return f"The process that resumed this run at step {lead.since_step} has the model's weights, but began {what}."
+
+    def _emptied(self, window: Window) -> Iterator[Finding]:
+        for optimizer in window.facts.optimizers if window.facts else ():
+            if 0 < optimizer.state_lost_every <= self.memory:
+                yield Finding(
+                    subject=optimizer.name,
+                    step=window.step,
+                    since_step=0,
+                    measure=_EMPTIED,
+                    observed=float(optimizer.state_lost_every),
+                    relation="<",
+                    threshold=float(self.memory + 1),
+                    place=optimizer.line,
+                )
 
     def _lost_states(self, window: Window, before: ModelFacts, now: ModelFacts) -> Iterator[Finding]:
         for optimizer in now.optimizers:

@@ -523,8 +523,8 @@ def _step_of(window: Window, held: ParameterFacts) -> tuple[float, float] | None
 def _has_worthy_gradients(window: Window, held: ParameterFacts, largest: Mapping[str, float]) -> bool:
     """Return True if the parameter has gradients, and each is more than rounding noise.
 
-    The gradient of a bias before a normalisation is 0 in theory. `largest` is the norm of the largest present gradient,
-    by worker.
+    The gradient of a bias before a normalisation is 0 in theory. `largest` is the norm of the largest gradient, by
+    worker.
     """
     gradients = window.statistic(held.gradient, "l2", mode=None)
     return bool(gradients) and all(
@@ -533,9 +533,9 @@ def _has_worthy_gradients(window: Window, held: ParameterFacts, largest: Mapping
 
 
 def _largest_gradients(window: Window) -> Mapping[str, float]:
-    """Return the norm of the largest gradient at its newest step, by worker."""
-    newest: dict[str, list[float]] = {}
+    """Return the median norm of the largest gradient, by worker. The newest ones of a converged model are all small."""
+    typical: dict[str, list[float]] = {}
     for name in window.tensors("gradients"):
         for column in window.statistic(name, "l2", mode=None):
-            newest.setdefault(column.worker, []).append(float(column.values[-1]))
-    return {worker: max(norms) for worker, norms in newest.items()}
+            typical.setdefault(column.worker, []).append(median(column.values))
+    return {worker: max(norms) for worker, norms in typical.items()}

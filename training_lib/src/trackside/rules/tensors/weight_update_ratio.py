@@ -29,8 +29,8 @@ _MEASUREMENTS = 5  # of the newest, their median
 _FEWEST = 3
 _NOT_LEARNED = 0.1  # share of the first loss that must be gone for large steps to be right
 _LOSSES = 20  # in a median, or the later half of fewer
-_NOT_MOVED = 0.02  # and for small ones
-_NO_WAY = 0.02  # share of its size that no weight may have come
+_NOT_MOVED = 0.05  # and for small ones
+_NO_WAY = 0.1  # share of its size that no weight may have come
 _RATIO, _GROWTH = "relative update of the weight", "norm of the weight over its first"
 _REPLACED = 0.5  # of a weight is an update of one of the first steps
 _LONG = 10  # times `start_step`: for so long no rate warms up to what is right from what is a million times too small
@@ -63,8 +63,8 @@ class WeightUpdateRatio(Rule):
            loss may stay, one of the first ten steps must have changed the weights by more than half of their size.
         3. Too small: after n steps, `start_step` at least, the largest r of all weights is below
            `small_threshold` x (n / `start_step`)^2, for what leads nowhere in many steps may be larger than what does
-           in few; no weight can have come 2 % of its size (the sum of its u over all steps, an upper bound); and no
-           training loss has fallen by more than 2 % of its size, beyond twice the error of that (medians of the first
+           in few; no weight can have come 10 % of its size (the sum of its u over all steps, an upper bound); and no
+           training loss has fallen by more than 5 % of its size, beyond twice the error of that (medians of the first
            and of the newest steps). Where a loss may stay or is ever negative (several optimizers, rewards) it
            does not count, and only r below `small_threshold` counts.
         4. While the learning rate rises (warm-up) nothing is too small, unless r is below `small_threshold` for ten

@@ -19,6 +19,8 @@ from trackside.trial.window import Column, Window
 _AROUND = 10  # updates on each side of a jump
 _FEWEST_AFTER = 3
 _NEARER = 0.5  # of the distance of the norms from the first ones
+_SMALLER, _RETURNED = 3, 0.05  # such a part of the size of a jump is enough where so little of the distance is left
+_SAME, _SEVERAL = 2e-7, 2  # of a norm in float32; weights
 _LEAST_WAY = 1e-3  # of the norm: a shorter way is no distance
 _MEASURE = "times that the weights were set back"
 
@@ -41,7 +43,10 @@ class WeightsSetBack(Rule):
         2. It sets the weights back if it brings their norms nearer to the first ones: the median over the weights of
            |n - n0| falls to half or less, from the measurement before the jump to that after it. Weights that had not
            moved by a thousandth do not count.
-        3. It fires from `fewest` such jumps on.
+        3. A smaller jump, of `jump_times` / 3, sets them back if a twentieth of the distance is left, or if two norms
+           or more are to seven digits what they were once: where the loss is back too, all updates after the jump are
+           large, and a checkpoint of some layers alone leaves the others where they are.
+        4. It fires from `fewest` such jumps on.
 
         A learning rate that rises moves the updates after it as well. A layer that begins anew moves one norm of many,
         averaging and look-ahead move weights by little, and weights that are put back once, as by a search for a
@@ -89,11 +94,16 @@ class WeightsSetBack(Rule):
         """Return one finding per worker with weights that were set back often enough."""
         began, found = newest_phase(window), []
         for updates in since(window.statistic(UPDATE_SIZE, "mean", mode=None), began):
-            jumps = updates.steps[jumps_of(updates.values, times=self.jump_times)]
+            jumps = updates.steps[jumps_of(updates.values, times=self.jump_times / _SMALLER)].tolist()
             if len(jumps) < self.fewest:
                 continue
+            large = set(updates.steps[jumps_of(updates.values, times=self.jump_times)].tolist())
             norms = [c for c in since(_norms(window), began) if c.worker == updates.worker]
-            back = [int(step) for step in jumps if _goes_back(norms, int(step))]
+            back = [
+                step
+                for step in jumps
+                if _goes_back(norms, step, left=_NEARER if step in large else _RETURNED) or _are_as_once(norms, step)
+            ]
             if len(back) >= self.fewest:
                 found.append(self._finding(window, updates, back))
         return found
@@ -140,10 +150,24 @@ def _around(sizes: NDArray[np.float64], place: int) -> float:
     return float(max(before.max(), after.max()))
 
 
-def _goes_back(norms: list[Column], step: int) -> bool:
-    """Return True if most weights are much nearer to their first norm after a step than before it."""
+def _goes_back(norms: list[Column], step: int, *, left: float) -> bool:
+    """Return True if of the distance of most weights from their first norm a share of `left` remains after a step."""
     shares = [share for column in norms if (share := _distance_left(column, step)) is not None]
-    return bool(shares) and median(shares) <= _NEARER
+    return bool(shares) and median(shares) <= left
+
+
+def _are_as_once(norms: list[Column], step: int) -> bool:
+    """Return True if norms of several weights after a step are the very ones of an earlier measurement."""
+    return sum(_is_as_once(column, step) for column in norms) >= _SEVERAL
+
+
+def _is_as_once(column: Column, step: int) -> bool:
+    place = int(np.searchsorted(column.steps, step))
+    if not 1 < place < len(column.values):
+        return False
+    now, before = float(column.values[place]), column.values[:place]
+    was_elsewhere = abs(float(before[-1]) - now) > _LEAST_WAY * now > 0
+    return was_elsewhere and bool((np.abs(before - now) < _SAME * now).any())
 
 
 def _distance_left(column: Column, step: int) -> float | None:

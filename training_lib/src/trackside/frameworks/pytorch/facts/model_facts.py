@@ -6,6 +6,7 @@ Findings are worked out, looked up in the script's source, and stored on the wri
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import math
@@ -35,6 +36,7 @@ from trackside.contracts.model_facts import (
 )
 from trackside.contracts.run_layout import model_facts_key
 from trackside.frameworks.pytorch.facts.initial_values import FirstValues
+from trackside.frameworks.pytorch.facts.lost_state import LostStates
 from trackside.frameworks.pytorch.facts.stale_state import StaleState, has_state
 from trackside.frameworks.pytorch.ground.parameter_names import (
     ParameterNames,
@@ -46,6 +48,7 @@ from trackside.frameworks.pytorch.ground.source_lines import ModuleTree, SourceL
 from trackside.frameworks.pytorch.losses.description import UNNAMED, LossDescription
 from trackside.frameworks.pytorch.losses.graph import GraphFacts, addends
 from trackside.frameworks.pytorch.modules.roles import dropout_probability, reads_both_ways, role_of, widths
+from trackside.frameworks.pytorch.optimizers.schedules import Schedules
 from trackside.frameworks.pytorch.saving.checkpoint_contents import CheckpointContents
 from trackside.records.model_facts import MOST_BYTES, MOST_REVISIONS, encode_facts, read_facts
 from trackside.storage.store import Store
@@ -96,6 +99,8 @@ class ModelFactsSource:
     - `program`: returns facts of the program that other parts know
     - `clipping`: places where gradients were clipped, by kind and limit
     - `unmasked`: the attention modules that were seen to read all of their input
+    - `schedules`: the learning-rate schedules of the optimizers
+    - `passes`: returns the number of backward passes of this process so far
     - `evaluations`: counters of validations in training mode, and of those with a live dropout
     - `set_to_train`: the modules whose own `train` was called with True; None where that is not known from the start
 
@@ -110,6 +115,7 @@ class ModelFactsSource:
         program: Callable[[], ProgramFacts],
         clipping: Mapping[tuple[str, float], Place | None],
         unmasked: Container[nn.Module] = (),
+        passes: Callable[[], int] = lambda: 0,
         evaluations: tuple[Counter, Counter],
         set_to_train: weakref.WeakSet[nn.Module] | None = None,
         protect: Callable[[Callable[..., None]], Callable[..., None]],
@@ -117,9 +123,11 @@ class ModelFactsSource:
         self.is_looking = True
         self._names, self._optimizer_name = names, optimizer_name
         self._program, self._clipping, self._unmasked = program, clipping, unmasked
+        self.schedules = Schedules(passes=passes, changed=self.look_soon, protect=protect)
+        self._lost_states = LostStates()
         self._in_training_mode, self._random = evaluations
         self._set_to_train = set_to_train
-        self.checkpoints = CheckpointContents(names, changed=self._look_soon)
+        self.checkpoints = CheckpointContents(names, changed=self.look_soon)
         self._file: ModelFactsFile | None = None
         self._places: weakref.WeakKeyDictionary[Optimizer, Place | None] = weakref.WeakKeyDictionary()
         self._optimizers: weakref.WeakKeyDictionary[Optimizer, OptimizerFacts] = weakref.WeakKeyDictionary()
@@ -153,7 +161,8 @@ class ModelFactsSource:
         self._steps += 1
         self.is_looking = self._steps < FIRST_LOOKS or self._steps % self._steps_between() == 0
 
-    def _look_soon(self) -> None:
+    def look_soon(self) -> None:
+        """Look at the models as the open step ends: something has changed."""
         self.is_looking = True  # as the open step ends, or the training
 
     def steps_to_skip(self) -> int:
@@ -223,6 +232,7 @@ class ModelFactsSource:
         kinds = tuple(tuple(map(_kind_of, group.values())) for group in groups)
         flags = bytes(m.training for r in self._modules if (m := r()) is not None)
         self._states[optimizer] = (parameters, kinds, flags)
+        self._lost_states.before_step(optimizer, self._steps, lambda: _smallest(optimizer))
         if optimizer not in self._optimizers:
             if not self._revisions:
                 self._first_values.look_before_first_step(held)
@@ -236,6 +246,8 @@ class ModelFactsSource:
     def _looked(self, step: int) -> None:
         if self._file is None:
             return
+        for optimizer in self._states:
+            self._lost_states.step_ended(optimizer, functools.partial(_smallest, optimizer))
         if self._state() == self._recorded_state and self._steps not in LOOKS_AGAIN:
             return
         is_first = not self._revisions
@@ -251,12 +263,13 @@ class ModelFactsSource:
     def _state(self) -> object:
         """Return a value that differs once something has changed."""
         others = bytes(p.requires_grad for r in self._others if (p := r()) is not None)
-        optimizers = [(id(o), s) for o, s in self._states.items()]
+        optimizers = [(id(o), s, self.schedules.facts(o)) for o, s in self._states.items()]
         stale = self._stale.look(m for r in self._with_state if (m := r()) is not None)
         return (
             optimizers,
             others,
             stale,
+            self._lost_states.count,
             len(self._losses),
             len(self._clipping),
             self._in_training_mode.count,
@@ -295,9 +308,7 @@ class ModelFactsSource:
         parameters += owners.homeless()
         has_single = any(parameter.dtype == "float32" for parameter in parameters)
         half = _dtype_name(self._autocast_dtype) if self._autocast_dtype is not None and has_single else ""
-        optimizers = [
-            (_as_now(self._optimizers[o], o), self._places.get(o)) for o in self._states if o in self._optimizers
-        ]
+        optimizers = [(self._as_now(o), self._places.get(o)) for o in self._states if o in self._optimizers]
         return _Found(
             from_step=step,
             roots=roots,
@@ -315,6 +326,17 @@ class ModelFactsSource:
                 random_evaluations=self._random.count,
                 checkpoints=self.checkpoints.facts(),
             ),
+        )
+
+    def _as_now(self, optimizer: Optimizer) -> OptimizerFacts:
+        """Return the facts of an optimizer after a step."""
+        facts = self._optimizers[optimizer]
+        return replace(
+            facts,
+            parameter_count=sum(len(group["params"]) for group in optimizer.param_groups),
+            state=facts.state or ("new" if _has_state(optimizer) else ""),
+            schedule=self.schedules.facts(optimizer),
+            state_lost_every=self._lost_states.every(optimizer),
         )
 
     def _module_facts(self, module: nn.Module, name: str) -> ModuleFacts:
@@ -425,14 +447,12 @@ def _numbers_of(group: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
+def _smallest(optimizer: Optimizer) -> Any:
+    return min((p for group in optimizer.param_groups for p in group["params"]), key=torch.Tensor.numel, default=None)
+
+
 def _has_state(optimizer: Optimizer) -> bool:
     return bool(getattr(optimizer, "state", None))
-
-
-def _as_now(facts: OptimizerFacts, optimizer: Optimizer) -> OptimizerFacts:
-    """Return the facts of an optimizer after a step."""
-    count = sum(len(group["params"]) for group in optimizer.param_groups)
-    return replace(facts, parameter_count=count, state=facts.state or ("new" if _has_state(optimizer) else ""))
 
 
 def _kind_of(value: Any) -> object:

@@ -1,0 +1,130 @@
+"""The learning-rate schedules that a script makes, and how often it steps them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.optim import lr_scheduler
+
+from trackside.frameworks.pytorch.optimizers.schedules import Schedules
+
+RATE, TURNS = 0.1, 8
+Make = Callable[[torch.optim.Optimizer], Any]
+
+
+class Loop:
+    """Turns of a training, each of which has a backward pass."""
+
+    def __init__(self) -> None:
+        self.passes = self.changes = 0
+        self.schedules = Schedules(passes=lambda: self.passes, changed=self._changed, protect=lambda function: function)
+        self.optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=RATE)
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def run(self, make: Make, calls: Callable[[Any, int], None]) -> Any:
+        schedule = make(self.optimizer)
+        for turn in range(TURNS):
+            self.passes += 1
+            self.optimizer.step()
+            calls(schedule, turn)
+        return schedule
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    found = Loop()
+    undo = found.schedules.install()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield found
+    undo()
+
+
+def times(count: int) -> Callable[[Any, int], None]:
+    def step(schedule: Any, _: int) -> None:
+        for _ in range(count):
+            schedule.step()
+
+    return step
+
+
+def warm(optimizer: torch.optim.Optimizer) -> Any:
+    return lr_scheduler.LinearLR(optimizer, 0.1, total_iters=20)
+
+
+def in_sequence(optimizer: torch.optim.Optimizer) -> Any:
+    parts = [warm(optimizer), lr_scheduler.CosineAnnealingLR(optimizer, 50)]
+    return lr_scheduler.SequentialLR(optimizer, parts, [20])
+
+
+def restarts(optimizer: torch.optim.Optimizer) -> Any:
+    return lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 5)
+
+
+def chained(optimizer: torch.optim.Optimizer) -> Any:
+    return lr_scheduler.ChainedScheduler([warm(optimizer), lr_scheduler.ExponentialLR(optimizer, 0.9)])
+
+
+CASES = [
+    pytest.param(warm, times(10), 10, id="ten times"),
+    pytest.param(restarts, times(2), 2, id="restarts, twice"),
+    pytest.param(in_sequence, times(3), 3, id="a sequence, three times"),
+    pytest.param(chained, times(4), 4, id="a chain, four times"),
+    pytest.param(warm, lambda s, turn: times(5)(s, turn) if turn % 2 else None, 5, id="five times every other turn"),
+    pytest.param(warm, lambda *_: None, 0, id="never"),
+    pytest.param(in_sequence, lambda *_: None, 0, id="a sequence, never"),
+    pytest.param(warm, times(1), 1, id="once"),
+    pytest.param(restarts, times(1), 1, id="restarts, once"),
+    pytest.param(in_sequence, times(1), 1, id="a sequence, once"),
+    pytest.param(chained, times(1), 1, id="a chain, once"),
+    pytest.param(warm, lambda s, turn: s.step() if turn == 4 else None, 1, id="once per epoch"),
+    pytest.param(warm, lambda s, turn: times(30 if turn == 0 else 1)(s, turn), 1, id="wound on at a resume"),
+    pytest.param(restarts, lambda s, turn: s.step(turn + 0.5), 1, id="set to a place"),
+    pytest.param(warm, lambda s, turn: s.step(7 * turn), 1, id="set to places far apart"),
+]
+
+
+@pytest.mark.parametrize(("make", "calls", "expected"), CASES)
+def test_the_calls_of_a_turn(loop: Loop, make: Make, calls: Callable[[Any, int], None], expected: int) -> None:
+    loop.run(make, calls)
+    facts = loop.schedules.facts(loop.optimizer)
+    assert facts is not None
+    assert facts.calls == expected
+    assert loop.changes <= 6, "a change is looked at"
+
+
+@pytest.mark.parametrize(
+    ("make", "highest"),
+    [
+        (warm, RATE),
+        (lambda o: lr_scheduler.OneCycleLR(o, 0.5, total_steps=50), 0.5),
+        (lambda o: lr_scheduler.CyclicLR(o, 0.01, 0.3, cycle_momentum=False), 0.3),
+        (lambda o: lr_scheduler.LambdaLR(o, lambda step: step / 10), RATE),
+    ],
+    ids=["warm-up", "one cycle", "cycles", "by hand"],
+)
+def test_the_highest_rate(loop: Loop, make: Make, highest: float) -> None:
+    loop.run(make, times(1))
+    facts = loop.schedules.facts(loop.optimizer)
+    assert facts is not None
+    assert facts.highest == pytest.approx(highest)
+
+
+def test_a_schedule_that_follows_a_measure_is_not_seen(loop: Loop) -> None:
+    loop.run(lr_scheduler.ReduceLROnPlateau, lambda schedule, _: schedule.step(1.0))
+    assert loop.schedules.facts(loop.optimizer) is None
+
+
+def test_undone_and_equal_to_the_original(loop: Loop) -> None:
+    schedule = loop.run(warm, times(1))
+    watched = schedule.get_last_lr()
+    undo = Schedules(passes=lambda: 0, changed=lambda: None, protect=lambda function: function).install()
+    undo()
+    bare = Loop().run(warm, times(1))
+    assert watched == bare.get_last_lr()

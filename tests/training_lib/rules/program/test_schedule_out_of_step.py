@@ -1,0 +1,105 @@
+"""schedule-out-of-step: the learning-rate schedule is stepped too often, too seldom or never."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from tests.training_lib.rules.columns import along
+from trackside.contracts.cause import Cause
+from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ProgramFacts, ScheduleFacts
+from trackside.contracts.recorded_names import EPOCH
+from trackside.rules.program.schedule_out_of_step import ScheduleOutOfStep, turns_of_warm_up
+from trackside.testing.rule_case import RuleCase, assert_case
+
+RATE, STEPS, PER_EPOCH = "hyperparameters/SGD/group_0/lr", 400, 40
+WARM = np.minimum(1.0, np.arange(1, STEPS + 1) / 100)
+
+
+def case(
+    name: str,
+    rates: Sequence[float] | np.ndarray,
+    *,
+    calls: int = 1,
+    highest: float = 1.0,
+    ranks: int = 1,
+    epochs: bool = True,
+    schedule: bool = True,
+    fires: bool = False,
+) -> RuleCase:
+    schedules = ScheduleFacts("LambdaLR", highest, calls) if schedule else None
+    facts = ModelFacts(
+        optimizers=(OptimizerFacts("SGD", "SGD", line="train.py:9", schedule=schedules),),
+        program=ProgramFacts(world_size=ranks),
+    )
+    recorded = {RATE: {"mean": along(rates)}}
+    if epochs:
+        recorded[EPOCH] = {"mean": along([float(step // PER_EPOCH) for step in range(len(rates))])}
+    return RuleCase(name, recorded=recorded, facts=facts, fires=("SGD",) if fires else ())
+
+
+def by_epoch(turns: int, *, begin: float = 0.0) -> np.ndarray:
+    """Return the rates of a warm-up of so many turns that is stepped once per epoch."""
+    return begin + (1 - begin) * np.minimum(1.0, (1 + np.arange(STEPS) // PER_EPOCH) / turns)
+
+
+CASES = [
+    case("ten places at a time", 0.5 + 0.5 * np.cos(np.arange(STEPS)), calls=10, fires=True),
+    case("two places at a time, at the highest rate", np.ones(STEPS), calls=2, fires=True),
+    case("more than there are ranks", WARM, calls=4, ranks=2, fires=True),
+    case("a warm-up that is never stepped", np.full(STEPS, 0.01), calls=0, fires=True),
+    case("one cycle that is never stepped", np.full(STEPS, 0.04), calls=0, fires=True),
+    case("never, in a loop by hand", np.full(600, 0.01), calls=0, epochs=False, fires=True),
+    case("a warm-up of a hundred batches by epochs", by_epoch(100), fires=True),
+    case("the same from a tenth on", by_epoch(100, begin=0.1), fires=True),
+    case("a warm-up by batches", WARM),
+    case("a cosine", 0.5 + 0.5 * np.cos(np.pi * np.arange(STEPS) / STEPS)),
+    case("a rate for each rank", WARM, calls=2, ranks=2),
+    case("never stepped at the highest rate", np.ones(STEPS), calls=0),
+    case("never stepped within the first epoch", np.full(60, 0.01), calls=0),
+    case("never stepped, in a loop by hand of few steps", np.full(60, 0.01), calls=0, epochs=False),
+    case("a factor that stays", np.full(STEPS, 0.1)),
+    case("a warm-up of ten epochs", by_epoch(10)),
+    case("a warm-up of twenty epochs", by_epoch(20)),
+    case("its first five epochs", by_epoch(100)[: 5 * PER_EPOCH]),
+    case("epochs of a decay", 0.9 ** (np.arange(STEPS) // PER_EPOCH)),
+    case("a rate of unknown height", np.full(STEPS, 0.01), calls=0, highest=0.0),
+    case("no schedule", np.full(STEPS, 0.01), calls=0, schedule=False),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(ScheduleOutOfStep(), case)
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [(CASES[0], "10 places"), (CASES[3], "never stepped"), (CASES[6], "once per epoch")],
+    ids=["often", "never", "seldom"],
+)
+def test_the_message_names_the_pace(case: RuleCase, words: str) -> None:
+    (finding,) = assert_case(ScheduleOutOfStep(), case)
+    assert words in ScheduleOutOfStep().sentence([finding])
+    assert finding.place == "train.py:9"
+    assert ScheduleOutOfStep().suspicions([finding], case.window)[0].cause is Cause.LEARNING_RATE_SCHEDULE
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_judged"),
+    [
+        (ModelFacts(optimizers=(OptimizerFacts("SGD", "SGD", schedule=ScheduleFacts("StepLR")),)), True),
+        (ModelFacts(optimizers=(OptimizerFacts("SGD", "SGD"),)), False),
+    ],
+    ids=["schedule", "none"],
+)
+def test_what_can_be_judged(facts: ModelFacts, is_judged: bool) -> None:
+    assert (not ScheduleOutOfStep().nothing_to_judge(facts)) is is_judged
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e3])
+def test_the_turns_have_no_unit(scale: float) -> None:
+    turns = turns_of_warm_up(scale * by_epoch(50), highest=scale)
+    assert turns == pytest.approx(49, rel=1e-6)
