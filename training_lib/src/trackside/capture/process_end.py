@@ -10,7 +10,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-
 _NO_PROCESS = -1
 
 
