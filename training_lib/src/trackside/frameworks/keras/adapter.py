@@ -31,6 +31,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _LONG = 1.5  # times the usual step
+_SECONDS_TO_ASK = 0.005  # of a usual step: to ask the kernel is cheap beside it
 _STEPS_OF_USUAL = 32
 RATE = "hyperparameters/optimizer/group_0/lr"
 
@@ -115,14 +116,14 @@ class KerasAdapter(ListeningAdapter):
         return run
 
     def _waited(self) -> float | None:
-        """Return the seconds without a processor, if the step took long: to ask the kernel costs as much as the rest.
+        """Return the seconds of the step without a processor; of short steps only if one took long.
 
-        They may be those of the steps before, too. A long step is then rather excused than blamed.
+        Those are then of the steps before, too, and rather excuse the step than blame it.
         """
         took = self._clock.read() - self._clock.began
-        is_long = took > _LONG * self._usual_seconds
+        asks = took > _LONG * self._usual_seconds or self._usual_seconds > _SECONDS_TO_ASK
         self._usual_seconds += (took - self._usual_seconds) / _STEPS_OF_USUAL
-        return self._processor_wait.take() if is_long else None
+        return self._processor_wait.take() if asks else None
 
     @property
     def wants_layers(self) -> bool:
@@ -222,6 +223,8 @@ class KerasAdapter(ListeningAdapter):
         if self._step.is_refused:
             return
         self.facts.model = model
+        if not self.session.has_begun:
+            self.facts.note_loss(loss)
         value = number_of(loss)
         if value is not None:
             self._step.add_loss(value)
