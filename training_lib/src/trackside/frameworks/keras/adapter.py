@@ -31,7 +31,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _LONG = 1.5  # times the usual step
-_SECONDS_TO_ASK = 0.005  # of a usual step: to ask the kernel is cheap beside it
+_SECONDS_TO_READ = 0.005  # of a usual step: a read of the kernel is cheap beside it
 _STEPS_OF_USUAL = 32
 RATE = "hyperparameters/optimizer/group_0/lr"
 
@@ -121,9 +121,9 @@ class KerasAdapter(ListeningAdapter):
         Those are then of the steps before, too, and rather excuse the step than blame it.
         """
         took = self._clock.read() - self._clock.began
-        asks = took > _LONG * self._usual_seconds or self._usual_seconds > _SECONDS_TO_ASK
+        reads = took > _LONG * self._usual_seconds or self._usual_seconds > _SECONDS_TO_READ
         self._usual_seconds += (took - self._usual_seconds) / _STEPS_OF_USUAL
-        return self._processor_wait.take() if asks else None
+        return self._processor_wait.take() if reads else None
 
     @property
     def wants_layers(self) -> bool:

@@ -57,8 +57,8 @@ class KerasStep:
         session = self._session
         if session.has_begun:
             return
-        asked = session.request.statistics.budget
-        if asked == StatisticsRequest().budget:
+        requested = session.request.statistics.budget
+        if requested == StatisticsRequest().budget:
             self._statistics.budget.share = STATISTICS_SHARE
         rank = Rank(session.environment.rank, session.environment.world_size)
         self._adapter.begin_run(rank, self._facts.read(rank.of))
