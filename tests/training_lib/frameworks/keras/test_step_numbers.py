@@ -60,7 +60,7 @@ class PutsBack(keras.callbacks.Callback):  # type: ignore[misc]  # as above
 
     def __init__(self, *, once: bool) -> None:
         super().__init__()
-        self._once, self._first = once, []
+        self._once, self._first = once, list[Any]()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         if epoch == 0:
