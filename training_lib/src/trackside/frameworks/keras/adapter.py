@@ -31,7 +31,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _LONG = 1.5  # times the usual step
-_SECONDS_TO_READ = 0.005  # of a usual step: a read of the kernel is cheap beside it
+_MOST_UNREAD = 8  # steps
 _STEPS_OF_USUAL = 32
 RATE = "hyperparameters/optimizer/group_0/lr"
 
@@ -88,7 +88,7 @@ class KerasAdapter(ListeningAdapter):
         self._mean = (0, 0.0)  # batches and their mean loss so far, where only means are seen
         self._processor_wait = ProcessorWait()
         self._clock = PhaseClock(meter=self.session.statistics.meter, waited=self._waited)
-        self._usual_seconds = 0.0
+        self._usual_seconds, self._unread = 0.0, 0
         self._phase = OTHER  # of the time that is not ours
         self.session.statistics.samplers.append(self.session.guard.protect("timing a step", self._clock.take))
         protect = self._timed
@@ -116,14 +116,18 @@ class KerasAdapter(ListeningAdapter):
         return run
 
     def _waited(self) -> float | None:
-        """Return the seconds of the step without a processor; of short steps only if one took long.
+        """Return the seconds without a processor since the last reading, at a step that took long, and now and then.
 
-        Those are then of the steps before, too, and rather excuse the step than blame it.
+        To read them costs a tenth of all that a step costs. Those of some steps before rather excuse a long step.
         """
         took = self._clock.read() - self._clock.began
-        reads = took > _LONG * self._usual_seconds or self._usual_seconds > _SECONDS_TO_READ
+        self._unread += 1
+        is_read = took > _LONG * self._usual_seconds or self._unread >= _MOST_UNREAD
         self._usual_seconds += (took - self._usual_seconds) / _STEPS_OF_USUAL
-        return self._processor_wait.take() if reads else None
+        if not is_read:
+            return None
+        self._unread = 0
+        return self._processor_wait.take()
 
     @property
     def wants_layers(self) -> bool:
