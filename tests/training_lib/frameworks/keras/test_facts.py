@@ -165,7 +165,8 @@ CASES: dict[str, tuple[Callable[[], Any], Any, Callable[[], Any], Any, frozenset
                                frozenset({"jax"})),
     "parameters-not-trained, frozen": (lambda: _with_frozen(is_trained=False), _scores,
                                        lambda: _with_frozen(is_trained=True), _scores, NEVER),
-    "unsuitable-loss, likelihood": (_network, lambda: _likelihood(0.05), _network, lambda: _likelihood(-0.05), COMPILED),
+    "unsuitable-loss, likelihood": (_network, lambda: _likelihood(0.05), _network, lambda: _likelihood(-0.05),
+                                    COMPILED),
     "unsuitable-loss, broadcast": (lambda: _network(units=1), lambda: Squares(as_row=True),
                                    lambda: _network(units=1), lambda: Squares(as_row=False), COMPILED),
 }  # fmt: skip
