@@ -26,6 +26,7 @@ from __future__ import annotations
 import argparse
 import functools
 import gc
+import itertools
 import json
 import os
 import random
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("framework", choices=tuple(KINDS))
     parser.add_argument("--backend", default="torch", help="of Keras")
     parser.add_argument("--python", help="interpreter of the training")
-    parser.add_argument("--rounds", type=int, default=30, help="of one block of each kind (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=24, help="of one block of each kind (%(default)s)")
     parser.add_argument("--steps", type=int, default=25, help="of a block (%(default)s)")
     parser.add_argument("--kinds", nargs="+", help="some of the kinds; off, off again and planted are always measured")
     parser.add_argument("--write", action="store_true")
@@ -446,8 +447,8 @@ def _boost(blocks: Blocks, hooks: list[Any]) -> None:
                 times.append(time.process_time())
                 return False
 
-        train(rows, 20, [Times()])
-        return (times[-1] - times[4]) / (len(times) - 5)
+        train(rows, 40, [Times()])
+        return statistics.median(after - before for before, after in itertools.pairwise(times[4:]))
 
     rows = _calibrated(round_seconds, 20_000, MILLISECONDS["xgboost"])
     blocks.planted_seconds = PLANTED_SHARE * round_seconds(rows)

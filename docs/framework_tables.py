@@ -243,10 +243,36 @@ MORE_TABLE: Mapping[str, tuple[Cell, ...]] = {
 }
 
 # Rules that judge less than `Rule.is_of_networks` and `Rule.only_of` let them: (rule, framework) to the reason.
-OF_NETWORKS, ALONE = "no layers", "recorded of PyTorch alone"
+OF_NETWORKS = "no layers"
+_NOT_AT_HAND = "weights of compiled steps are not at hand"
+_OF_BATCHES = "rows of compiled steps are not at hand"
+# Rules with `Rule.only_of`: the reason for XGBoost, and for Keras; "" where it has what they read.
+REASONS: Mapping[str, tuple[str, str]] = {
+    "data-starvation": ("rounds are not timed", "batches are fetched within compiled steps"),
+    "dataloader": ("no loader", "it has no workers to count: they are the data set's own"),
+    "evaluation-on-training-data": ("rows have no digests: data-leakage compares some", _OF_BATCHES),
+    "gradients-not-cleared": (OF_NETWORKS, "each step has gradients of its own"),
+    "incomplete-checkpoint": ("a saved model is whole", "saved files are not looked into"),
+    "lost-updates": (OF_NETWORKS, "mixed precision keeps weights in float32"),
+    "passes-without-step": (OF_NETWORKS, "one call computes gradients and updates"),
+    "random-evaluation": (OF_NETWORKS, "`evaluate` and `predict` switch dropout off"),
+    "repeated-data": ("each round has all rows", _OF_BATCHES),
+    "runaway-updates": (OF_NETWORKS, ""),
+    "stale-statistics": (OF_NETWORKS, "moving means of layers are not read"),
+    "stalled-step": ("rounds are not timed", "stacks are sampled in requested profiles alone"),
+    "step-outlier": ("rounds are not timed", ""),
+    "steps-without-gradients": (OF_NETWORKS, "Keras refuses an update without gradients"),
+    "straggler-rank": ("rounds are not timed", "replicas share one process"),
+    "weights-set-back": (OF_NETWORKS, ""),
+}
 EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("double-softmax", ON_TENSORFLOW): "no: Keras takes the scores from before the softmax there, and warns",
     ("parameters-not-trained", ON_JAX): "no: a gradient of zeros stands for none",
+    **{
+        (rule, framework): f"no: {_NOT_AT_HAND}"
+        for rule in ("runaway-updates", "weights-set-back")
+        for framework in COMPILED
+    },
     **{
         (rule, framework): "no: XGBoost's"
         for rule in ("tree-depth", "feature-importance-overweight")
@@ -263,7 +289,9 @@ def cell_of(rule: type[Rule], framework: str) -> str:
     if found := EXCEPTIONS.get((rule.rule_id, framework)):
         return found
     if rule.only_of and framework != PYTORCH:
-        return f"no: {ALONE}"
+        of_boosting, of_keras = REASONS[rule.rule_id]
+        reason = of_boosting if framework == XGBOOST else of_keras
+        return f"no: {reason}" if reason else "yes"
     if rule.is_of_networks and framework == XGBOOST:
         return f"no: {OF_NETWORKS}"
     reads_tensors = rule.is_of_networks and rule.rule_id not in _BY_FACTS and not set(rule.watches) <= _BY_LOSS

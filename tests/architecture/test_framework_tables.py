@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from docs.framework_tables import (
-    ALONE,
     EXCEPTIONS,
     FRAMEWORKS,
     JUDGED,
@@ -18,6 +17,7 @@ from docs.framework_tables import (
     OF_NETWORKS,
     ON_TORCH,
     PYTORCH,
+    REASONS,
     TABLE,
     XGBOOST,
     Cell,
@@ -69,8 +69,17 @@ def test_a_rule_applies_where_the_table_shows_it(name: str, framework: str) -> N
     facts = ModelFacts(program=ProgramFacts(framework=NAMED[framework]))
     reason, cell = nothing_to_judge(rule(), facts), cell_of(rule, framework)
     assert cell == "yes" or cell.startswith(("no: ", "at saved steps"))
-    is_refused = "alone" in reason or "boosted" in reason
-    assert is_refused == (cell in (f"no: {ALONE}", f"no: {OF_NETWORKS}")), (reason, cell)
+    is_refused = " alone" in reason or "boosted" in reason
+    is_others = bool(rule.only_of) and NAMED[framework] not in rule.only_of
+    assert is_refused == (is_others or cell == f"no: {OF_NETWORKS}"), (reason, cell)
+    if is_refused:
+        assert cell.startswith("no: ")
+
+
+def test_each_rule_of_some_frameworks_has_a_reason_for_the_others() -> None:
+    with_reason = {name: ("keras" not in rule.only_of) for name, rule in built_in_rules().items() if rule.only_of}
+    assert {name: bool(of_keras) for name, (_, of_keras) in REASONS.items()} == with_reason
+    assert all(of_boosting for of_boosting, _ in REASONS.values())
 
 
 def test_the_same_is_asked_of_each_framework() -> None:

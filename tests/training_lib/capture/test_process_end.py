@@ -60,6 +60,20 @@ def terminate():
             id="not-in-the-main-thread",
         ),
         pytest.param(
+            "e = end(); e.install(); t = threading.Thread(target=e.remove); t.start(); t.join()\n"
+            "say('on'); terminate()",
+            ["on"],
+            -signal.SIGTERM,
+            id="removed-in-another-thread",
+        ),
+        pytest.param(
+            "signal.signal(signal.SIGTERM, lambda *_: say('user'))\ne = end(); e.install()\n"
+            "t = threading.Thread(target=e.remove); t.start(); t.join(); terminate(); say('on')",
+            ["user", "on"],
+            0,
+            id="removed-in-another-thread-beside-the-users-handler",
+        ),
+        pytest.param(
             "end().install()\nif os.fork() == 0: sys.exit(0)\nsay(f'child:{os.wait()[1]}')",
             ["child:0", "close"],
             0,

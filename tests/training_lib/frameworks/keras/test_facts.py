@@ -121,6 +121,28 @@ def test_a_loss_is_known_by_its_kind(loss: Any, type_name: str, tmp_path: Path) 
     assert facts.losses[0].type_name == type_name
 
 
+def _likelihood(sign: float) -> Any:
+    """Return a part of cross entropy by hand, with a sign: slow, so that no rule sees it run away."""
+
+    def loss(y: Any, scores: Any) -> Any:
+        chosen = keras.ops.cast(keras.ops.reshape(y, (-1, 1)), "int64")
+        return sign * keras.ops.mean(keras.ops.take_along_axis(keras.ops.log_softmax(scores, axis=-1), chosen, axis=1))
+
+    return loss
+
+
+class Squares(keras.losses.Loss):  # type: ignore[misc]  # as above
+    """Squared errors by hand, with answers as a row or as a column."""
+
+    def __init__(self, *, as_row: bool) -> None:
+        super().__init__()
+        self._shape = (-1,) if as_row else (-1, 1)
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        answers = keras.ops.cast(keras.ops.reshape(y_true, self._shape), "float32")
+        return keras.ops.mean(keras.ops.square(y_pred - answers))
+
+
 def _with_frozen(*, is_trained: bool) -> keras.Model:
     """Return a model with a frozen layer: at its random start, or with weights as after a training."""
     model = keras.Sequential(
@@ -133,6 +155,7 @@ def _with_frozen(*, is_trained: bool) -> keras.Model:
 
 
 NEVER: frozenset[str] = frozenset()
+COMPILED = frozenset({"tensorflow", "jax"})  # whose graphs are not read
 # (rule, the faulty program, the same without it, backends on which the fault cannot be seen: docs/frameworks.md)
 CASES: dict[str, tuple[Callable[[], Any], Any, Callable[[], Any], Any, frozenset[str]]] = {
     "double-softmax": (lambda: _network("softmax"), _scores, _network, _scores, frozenset({"tensorflow"})),
@@ -142,6 +165,10 @@ CASES: dict[str, tuple[Callable[[], Any], Any, Callable[[], Any], Any, frozenset
                                frozenset({"jax"})),
     "parameters-not-trained, frozen": (lambda: _with_frozen(is_trained=False), _scores,
                                        lambda: _with_frozen(is_trained=True), _scores, NEVER),
+    "unsuitable-loss, likelihood": (_network, lambda: _likelihood(0.05), _network, lambda: _likelihood(-0.05),
+                                    COMPILED),
+    "unsuitable-loss, broadcast": (lambda: _network(units=1), lambda: Squares(as_row=True),
+                                   lambda: _network(units=1), lambda: Squares(as_row=False), COMPILED),
 }  # fmt: skip
 
 

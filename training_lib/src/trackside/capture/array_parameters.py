@@ -42,7 +42,7 @@ class Parameters:
     """A reader of the parameters of a step. Steps with the same names share their tables."""
 
     def __init__(self) -> None:
-        self._watched: dict[Any, Watched] = {}
+        self._watched: dict[tuple[tuple[str, ...], tuple[str, ...]], Watched] = {}
 
     def reading(
         self,
@@ -88,8 +88,10 @@ class Parameters:
     ) -> Reading:
         """Return the numbers of an update that has been made. See `reading`."""
         names, has_gradient = open_reading.names, open_reading.has_gradient
-        watched = Watched(names, tuple(rates))
-        watched = self._watched.setdefault(watched.identity, watched)
+        key = names, tuple(rates)
+        watched = self._watched.get(key)
+        if watched is None:
+            watched = self._watched[key] = Watched(*key)
         reading = Reading(watched, [float(rate) for rate in rates.values()])
         if open_reading.norms is None:
             return reading

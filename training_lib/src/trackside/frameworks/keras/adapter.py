@@ -21,12 +21,18 @@ from trackside.frameworks.keras.names import OURS, Names, weight_name
 from trackside.frameworks.keras.operators import begin_operator_profile
 from trackside.frameworks.keras.replicas import ReplicaGradients
 from trackside.frameworks.keras.step import KerasStep
+from trackside.frameworks.keras.update_size import UpdateSize
 from trackside.frameworks.keras.values import array_of, has_value, learning_rate_of, number_of, view_of
 from trackside.frameworks.listening import ListeningAdapter
+from trackside.profiling.phase_clock import CAPTURE, EVALUATION, OTHER, PhaseClock
+from trackside.profiling.processor_wait import ProcessorWait
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_LONG = 1.5  # times the usual step
+_MOST_UNREAD = 8  # steps
+_STEPS_OF_USUAL = 32
 RATE = "hyperparameters/optimizer/group_0/lr"
 
 _LOSSES, _METRICS = frozenset({"losses"}), frozenset({"metrics"})
@@ -78,9 +84,14 @@ class KerasAdapter(ListeningAdapter):
         self.facts = KerasFacts(self.session.guard)
         self._step = KerasStep(self, names, self.facts)
         self.loops = LoopsByHand(self.session, self._step)
-        self._parameters, self._replicas = Parameters(), ReplicaGradients()
+        self._parameters, self._size, self._replicas = Parameters(), UpdateSize(), ReplicaGradients()
         self._mean = (0, 0.0)  # batches and their mean loss so far, where only means are seen
-        protect = self._metered
+        self._processor_wait = ProcessorWait()
+        self._clock = PhaseClock(meter=self.session.statistics.meter, waited=self._waited)
+        self._usual_seconds, self._unread = 0.0, 0
+        self._phase = OTHER  # of the time that is not ours
+        self.session.statistics.samplers.append(self.session.guard.protect("timing a step", self._clock.take))
+        protect = self._timed
         self.batch_begins = protect("beginning a batch", self._batch_begins)
         self.batch_ended = protect("capturing a batch", self._batch_ended)
         self.epoch_ended = protect("ending an epoch", self._epoch_ended)
@@ -91,20 +102,32 @@ class KerasAdapter(ListeningAdapter):
         self._after = protect("ending a step", self._after_update)
         self.jax = JaxSteps(self.session, self._step, self)
 
-    def _metered(self, doing: str, method: Callable[P, R]) -> Callable[P, R | None]:
-        """Return the method made harmless, with its processor time measured at the steps that are sampled."""
-        meter, protected = self.session.statistics.meter, self.session.guard.protect(doing, method)
+    def _timed(self, doing: str, method: Callable[P, R]) -> Callable[P, R | None]:
+        """Return the method made harmless, with its time taken as our own."""
+        clock, protected = self._clock, self.session.guard.protect(doing, method)
 
         def run(*args: P.args, **kwargs: P.kwargs) -> R | None:
-            if not meter.is_on:
-                return protected(*args, **kwargs)
-            meter.enter()
+            clock.enter(CAPTURE)
             try:
                 return protected(*args, **kwargs)
             finally:
-                meter.leave()
+                clock.enter(self._phase)
 
         return run
+
+    def _waited(self) -> float | None:
+        """Return the seconds without a processor since the last reading, at a step that took long, and now and then.
+
+        To read them costs a tenth of all that a step costs. Those of some steps before rather excuse a long step.
+        """
+        took = self._clock.read() - self._clock.began
+        self._unread += 1
+        is_read = took > _LONG * self._usual_seconds or self._unread >= _MOST_UNREAD
+        self._usual_seconds += (took - self._usual_seconds) / _STEPS_OF_USUAL
+        if not is_read:
+            return None
+        self._unread = 0
+        return self._processor_wait.take()
 
     @property
     def wants_layers(self) -> bool:
@@ -113,7 +136,13 @@ class KerasAdapter(ListeningAdapter):
 
     def listen(self) -> Undo:
         """Listen to Keras. Return the function that undoes it."""
-        return listen(self)
+        undo = listen(self)
+
+        def leave() -> None:
+            undo()
+            self._processor_wait.close()
+
+        return leave
 
     @property
     def is_in_step(self) -> bool:
@@ -135,9 +164,12 @@ class KerasAdapter(ListeningAdapter):
 
     def _loop_began(self, mode: str) -> None:
         self._mean = (0, 0.0)
+        self._phase = OTHER if mode == "TRAIN" else EVALUATION  # until a batch of the training begins
 
     def _batch_begins(self, mode: str, model: Any) -> None:
         step = self._step
+        if mode == "TRAIN":
+            self._phase = OTHER
         if step.is_others():
             return
         if mode == "TRAIN" and not self.session.has_begun:
@@ -195,6 +227,8 @@ class KerasAdapter(ListeningAdapter):
         if self._step.is_refused:
             return
         self.facts.model = model
+        if not self.session.has_begun:
+            self.facts.note_loss(loss)
         value = number_of(loss)
         if value is not None:
             self._step.add_loss(value)
@@ -273,6 +307,7 @@ class KerasAdapter(ListeningAdapter):
             if updates:
                 recorder.budget.spend(DEAR, started)
             recorder.add(self._parameters.after(update.reading, updates, rates, recorder))
+            self._size.measure(optimizer, recorder)
         if "optimizer_variables" in self._engine.due.kinds:
             for variable in optimizer.variables:
                 name = self._names.optimizer_variable(optimizer, variable)

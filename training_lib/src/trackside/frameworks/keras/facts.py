@@ -25,7 +25,8 @@ from trackside.contracts.model_facts import (
 from trackside.frameworks.initial_draws import MOST_NUMBERS, Moments, is_drawn
 from trackside.frameworks.keras.layers import family_of, leaves, role_of
 from trackside.frameworks.keras.names import path_of, weight_name
-from trackside.frameworks.keras.values import array_of, learning_rate_of
+from trackside.frameworks.keras.torch_graph import OfGraph, of_graph
+from trackside.frameworks.keras.values import array_of, has_value, learning_rate_of
 
 OPTIMIZER = "optimizer"  # as in hyperparameters/optimizer/group_0/lr
 LOSS_TENSOR = "loss_output_0"
@@ -89,6 +90,7 @@ class KerasFacts:
         self._modes: dict[str, bool] = {}  # by layer
         self._frozen: tuple[ParameterFacts, ...] = ()
         self._rate: float | None = None
+        self._of_loss: OfGraph | None = None
         self._more_losses: bool | None = None  # of layers; None: not known yet
 
     def note_start(self, model: Any) -> None:
@@ -105,6 +107,15 @@ class KerasFacts:
         if self._optimizer is None:
             self._optimizer = optimizer
             self._variables = [(v, g is not None) for v, g in zip(variables, gradients, strict=True)]
+
+    def note_loss(self, loss: Any) -> None:
+        """Note what the graph of a loss shows: of the first one with values and a graph."""
+        if self._of_loss is None and getattr(loss, "grad_fn", None) is not None and has_value(loss):
+            self._of_loss = OfGraph()
+            self._guard.attempt("reading the graph of a loss", functools.partial(self._note_loss, loss))
+
+    def _note_loss(self, loss: Any) -> None:
+        self._of_loss = of_graph(loss)
 
     def note_mode(self, layer: Any, *, is_training: bool) -> None:
         """Note the mode in which a layer that differs in training was called by a training step."""
@@ -185,8 +196,16 @@ class KerasFacts:
         loss: Any = getattr(model, "loss", None)  # a model that is not compiled has none
         has_more = model.losses if self._more_losses is None else self._more_losses
         kind = "" if _is_by_hand(model) or has_more else _kind(loss)
+        graph = self._of_loss or OfGraph()
         if not kind:
-            return LossFacts(LOSS_TENSOR, line=line)
+            return LossFacts(
+                LOSS_TENSOR,
+                line=line,
+                is_broadcast=graph.compared_with > 0,
+                compared_with=graph.compared_with,
+                lowers_likelihood=graph.lowers_likelihood,
+                beyond_reach=graph.beyond_reach,
+            )
         takes_scores = bool(loss.get_config().get("from_logits")) if hasattr(loss, "get_config") else False
         last = _last_layer(model)
         is_healed = keras.backend.backend() == "tensorflow"  # Keras takes the scores from before the softmax there
@@ -199,6 +218,9 @@ class KerasFacts:
             input_from=(family_of(last) or "linear") if takes_scores and last is not None and not is_healed else "",
             class_count=classes if isinstance(classes, int) else None,
             line=line,
+            is_broadcast=graph.compared_with > 0,
+            compared_with=graph.compared_with,
+            beyond_reach=graph.beyond_reach,
         )
 
 

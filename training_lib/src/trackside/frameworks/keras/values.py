@@ -9,6 +9,8 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
+_BACKEND = keras.backend.backend()  # of this process, as it is asked for several times a step
+
 
 def array_of(value: Any) -> NDArray[Any] | None:
     """Return a copy of a tensor as an array of at least one dimension; None for one without a value."""
@@ -41,7 +43,7 @@ def number_of(value: Any) -> float | None:
     """Return a loss or metric as a number; None for one without a value."""
     if isinstance(value, float):
         return value
-    if keras.backend.backend() == "torch":  # asked for at each step: without an array between
+    if _BACKEND == "torch":  # asked for at each step: without an array between
         tensor = value.value if isinstance(value, keras.Variable) else value
         if hasattr(tensor, "detach"):
             return None if tensor.is_meta or tensor.numel() != 1 else float(tensor.item())
@@ -60,16 +62,15 @@ def has_value(value: Any) -> bool:
         return True
     if isinstance(value, keras.KerasTensor) or getattr(value, "is_meta", False):
         return False
-    backend = keras.backend.backend()
-    if backend == "tensorflow":
+    if _BACKEND == "tensorflow":
         return hasattr(value, "numpy")
-    if backend == "jax":
+    if _BACKEND == "jax":
         return not type(_known(value)).__name__.endswith("Tracer")
     return True
 
 
 def _known(value: Any) -> Any:
     """Return the value of a tracer of JAX, if it has one: gradients of plain calls are computed by such tracers."""
-    while keras.backend.backend() == "jax" and type(value).__name__.endswith("Tracer") and hasattr(value, "primal"):
+    while _BACKEND == "jax" and type(value).__name__.endswith("Tracer") and hasattr(value, "primal"):
         value = value.primal
     return value

@@ -59,7 +59,7 @@ class StepOutlier(SpeedRule):
 
     rule_id = "step-outlier"
     code = "TS411"
-    only_of = ("pytorch",)
+    only_of = ("pytorch", "keras")
     likely_causes = (Cause.PAUSES,)
     presets = AMAZONS_TOO
     preset_defaults = amazons(stddev=(3.0, 5.0), least_share=(0.0, 0.0), milliseconds=(0.0, 0.0))

@@ -66,7 +66,7 @@ class RunawayUpdates(Rule):
 
     rule_id = "runaway-updates"
     code = "TS111"
-    only_of = ("pytorch",)
+    only_of = ("pytorch", "keras")
     is_of_networks = True
     watches = ("losses",)
     save_interval = 500

@@ -72,7 +72,7 @@ class WeightsSetBack(Rule):
 
     rule_id = "weights-set-back"
     code = "TS120"
-    only_of = ("pytorch",)
+    only_of = ("pytorch", "keras")
     is_of_networks = True
     watches = ("weights",)
     save_interval = 500
