@@ -42,7 +42,7 @@ KNOWN_RUNS = 6
 FEWEST_TURNS = 3  # of both programs, one after the other, to compare each run with its neighbour
 FAR_MORE = 2.0  # times the known deviation: what is known does not hold here
 KNOWN_OF_PAIR = 0.025  # of a single pair, which shows nothing of it: equal processes were seen 13 % apart
-VERY_BUSY_SHARE, UNKNOWN_OF_PAIR = 0.4, 0.2  # of a run without a processor; of a single pair of such runs
+UNKNOWN_OF_PAIR = 0.25  # of a single pair that never had a processor; in proportion for less other work
 # Student's t: 99 of 100 changes of runs of one program are within so many deviations, by degrees of freedom from 1 on.
 SURE = (
     63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947, 2.921,
@@ -216,8 +216,7 @@ def _change(before: Sequence[RunStep], after: Sequence[RunStep]) -> tuple[float,
         between, freedom = _between(squares, freedom, known=2 * known)
         return float(changes.mean()), _margin(between / len(turns), freedom)
     if len(before) + len(after) == 2:
-        is_very_busy = max(run.waiting or 0.0 for run in (*before, *after)) >= VERY_BUSY_SHARE
-        known = max(known, (UNKNOWN_OF_PAIR if is_very_busy else KNOWN_OF_PAIR) ** 2)
+        known = max(KNOWN_OF_PAIR, UNKNOWN_OF_PAIR * max(run.waiting or 0.0 for run in (*before, *after))) ** 2
     sides = [np.array([_logarithm(run) for run in side]) for side in (before, after)]
     squares = sum(float(((side - side.mean()) ** 2).sum()) for side in sides)
     between, freedom = _between(squares, len(before) + len(after) - 2, known=known)
