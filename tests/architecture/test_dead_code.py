@@ -38,6 +38,7 @@ ALLOWED = {
     "before_training": "XGBoost",
     "external_attr": "zipfile",
     **dict.fromkeys(("handle_data", "handle_endtag", "handle_startendtag", "handle_starttag"), "html.parser"),
+    **dict.fromkeys(("do_GET", "do_OPTIONS", "log_message"), "http.server"),
     "memo": "Python: the argument of __deepcopy__",
     "list_available_services": "botocore",
     "serve": "the program that `RuleProcess` starts, as a text",

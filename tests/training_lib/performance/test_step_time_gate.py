@@ -185,10 +185,18 @@ def test_eight_percent_are_found_in_nineteen_of_twenty(runs: int, deviation: flo
     assert slower_of(200, runs=runs, change=0.08, deviation=deviation, is_two_paces=False, drift=drift) >= 0.95
 
 
-def test_a_pair_beside_much_other_work_is_never_slower() -> None:
-    for wait, verdict in ((0.3, SLOWER), (0.5, UNDECIDED)):
-        found = judge_step_time([steady("a", 10, seed=1, wait=wait)], [steady("b", 15, seed=2, wait=wait)], limit=LIMIT)
-        assert found.verdict is verdict
+@pytest.mark.parametrize(
+    ("wait", "after", "verdict"),
+    [
+        pytest.param(0.3, 15, SLOWER, id="half-more-beside-other-work"),
+        pytest.param(0.5, 15, UNDECIDED, id="half-more-beside-much-of-it"),
+        pytest.param(0.5, 35, SLOWER, id="far-more"),
+        pytest.param(0.5, 10, WITHIN, id="the-same"),
+    ],
+)
+def test_a_pair_beside_much_other_work_decides_little(wait: float, after: float, verdict: GateVerdict) -> None:
+    runs = steady("a", 10, seed=1, wait=wait), steady("b", after, seed=2, wait=wait)
+    assert judge_step_time(runs[:1], runs[1:], limit=LIMIT).verdict is verdict
 
 
 def test_the_quantiles_are_student_s() -> None:

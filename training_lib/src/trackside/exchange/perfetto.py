@@ -35,7 +35,7 @@ def browser_to_open() -> Callable[[str], Any] | None:
 
 
 def open_in_perfetto(
-    trace: Path,
+    file: Path,
     *,
     open_address: Callable[[str], Any] | None,
     port: int = PORT,
@@ -45,7 +45,7 @@ def open_in_perfetto(
     """Open a trace in Perfetto's web page, and return once the page has fetched it.
 
     Args:
-        trace: The file.
+        file: A trace.
         open_address: Opens an address in a browser; None without one.
         port: The local port; the page fetches from 9001 only.
         wait_seconds: Time for the page to fetch the file.
@@ -54,12 +54,12 @@ def open_in_perfetto(
     Raises:
         ConfigurationError: No browser, another program has the port, or nothing fetched the file.
     """
-    by_hand = f"Open the file by hand, where a browser is: {PAGE}, Open trace file, {trace}"
+    by_hand = f"Open the file by hand, where a browser is: {PAGE}, Open trace file, {file}"
     if open_address is None:
         raise _unopened("No browser was found on this machine.", by_hand)
-    place = f"/{secrets.token_urlsafe()}/{quote(trace.name)}"
+    place = f"/{secrets.token_urlsafe()}/{quote(file.name)}"
     try:
-        server = _OneFile(("127.0.0.1", port), trace.read_bytes(), place)
+        server = _OneFile(("127.0.0.1", port), file.read_bytes(), place)
     except OSError as error:
         message = f"The file cannot be served at 127.0.0.1:{port}, where Perfetto looks for it: {error.strerror}."
         raise _unopened(message, by_hand) from error
@@ -81,8 +81,6 @@ def _unopened(message: str, fix: str) -> ConfigurationError:
 
 class _OneFile(HTTPServer):
     """Serves one file at one address."""
-
-    allow_reuse_address = True
 
     def __init__(self, address: tuple[str, int], content: bytes, place: str) -> None:
         self.content, self.place, self.is_fetched = content, place, False

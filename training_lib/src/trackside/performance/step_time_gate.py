@@ -14,7 +14,7 @@
    with its neighbour in time: both met much the same machine.
 5. Slower: the change is above the limit, and its interval is above 0. Within: the change is not above the limit.
    Undecided: the change is above the limit, and its interval contains 0. More runs on each side narrow the interval.
-   A single pair does not show how far runs differ: beside much other work it is never slower.
+   A single pair does not show how far runs differ: more is allowed for then, and far more beside much other work.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ KNOWN_OF_BUSY = 0.02  # more of it, for runs that never had a processor
 KNOWN_RUNS = 6
 FEWEST_TURNS = 3  # of both programs, one after the other, to compare each run with its neighbour
 FAR_MORE = 2.0  # times the known deviation: what is known does not hold here
-VERY_BUSY_SHARE = 0.4  # of a run without a processor: its pace may be another's
+KNOWN_OF_PAIR = 0.025  # of a single pair, which shows nothing of it: equal processes were seen 13 % apart
+UNKNOWN_OF_PAIR = 0.25  # of a single pair that never had a processor; in proportion for less other work
 # Student's t: 99 of 100 changes of runs of one program are within so many deviations, by degrees of freedom from 1 on.
 SURE = (
     63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947, 2.921,
@@ -152,12 +153,10 @@ def judge_step_time(before: Sequence[TimedRun], after: Sequence[TimedRun], *, li
     earlier, later = ([_step(run, quantile, is_calm=is_calm) for run in runs] for runs in (before, after))
     change, margin = _change(earlier, later)
     low, high = change - margin, change + margin
-    is_busiest = any((run.waiting or 0.0) >= VERY_BUSY_SHARE for run in (*earlier, *later))
-    is_single = is_busiest and len(earlier) + len(later) == 2
     if change <= math.log1p(limit):
         verdict = GateVerdict.WITHIN
     else:
-        verdict = GateVerdict.SLOWER if low > 0 and not is_single else GateVerdict.UNDECIDED
+        verdict = GateVerdict.SLOWER if low > 0 else GateVerdict.UNDECIDED
     return Gate(
         verdict,
         limit,
@@ -216,6 +215,8 @@ def _change(before: Sequence[RunStep], after: Sequence[RunStep]) -> tuple[float,
         squares, freedom = float(((changes - changes.mean()) ** 2).sum()), len(turns) - 1
         between, freedom = _between(squares, freedom, known=2 * known)
         return float(changes.mean()), _margin(between / len(turns), freedom)
+    if len(before) + len(after) == 2:
+        known = max(KNOWN_OF_PAIR, UNKNOWN_OF_PAIR * max(run.waiting or 0.0 for run in (*before, *after))) ** 2
     sides = [np.array([_logarithm(run) for run in side]) for side in (before, after)]
     squares = sum(float(((side - side.mean()) ** 2).sum()) for side in sides)
     between, freedom = _between(squares, len(before) + len(after) - 2, known=known)
