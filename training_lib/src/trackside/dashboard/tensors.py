@@ -18,7 +18,7 @@ from trackside.trial.trial import Trial
 
 MOST_WORKERS = 8
 MOST_SMALL_BUCKETS = 80
-MOST_NUMBERS = 1_000_000  # read for an expression, which needs each of them: some 50 MB meanwhile
+MOST_NUMBERS = 500_000  # read for an expression, which needs each of them: some 30 MB meanwhile
 MOST_NAMED = 5
 _FEWEST_POINTS = 2
 GRADIENT = "gradient/"
@@ -168,7 +168,9 @@ def _numbers(trial: Trial, read: Read, name: str, steps: tuple[int, int]) -> Map
         known = ", ".join(sorted(columns.recorded_statistics().get(tensor, ()))) or "none"
         raise _no_expression(f"{statistic} of {tensor!r}", "It has no number at these steps.", f"Recorded: {known}.")
     return {
-        worker: Numbers(np.concatenate([one for one, _ in some]), np.concatenate([one for _, one in some]))
+        worker: Numbers(*some[0])
+        if len(some) == 1
+        else Numbers(np.concatenate([one for one, _ in some]), np.concatenate([one for _, one in some]))
         for worker, some in parts.items()
     }
 

@@ -127,14 +127,19 @@ class Expression:
         Args:
             known: The numbers of each of `reads`.
         """
-        steps = reduce(np.intersect1d, _steps_of(self.reads, known))
-        at = {read: known[read].values[np.searchsorted(known[read].steps, steps)] for read in self.reads}
+        steps = reduce(_shared, (known[read].steps for read in self.reads))
+        columns = {read: known[read] for read in self.reads}
+        at = {
+            read: some.values if len(some.steps) == len(steps) else some.values[np.searchsorted(some.steps, steps)]
+            for read, some in columns.items()
+        }
         with np.errstate(all="ignore"):
             return Numbers(steps, np.broadcast_to(_value(self.root, at), steps.shape).astype(np.float64))
 
 
-def _steps_of(reads: tuple[Read, ...], known: Mapping[Read, Numbers]) -> Iterator[NDArray[np.int64]]:
-    yield from (known[read].steps for read in reads)
+def _shared(some: NDArray[np.int64], more: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the steps that both have. Most often they are the same, and then nothing is copied."""
+    return some if np.array_equal(some, more) else np.intersect1d(some, more)
 
 
 def _value(node: Node, at: Mapping[Read, Values]) -> Values:
