@@ -41,7 +41,6 @@ ALLOWED = {
     **dict.fromkeys(("do_GET", "do_OPTIONS", "log_message"), "http.server"),
     "memo": "Python: the argument of __deepcopy__",
     "list_available_services": "botocore",
-    "serve": "the program that `RuleProcess` starts, as a text",
     "trace": "Python: the third argument of __exit__",
     "vpc_config": "CDK: an attribute of a resource",
     "writeable": "NumPy: a flag of an array",

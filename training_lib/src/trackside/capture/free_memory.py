@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -104,8 +103,11 @@ def _limits_of_process(root: Path) -> Iterator[tuple[int, int]]:
 
 def _named(name: str, text: str) -> int | None:
     """Return the number behind a name at the start of a line; None if it has none."""
-    found = re.search(rf"^{name}:?[ \t]+(\d+)", text, re.MULTILINE)
-    return int(found[1]) if found else None
+    for line in text.splitlines():
+        if line.startswith(name):
+            words = line.removeprefix(name).strip(": \t").split()
+            return _number(words[0]) if words else None
+    return None
 
 
 def _read(path: Path) -> str:

@@ -12,7 +12,8 @@ from trackside.capture.free_memory import MemoryRoom
 from trackside.capture.late_tensors import LateTensors
 from trackside.capture.reduced_tensors import ReducedTensors
 from trackside.capture.schedule import NOTHING_DUE, Due, ModeSchedule
-from trackside.capture.spill import Spill, is_spilled
+from trackside.capture.spill import Spill
+from trackside.capture.step_memory import StepMemory
 from trackside.capture.step_tensors import StepTensors
 
 SCALARS = "scalars"
@@ -30,6 +31,7 @@ class OpenStep:
         due: What the step saves.
         schedule: Decides `due`.
         membership: Decides the parts of each tensor that are saved.
+        memory: Decides which of its tensors lie in memory.
         settled: Tensors that are this step's own for certain, by name; see `settle`.
         unsettled: Tensors added since.
         late: Tensors that become known later; the destination of the step must be a `HeldSteps` then.
@@ -38,16 +40,15 @@ class OpenStep:
     """
 
     __slots__ = (
-        "_arrivals", "_collections", "_in_memory", "_losses", "_reduced", "_room", "_settled_losses",
-        "_settled_reduced", "_spill", "due", "late", "lost", "membership", "mode", "mode_step", "schedule", "settled",
-        "unsettled", "wall_times",
+        "_arrivals", "_collections", "_losses", "_reduced", "_settled_losses", "_settled_reduced", "due", "late",
+        "lost", "membership", "memory", "mode", "mode_step", "schedule", "settled", "unsettled", "wall_times",
     )  # fmt: skip
 
     def __init__(
         self, mode: str, schedule: ModeSchedule, membership: Membership, room: MemoryRoom, spill: Spill
     ) -> None:
         self.mode, self.schedule, self.membership = mode, schedule, membership
-        self._room, self._spill = room, spill
+        self.memory = StepMemory(room, spill)
         self.mode_step = 0
         self.due: Due = NOTHING_DUE
         self.clear()
@@ -63,7 +64,7 @@ class OpenStep:
         self._arrivals: list[Arrival] = []  # of the arrays in all of these
         self.late: list[LateTensors] = []
         self._settled_losses = self._settled_reduced = 0
-        self._in_memory = 0  # bytes of tensors that were added
+        self.memory.clear()
         self.lost = ""
 
     @property
@@ -107,7 +108,7 @@ class OpenStep:
             collections: As in `wants`; they are stored with the run.
         """
         if array.size and not self.lost:
-            array, lacking = self._kept(array)
+            array, lacking = self.memory.kept(array, self._arrivals)
             if lacking:
                 self.clear()
                 self.lost = lacking
@@ -115,28 +116,6 @@ class OpenStep:
             self.unsettled[name] = array
             if collections:
                 self._collections[name] = collections
-
-    def spills(self, size_bytes: int) -> bool:
-        """Return True if copies of this size would take more memory than the step may, so that they lie in a file.
-
-        Args:
-            size_bytes: The size of the copies.
-        """
-        most = self._spill.most_bytes
-        return most > 0 and self._in_memory + size_bytes > most
-
-    def _kept(self, array: np.ndarray) -> tuple[np.ndarray, str]:
-        """Return the array as the step keeps it, and why it cannot be kept; "" if it can."""
-        if is_spilled(array):
-            return array, ""
-        # Values that are on their way cannot be moved. An adapter sends none of a step that spills.
-        if self.spills(array.nbytes) and all(arrival.is_here() for arrival in self._arrivals):
-            try:
-                return self._spill.copy((array,), shape=array.shape, dtype=array.dtype), ""
-            except OSError as error:
-                return array, f"its copies take more memory than memory_mb allows, and no file takes them: {error}"
-        self._in_memory += array.nbytes
-        return array, self._room.lacks_after(array.nbytes)
 
     def add_arrival(self, arrival: Arrival) -> None:
         """Add the moment at which arrays will hold their values. Call it before `add`."""
@@ -228,7 +207,7 @@ class OpenStep:
         self.clear()
         self._losses, self._arrivals = losses, [arrival for arrival in arrivals if not arrival.is_here()]
         self.unsettled = {renamed(name): array for name, array in kept.items()}
-        self._in_memory = sum(array.nbytes for array in kept.values() if not is_spilled(array))
+        self.memory.note(self.unsettled.values())
         self._collections = {renamed(name): collections[name] for name in kept if name in collections}
         self.wall_times = wall_times
         return ended

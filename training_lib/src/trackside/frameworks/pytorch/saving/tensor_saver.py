@@ -152,7 +152,7 @@ class TensorSaver:
             return None
 
     def _spills(self, *tensors: torch.Tensor) -> bool:
-        return self._engine.open_step.spills(sum(map(_size_bytes, tensors)))
+        return self._engine.open_step.memory.spills(sum(map(_size_bytes, tensors)))
 
     def _spilled(self, tensor: torch.Tensor) -> np.ndarray:
         """Return the tensor's value in a file. Of a dense one in C order at most a part is copied in memory."""
