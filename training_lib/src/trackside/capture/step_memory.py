@@ -1,4 +1,4 @@
-"""The memory of one step's tensors: what is kept in it, what goes to a file, and what there is no room for."""
+"""The memory of one step's tensors: those that are kept in it, those that go to a file, and those beyond all memory."""
 
 from __future__ import annotations
 
