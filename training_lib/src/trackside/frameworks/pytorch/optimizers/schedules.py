@@ -1,8 +1,9 @@
 """Learning-rate schedules of PyTorch: the rate that one aims at, and how often the script steps it.
 
-`LRScheduler.step` is wrapped, which each schedule also calls once as it is made. A call costs a microsecond. Backward
-passes tell turns of the loop apart: a schedule that moves on by several places between two passes, again and again, is
-stepped too often. Schedules that follow a measure (ReduceLROnPlateau) and those of other libraries are not seen.
+`LRScheduler.step` is wrapped, which each schedule also calls once as it is made. A call costs some microseconds.
+Backward passes tell turns of the loop apart: a schedule that moves on by several places between two passes, again and
+again, is stepped too often. Schedules that follow a measure (ReduceLROnPlateau) and those of other libraries are not
+seen.
 """
 
 from __future__ import annotations
