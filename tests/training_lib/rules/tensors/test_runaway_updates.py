@@ -42,6 +42,20 @@ def case(name: str, updates: Sequence[float], *, fires: tuple[str, ...] = (), ev
     return RuleCase(name, recorded=recorded, fires=fires)
 
 
+def at_other_steps(
+    name: str, updates: Sequence[float], steps: Sequence[int], *, trained: Sequence[int], fires: tuple[str, ...] = ()
+) -> RuleCase:
+    """Updates that were measured at these steps, of all steps that trained."""
+    recorded: dict[str, dict[str, Mapping[int, Any]]] = {
+        LOSS: {"mean": dict.fromkeys(trained, 2.4)},
+        UPDATE_SIZE: {"mean": dict(zip(steps, updates, strict=True))},
+    }
+    return RuleCase(name, recorded=recorded, fires=fires)
+
+
+BETWEEN_EVALUATIONS = [step for step in range(400) if step % 40 < 25]  # the others are an evaluation's
+
+
 def growing(count: int, *, factor: float = 1.2, size: float = 2e-3) -> list[float]:
     """Updates that grow at each step."""
     return [size * factor ** (k + 1) for k in range(count)]
@@ -55,11 +69,21 @@ FIRES = [
     case("thinned", calm(120) + growing(6, factor=1.5), every=8, fires=(ALL,)),
 ]
 FIRES.append(
+    at_other_steps(
+        "between evaluations",
+        calm(240) + growing(10),
+        BETWEEN_EVALUATIONS[:250],
+        trained=BETWEEN_EVALUATIONS[:250],
+        fires=(ALL,),
+    )
+)
+FIRES.append(
     replace(case("under a second trainer", calm(400) + growing(6), fires=(ALL,)), facts=SECOND_TRAINER),
 )
 SILENT = [
     replace(case("a second trainer takes larger steps", calm(200) + [8e-3] * 4), facts=SECOND_TRAINER),
     case("calm", calm(300)),
+    at_other_steps("calm between evaluations", calm(250), BETWEEN_EVALUATIONS[:250], trained=BETWEEN_EVALUATIONS[:250]),
     case("a warm-up in a straight line", [*np.linspace(1e-5, 2e-3, 300)]),
     case("half a cosine upwards", [*(2e-3 * (1 - np.cos(np.linspace(0, np.pi, 300))) + 1e-5)]),
     case("a restart to where it was before", calm(100) + calm(100, size=5e-4) + calm(20)),
@@ -78,7 +102,7 @@ def test_cases(case: RuleCase) -> None:
 
 def test_measurements_at_other_distances_are_not_compared() -> None:
     denser = {**along(calm(100)), **along([2e-2] * 6, every=8, start=108)}
-    recorded = {LOSS: {"mean": dict.fromkeys(denser, 2.4)}, UPDATE_SIZE: {"mean": denser}}
+    recorded = {LOSS: {"mean": dict.fromkeys(range(150), 2.4)}, UPDATE_SIZE: {"mean": denser}}
     assert_case(RunawayUpdates(), RuleCase("thinned all of a sudden", recorded=recorded))
 
 

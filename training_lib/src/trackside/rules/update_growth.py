@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.recorded_names import UPDATE_SIZE
-from trackside.rules.diagnosis import TRAINING_MODES, WILD, Evidence
+from trackside.rules.diagnosis import TRAINING_MODES, WILD, Evidence, training_losses
 from trackside.rules.guessing import labels_of
 from trackside.rules.medians import median, medians_of_three
 from trackside.rules.phases import newest_phase, since
@@ -67,7 +67,7 @@ def growth_of_updates(window: Window, *, worker: str, deviations: float = 6.0) -
     column = next((c for c in columns if c.worker == worker), None)
     if column is None or len(column.values) < FEWEST or not stands_out(column.values, deviations=deviations):
         return None
-    gaps = np.diff(column.steps[-TRAILING - _NEWEST :])
+    gaps = _training_steps_between(window, column)
     if gaps.min() != gaps.max():  # measured at other intervals than before: changes over more steps are larger
         return None
     usual, deviation, limit = _usual(column.values, deviations)
@@ -75,6 +75,13 @@ def growth_of_updates(window: Window, *, worker: str, deviations: float = 6.0) -
     first = int(column.steps[below[-1] + 1])
     now = float(column.values[-_NEWEST:].min())
     return UpdateGrowth(now, usual, deviation, peak_of(column.values), first, column)
+
+
+def _training_steps_between(window: Window, column: Column) -> NDArray[np.int64]:
+    """Return the training steps between the newest measurements: the run's steps count those of evaluations, too."""
+    newest = column.steps[-TRAILING - _NEWEST :]
+    trained = max((c.steps for c in training_losses(window) if c.worker == column.worker), key=len, default=newest)
+    return np.diff(np.searchsorted(trained, newest) if trained[0] <= newest[0] else newest)
 
 
 def risen_rate(window: Window, *, before: int) -> tuple[float, float] | None:

@@ -8,7 +8,6 @@ import numpy as np
 
 from trackside.capture.last_step import StepPosition
 from trackside.capture.session import Rank
-from trackside.contracts.capture_request import StatisticsRequest
 from trackside.frameworks import in_charge
 from trackside.frameworks.keras.facts import KerasFacts
 from trackside.frameworks.keras.names import Names
@@ -17,7 +16,6 @@ from trackside.frameworks.keras.values import array_of, named_parts
 from trackside.frameworks.listening import ListeningAdapter
 
 LOSS = "loss"
-STATISTICS_SHARE = 0.008  # of a step, where the request leaves it open; decision 0139
 WITHOUT_TENSORS = frozenset({"losses", "metrics"})  # recorded of compiled steps, too
 
 
@@ -57,9 +55,6 @@ class KerasStep:
         session = self._session
         if session.has_begun:
             return
-        requested = session.request.statistics.budget
-        if requested == StatisticsRequest().budget:
-            self._statistics.budget.share = STATISTICS_SHARE
         rank = Rank(session.environment.rank, session.environment.world_size)
         self._adapter.begin_run(rank, self._facts.read(rank.of))
 
