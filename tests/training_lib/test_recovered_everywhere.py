@@ -189,7 +189,7 @@ def test_no_place_is_forgotten() -> None:
     behind_places = {
         "cli/terminal/card.py", "cli/terminal/frame.py", "report/other_tools.py", "local/run_document.py",
         "cli/terminal/run_summary.py", "contracts/issue_group.py", "integrations/issue_sinks.py",
-        "integrations/issue_text.py", "local/comparison.py", "local/live_run.py",
+        "integrations/issue_text.py", "local/comparison.py", "local/first_failure.py", "local/live_run.py",
         "local/side_by_side.py", "local/problem_text.py", "local/recorded_run.py",
         "local/rule_state.py", "report/gathered.py", "report/markdown.py", "report/page.py",
     }  # fmt: skip

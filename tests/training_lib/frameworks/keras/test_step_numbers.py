@@ -102,6 +102,7 @@ CASES: dict[str, tuple[Mapping[str, str], Any, Any, frozenset[str]]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of Keras's `set_weights` on PyTorch
 @pytest.mark.parametrize("is_faulty", [True, False], ids=["fault", "clean"])
 @pytest.mark.parametrize("rule", CASES)
 def test_rules_about_steps_find_their_faults(rule: str, is_faulty: bool, tmp_path: Path) -> None:
