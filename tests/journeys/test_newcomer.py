@@ -68,7 +68,7 @@ def test_two_clicks_lead_to_the_layer_and_the_step(server: Served, browser: Any,
     assert run.bounding_box()["y"] < HEIGHT, "the run is in view"
     run.click()
     assert_answered(page)
-    evidence = page.locator(".evidence a").first
+    evidence = page.locator(".evidence a", has_text=LAYER).first
     box = evidence.bounding_box()
     assert box["y"] + box["height"] <= HEIGHT, "the way on is in view"
     assert evidence.inner_text() == LAYER

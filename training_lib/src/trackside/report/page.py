@@ -232,8 +232,8 @@ def _card(group: IssueGroup, links: Links | None, began: str) -> Markup:
         "article",
         element("h3", title_of(group)),
         element("p", what_of(group.lead)),
+        _evidence(group, links) if links else None,  # before the rows: their number differs, and the way on is seen
         element("table", element("tbody", rows), class_="facts"),
-        _evidence(group, links) if links else None,
         _way_to_incident(group, links, began) if began else None,
         joined(element("h4", "What to do"), element("ol", fixes)) if fixes else None,
         element("p", f"{code}: ", element("code", f"trackside rules show {group.lead.rule_id}")) if code else None,
