@@ -27,14 +27,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.framework_cost import shown
+from benchmarks.framework_cost import AGAIN, OFF, PLANTED, PLANTED_SHARE, shown, spin
 from benchmarks.turns import CELLS, HERE, WORKLOADS, Ours, Training, write
 
-OFF, AGAIN, PLANTED = "off", "off again", "1 % planted"
 STEPS = {"tiny": 4000, "half": 2000, "mlp": 500, "deep": 20, "gpt": 10}  # of a block: a second, as between two writings
 WARM_UP = {"tiny": 80, "half": 40, "mlp": 40, "deep": 2, "gpt": 2}
 FIRST_STEPS = {"tiny": 2000, "half": 1500, "mlp": 600, "deep": 60, "gpt": 20}  # until the intervals are settled
-PLANTED_SHARE = 0.01
 
 Round = dict[str, float]  # seconds of processor of a step, by kind
 
@@ -56,13 +54,6 @@ class Switched:
     def join(self) -> None:
         """Put the hooks in again."""
         self._part.capture.install()
-
-
-def spin(seconds: float) -> None:
-    """Use the processor for that long."""
-    ends = time.thread_time() + seconds
-    while time.thread_time() < ends:
-        pass
 
 
 def train(options: argparse.Namespace) -> None:

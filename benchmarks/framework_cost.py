@@ -229,7 +229,7 @@ class Blocks:
         """Return True if the step was the last one of its block."""
         self._left -= 1
         if self._kind == PLANTED:
-            _spin(self.planted_seconds)
+            spin(self.planted_seconds)
         if self._left == self._options.steps:
             self._began = self._now()
         elif self._left == 0:
@@ -253,7 +253,8 @@ def _seconds_of(thread: threading.Thread) -> float:
         return 0.0
 
 
-def _spin(seconds: float) -> None:
+def spin(seconds: float) -> None:
+    """Use the processor for that long."""
     ends = time.thread_time() + seconds
     while time.thread_time() < ends:
         pass

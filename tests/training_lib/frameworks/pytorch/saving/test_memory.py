@@ -7,14 +7,18 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from trackside.capture.free_memory import MemoryRoom
 from trackside.capture.guard import Guard
+from trackside.capture.spill import is_spilled
 from trackside.capture.step_engine import StepEngine
 from trackside.capture.step_tensors import StepTensors
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
+from trackside.frameworks.pytorch.saving import tensor_saver
+from trackside.frameworks.pytorch.saving.device_copies import DeviceCopies
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 from trackside.trial.trial import open_trial
 
@@ -114,3 +118,20 @@ def test_a_process_without_the_memory_for_a_save(memory_mb: int, saved: list[int
     assert len(weights) == 8 * bool(saved)
     for name in weights:
         assert [trial.tensor(name).value(step).shape for step in saved] == [(2048, 2048)] * len(saved)
+
+
+@pytest.mark.parametrize(("memory_mb", "is_sent"), [(0, True), (128, True), (32, False)])
+def test_training_waits_for_a_device_only_where_a_step_spills(
+    memory_mb: int, is_sent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tensor_saver, "DeviceCopies", lambda: DeviceCopies(takes=lambda _: True))
+    engine = StepEngine(CaptureRequest((CollectionRequest("weights", Schedule(1)),), memory_mb=memory_mb))
+    saver = TensorSaver(engine, Guard(), shards={})
+    saver.training_began()
+    ((_, tensor), _) = NAMED
+    assert saver.is_sent(tensor) is is_sent
+    if not is_sent:
+        saver.save("layer.weight", tensor)
+        array = engine.open_step.tensors()["layer.weight"]
+        assert is_spilled(array)
+        assert np.array_equal(array, tensor.numpy())

@@ -98,7 +98,7 @@ class Schedules:
 
         @functools.wraps(original)
         def step(schedule: Any, *args: Any, **kwargs: Any) -> Any:
-            place = schedule.last_epoch
+            place = getattr(schedule, "last_epoch", 0)
             result = original(schedule, *args, **kwargs)
             stepped(schedule, place, bool(args or kwargs))
             return result

@@ -152,6 +152,8 @@ class TensorSaver:
             return None
 
     def _spills(self, *tensors: torch.Tensor) -> bool:
+        if not self._engine.spill.most_bytes:  # as nearly always
+            return False
         return self._engine.open_step.memory.spills(sum(map(_size_bytes, tensors)))
 
     def _spilled(self, tensor: torch.Tensor) -> np.ndarray:
