@@ -5,7 +5,6 @@ The page is a stand-in at Perfetto's origin, in a real Chromium: the machine of 
 
 from __future__ import annotations
 
-import shutil
 import socket
 import threading
 from collections.abc import Callable
@@ -17,13 +16,13 @@ from urllib.request import Request, urlopen  # of a server on this machine
 import pytest
 from click.testing import CliRunner
 
+from tests.browser import IN_A_BROWSER, open_browser
 from tests.patience import HANGS_SECONDS
 from tests.training_lib.exchange.timed_run import write_timed_run
 from trackside.cli import main
 from trackside.contracts.errors import ConfigurationError
 from trackside.exchange.perfetto import PAGE, browser_to_open, open_in_perfetto
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 CONTENT = b'{"traceEvents": []}'
 
 
@@ -77,8 +76,8 @@ def test_the_page_fetches_the_file_once(opened: Callable[[Callable[[str], None]]
         urlopen(address, timeout=30)  # noqa: S310 - http
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@IN_A_BROWSER[0]
+@IN_A_BROWSER[1]
 @pytest.mark.parametrize(
     ("origin", "answer"),
     [pytest.param(PAGE, CONTENT.decode(), id="perfetto"), pytest.param("https://example.com", "refused", id="another")],
@@ -86,12 +85,10 @@ def test_the_page_fetches_the_file_once(opened: Callable[[Callable[[str], None]]
 def test_chromium_lets_only_that_page_read_it(
     origin: str, answer: str, opened: Callable[[Callable[[str], None]], str]
 ) -> None:
-    playwright = pytest.importorskip("playwright.sync_api")
     read: list[str] = []
 
     def visit(address: str) -> None:
-        with playwright.sync_playwright() as engine:
-            browser = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        with open_browser() as browser:
             context = browser.new_context()
             context.grant_permissions(["local-network-access"])  # as the user does
             context.route(f"{origin}/**", lambda route: route.fulfill(body="<html></html>", content_type="text/html"))
@@ -99,7 +96,6 @@ def test_chromium_lets_only_that_page_read_it(
             page.goto(f"{origin}/")
             script = "address => fetch(address).then(answer => answer.text()).catch(() => 'refused')"
             read.append(page.evaluate(script, address))
-            browser.close()
 
     opened(visit)
     assert read == [answer]
