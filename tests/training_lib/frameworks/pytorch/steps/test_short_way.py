@@ -369,8 +369,17 @@ def test_an_unusual_loss_brings_the_dear_tier_at_the_next_step(
 
 
 COUNTS = """
-import sys, tempfile, torch
+import sys, tempfile, time, torch
 from pathlib import Path
+
+now = 0.0
+
+def clock():
+    global now
+    now += 1e-6
+    return now
+
+time.perf_counter = time.thread_time = clock  # a machine that is never slow
 import trackside
 from trackside.capture.budget import Intervals
 from trackside.contracts.capture_request import CaptureRequest, StatisticsRequest
@@ -425,5 +434,5 @@ def test_a_plain_step_costs_few_calls_and_bytecodes() -> None:
     print(calls, bytecodes)
     assert calls[len(calls) // 2] <= 12, "one in eight asks the kernel for the waits for a processor"
     assert bytecodes[len(bytecodes) // 2] <= 930
-    # The dearest does what the clock asks for, which on a slow machine is more.
+    # The dearest is left out: its work depends on the other threads.
     assert sum(bytecodes[:-1]) / len(bytecodes[:-1]) <= 1400, "with all that is done for several steps at once"
