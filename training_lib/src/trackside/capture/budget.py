@@ -195,8 +195,8 @@ class OverheadBudget:
         self._expected = 0.0
         self._ours_here = 0.0  # since the last look
         self.expected_share: float | None = None
-        self._every: deque[float] = deque(maxlen=_EVERY_SAMPLES)
-        self._kept: deque[float] = deque(maxlen=_EVERY_SAMPLES)  # the same of kept steps alone
+        self._every: deque[float] = deque(maxlen=_EVERY_SAMPLES)  # of steps that are not kept
+        self._kept: deque[float] = deque(maxlen=_EVERY_SAMPLES)  # of those that are
         self._expected_of_kept = 0.0
         self._has_kept = False  # since the last look
         self._samples = {kind: deque[float](maxlen=_SAMPLES) for kind in (NORMS, DEAR, UPDATES)}
@@ -252,15 +252,16 @@ class OverheadBudget:
         if self._is_first:  # it begins before we are there, and is never like the others
             self._is_first = False
             return None
-        ours = self._noted(spent, metered) if self._is_sampled else self._expected + spent[ROWS]
-        wall = now - began - ours
-        ours += self._background_a_step
-        self._ours_here += ours
+        ours = self._noted(spent, metered) if self._is_sampled else self._expected
+        wall = now - began - ours - spent[ROWS]
+        self._ours_here += ours + spent[ROWS] + self._background_a_step
         self._walls.append(wall)
         self._rows_here += spent[ROWS]
         if len(self._walls) >= _STEPS_AT_ONCE:
             self._think()
         step = wall if self._costs is None else self._costs.step
+        if self._others:
+            ours += fmean(self._others)  # made for several steps, and a part of each of them
         return ours / step if step > 0 else None
 
     def end_kept_steps(self, ends: Sequence[float]) -> None:
@@ -282,14 +283,13 @@ class OverheadBudget:
         metered = self.meter.take()
         if metered is not None:
             self._kept.append(max(0.0, metered - (self._spent[ROWS] - self._rows_before)))
-            self._every.append(self._kept[-1])
         self.begin_step(is_sampled=False)
 
     def _noted(self, spent: Sequence[float], metered: float | None) -> float:
-        """Keep the samples of a step. Return our time on the training thread, without that for saved tensors."""
-        parts = spent[NORMS] + spent[DEAR] + spent[UPDATES] + spent[ROWS]
-        metered_parts = parts - self._rows_before  # rows of kept steps may have been made before this one was measured
-        every = spent[EVERY_STEP] if metered is None else max(0.0, metered - metered_parts - spent[SAVED])
+        """Keep the samples of a step. Return its time on the training thread, without rows and saved tensors."""
+        parts = spent[NORMS] + spent[DEAR] + spent[UPDATES]
+        rows = spent[ROWS] - self._rows_before  # of kept steps they may have been made before this one was measured
+        every = spent[EVERY_STEP] if metered is None else max(0.0, metered - parts - rows - spent[SAVED])
         self._every.append(every)
         for kind, samples in self._samples.items():
             if spent[kind] > 0:

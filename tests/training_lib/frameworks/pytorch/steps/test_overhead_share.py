@@ -32,7 +32,9 @@ from pathlib import Path
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch import PyTorchAdapter
+from trackside.frameworks.pytorch.timing import performance_file
 
+performance_file.FIRST_FLUSH_SECONDS = 1e9  # no steps on which modules are timed: they come by the clock
 interval, budget = int(sys.argv[2]), float(sys.argv[3])
 collections = (CollectionRequest("weights", Schedule(interval)),) if interval else ()
 request = CaptureRequest(collections, statistics=StatisticsRequest(budget=budget))
@@ -80,5 +82,5 @@ def test_the_recorded_share_is_the_true_one(interval: int, budget: float, tmp_pa
     recorded = float(column.values[column.steps >= FIRST].mean())
     truth = ours / (calls - ours)
     print(f"recorded {recorded:.3f}, true {truth:.3f}")
-    # Of a few hundred steps some twenty are measured, and rows are made when the writer thread takes its turn.
-    assert recorded == pytest.approx(truth, rel=0.35)
+    # The calls of wrappers before and after what is measured are missing: by a clock they are next to nothing.
+    assert recorded == pytest.approx(truth, rel=0.3)

@@ -127,7 +127,7 @@ class ShortWay:
             self._group_count = -1
             self._remembered = self._cleared.of_one()
             self._watched = [gradient.parameter for gradient in self._remembered.gradients]
-            self._plan_ahead()
+            self._plan_ahead(self._recorder.budget.thread_seconds())
 
     def close(self) -> None:
         """Close the short way. From now on steps take the long way."""
@@ -191,7 +191,9 @@ class ShortWay:
         try:
             self._skipped_steps.has_stepped = True
             if self._facts.is_looking:
+                started = self._recorder.budget.thread_seconds()
                 self._facts.before_step(optimizer)
+                self._recorder.budget.spend_on_rows(started)
             groups = optimizer.param_groups
             is_known = len(groups) == self._group_count
             if is_known:
@@ -358,8 +360,7 @@ class ShortWay:
             recorder.budget.take_sample()
         if not left or not -math.inf < loss[1] <= recorder.usual_loss:
             self.settle(is_within_step=False)
-            self.is_open = self._is_plain()
-            self._plan_ahead()
+            self._plan_ahead(recorder.budget.thread_seconds())
         return True
 
     def _count_for_facts(self, step: int) -> None:
@@ -384,16 +385,26 @@ class ShortWay:
         if recorder.takes_update:
             self._update_size.after_step(optimizer)
         recorder.end_step(step=engine.step, mode_step=engine.mode_step())
+        started = recorder.budget.thread_seconds()
         self._facts.end_step(engine.step)
         engine.end_step()
-        self.is_open = self._is_plain()
         if engine.due is not NOTHING_DUE:
             self._look_ahead()
-        if self.is_open:
-            self._plan_ahead()
+        self._plan_ahead(started)
 
-    def _plan_ahead(self) -> None:
-        """Set the number of steps that may be kept."""
+    def _plan_ahead(self, started: float) -> None:
+        """Decide whether the short way stays open, and for how many steps that may be kept.
+
+        `started` is the thread's processor time when what belongs to no step began.
+        """
+        self.is_open = self._is_plain()
+        self._count_ahead()
+        budget = self._recorder.budget
+        budget.spend_on_rows(started)
+        if self._left and self._meter.is_on:
+            budget.begin_step(is_sampled=True)  # a kept step has no part in the end of this one
+
+    def _count_ahead(self) -> None:
         optimizer, self._passes = self._optimizer(), self._order.passes
         if optimizer is None or self._order.passes_of_step(optimizer) != 0 or self._order.is_watched(optimizer):
             self._left = 0
@@ -404,8 +415,6 @@ class ShortWay:
         most = MOST_KEPT_SHORT if 0 < usual < SHORT_STEP else MOST_KEPT
         self._left = min(self._recorder.steps_to_keep(), self._engine.steps_to_count(), most)
         self._to_look = self._facts.steps_to_skip()
-        if self._left and self._meter.is_on:
-            self._recorder.budget.begin_step(is_sampled=True)  # a kept step has no part in the end of this one
 
     def _is_plain(self) -> bool:
         """Return True if nothing else is due in the open step."""
