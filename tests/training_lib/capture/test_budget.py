@@ -307,6 +307,17 @@ def test_the_writers_time_counts() -> None:
     assert training.run(16, ours=0.5, norms=0.9)[-1] == pytest.approx(0.5e-2 + 0.9e-2 / 2 + 1.0e-2, rel=0.02)
 
 
+def test_a_burst_of_another_thread_of_ours_leaves_the_length_of_a_step_alone() -> None:
+    training = Training(process_share=0.9)
+    training.run(32, ours=0.5)
+    training.process += 40 * STEP
+    training.background += 40 * STEP
+    for _ in range(3):
+        assert all(share > 0 for share in training.run(16, ours=0.5))
+        assert training.budget.costs is not None
+        assert training.budget.costs.step == pytest.approx(0.9 * STEP)
+
+
 @pytest.mark.parametrize(
     ("process_share", "norms"),
     [

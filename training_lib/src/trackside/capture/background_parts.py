@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 
@@ -10,20 +11,25 @@ from trackside.capture.writer_parts import BackgroundPart
 
 
 class BackgroundParts:
-    """The background parts of one writer. One that is broken is dropped without the others and the steps.
-
-    Attributes:
-        processor_seconds: Processor time that they have taken so far.
-    """
+    """The background parts of one writer. One that is broken is dropped without the others and the steps."""
 
     def __init__(self, parts: Sequence[BackgroundPart], *, guard: Guard) -> None:
         self._parts = tuple(parts)
         self._guard = guard
-        self.processor_seconds = 0.0
+        # Seconds until what is under way began, and how to read those since; replaced as a whole, for other threads.
+        self._spent: tuple[float, Callable[[], float] | None] = 0.0, None
 
     def __bool__(self) -> bool:
         """False if no part is left."""
         return bool(self._parts)
+
+    def processor_seconds(self) -> float:
+        """Return the processor time that the parts have taken so far. Any thread may ask.
+
+        What is under way counts too, where the system tells the time of another thread.
+        """
+        seconds, since = self._spent
+        return seconds + since() if since is not None else seconds
 
     def due_in_seconds(self) -> float | None:
         """Return the time until the first part is due; None without any part."""
@@ -46,7 +52,16 @@ class BackgroundParts:
 
         One that cannot store tries again; one that fails otherwise is dropped without the steps.
         """
-        started = time.thread_time()
+        clock = _clock_of_this_thread()
+        seconds, started = self._spent[0], clock()
+        if clock is not time.thread_time:
+            self._spent = seconds, lambda: clock() - started
+        try:
+            self._tend_each(tend, is_outage_known)
+        finally:
+            self._spent = seconds + clock() - started, None
+
+    def _tend_each(self, tend: Callable[[BackgroundPart], object], is_outage_known: bool) -> None:
         for part in self._parts:
             try:
                 tend(part)
@@ -61,4 +76,11 @@ class BackgroundParts:
             except Exception as error:  # noqa: BLE001 - what is broken is switched off, and nothing else
                 self._parts = tuple(other for other in self._parts if other is not part)
                 self._guard.warn_once("background", "%s is switched off: %s.", type(part).__name__, describe(error))
-        self.processor_seconds += time.thread_time() - started
+
+
+def _clock_of_this_thread() -> Callable[[], float]:
+    """Return a clock of this thread's processor time: one that other threads may read, where the system has that."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return time.thread_time
+    number = time.pthread_getcpuclockid(threading.get_ident())
+    return lambda: time.clock_gettime(number)

@@ -193,7 +193,7 @@ class OverheadBudget:
         self._rows_here = 0.0  # spent on rows since then
         self._rows_before = 0.0  # since the last step that ended alone, when the open one began
         self._expected = 0.0
-        self._ours_here = 0.0  # since the last look
+        self._ours_here = 0.0  # on the training thread since the last look
         self.expected_share: float | None = None
         self._every: deque[float] = deque(maxlen=_EVERY_SAMPLES)  # of steps that are not kept
         self._kept: deque[float] = deque(maxlen=_EVERY_SAMPLES)  # of those that are
@@ -254,7 +254,7 @@ class OverheadBudget:
             return None
         ours = self._noted(spent, metered) if self._is_sampled else self._expected
         wall = now - began - ours - spent[ROWS]
-        self._ours_here += ours + spent[ROWS] + self._background_a_step
+        self._ours_here += ours + spent[ROWS]
         self._walls.append(wall)
         self._rows_here += spent[ROWS]
         if len(self._walls) >= _STEPS_AT_ONCE:
@@ -274,7 +274,7 @@ class OverheadBudget:
         spent, self._spent = self._spent, [0.0] * KINDS
         self._rows_before, self._has_kept = 0.0, True
         self._rows_here += spent[ROWS]
-        self._ours_here += len(ends) * (expected + self._background_a_step) + spent[ROWS]
+        self._ours_here += len(ends) * expected + spent[ROWS]
         if len(self._walls) >= _STEPS_AT_ONCE:
             self._think()
 
@@ -345,7 +345,7 @@ class OverheadBudget:
         ours, self._ours_here = self._ours_here, 0.0
         if before is None:
             return wall
-        return min(wall, (self._process_before - before - ours) / steps)
+        return min(wall, (self._process_before - before - ours) / steps - self._background_a_step)
 
     def _cost(self, kind: int) -> float:
         """Return the cost of taking a tier once, in seconds; 0 if it was never taken."""
