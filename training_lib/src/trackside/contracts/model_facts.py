@@ -180,6 +180,7 @@ class LossFacts:
                    non-negative values
     beyond_reach   share of the targets that the last function of the predictions cannot reach (a target below zero
                    behind a ReLU); 1 for scores of classes that can never be negative
+    mixes_samples  the softmax before it is taken over the samples of a batch, not over the classes of each
     step_share     largest share of the units of a tanh or sigmoid before it that samples drive to both of its flat ends
     """
 
@@ -199,6 +200,7 @@ class LossFacts:
     margin: float | None = None
     lowers_likelihood: bool = False
     beyond_reach: float = 0.0
+    mixes_samples: bool = False
     step_share: float = 0.0
 
     @property

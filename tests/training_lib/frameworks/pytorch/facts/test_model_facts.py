@@ -381,6 +381,38 @@ def test_what_a_loss_is_given(capturing: Any, loss: Any, is_weighted: bool, comp
     )
 
 
+@pytest.mark.parametrize(
+    ("loss", "mixes"),
+    [
+        pytest.param(lambda s: functional.nll_loss(s.log_softmax(0), LABELS), True, id="over-the-batch"),
+        pytest.param(lambda s: functional.nll_loss(s.log_softmax(-2), LABELS), True, id="counted-from-the-end"),
+        pytest.param(lambda s: functional.nll_loss(s.softmax(0).log(), LABELS), True, id="logarithm-apart"),
+        pytest.param(lambda s: functional.nll_loss(s[None].log_softmax(0)[0], LABELS), False, id="of-one"),
+        pytest.param(lambda s: functional.nll_loss(s.log_softmax(1), LABELS), False, id="over-classes"),
+        pytest.param(lambda s: functional.nll_loss(s.log_softmax(-1), LABELS), False, id="over-the-last"),
+        pytest.param(lambda s: functional.nll_loss(s.T.log_softmax(0).T, LABELS), False, id="turned-round"),
+        pytest.param(lambda s: functional.nll_loss(s[0].log_softmax(0), LABELS[0]), False, id="a-sample-alone"),
+        pytest.param(
+            lambda s: functional.nll_loss((s @ s.T).log_softmax(0), torch.arange(5)), False, id="pairs-both-ways"
+        ),
+        pytest.param(
+            lambda s: functional.nll_loss(s.log_softmax(1).view(1, 5, 4)[0], LABELS), False, id="seen-otherwise"
+        ),
+        pytest.param(lambda s: functional.mse_loss(s.softmax(0), VALUES), False, id="weights-of-samples"),
+        pytest.param(lambda s: functional.cross_entropy(s, LABELS), False, id="cross-entropy"),
+    ],
+)
+def test_a_softmax_over_the_samples_of_a_batch(capturing: Any, loss: Any, mixes: bool) -> None:
+    def run() -> None:
+        net = nn.Linear(3, 4)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        loss(net(torch.randn(5, 3))).backward()
+        optimizer.step()
+
+    ((found,),) = [facts.losses for facts in facts_of(capturing, run)]
+    assert found.mixes_samples is mixes
+
+
 def test_the_parts_of_a_sum(capturing: Any) -> None:
     def run() -> None:
         net = nn.Linear(3, 4)

@@ -220,6 +220,7 @@ class ModelFactsSource:
             margin=graph.margin,
             lowers_likelihood=graph.lowers_likelihood,
             beyond_reach=graph.beyond_reach,
+            mixes_samples=graph.mixes_samples,
             step_share=graph.step_share,
         )
         self._losses[facts.name] = facts, user_place()

@@ -16,6 +16,7 @@ from trackside.frameworks.pytorch.losses.likelihood import lowers_likelihood
 from trackside.frameworks.pytorch.losses.margin import margin
 from trackside.frameworks.pytorch.losses.saturation import step_share
 from trackside.frameworks.pytorch.losses.targets import (
+    mixes_samples,
     shape_of,
     share_beyond_reach,
     share_beyond_reach_by_hand,
@@ -71,6 +72,7 @@ class GraphFacts(NamedTuple):
     margin: float | None = None
     lowers_likelihood: bool = False
     beyond_reach: float = 0.0
+    mixes_samples: bool = False
     step_share: float = 0.0
 
     @classmethod
@@ -106,6 +108,7 @@ class GraphFacts(NamedTuple):
             _is_weighted(end),
             targets_of_each(end),
             beyond_reach=_read(lambda _: _beyond_reach(loss, node), end) or 0.0,
+            mixes_samples=mixes_samples(loss.node),
             step_share=_read(step_share, end) or 0.0,
         )
 
