@@ -61,6 +61,7 @@ class SortedBatches(FoldingRule):
     since = "0.1"
     patience = 2
     likely_causes = (Cause.DATA_ORDER,)
+    shows_its_cause = True
     what_to_do = (
         "Shuffle the training data in each epoch: DataLoader(..., shuffle=True).",
         "If the data are a stream, shuffle them in a buffer of many classes.",
