@@ -15,6 +15,7 @@ from trackside.contracts.errors import RecordError
 from trackside.contracts.model_facts import (
     CheckpointFacts,
     ClippingFacts,
+    LoadFacts,
     LossFacts,
     ModelFacts,
     ModuleFacts,
@@ -105,21 +106,22 @@ def test_a_layer_that_sees_ahead() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [ModuleFacts, ParameterFacts, OptimizerFacts, LossFacts, ClippingFacts, CheckpointFacts, ProgramFacts],
+    [ModuleFacts, ParameterFacts, OptimizerFacts, LossFacts, ClippingFacts, CheckpointFacts, LoadFacts, ProgramFacts],
     ids=lambda k: k.__name__,
 )
 def test_every_field_of_a_fact_is_written_and_read(kind: type) -> None:
     values = {"str": "a", "bool": True, "int": 3, "int | None": 3, "float": 0.5, "float | None": 0.5}
     values |= {"tuple[int, ...]": (2, 3), "tuple[Mapping[str, float], ...]": ({"lr": 0.5},)}
     values |= {"tuple[ClippingFacts, ...]": (ClippingFacts("norm", 1.0),), "tuple[str, ...]": ("a", "b")}
-    values |= {"CheckpointFacts | None": CheckpointFacts("last.pt", 2)}
+    values |= {"CheckpointFacts | None": CheckpointFacts("last.pt", 2), "LoadFacts | None": LoadFacts("w", 2)}
     values |= {"ScheduleFacts | None": ScheduleFacts("StepLR", 0.1, 2)}
     fact = kind(**{f.name: False if f.default is True else values[str(f.type)] for f in fields(kind)})
     sections = {ProgramFacts: "program", ClippingFacts: "program", CheckpointFacts: "program", ModuleFacts: "modules"}
-    sections |= {ParameterFacts: "parameters", OptimizerFacts: "optimizers", LossFacts: "losses"}
+    sections |= {LoadFacts: "program", ParameterFacts: "parameters", OptimizerFacts: "optimizers", LossFacts: "losses"}
     whole = {
         ClippingFacts: lambda: ProgramFacts(clipping=(fact,)),
         CheckpointFacts: lambda: ProgramFacts(checkpoints=fact),
+        LoadFacts: lambda: ProgramFacts(idle_load=fact),
     }
     whole_fact = whole[kind]() if kind in whole else fact
     name = sections[kind]

@@ -1,11 +1,11 @@
-"""incomplete-checkpoint: checkpoints without parameters that train, or with other values than the model has."""
+"""incomplete-checkpoint: checkpoints without parameters that train or with other values; loads without an effect."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.training_lib.rules.columns import steady
-from trackside.contracts.model_facts import CheckpointFacts, ModelFacts, ProgramFacts
+from trackside.contracts.model_facts import CheckpointFacts, LoadFacts, ModelFacts, ProgramFacts
 from trackside.contracts.verdict import Severity
 from trackside.rules.program.incomplete_checkpoint import IncompleteCheckpoint
 from trackside.testing.rule_case import RuleCase, assert_case
@@ -16,6 +16,11 @@ STEM, HEAD = "Net_stem.weight", "Net_head.weight"
 
 def case(name: str, *contents: tuple[int, CheckpointFacts | None], fires: tuple[str, ...] = ()) -> RuleCase:
     facts = tuple(ModelFacts(from_step=step, program=ProgramFacts(checkpoints=found)) for step, found in contents)
+    return RuleCase(name, recorded={LOSS: {"mean": steady(1.0, 60)}}, fires=fires, facts=facts)
+
+
+def load(name: str, *loads: LoadFacts | None, fires: tuple[str, ...] = ()) -> RuleCase:
+    facts = tuple(ModelFacts(20 * place, program=ProgramFacts(idle_load=each)) for place, each in enumerate(loads))
     return RuleCase(name, recorded={LOSS: {"mean": steady(1.0, 60)}}, fires=fires, facts=facts)
 
 
@@ -31,6 +36,9 @@ CASES = [
     case("whole", (30, WHOLE)),
     case("the rest is saved later", (30, FILTERED), (40, WHOLE)),
     case("none was written", (0, None)),
+    load("other names", LoadFacts("module.stem.weight", 6), fires=("module.stem.weight",)),
+    load("a state that is no copy", None, LoadFacts(STEM, 6, is_own=True), fires=(STEM,)),
+    load("the right names at the second try", LoadFacts("module.stem.weight", 6), None),
 ]
 
 

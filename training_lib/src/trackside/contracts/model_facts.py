@@ -250,6 +250,22 @@ class CheckpointFacts:
     altered_count: int = 0
 
 
+@dataclass(frozen=True)
+class LoadFacts:
+    """A call of `load_state_dict` that had no effect.
+
+    name     the first tensor of the state
+    count    number of tensors in it
+    is_own   they were the model's own, put back after steps of training; else all had names that the model has not
+    line     the line of the call; "" if unknown
+    """
+
+    name: str
+    count: int
+    is_own: bool = False
+    line: str = ""
+
+
 BOOSTED = frozenset({"xgboost", "lightgbm", "catboost"})  # frameworks with trees and no network
 ESTIMATORS = frozenset({"scikit-learn"})  # nothing of a network is seen
 
@@ -275,6 +291,7 @@ class ProgramFacts:
                       data ("Crops.rng"), or "worker_init_fn"; "" if none was found
     resumed_at          step of the run at which this process began; 0 for the first process of the run
     checkpoints         the content of the script's checkpoints; None if none was compared
+    idle_load           a load of a state that had no effect; None without
     """
 
     script: str = ""
@@ -293,6 +310,7 @@ class ProgramFacts:
     shared_randomness: str = ""
     resumed_at: int = 0
     checkpoints: CheckpointFacts | None = None
+    idle_load: LoadFacts | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from trackside.contracts.errors import KeyNotFoundError
 from trackside.contracts.model_facts import (
     CheckpointFacts,
     ClippingFacts,
+    LoadFacts,
     LossFacts,
     ModelFacts,
     ModuleFacts,
@@ -170,6 +171,7 @@ _READERS: Mapping[str, Callable[[UntrustedJson, str], object]] = {
     "tuple[int, ...]": UntrustedJson.counts,
     "tuple[str, ...]": UntrustedJson.texts,
     "CheckpointFacts | None": lambda found, name: _facts(found.object(name), CheckpointFacts),
+    "LoadFacts | None": lambda found, name: _facts(found.object(name), LoadFacts),
     "ScheduleFacts | None": lambda found, name: _facts(found.object(name), ScheduleFacts),
     "tuple[Mapping[str, float], ...]": lambda found, name: tuple(map(_numbers, found.objects(name))),
     "tuple[ClippingFacts, ...]": lambda found, name: tuple(_facts(f, ClippingFacts) for f in found.objects(name)),

@@ -73,7 +73,7 @@ class PyTorchAdapter:
     def install(self) -> None:
         """Register the hooks. Undone by `uninstall`, which only tests need."""
         sources = self.steps.sources
-        installed = [*sources.all.install(), sources.facts.schedules.install()]
+        installed = [*sources.all.install(), sources.facts.schedules.install(), sources.facts.loads.install()]
         self._undo = [*install_torch_calls(self.session, self.steps), *installed]
         for begin in sources.all.step_began:
             begin(self.session.engine.step)

@@ -1,8 +1,8 @@
-"""incomplete-checkpoint: checkpoints without parameters that train, or with other values than the model has."""
+"""incomplete-checkpoint: checkpoints without parameters that train or with other values; loads without an effect."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
@@ -11,17 +11,23 @@ from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.rule import Rule
 from trackside.trial.window import Window
 
-_MISSING, _ALTERED = "trained parameters in no checkpoint", "parameters saved with other values"
+_MISSING, _ALTERED, _NOT_TAKEN, _OWN = (
+    "trained parameters in no checkpoint",
+    "parameters saved with other values",
+    "tensors of a state that the model did not take",
+    "parameters that were given back to the model as they were",
+)
 
 
 @dataclass(frozen=True)
 class IncompleteCheckpoint(Rule):
-    """The checkpoints lack parameters that train, or hold other values than the model has.
+    """The checkpoints lack parameters that train or hold other values, or a state was loaded without an effect.
 
     Why it matters:
         A checkpoint is what is left of a training. Where a filter, a wrapper or a library leaves parameters out, or
         changes some on the way, nothing is raised: the loss of the training is right, and the model that is loaded
-        later is another one.
+        later is another one. Nor is anything raised where `load_state_dict(..., strict=False)` is given other names
+        than the model has: it goes on with random weights.
 
     How it decides:
         The hook compares each object that the script saves with the trained models, by names, shapes and, on the CPU,
@@ -34,13 +40,18 @@ class IncompleteCheckpoint(Rule):
            Else it is a warning.
         3. It fires where some parameters of a checkpoint, and fewer than half, have other values than the model at
            that moment. Where most differ, it holds averages or the model of another moment, and that is silent.
+        4. It fires where the model took no tensor of a state that `load_state_dict` was given, and no later state
+           either.
+        5. It fires where `load_state_dict` was given the model's own parameters after steps of training. A
+           `state_dict` holds no copies, so what was kept as the best state has changed with each step since.
 
         Corrections of low rank (LoRA) that are saved alone are complete, for nothing else trains. Amazon's Debugger
         has no such rule.
 
     What to do:
         Save `model.state_dict()` as it is, and load it once into a new model before the long run
-        (`trackside check` does so).
+        (`trackside check` does so). Keep a state in memory with `copy.deepcopy`. Look at the names that
+        `load_state_dict` returns.
 
     Example:
         ```python
@@ -71,10 +82,29 @@ class IncompleteCheckpoint(Rule):
     what_to_do = (
         "Save model.state_dict() as it is; look for a filter by requires_grad or by name.",
         "Load the file into a new model, and compare its parameters with those of the training.",
+        "Print what load_state_dict returns: the names that it did not find. Take a prefix such as `module.` off.",
+        "Keep a state in memory as copy.deepcopy(model.state_dict()).",
     )
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """Return one finding for the missing parameters, and one for the altered ones."""
+        """Return findings: the load without an effect, the missing parameters, and the altered ones."""
+        return [*self._of_load(window), *self._of_checkpoints(window)]
+
+    def _of_load(self, window: Window) -> Iterator[Finding]:
+        load = window.facts.program.idle_load if window.facts is not None else None
+        if window.facts is not None and load is not None:
+            yield Finding(
+                subject=load.name,
+                step=window.step,
+                since_step=min(window.facts.from_step, window.step),
+                measure=_OWN if load.is_own else _NOT_TAKEN,
+                observed=float(load.count),
+                relation=">",
+                threshold=0.0,
+                place=load.line,
+            )
+
+    def _of_checkpoints(self, window: Window) -> list[Finding]:
         facts = window.facts
         if facts is None or (found := facts.program.checkpoints) is None:
             return []
@@ -102,7 +132,9 @@ class IncompleteCheckpoint(Rule):
         """Return a clause without facts about the program, or before the first checkpoint."""
         if window.facts is None:
             return "facts about the program, which Trackside's hook records"
-        return "" if window.facts.program.checkpoints is not None else "a checkpoint with weights of the model"
+        program = window.facts.program
+        is_known = program.checkpoints is not None or program.idle_load is not None
+        return "" if is_known else "a checkpoint with weights of the model"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
         """Return INFO where only the last parameters of a model are missing, else WARNING."""
@@ -112,8 +144,12 @@ class IncompleteCheckpoint(Rule):
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: the number of parameters, the first one, and the file."""
         lead = findings[0]
-        count, of = int(lead.observed), int(lead.statistics["of"])
-        more = f" and {count - 1} more" if count > 1 else ""
+        count, at = int(lead.observed), f" at {lead.place}" if lead.place else ""
+        if lead.measure == _NOT_TAKEN:
+            return f"The model took none of {count} tensors of a state that load_state_dict was given{at}."
+        if lead.measure == _OWN:
+            return f"load_state_dict{at} was given the model's own parameters, not a copy of them: it changed nothing."
+        of, more = int(lead.statistics["of"]), f" and {count - 1} more" if count > 1 else ""
         if lead.measure == _MISSING:
             return f"{lead.subject}{more}, of {of} trained parameters, are in no checkpoint; the first is {lead.place}."
         return f"{lead.place} holds other values of {lead.subject}{more} than the model had; the rest agree."

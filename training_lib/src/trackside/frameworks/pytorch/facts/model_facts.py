@@ -27,6 +27,7 @@ from trackside.capture.step_engine import Position
 from trackside.contracts.errors import RecordError
 from trackside.contracts.model_facts import (
     ClippingFacts,
+    LoadFacts,
     LossFacts,
     ModelFacts,
     ModuleFacts,
@@ -38,6 +39,7 @@ from trackside.contracts.run_layout import model_facts_key
 from trackside.frameworks.pytorch.facts.initial_values import FirstValues
 from trackside.frameworks.pytorch.facts.lost_state import LostStates
 from trackside.frameworks.pytorch.facts.stale_state import StaleState, has_state
+from trackside.frameworks.pytorch.facts.state_loads import StateLoads
 from trackside.frameworks.pytorch.ground.parameter_names import (
     ParameterNames,
     inner_modules,
@@ -81,6 +83,7 @@ class _Found:
     program: ProgramFacts
     evaluated_at: Place | None = None
     random_at: Place | None = None
+    load: tuple[LoadFacts | None, Place | None] = (None, None)
 
 
 class Counter(Protocol):
@@ -96,6 +99,7 @@ class ModelFactsSource:
     - `is_looking`: this step is looked at, so `before_step` matters
     - `wants_loss`: the same for `loss_seen`
     - `checkpoints`: compares what the script saves
+    - `loads`: watches the states that the script loads
     - `program`: returns facts of the program that other parts know
     - `clipping`: places where gradients were clipped, by kind and limit
     - `unmasked`: the attention modules that were seen to read all of their input
@@ -128,6 +132,7 @@ class ModelFactsSource:
         self._in_training_mode, self._random = evaluations
         self._set_to_train = set_to_train
         self.checkpoints = CheckpointContents(names, changed=self.look_soon)
+        self.loads = StateLoads(has_stepped=lambda: self._steps > 0, changed=self.look_soon, protect=protect)
         self._file: ModelFactsFile | None = None
         self._places: weakref.WeakKeyDictionary[Optimizer, Place | None] = weakref.WeakKeyDictionary()
         self._optimizers: weakref.WeakKeyDictionary[Optimizer, OptimizerFacts] = weakref.WeakKeyDictionary()
@@ -276,6 +281,7 @@ class ModelFactsSource:
             self._in_training_mode.count,
             self._random.count,
             self.checkpoints.count,
+            self.loads.count,
             self._set_to_train is None or len(self._set_to_train),
         )
 
@@ -319,6 +325,7 @@ class ModelFactsSource:
             clipping=[(ClippingFacts(kind, limit), place) for (kind, limit), place in list(self._clipping.items())],
             evaluated_at=self._in_training_mode.place,
             random_at=self._random.place,
+            load=self.loads.facts(),
             program=replace(
                 self._program(),
                 autocast_dtype=half,
@@ -597,6 +604,7 @@ class ModelFactsFile:
 
     def _with_lines(self, found: _Found) -> ModelFacts:
         script = script_path()
+        load, loaded_at = found.load
         places = self._module_places(found, script)
         modules = [
             replace(facts, line=shown(of_root.get(path), script))
@@ -616,6 +624,7 @@ class ModelFactsFile:
                 clipping=clipping,
                 evaluation_line=shown(found.evaluated_at, script),
                 random_line=shown(found.random_at, script),
+                idle_load=load and replace(load, line=shown(loaded_at, script)),
             ),
         )
 

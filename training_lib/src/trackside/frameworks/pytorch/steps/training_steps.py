@@ -252,7 +252,8 @@ class TrainingSteps:
         self._validation.end()
         unseen, live = self.sources.evaluations.in_training_mode, self.sources.evaluations.random
         unseen.training_goes_on()
-        has_news = self._facts.is_looking and (unseen.count or live.count or self._facts.checkpoints.count)
+        count = unseen.count + live.count + self._facts.checkpoints.count + self._facts.loads.count
+        has_news = self._facts.is_looking and count > 0
         if has_news and not self._strategy.boundary.is_open:  # no step will end after it
             self._facts.end_step(max(0, self._engine.step - 1))
 
