@@ -2,30 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import Enum
+from typing import NamedTuple
 
+from trackside.contracts.model_facts import ModelFacts
 from trackside.trial.window import Column, Window
 
-_MOST_PHASES = 3  # optimizers made after the first: a program that makes more makes one each epoch
+_MOST_PHASES = 3  # optimizers made after the first: a program that makes more of the same model makes one each epoch
 
 
 def newest_phase(window: Window) -> int:
-    """Return the step at which the newest optimizer began; 0 for a run's first, or for a run that makes many.
+    """Return the step at which the newest optimizer began; 0 for a run's first, or for one of many.
+
+    An optimizer that holds no parameter of any earlier one begins a training of its own, however many there are: the
+    folds of a cross-validation, the members of an ensemble, the trials of a search. Of others a run has few.
 
     Args:
         window: The window to read.
     """
-    facts, begins = window.facts, list[int]()
-    while facts is not None and facts.from_step > 0:
-        earlier = window.source.facts_at(facts.from_step - 1)
-        if earlier is None or earlier.from_step >= facts.from_step:
-            break
-        if {o.name for o in facts.optimizers} - {o.name for o in earlier.optimizers}:
-            begins.append(facts.from_step)
-        facts = earlier
-    return begins[0] if begins and len(begins) <= _MOST_PHASES else 0
+    begins = _begins(window)
+    counted = begins if len(begins) <= _MOST_PHASES else [each for each in begins if each.is_new_model]
+    return counted[0].step if counted else 0
+
+
+def newest_training(window: Window) -> int:
+    """Return the step at which the newest training of other parameters began; 0 for a run's first.
+
+    Args:
+        window: The window to read.
+    """
+    return next((each.step for each in _begins(window) if each.is_new_model), 0)
+
+
+class _Begin(NamedTuple):
+    """The first step of new optimizers.
+
+    step          the step
+    is_new_model  True if they hold parameters, and none that an earlier optimizer held
+    """
+
+    step: int
+    is_new_model: bool
+
+
+def _begins(window: Window) -> list[_Begin]:
+    """Return the beginnings after the run's first, the newest first."""
+    revisions = list(_revisions(window))
+    held_before: list[set[str]] = [set()]  # by any revision before the one of the same place from the end
+    for facts in reversed(revisions):
+        held_before.append(held_before[-1] | {p.name for p in facts.parameters if p.optimizer})
+    held_before.pop()
+    begins = []
+    for facts, earlier, known in zip(revisions, revisions[1:], reversed(held_before), strict=False):
+        made = {o.name for o in facts.optimizers} - {o.name for o in earlier.optimizers}
+        if made:
+            held = {p.name for p in facts.parameters if p.optimizer in made}
+            begins.append(_Begin(facts.from_step, bool(held) and not held & known))
+    return begins
+
+
+def _revisions(window: Window) -> Iterator[ModelFacts]:
+    """Yield the facts of the run, the newest first."""
+    facts = window.facts
+    while facts is not None:
+        yield facts
+        earlier = window.source.facts_at(facts.from_step - 1) if facts.from_step > 0 else None
+        facts = earlier if earlier is not None and earlier.from_step < facts.from_step else None
 
 
 class NewPart(Enum):

@@ -23,6 +23,7 @@ from trackside.rules.evaluations import (
 )
 from trackside.rules.guessing import Guess, best_guess
 from trackside.rules.medians import median
+from trackside.rules.phases import newest_training, since
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -81,7 +82,8 @@ class Overfit(Rule):
            Neither fires where the validation loss has fallen since the first evaluation by at least `shared_gain` of
            what the training loss lost since then, if that is a tenth of all it lost: some losses stand higher on
            larger batches (contrastive ones, partial likelihoods), and what was learned shows in their fall alone.
-        8. Training on to a loss of zero is no fault by itself: as long as the validation loss stays near its best, the
+        8. A training of another model in the same process (the next fold, trial or member) begins anew.
+        9. Training on to a loss of zero is no fault by itself: as long as the validation loss stays near its best, the
            model is as good as it was.
 
         A constant added to the losses, or a factor, changes nothing in r and u. Critical from r > 0.5 on, a warning
@@ -139,8 +141,9 @@ class Overfit(Rule):
 
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per loss and worker that overfits."""
-        evaluated = [c for name in window.tensors("losses") for c in window.statistic(name, "mean", mode="EVAL")]
-        trained = training_losses(window)
+        began = newest_training(window)
+        named = [c for name in window.tensors("losses") for c in window.statistic(name, "mean", mode="EVAL")]
+        evaluated, trained = since(named, began), since(training_losses(window), began)
         found = []
         for column in evaluated:
             training = training_of(column, trained)
