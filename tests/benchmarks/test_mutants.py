@@ -465,6 +465,16 @@ class TestReport:
         assert "cancer-mlp" not in text
         assert "labels-shuffled" not in text
 
+    def test_shows_the_precision_and_the_recall_of_each_rule(self) -> None:
+        found = [
+            Group(mutant("wine-mlp", "loss-negated"), "hurts", ((LOUD, QUIET), (QUIET, LOUD))),
+            Group(mutant("wine-mlp", "labels-shuffled"), "hurts", ((LOUD, QUIET), (LOUD, LOUD))),
+            Group(mutant("wine-mlp", "loss-shrunk"), "harmless", ()),
+        ]
+        (row,) = [line for line in report.tables(found) if line.startswith(f"| {min(LOUD.rules)} |")]
+        shares = [cell.split(" = ")[0] for cell in row.strip("| ").split(" | ")[1:]]
+        assert shares == ["2/4", "1/2", "1/2", "2/3"]  # of runs, of those named first, of twins, of alarms
+
     def test_words_above_the_marker_stay(self, tmp_path: Path) -> None:
         page = tmp_path / "mutants.md"
         page.write_text(f"# Words\n\n{report.MARKER}\nold\n")
