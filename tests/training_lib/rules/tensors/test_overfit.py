@@ -84,6 +84,13 @@ CASES = [
         fires=True,
     ),
     case(
+        "hardly better than guessing, and worse now",
+        [2.2, 2.22, 2.3, 2.4, 2.45, 2.5, 2.55, 2.6, 2.65, 2.7],
+        training=falling(2.3, 1.2, 101),
+        facts=ENTROPY,
+        fires=True,
+    ),
+    case(
         "labels of another scale",
         [0.8, 1.8, 3.7, 6.2, 9.5, 14.0, 20.0, 27.0, 37.0, 47.0],
         training=falling(600.0, 300.0, 101),
@@ -119,6 +126,12 @@ CASES = [
         facts=ENTROPY,
     ),
     case("validation is far above training, and falls", [value + 0.6 for value in HEALTHY]),
+    case(
+        "better than guessing, and a little worse now",
+        [1.9, 1.95, 2.0, 2.05, 2.1, 2.15, 2.2, 2.25, 2.3, 2.35],
+        training=falling(2.3, 1.2, 101),
+        facts=ENTROPY,
+    ),
     case("one bad evaluation", [*HEALTHY[:6], 1.9, *HEALTHY[7:]]),
     case("both rise", RISES, training=along([*np.linspace(2.3, 1.0, 40), *np.linspace(1.0, 2.3, 61)])),
     case("too few evaluations", RISES[3:6], every=30),
