@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import NamedTuple
 
 from trackside.contracts.model_facts import ModelFacts
 from trackside.trial.window import Column, Window
@@ -22,9 +21,11 @@ def newest_phase(window: Window) -> int:
     Args:
         window: The window to read.
     """
-    begins = _begins(window)
-    counted = begins if len(begins) <= _MOST_PHASES else [each for each in begins if each.is_new_model]
-    return counted[0].step if counted else 0
+    revisions = list(_revisions(window))
+    begins = _begins(revisions)
+    if len(begins) <= _MOST_PHASES:
+        return revisions[begins[0]].from_step if begins else 0
+    return newest_training(window)
 
 
 def newest_training(window: Window) -> int:
@@ -33,34 +34,8 @@ def newest_training(window: Window) -> int:
     Args:
         window: The window to read.
     """
-    return next((each.step for each in _begins(window) if each.is_new_model), 0)
-
-
-class _Begin(NamedTuple):
-    """The first step of new optimizers.
-
-    step          the step
-    is_new_model  True if they hold parameters, and none that an earlier optimizer held
-    """
-
-    step: int
-    is_new_model: bool
-
-
-def _begins(window: Window) -> list[_Begin]:
-    """Return the beginnings after the run's first, the newest first."""
     revisions = list(_revisions(window))
-    held_before: list[set[str]] = [set()]  # by any revision before the one of the same place from the end
-    for facts in reversed(revisions):
-        held_before.append(held_before[-1] | {p.name for p in facts.parameters if p.optimizer})
-    held_before.pop()
-    begins = []
-    for facts, earlier, known in zip(revisions, revisions[1:], reversed(held_before), strict=False):
-        made = {o.name for o in facts.optimizers} - {o.name for o in earlier.optimizers}
-        if made:
-            held = {p.name for p in facts.parameters if p.optimizer in made}
-            begins.append(_Begin(facts.from_step, bool(held) and not held & known))
-    return begins
+    return next((revisions[place].from_step for place in _begins(revisions) if _is_of_others(revisions, place)), 0)
 
 
 def _revisions(window: Window) -> Iterator[ModelFacts]:
@@ -70,6 +45,25 @@ def _revisions(window: Window) -> Iterator[ModelFacts]:
         yield facts
         earlier = window.source.facts_at(facts.from_step - 1) if facts.from_step > 0 else None
         facts = earlier if earlier is not None and earlier.from_step < facts.from_step else None
+
+
+def _begins(revisions: Sequence[ModelFacts]) -> list[int]:
+    """Return the indices of the revisions with a new optimizer, but for the oldest."""
+    return [place for place in range(len(revisions) - 1) if _made(revisions, place)]
+
+
+def _made(revisions: Sequence[ModelFacts], place: int) -> set[str]:
+    """Return the names of the optimizers that the revision before did not have."""
+    return {o.name for o in revisions[place].optimizers} - {o.name for o in revisions[place + 1].optimizers}
+
+
+def _is_of_others(revisions: Sequence[ModelFacts], place: int) -> bool:
+    """Return True if the new optimizers of a revision hold parameters, and none that an earlier one held."""
+    made = _made(revisions, place)
+    held = {p.name for p in revisions[place].parameters if p.optimizer in made}
+    return bool(held) and not any(
+        p.name in held and p.optimizer for one in revisions[place + 1 :] for p in one.parameters
+    )
 
 
 class NewPart(Enum):
