@@ -213,7 +213,30 @@ def tables(found: Sequence[Group]) -> Iterator[str]:
             if chosen := [group for group in several if group.operator.family == family]:
                 yield _row(f"{family} | {half}", chosen)
     yield ""
+    yield from _rules(found)
+    yield ""
     yield from _missed(halves[TUNE])
+
+
+def _rules(found: Sequence[Group]) -> Iterator[str]:
+    """Yield the precision and the recall of each rule over all runs that were judged: sums, of both halves together."""
+    counted = [group for group in found if group.fate in COUNTED and group.runs]
+    twins = {(g.mutant.subject, place): twin for g in counted for place, (_, twin) in enumerate(g.runs)}
+    runs, spoke, named = 0, Counter[str](), Counter[str]()
+    for group in counted:
+        for mutant, twin in group.runs:
+            beyond = mutant.beyond(twin)
+            rules = {rule for card in beyond for rule in card.rules} - twin.rules
+            runs += 1
+            spoke.update(rules)
+            named.update(rules if set(group.operator.causes) & set(first_causes(beyond, 1)) else ())
+    warned = Counter(rule for twin in twins.values() for rule in twin.rules)
+    yield "| rule | recall: runs of mutants warned of beyond the twin | first cause right | clean twins | precision |"
+    yield "|---|---|---|---|---|"
+    for rule in sorted({*spoke, *warned}, key=lambda each: (-spoke[each], each)):
+        alarms = spoke[rule] + warned[rule]
+        cells = (Share(spoke[rule], runs), Share(named[rule], spoke[rule]), Share(warned[rule], len(twins)))
+        yield f"| {rule} | {' | '.join(map(str, cells))} | {Share(spoke[rule], alarms)} |"
 
 
 def _missed(tuned: Sequence[Group]) -> Iterator[str]:

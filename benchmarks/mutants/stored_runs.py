@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -118,23 +119,39 @@ def mutants(
 def drawn(chosen: Sequence[Mutant], *, count: int, draw: str) -> list[Mutant]:
     """Return the trainings of a random sample of mutants: all seeds of each, and their twins, in the order given.
 
-    Pairs of program and operator are ordered by the SHA-256 of the draw and their names. A larger sample of the same
-    draw holds the smaller one, so that a sample may grow while nothing of it has been read.
+    The sample is stratified: families of operators take turns, so that each has its share however few mutants it has.
+    Within a family, and of the families in the last turn, the SHA-256 of the draw and the names of program and operator
+    decides. A larger sample of the same draw holds the smaller one, so that a sample may grow while nothing of it has
+    been read.
 
     Args:
         chosen: Trainings to draw from.
         count: Number of pairs of each half; fewer if there are not as many.
         draw: Any text. Another text is another sample.
     """
-    pairs = {(each.half, *_pair(each)) for each in chosen if each.operator is not None}
-    ordered = sorted(pairs, key=lambda pair: hashlib.sha256(f"{draw} {pair[1]} {pair[2]}".encode()).digest())
-    sample = {pair[1:] for half in (TUNE, REPORT) for pair in [one for one in ordered if one[0] == half][:count]}
+    sample = {
+        pair
+        for half in (TUNE, REPORT)
+        for pair in _in_turns([each for each in chosen if each.half == half], draw=draw)[:count]
+    }
     subjects = {subject for subject, _ in sample}
     return [
         each
         for each in chosen
         if (_pair(each) in sample if each.operator is not None else each.subject.name in subjects)
     ]
+
+
+def _in_turns(mutants: Sequence[Mutant], *, draw: str) -> list[tuple[str, str]]:
+    """Return the pairs of program and operator, one of each family, then the second of each, and so on."""
+    families = {_pair(each): each.operator.family for each in mutants if each.operator is not None}
+    shuffled = sorted(families, key=lambda pair: hashlib.sha256(f"{draw} {pair[0]} {pair[1]}".encode()).digest())
+    turns: dict[tuple[str, str], int] = {}
+    taken: Counter[str] = Counter()
+    for pair in shuffled:
+        turns[pair] = taken[families[pair]]
+        taken[families[pair]] += 1
+    return sorted(shuffled, key=turns.__getitem__)
 
 
 def _pair(mutant: Mutant) -> tuple[str, str]:

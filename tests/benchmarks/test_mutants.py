@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -465,6 +466,16 @@ class TestReport:
         assert "cancer-mlp" not in text
         assert "labels-shuffled" not in text
 
+    def test_shows_the_precision_and_the_recall_of_each_rule(self) -> None:
+        found = [
+            Group(mutant("wine-mlp", "loss-negated"), "hurts", ((LOUD, QUIET), (QUIET, LOUD))),
+            Group(mutant("wine-mlp", "labels-shuffled"), "hurts", ((LOUD, QUIET), (LOUD, LOUD))),
+            Group(mutant("wine-mlp", "loss-shrunk"), "harmless", ()),
+        ]
+        (row,) = [line for line in report.tables(found) if line.startswith(f"| {min(LOUD.rules)} |")]
+        shares = [cell.split(" = ")[0] for cell in row.strip("| ").split(" | ")[1:]]
+        assert shares == ["2/4", "1/2", "1/2", "2/3"]  # of runs, of those named first, of twins, of alarms
+
     def test_words_above_the_marker_stay(self, tmp_path: Path) -> None:
         page = tmp_path / "mutants.md"
         page.write_text(f"# Words\n\n{report.MARKER}\nold\n")
@@ -530,6 +541,17 @@ class TestSamples:
         assert self.pairs(small) < self.pairs(large)
         assert self.pairs(drawn(self.CHOSEN_HALF, count=20, draw="2")) != self.pairs(small)
         assert drawn(self.CHOSEN_HALF, count=10**6, draw="1") == list(self.CHOSEN_HALF)
+
+    @pytest.mark.parametrize(
+        ("count", "fewest"),
+        [pytest.param(14, 1, id="once"), pytest.param(28, 2, id="twice"), pytest.param(36, 2, id="36")],
+    )
+    def test_families_of_operators_take_turns(self, count: int, fewest: int) -> None:
+        found = drawn(self.CHOSEN_HALF, count=count, draw="7")
+        drawn_of = Counter(OPERATORS[name].family for _, name in self.pairs(found))
+        assert set(drawn_of) == set(FAMILIES)
+        assert min(drawn_of.values()) >= fewest
+        assert max(drawn_of.values()) <= fewest + 1
 
     @pytest.mark.parametrize(
         ("status", "touched", "is_idle"),

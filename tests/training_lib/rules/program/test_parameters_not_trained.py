@@ -306,6 +306,28 @@ def reached(*parts: tuple[str, tuple[int, ...], bool]) -> RuleCase:
             id="heads-for-later-tasks",
         ),
         pytest.param(
+            reached(
+                ("body", (64, 64), True),
+                ("head", (10, 64), True),
+                ("projector.0", (64, 64), False),
+                ("projector.2", (32, 64), False),
+            ),
+            Severity.INFO,
+            id="a-projector-for-another-loss",
+        ),
+        pytest.param(
+            reached(
+                ("0.in", (48, 64), True),
+                ("0.out", (10, 48), True),
+                ("1.in", (48, 64), False),
+                ("1.out", (10, 48), False),
+                ("2.in", (48, 64), False),
+                ("2.out", (10, 48), False),
+            ),
+            Severity.INFO,
+            id="members-of-an-ensemble-for-later",
+        ),
+        pytest.param(
             reached(("first", (64, 64), False), ("second", (64, 64), False), ("head", (10, 64), True)),
             Severity.WARNING,
             id="detached-behind-the-second-layer",
@@ -333,6 +355,66 @@ def reached(*parts: tuple[str, tuple[int, ...], bool]) -> RuleCase:
     ],
 )
 def test_parts_that_stand_aside_are_information(case: RuleCase, severity: Severity) -> None:
+    assert ParametersNotTrained().severity_of(assert_case(ParametersNotTrained(), case)) is severity
+
+
+def frozen_beside(*parts: tuple[str, tuple[int, ...], bool]) -> RuleCase:
+    """A model of these parts in their order, each with its shape, and whether it is frozen as it was drawn."""
+    drawn: dict[str, Any] = {**FROZEN, "optimizer": "", "looks_untrained": True}
+    held = [
+        replace(BODY, name=f"Net_{n}.weight", module=n, shape=shape, **(drawn if is_frozen else {}))
+        for n, shape, is_frozen in parts
+    ]
+    present = {p.gradient: {"is_present": steady(float(p.has_gradient), STEPS)} for p in held}
+    left = sorted((p for p in held if not p.requires_grad), key=lambda p: -p.size)
+    return case("", *held, recorded={RATE: {"mean": steady(0.1, STEPS)}, **present}, fires=tuple(left))
+
+
+@pytest.mark.parametrize(
+    ("case", "severity"),
+    [
+        pytest.param(
+            frozen_beside(
+                ("net.0", (32, 10), False),
+                ("net.2", (1, 32), False),
+                ("prior.0", (32, 10), True),
+                ("prior.2", (1, 32), True),
+            ),
+            Severity.INFO,
+            id="a-random-prior",
+        ),
+        pytest.param(
+            frozen_beside(
+                ("a.0", (64, 64), False), ("a.2", (32, 64), False), ("b.0", (64, 64), True), ("b.2", (32, 64), True)
+            ),
+            Severity.INFO,
+            id="a-random-target",
+        ),
+        pytest.param(
+            frozen_beside(
+                ("0.a", (96, 32), False), ("0.b", (32, 96), False), ("1.a", (96, 32), True), ("1.b", (32, 96), True)
+            ),
+            Severity.WARNING,
+            id="a-block-behind-another",
+        ),
+        pytest.param(
+            frozen_beside(("0", (64, 64), True), ("2", (64, 64), False), ("4", (10, 64), False)),
+            Severity.WARNING,
+            id="a-layer-behind-another",
+        ),
+        pytest.param(
+            frozen_beside(
+                ("net.0", (32, 10), True),
+                ("net.2", (1, 32), False),
+                ("prior.0", (32, 10), True),
+                ("prior.2", (1, 32), True),
+            ),
+            Severity.WARNING,
+            id="a-random-prior-and-a-forgotten-layer",
+        ),
+    ],
+)
+def test_frozen_twins_of_trained_parts_are_information(case: RuleCase, severity: Severity) -> None:
     assert ParametersNotTrained().severity_of(assert_case(ParametersNotTrained(), case)) is severity
 
 

@@ -403,3 +403,24 @@ def test_says_when_it_cannot_answer_yet(losses: np.ndarray, ready: bool) -> None
     lacks = LossNotDecreasing().lacks(trial.window(trial.steps()[-1], now=0.0))
     assert (lacks == "") is ready
     assert ready or "300 steps of a training loss" in lacks
+
+
+@pytest.mark.parametrize(
+    ("losses", "evaluations", "fires"),
+    [
+        pytest.param(noisy([2.303] * 72, 0.01), 9, True, id="nine-passes"),
+        pytest.param(noisy([2.303] * 72, 0.01), 4, False, id="four-passes"),
+        pytest.param(noisy([2.303] * 50, 0.01), 9, False, id="too-few-steps"),
+        pytest.param(2.303 * 0.97 ** np.arange(72), 9, False, id="it-learned"),
+    ],
+)
+def test_a_short_run_with_many_passes_is_judged_at_its_end(losses: np.ndarray, evaluations: int, fires: bool) -> None:
+    every = len(losses) // evaluations
+    validation = {every * k + every - 1: 2.3 for k in range(evaluations)}
+    case = RuleCase(
+        "",
+        recorded={LOSS: {"mean": saved(losses, every=1)}},
+        evaluated={LOSS: {"mean": validation}},
+        fires=(LOSS,) if fires else (),
+    )
+    assert_case(LossNotDecreasing(), case)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,17 @@ ONE_EACH_EPOCH = tuple(
 )
 BODY, HEAD = (
     ParameterFacts(f"Net_{name}.weight", name, (8, 8), "float32", optimizer="AdamW") for name in ("body", "head")
+)
+FOLDS = tuple(
+    ModelFacts(
+        from_step=50 * n,
+        parameters=(replace(BODY, name=f"Net{n}_body.weight", optimizer=f"AdamW_{n}"),),
+        optimizers=(OptimizerFacts(f"AdamW_{n}", "AdamW"),),
+    )
+    for n in range(5)
+)
+ONE_MODEL_AGAIN = tuple(
+    replace(fold, parameters=(replace(BODY, optimizer=f"AdamW_{n}"),)) for n, fold in enumerate(FOLDS)
 )
 TWO_PARTS = ModelFacts(parameters=(BODY, HEAD), optimizers=(OptimizerFacts("AdamW", "AdamW"),))
 SUM = ModelFacts(losses=(LossFacts(LOSS, backward_line="train.py:9"),))  # computed by hand
@@ -116,6 +128,8 @@ FIRES = [
     case("the second trainer's own spike", [*HARDER, 9.0, 20.0, 60.0], facts=SECOND_TRAINER, fires=(LOSS,)),
     case("the second trainer breaks", [*learned(), math.nan], facts=SECOND_TRAINER, fires=(LOSS,)),
     case("an optimizer made each epoch", [*learned(), 9.0, 20.0, 60.0], facts=ONE_EACH_EPOCH, fires=(LOSS,)),
+    case("the same model in every optimizer", [*learned(), *[6.0] * 8], facts=ONE_MODEL_AGAIN, fires=(LOSS,)),
+    case("a spike within the fifth fold", [*HARDER, 9.0, 20.0, 60.0], facts=FOLDS, fires=(LOSS,)),
     case("a head for later has no gradient yet", HARDER[:225], **parts(225, head_from=999), fires=(LOSS,)),
     case("both parts trained before", [*learned(), 9.0, 20.0, 60.0], **parts(203, head_from=100), fires=(LOSS,)),
     case("a new part, then its own spike", [*HARDER, 9.0, 20.0, 60.0], **parts(263, head_from=200), fires=(LOSS,)),
@@ -142,6 +156,8 @@ SILENT = [
     case("learning", learned()),
     case("a second trainer begins above all that was", learned() + [9.0] * 25, facts=SECOND_TRAINER),
     case("a second trainer, its own task", HARDER, facts=SECOND_TRAINER),
+    case("the fifth fold begins above all that was", learned() + [9.0] * 25, facts=FOLDS),
+    case("the fifth fold is harder", HARDER, facts=FOLDS),
     case("a spike that a second trainer ends", [*learned(195), *[60.0] * 5, *[9.0] * 25], facts=SECOND_TRAINER),
     case(
         "a second trainer with larger updates", learned() + [4.0] * 25, updates=LATE_UPDATES[:225], facts=SECOND_TRAINER

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along, falling
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import LossFacts, ModelFacts
+from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.verdict import Severity
 from trackside.rules.tensors.overfit import Overfit, lost_again
 from trackside.testing.rule_case import RuleCase, assert_case
@@ -20,6 +21,17 @@ LOSS, LABELS = "CrossEntropyLoss_output_0", "CrossEntropyLoss_input_1"
 FALLS = falling(2.3, 0.05, 101)
 
 
+HELD = ParameterFacts("Net_body.weight", "body", (8, 8), "float32", optimizer="Adam")
+FIRST = ModelFacts(parameters=(HELD,), optimizers=(OptimizerFacts("Adam", "Adam"),))
+OTHER = OptimizerFacts("Adam_1", "Adam")
+NEXT_FOLD = replace(HELD, name="Net2_body.weight", optimizer="Adam_1")
+TWO_FOLDS = (FIRST, ModelFacts(from_step=51, parameters=(NEXT_FOLD,), optimizers=(OTHER,)))
+TUNED_FURTHER = (
+    FIRST,
+    ModelFacts(from_step=51, parameters=(replace(HELD, optimizer="Adam_1"),), optimizers=(OTHER,)),
+)
+EASY_THEN_HARD = [0.9, 0.5, 0.3, 0.2, 0.15, 1.6, 1.2, 1.1, 1.05, 1.04]
+TWICE = {**falling(2.3, 0.3, 51), **{51 + s: v for s, v in falling(2.3, 0.1, 50).items()}}
 ENTROPY = ModelFacts(losses=(LossFacts(LOSS, "CrossEntropyLoss", "mean", class_count=10),))  # guessing: 2.3
 
 
@@ -30,11 +42,11 @@ def case(
     training: dict[int, float] = FALLS,
     fires: bool = False,
     every: int = 10,
-    facts: ModelFacts | None = None,
+    facts: ModelFacts | tuple[ModelFacts, ...] | None = None,
 ) -> RuleCase:
     return RuleCase(
         name,
-        {LABELS: {step: np.arange(50) % 10 for step in range(0, 100, 10)}} if facts else {},
+        {LABELS: {step: np.arange(50) % 10 for step in range(0, 100, 10)}} if facts is ENTROPY else {},
         collections={"labels": (f"^{LABELS}$",)},
         facts=facts,
         recorded={LOSS: {"mean": training}},
@@ -72,11 +84,27 @@ CASES = [
         fires=True,
     ),
     case(
+        "hardly better than guessing, and worse now",
+        [2.2, 2.22, 2.3, 2.4, 2.45, 2.5, 2.55, 2.6, 2.65, 2.7],
+        training=falling(2.3, 1.2, 101),
+        facts=ENTROPY,
+        fires=True,
+    ),
+    case(
         "labels of another scale",
         [0.8, 1.8, 3.7, 6.2, 9.5, 14.0, 20.0, 27.0, 37.0, 47.0],
         training=falling(600.0, 300.0, 101),
         fires=True,
     ),
+    case("the same model in a second phase", EASY_THEN_HARD, training=TWICE, facts=TUNED_FURTHER, fires=True),
+    case(
+        "within the next fold",
+        [2.0, 1.5, 1.0, 0.7, 1.0, 0.9, 1.3, 1.7, 2.1, 2.5],
+        training=TWICE,
+        facts=TWO_FOLDS,
+        fires=True,
+    ),
+    case("the next fold is harder", EASY_THEN_HARD, training=TWICE, facts=TWO_FOLDS),
     case("both fall", HEALTHY),
     case("a small rise of little", [2.0, 0.5, *[0.1 + 0.005 * k for k in range(8)]]),
     case(
@@ -98,6 +126,12 @@ CASES = [
         facts=ENTROPY,
     ),
     case("validation is far above training, and falls", [value + 0.6 for value in HEALTHY]),
+    case(
+        "better than guessing, and a little worse now",
+        [1.9, 1.95, 2.0, 2.05, 2.1, 2.15, 2.2, 2.25, 2.3, 2.35],
+        training=falling(2.3, 1.2, 101),
+        facts=ENTROPY,
+    ),
     case("one bad evaluation", [*HEALTHY[:6], 1.9, *HEALTHY[7:]]),
     case("both rise", RISES, training=along([*np.linspace(2.3, 1.0, 40), *np.linspace(1.0, 2.3, 61)])),
     case("too few evaluations", RISES[3:6], every=30),

@@ -2,30 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 
+from trackside.contracts.model_facts import ModelFacts
 from trackside.trial.window import Column, Window
 
-_MOST_PHASES = 3  # optimizers made after the first: a program that makes more makes one each epoch
+_MOST_PHASES = 3  # optimizers made after the first: a program that makes more of the same model makes one each epoch
 
 
 def newest_phase(window: Window) -> int:
-    """Return the step at which the newest optimizer began; 0 for a run's first, or for a run that makes many.
+    """Return the step at which the newest optimizer began; 0 for a run's first, or for one of many.
+
+    An optimizer that holds no parameter of any earlier one begins a training of its own, however many there are: the
+    folds of a cross-validation, the members of an ensemble, the trials of a search. Of others a run has few.
 
     Args:
         window: The window to read.
     """
-    facts, begins = window.facts, list[int]()
-    while facts is not None and facts.from_step > 0:
-        earlier = window.source.facts_at(facts.from_step - 1)
-        if earlier is None or earlier.from_step >= facts.from_step:
-            break
-        if {o.name for o in facts.optimizers} - {o.name for o in earlier.optimizers}:
-            begins.append(facts.from_step)
-        facts = earlier
-    return begins[0] if begins and len(begins) <= _MOST_PHASES else 0
+    revisions = list(_revisions(window))
+    begins = _begins(revisions)
+    if len(begins) <= _MOST_PHASES:
+        return revisions[begins[0]].from_step if begins else 0
+    return newest_training(window)
+
+
+def newest_training(window: Window) -> int:
+    """Return the step at which the newest training of other parameters began; 0 for a run's first.
+
+    Args:
+        window: The window to read.
+    """
+    revisions = list(_revisions(window))
+    return next((revisions[place].from_step for place in _begins(revisions) if _is_of_others(revisions, place)), 0)
+
+
+def _revisions(window: Window) -> Iterator[ModelFacts]:
+    """Yield the facts of the run, the newest first."""
+    facts = window.facts
+    while facts is not None:
+        yield facts
+        earlier = window.source.facts_at(facts.from_step - 1) if facts.from_step > 0 else None
+        facts = earlier if earlier is not None and earlier.from_step < facts.from_step else None
+
+
+def _begins(revisions: Sequence[ModelFacts]) -> list[int]:
+    """Return the indices of the revisions with a new optimizer, but for the oldest."""
+    return [place for place in range(len(revisions) - 1) if _made(revisions, place)]
+
+
+def _made(revisions: Sequence[ModelFacts], place: int) -> set[str]:
+    """Return the names of the optimizers that the revision before did not have."""
+    return {o.name for o in revisions[place].optimizers} - {o.name for o in revisions[place + 1].optimizers}
+
+
+def _is_of_others(revisions: Sequence[ModelFacts], place: int) -> bool:
+    """Return True if the new optimizers of a revision hold parameters, and none that an earlier one held."""
+    made = _made(revisions, place)
+    held = {p.name for p in revisions[place].parameters if p.optimizer in made}
+    return bool(held) and not any(
+        p.name in held and p.optimizer for one in revisions[place + 1 :] for p in one.parameters
+    )
 
 
 class NewPart(Enum):

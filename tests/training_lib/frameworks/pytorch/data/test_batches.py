@@ -20,7 +20,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from trackside.contracts.recorded_names import BATCH, BATCH_OF_ONE_ROW, BATCH_REPEATED, ROWS_REPEATED
+from trackside.contracts.recorded_names import BATCH, BATCH_OF_ONE_ROW, BATCH_REPEATED, EPOCH, ROWS_REPEATED
 from trackside.frameworks.pytorch.data.batches import LOOKS_AT_FIRST, MOST_REMEMBERED
 from trackside.frameworks.pytorch.data.fingerprint import fingerprint
 from trackside.rules.program.repeated_data import RepeatedData
@@ -276,3 +276,24 @@ def test_batches_and_random_numbers_are_the_same_with_and_without_capture(captur
         with capturing(losses=100):
             captured = outcome()
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(captured, bare, strict=True))
+
+
+def test_the_next_model_begins_with_the_first_pass_over_its_data(capturing: Any) -> None:
+    """Its first batch comes while the newest call of a model was the evaluation of the model before."""
+    with capturing() as store:
+        kept = []
+        for _ in range(2):
+            net, data = nn.Linear(6, 1), DataLoader(rows(64), batch_size=8)
+            kept.append((net, data))
+            optimizer = torch.optim.SGD(net.parameters(), 0.01)
+            for values, targets in data:
+                optimizer.zero_grad()
+                functional.mse_loss(net(values), targets).backward()
+                optimizer.step()
+            net.eval()
+            with torch.no_grad():
+                net(torch.ones(4, 6))
+    trial = Trial(store, store)
+    trial.refresh()
+    (epoch,) = trial.columns(EPOCH, "mean", last_step=trial.recorded_through, mode="TRAIN")
+    assert set(epoch.values.tolist()) == {0.0}

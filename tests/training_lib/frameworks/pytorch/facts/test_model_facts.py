@@ -180,6 +180,30 @@ def test_freezing_is_a_revision(capturing: Any) -> None:
     assert states == [(0, True), (10, False)]
 
 
+def test_the_next_fold_is_a_revision_at_its_first_step(capturing: Any) -> None:
+    def folds() -> None:
+        for steps in (13, 14, 15, 1):
+            train(steps)
+
+    revisions = facts_of(capturing, folds)
+    assert [r.from_step for r in revisions] == [0, 13, 27, 42]
+    assert [{p.name.partition("_")[0] for p in r.parameters if p.optimizer} for r in revisions][-1] >= {"Net4"}
+
+
+def test_an_optimizer_made_at_each_step_is_looked_at_now_and_then(capturing: Any) -> None:
+    net, values = nn.Linear(4, 1), torch.ones(2, 4)
+
+    def each_step() -> None:
+        for _ in range(600):
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            optimizer.zero_grad()
+            net(values).sum().backward()
+            optimizer.step()
+
+    revisions = facts_of(capturing, each_step)
+    assert sum(found.from_step < 100 for found in revisions) <= 20
+
+
 def test_evaluation_mode_is_a_revision(capturing: Any) -> None:
     def forget(step: int, net: nn.Module) -> None:
         if step == 10:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 
@@ -57,8 +58,9 @@ class ParametersNotTrained(Rule):
            others of the same optimizer did, or although it is the only optimizer and goes on stepping. Where parts of
            the model take turns (experts, blocks that are skipped, heads of one task after the other: some parameter
            had a gradient after steps without), that is information. So it is for parts that stand aside, as an unused
-           pooler does, or a head or a decoder for later: the model's first layer trains, and the model would not fit
-           together without them, or all together are less than a tenth of the numbers that should train.
+           pooler does, or a head or a decoder for later, or members of an ensemble that are not at work yet: the
+           model's first layer trains, and the model would not fit together without them, or all together are less than
+           a tenth of the numbers that should train.
         4. *No change*: an optimizer with a learning rate above zero holds it and it gets gradients that are more than
            rounding noise, but its update was exactly zero whenever it was measured, three times at least.
            For points 3 and 4 its norm is also the same whenever it was measured since: a weight that moves without
@@ -67,7 +69,8 @@ class ParametersNotTrained(Rule):
            left to collapsed-routing.
         5. *Frozen at its random start*: it requires no gradient, others of the same model are trained, and its values
            are still as a common initializer draws them. Not in a model with trained corrections of low rank beside
-           frozen matrices, which are frozen on purpose.
+           frozen matrices, which are frozen on purpose. It is information where each frozen part has a trained twin of
+           the same shapes beside it, as a random target or a random prior has.
         6. *Frozen since*: weight matrices that were trained at first are frozen now, those of the last layer too.
         7. A frozen weight that looks trained is left alone: that is what freezing is for. So are models of which no
            optimizer holds anything and no gradient reaches anything (a target network, an average of the weights).
@@ -130,6 +133,7 @@ class ParametersNotTrained(Rule):
         stands = not any(_trains(p, present) for p in facts.parameters)
         takes_turns = _takes_turns(window, facts, fewest=self.steps)
         aside = stands_aside(facts, [held for held, reason in reasons if reason == NO_GRADIENT])
+        is_meant = history.thaws or stands_beside(facts, [held for held, reason in reasons if reason == FROZEN])
         findings = []
         for held, reason in sorted(reasons, key=lambda pair: -pair[0].size):
             since = self._since(history, held, reason, present)
@@ -140,7 +144,7 @@ class ParametersNotTrained(Rule):
             if reason in {NO_GRADIENT, NO_CHANGE} and _moves_by_hand(window, held, since=since):
                 continue
             if lasted >= self.steps and (not may_wait or history.had_its_turn(since)):
-                is_passing = history.thaws if reason == FROZEN else takes_turns or aside
+                is_passing = is_meant if reason == FROZEN else takes_turns or aside
                 findings.append(self._finding(window, facts, held, reason, since=since, takes_turns=is_passing))
         return findings
 
@@ -318,20 +322,62 @@ def stands_aside(facts: ModelFacts, unreached: Sequence[ParameterFacts]) -> bool
     if sum(p.size for p in unreached) < _ASIDE * sum(p.size for p in trainable):
         return True
     matrices = [p for p in trainable if len(p.shape) == 2]
-    places = [place for place, held in enumerate(matrices) if held.name in without]
-    return not any(_fits_between(matrices[a : b + 1], matrices, a, b) for a in places for b in places if a <= b)
+    kinds = groupby(matrices, key=lambda held: (_root(held), held.name in without))
+    runs = [(root, is_without, list(some)) for (root, is_without), some in kinds]
+    return not any(is_without and _fits_between(run, runs, place) for place, (_, is_without, run) in enumerate(runs))
 
 
 def _fits_between(
-    forgotten: Sequence[ParameterFacts], matrices: Sequence[ParameterFacts], first: int, last: int
+    forgotten: Sequence[ParameterFacts], runs: Sequence[tuple[str, bool, list[ParameterFacts]]], place: int
 ) -> bool:
-    """Return True if a model without these layers still fits: one after them takes what one before them puts out."""
-    size, root = forgotten[0].shape[1], _root(forgotten[0])
-    if forgotten[-1].shape[0] != size:
-        return False
-    before = [p for p in matrices[:first] if _root(p) == root]
-    after = [p for p in matrices[last + 1 :] if _root(p) == root]
-    return any(p.shape[0] == size for p in before) and any(p.shape[1] == size for p in after)
+    """Return True if a layer after these takes what they put out, and they may have been left out or cut off.
+
+    Left out may be what puts out as much as it takes, and as one before puts out: a model without it still fits. Cut
+    off may be a tower: what it takes comes from no layer before.
+
+    Args:
+        forgotten: Layers in a row that no gradient reaches.
+        runs: All layers of all models in such rows: root, whether no gradient reaches them, and the layers.
+        place: The index of the forgotten ones.
+    """
+    taken, put_out, root = forgotten[0].shape[1], forgotten[-1].shape[0], runs[place][0]
+    before, after = (
+        [p for other, is_without, run in some if other == root and not is_without for p in run]
+        for some in (runs[:place], runs[place + 1 :])
+    )
+    has_source = any(p.shape[0] == taken for p in before)
+    return any(p.shape[1] == put_out for p in after) and (taken == put_out or not has_source)
+
+
+def stands_beside(facts: ModelFacts, frozen: Sequence[ParameterFacts]) -> bool:
+    """Return True if all frozen parts have a trained twin: a target to be met, or a random prior beside the model.
+
+    A twin is another child of the same module with parameters of the same shapes. Layers that put out as much as they
+    take may follow each other, and are no such twins.
+    """
+    children: dict[str, dict[str, list[ParameterFacts]]] = {}
+    for held in facts.parameters:
+        parts = held.module.split(".")
+        for depth in range(1, len(parts) + 1):
+            children.setdefault(".".join(parts[: depth - 1]), {}).setdefault(parts[depth - 1], []).append(held)
+    beside: set[int] = set()
+    still = {id(held) for held in frozen}
+    for siblings in children.values():
+        trained = {_shapes(part) for part in siblings.values() if all(p.optimizer and p.requires_grad for p in part)}
+        for part in siblings.values():
+            if any(id(p) in still for p in part) and _shapes(part) in trained and _changes_width(part):
+                beside |= {id(p) for p in part}
+    return bool(still) and still <= beside
+
+
+def _shapes(part: Sequence[ParameterFacts]) -> tuple[tuple[int, ...], ...]:
+    return tuple([held.shape for held in part])
+
+
+def _changes_width(part: Sequence[ParameterFacts]) -> bool:
+    """Return True for two matrices or more that put out another number than they take."""
+    matrices = [held.shape for held in part if len(held.shape) == 2]
+    return len(matrices) > 1 and matrices[0][1] != matrices[-1][0]
 
 
 class _History:

@@ -19,6 +19,7 @@ from trackside.rules.diagnosis import (
     why_nothing_is_learned,
 )
 from trackside.rules.evaluations import (
+    MANY,
     Evaluations,
     by_evaluation,
     has_stopped_falling,
@@ -41,6 +42,7 @@ _FAR = 2.0  # times the first loss, which is but one loss: until then the first 
 _AGAIN = 5.0  # percent: a loss that rose and fell by so much since is on its way down again
 _AS_GUESSING = 0.98  # of the loss of guessing, or of the first
 _AT_THE_END = 0.4  # of `start_step`, from which on the loss of a run that has ended can be stuck
+_AFTER_MANY = 0.2  # the same after eight evaluations and more: a short run with many passes over few data
 _CONFIRMED_AFTER = 10  # steps
 _SLOWLY = 0.5  # percent: a loss that certainly fell by more over half a run learns, if slowly
 
@@ -69,7 +71,8 @@ class LossNotDecreasing(Rule):
            only where level > 1.5 x L0: that of a policy follows what the policy meets, and the returns that it earns.
            It must also be driven, as must one whose targets have moved (bootstrapped values): by a learning rate or
            updates beyond all earlier ones, by updates of a tenth of the weights, or weights ten times as large.
-        2. Stuck, from `start_step` on, at the end of a run from two fifths of it on: the run has learned less than a
+        2. Stuck, from `start_step` on, at the end of a run from two fifths of it on, or from a fifth of it on after
+           eight evaluations and more: the run has learned less than a
            tenth, (start - level) / |start| < 0.1 with start = max(L0, median of the first window), and in the newest
            half of the run the decrease from the earlier half of it (before) to the later (after) is certainly small:
            d + 2 s < `diff_percent` / 100, and not certainly more than half a percent (then it learns);
@@ -154,7 +157,9 @@ class LossNotDecreasing(Rule):
     )
 
     start_step: int = parameter(
-        300, "step from which on a loss can be stuck; when the run has ended, two fifths of it", minimum=1
+        300,
+        "step from which on a loss can be stuck; two fifths of it at the end of a run, a fifth after eight evaluations",
+        minimum=1,
     )
     num_steps: int = parameter(500, "steps whose losses make up the longest window", minimum=1)
     diff_percent: float = parameter(
@@ -200,7 +205,11 @@ class LossNotDecreasing(Rule):
 
     def _needed(self, window: Window) -> int:
         """Return the number of steps from which on a loss can be stuck."""
-        return math.ceil(_AT_THE_END * self.start_step) if window.is_last else self.start_step
+        if not window.is_last:
+            return self.start_step
+        seen = [each for column in whole_losses(window) for each in _evaluations_of(window, column)]
+        share = _AFTER_MANY if any(len(each.means) >= MANY for each in seen) else _AT_THE_END
+        return math.ceil(share * self.start_step)
 
     def _finite(self, window: Window, column: Column, *, through: int | None = None) -> tuple[Steps, Losses, int]:
         """Return steps and values of the finite losses since the warm-up, and the number of losses in a window."""

@@ -23,6 +23,7 @@ from trackside.rules.evaluations import (
 )
 from trackside.rules.guessing import Guess, best_guess
 from trackside.rules.medians import median
+from trackside.rules.phases import newest_training, since
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -32,6 +33,7 @@ _FEWEST_EVALUATIONS = 4
 _MOSTLY_LEARNED, _BARELY_LEARNED = 0.3, 0.95  # of the first training loss that is left
 _NOTHING = 0.02  # share of a loss that counts as no improvement
 _MUCH = 0.5  # of the first validation loss
+_ABOVE_GUESSING = 1.05
 _MOST_OF_GUESSING = 0.92  # of the loss of guessing: a training loss above it has learned hardly anything
 _HARDLY_ANY = 0.15  # share of what was learned of the training data beyond guessing
 _LONG = 0.2  # share of all evaluations that have come since the best: what has just turned may turn again
@@ -64,7 +66,8 @@ class Overfit(Rule):
            training data is u = (E_now - T_now) / (T_first - T_now).
         4. It fires where r > `ratio_threshold` and E_now > (1 + `ratio_threshold`) E_b for positive losses; or where
            r > 0.05 and u > 1/3: a small rise, where a third of what was learned never reached the validation data; or
-           where r > 0.05 and E_now > 10 E_b for positive losses, as with labels of another scale.
+           where r > 0.05 and E_now > 10 E_b for positive losses, as with labels of another scale;
+           or where r > `ratio_threshold` and E_now is 5 % above the loss of guessing, and E_b no 8 % below it.
         5. In both cases the training loss must have gone on falling since b (by more than 2 % of G), and the rise be no
            noise: E_now - E_b is more than two of its standard errors where evaluations hold several batches (of the
            differences batch by batch, where these are as many and three at least), and more than three times what
@@ -81,7 +84,8 @@ class Overfit(Rule):
            Neither fires where the validation loss has fallen since the first evaluation by at least `shared_gain` of
            what the training loss lost since then, if that is a tenth of all it lost: some losses stand higher on
            larger batches (contrastive ones, partial likelihoods), and what was learned shows in their fall alone.
-        8. Training on to a loss of zero is no fault by itself: as long as the validation loss stays near its best, the
+        8. A training of another model in the same process (the next fold, trial or member) begins anew.
+        9. Training on to a loss of zero is no fault by itself: as long as the validation loss stays near its best, the
            model is as good as it was.
 
         A constant added to the losses, or a factor, changes nothing in r and u. Critical from r > 0.5 on, a warning
@@ -139,8 +143,9 @@ class Overfit(Rule):
 
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per loss and worker that overfits."""
-        evaluated = [c for name in window.tensors("losses") for c in window.statistic(name, "mean", mode="EVAL")]
-        trained = training_losses(window)
+        began = newest_training(window)
+        named = [c for name in window.tensors("losses") for c in window.statistic(name, "mean", mode="EVAL")]
+        evaluated, trained = since(named, began), since(training_losses(window), began)
         found = []
         for column in evaluated:
             training = training_of(column, trained)
@@ -165,8 +170,8 @@ class Overfit(Rule):
             Cause.OVERFITTING, f"validation loss {lead['lowest']:.3g} at best, {lead['now']:.3g} now"
         )
         guessing = lead.get("guessing")
-        if guessing is not None and lead["lowest"] > (1 - _NOTHING) * guessing:
-            because = f"the validation loss was never better than guessing ({guessing:.3g})"
+        if guessing is not None and _is_near(guessing, lowest=lead["lowest"], now=lead["now"]):
+            because = f"the validation loss was never clearly better than guessing ({guessing:.3g})"
             return (*certain, Suspicion(Cause.WRONG_LABELS, because), overfitting)
         if guessing is None and lead["validation_gain"] < _NEVER_LEARNED * lead["training_gain"]:
             return (*certain, Suspicion(Cause.WRONG_LABELS, "the validation loss has never fallen"), overfitting)
@@ -183,7 +188,7 @@ class Overfit(Rule):
             len(seen.means) >= MANY and float(seen.means.min()) > _MUCH * float(seen.means[0])
         )
         guess = best_guess(window, trained.tensor, worker=trained.worker) if is_level_needed else None
-        if is_fault:
+        if is_fault or (lost is not None and guess is not None and self._is_worse_than(guess, lost)):
             return self._finding(window, seen, evaluated, guess=guess, lost=lost)
         shared = shared_of(seen, most=self.shared_gain, guess=guess)
         return None if shared is None else self._finding(window, seen, evaluated, guess=guess, shared=shared)
@@ -196,6 +201,11 @@ class Overfit(Rule):
         if has_turned and lost.now > _MANY_TIMES * lost.lowest:
             return True
         return has_turned and is_memorised and seen.unshared(lost.now) > _KEPT_TO_ITSELF
+
+    def _is_worse_than(self, guess: Guess, lost: Lost) -> bool:
+        """Return True if the validation loss was hardly ever better than guessing, and is worse now."""
+        is_lost = lost.share > self.ratio_threshold and lost.now > _ABOVE_GUESSING * guess.loss
+        return is_lost and guess.is_of_classes and lost.lowest > _MOST_OF_GUESSING * guess.loss
 
     def _threshold(self, lost: Lost | None) -> float:
         if lost is None:
@@ -324,6 +334,12 @@ def lost_again(evaluated: Losses, trained: Losses, *, patience: int, batches: Se
     if not gain > 0 or not still_falls or not now - lowest > max(2 * error, _NOISES * noise_of(evaluated[best:])):
         return None
     return Lost((now - lowest) / gain, best, lowest, now)
+
+
+def _is_near(guessing: float, *, lowest: float, now: float) -> bool:
+    """Return True for a validation loss that was never better than guessing, or hardly ever and is worse now."""
+    is_hardly_better = lowest > _MOST_OF_GUESSING * guessing and now > _ABOVE_GUESSING * guessing
+    return is_hardly_better or lowest > (1 - _NOTHING) * guessing
 
 
 def _clearly(lost: Lost, threshold: float) -> bool:

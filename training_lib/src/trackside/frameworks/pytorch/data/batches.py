@@ -211,7 +211,7 @@ class BatchSource:
     def _look_at_training(self, iterator: Any, batch: Any, ready: float) -> None:
         seen = self._of(iterator._dataset)
         seen.count += 1
-        if iterator._num_yielded == 1:
+        if iterator._num_yielded == 1 or not seen.passes:  # its first one may have been taken for an evaluation's
             seen.passes += 1
             self._loader_met(iterator, batch)
             self._look_at_workers(iterator)

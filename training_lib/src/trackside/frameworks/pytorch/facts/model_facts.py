@@ -149,6 +149,7 @@ class ModelFactsSource:
         self._revisions = 0
         self._steps = 0
         self._interval = LOOK_INTERVAL
+        self._quiet_until = FIRST_LOOKS
         self.optimizer_created: Callable[[Optimizer], None] = protect(self._optimizer_created)
         self.loss_seen: Callable[[torch.Tensor, LossDescription], None] = protect(self._loss_seen)
         self.before_step: Callable[[Optimizer], None] = protect(self._before_step)
@@ -196,6 +197,9 @@ class ModelFactsSource:
 
     def _optimizer_created(self, optimizer: Optimizer) -> None:
         self._places[optimizer] = user_place()
+        if self._steps >= self._quiet_until and self._revisions < MOST_REVISIONS:  # some make one at each step
+            self._quiet_until = self._steps + LOOK_INTERVAL
+            self.look_soon()
 
     def _loss_seen(self, tensor: torch.Tensor, loss: LossDescription) -> None:
         """Note a loss that `backward` is about to be called on. Keeps nothing of its graph."""
