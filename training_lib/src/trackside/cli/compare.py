@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +118,7 @@ def command(
 
 
 def _gate_document(judged: Gate) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in {**asdict(judged), "verdict": judged.verdict.value}.items()}
+    return {name: _plain(value) for name, value in asdict(judged).items()}
 
 
 def _opened(run: str) -> ComparedRun:
@@ -132,6 +133,8 @@ def _opened(run: str) -> ComparedRun:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else json_value(value)
