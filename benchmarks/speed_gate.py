@@ -221,14 +221,17 @@ class JudgedPair:
 
 
 def judge_pairs(root: Path, *, pairs: int, runs: int, until: float) -> list[JudgedPair]:
-    """Train and judge pairs, until it is too late for another one."""
+    """Train what is missing of pairs, until it is too late for another one, and judge them."""
     torch.set_num_threads(1)
     longest, started, found = 0.0, time.monotonic(), list[JudgedPair]()
     first = [TurnRun(0, turn, "first", 0) for turn in range(3)]
-    train_each([(run, training_of(run)) for run in first], root=root, processes=1)
+    train_missing(first, root)
     of_first = [timed(root, run) for run in first]
     step = min(one.milliseconds for one in judge_step_time(of_first, of_first, limit=LIMIT).before) / 1000
-    products = products_of(PLANTED, step_seconds=step)
+    plan = root / PLAN
+    if not plan.exists():
+        write_json(plan, {"products": products_of(PLANTED, step_seconds=step)})
+    products = json.loads(plan.read_text(encoding="utf-8"))["products"]
     print(f"a step of {1000 * step:.3f} ms; planted: {products} products", flush=True)
     for pair in range(pairs):
         began = time.monotonic()
@@ -239,7 +242,7 @@ def judge_pairs(root: Path, *, pairs: int, runs: int, until: float) -> list[Judg
             for turn in range(runs)
             for kind in (KINDS if turn % 2 == 0 else reversed(KINDS))
         ]
-        train_each([(run, training_of(run)) for run in turns], root=root, processes=1)
+        train_missing(turns, root)
         by_kind = {kind: [timed(root, run) for run in turns if run.kind == kind] for kind in KINDS}
         gates = {kind: judge_step_time(by_kind["before"], by_kind[kind], limit=LIMIT) for kind in KINDS[1:]}
         waiting = [share for side in by_kind.values() for run in side if (share := waiting_share(run)) is not None]
@@ -252,6 +255,12 @@ def judge_pairs(root: Path, *, pairs: int, runs: int, until: float) -> list[Judg
             flush=True,
         )
     return found
+
+
+def train_missing(runs: Sequence[TurnRun], root: Path) -> None:
+    """Train the runs that are not stored, one at a time."""
+    todo = [(run, training_of(run)) for run in runs if read_outcome(Trained, run.folder(root)) is None]
+    train_each(todo, root=root, processes=1)
 
 
 def in_words(gate: Gate) -> str:
@@ -298,6 +307,7 @@ def main() -> int:
     options.add_argument("--comparisons", type=int, default=20, help="of each kind")
     options.add_argument("--root", type=Path, default=ROOT)
     options.add_argument("--pairs", type=int, default=20, help="separate pairs of each kind")
+    options.add_argument("--into", type=Path, metavar="FOLDER", help="of pairs begun before: make those that it lacks")
     options.add_argument("--minutes", type=float, default=12.0, help="no pair begins that would end later")
     options.add_argument("--write", type=Path, metavar="PAGE", help="write the table of `pairs` into a page")
     arguments = options.parse_args()
@@ -308,7 +318,7 @@ def main() -> int:
         judge(arguments.root, runs=range(arguments.first, runs), comparisons=arguments.comparisons)
     else:
         until = time.monotonic() + 60 * arguments.minutes
-        folder = arguments.root / time.strftime("pairs-%Y%m%d-%H%M%S")
+        folder = arguments.into or arguments.root / time.strftime("pairs-%Y%m%d-%H%M%S")
         found = judge_pairs(folder, pairs=arguments.pairs, runs=runs, until=until)
         text = "\n".join(pair_lines(found, runs=runs)) if found else "No pair was made within the limit."
         print(text)

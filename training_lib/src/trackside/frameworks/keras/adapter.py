@@ -31,7 +31,7 @@ from trackside.profiling.processor_wait import ProcessorWait
 P = ParamSpec("P")
 R = TypeVar("R")
 
-FETCHES_BETWEEN = frozenset({"torch", "jax"})  # on TensorFlow, a compiled step fetches its batch itself
+FETCHES_BETWEEN = frozenset({"torch"})  # on TensorFlow and JAX the function that trains fetches its batch itself
 _LONG = 1.5  # times the usual step
 _MOST_UNREAD = 8  # steps
 _STEPS_OF_USUAL = 32
@@ -92,7 +92,7 @@ class KerasAdapter(ListeningAdapter):
         self._clock = PhaseClock(meter=self.session.statistics.meter, waited=self._waited)
         self._usual_seconds, self._unread = 0.0, 0
         self._phase = OTHER  # of the time that is not ours
-        self._is_fetching = False  # between two batches of a training; `fit` fetches there, but on TensorFlow
+        self._is_fetching = False  # between two batches of a training, where `fit` fetches one on PyTorch
         self.session.statistics.samplers.append(self.session.guard.protect("timing a step", self._clock.take))
         protect = self._timed
         self.batch_begins = protect("beginning a batch", self._batch_begins)
