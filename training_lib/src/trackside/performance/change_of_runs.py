@@ -98,8 +98,8 @@ def _sides(before: Values, after: Values, *, known: float, factor: float) -> tup
 
 def _quicker_share(before: Values, after: Values) -> float:
     """Return the share of the pairs of a later and an earlier run in which the later one is the quicker one."""
-    apart = np.subtract.outer(after, before)
-    return float(np.mean((apart < 0) + 0.5 * (apart == 0)))
+    differences = np.subtract.outer(after, before)
+    return float(np.mean((differences < 0) + 0.5 * (differences == 0)))
 
 
 def _allowed_share(before: int, after: int) -> float:

@@ -109,7 +109,7 @@ class RunStep:
 
 
 class Measure(Enum):
-    """What of the runs was compared."""
+    """Ways of comparing runs."""
 
     QUICK = "quick steps"
     UNITS = "quick steps in units of a phase"
@@ -177,7 +177,7 @@ def judge_step_time(before: Sequence[TimedRun], after: Sequence[TimedRun], *, li
         return Gate(GateVerdict.NOT_COMPARABLE, limit, reasons=tuple(short))
     is_calm = all(int(_is_calm(run).sum()) >= FEWEST_STEPS for run in (*before, *after))
     sides = [[_looked_at(run, is_calm=is_calm) for run in runs] for runs in (before, after)]
-    ways = tuple(_compared(*sides, limit))
+    ways = tuple(_compared(sides[0], sides[1], limit))
     is_sure = [way for way in ways if way.change.is_sure and way.change.change > limit]
     if is_sure:
         verdict = GateVerdict.SLOWER
