@@ -81,9 +81,10 @@ def command(
     The exit code is 0 whatever differs, unless --fail-on or --max-step-time is given.
 
     With --max-step-time the quick steps of both are judged, and the average ones: the training's own time, without
-    evaluations, without Trackside, and without the time in which other work had the processor. The exit code is 0 within the limit, 1 if B is slower,
-    6 if the runs are not comparable (another model, batch, number of processes, device or precision), and 7 if B looks
-    slower and the noise is too large to be sure: then add runs with --baseline and --repeat.
+    evaluations, without Trackside, and without the time in which other work had the processor. The exit code is 0
+    within the limit, 1 if B is slower, 6 if the runs are not comparable (another model, batch, number of processes,
+    device or precision), and 7 if B looks slower and the noise is too large to be sure: then add runs with --baseline
+    and --repeat.
 
     \b
     Example:
