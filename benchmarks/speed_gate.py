@@ -5,13 +5,14 @@
     python -m benchmarks.speed_gate pairs --runs 4 --minutes 12 --write docs/profiling.md
 
 `pairs` trains and judges 20 separate pairs of each kind, each with runs of its own: the program beside itself, and
-beside the one with more work. The three take turns. Each pair is printed as it ends. None begins that would end after
-the limit, and the table has those that were made. The work is 8 % of the step of three runs before, as the gate
+beside those with more work. The four take turns. Each pair is printed as it ends. None begins that would end after
+the limit, and the table has those that were made. The work is 8 % of the quick step of three runs before, as the gate
 reads it.
 
-Both programs are the same small network; the second one multiplies matrices for 8 % of its step's time besides. That
+All programs are the same small network; those with more work multiply matrices for 8 % of its step's time besides: one
+before its forward pass, the other in equal parts there, within the backward pass and within the optimizer's step. That
 number of products is measured once, before the first run. Each run is a forked process with the capture of
-`trackside run`. The two kinds alternate, so that both meet the same load.
+`trackside run`. The kinds alternate, so that all meet the same load.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +49,9 @@ PLANTED = 0.08
 STEPS = 600
 BATCH = 64
 LIMIT = 0.05
-KINDS = ("before", "equal", "slower")
+KINDS = ("before", "equal", "slower", "everywhere")
+MORE = KINDS[2:]
+NAMES = {"equal": "equal programs", "slower": "8 % more, in one phase", "everywhere": "8 % more, in all phases"}
 START, END = "<!-- measured by `python -m benchmarks.speed_gate pairs` -->", "<!-- /speed_gate -->"
 
 
@@ -78,7 +81,7 @@ class Run:
 
 @dataclass(frozen=True)
 class TurnRun:
-    """A run of a pair: `before`, `equal` or `slower`."""
+    """A run of a pair: `before`, `equal`, `slower` or `everywhere`."""
 
     pair: int
     turn: int
@@ -95,22 +98,35 @@ class TurnRun:
 
 
 class Program:
-    """The training: one step at each call."""
+    """The training: one step at each call.
 
-    def __init__(self) -> None:
+    Args:
+        everywhere: Products of matrices in the backward pass, and in the optimizer's step.
+    """
+
+    def __init__(self, everywhere: int = 0) -> None:
         torch.manual_seed(0)
         self.model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
         self.optimizer = torch.optim.Adam(self.model.parameters())
         self.images, self.labels = torch.randn(BATCH, 64), torch.randint(0, 10, (BATCH,))
         self.matrix = torch.randn(32, 32)
+        self.everywhere = everywhere
+        self.optimizer.register_step_pre_hook(lambda *_: self.multiply(self.everywhere))
 
     def step(self, products: int) -> None:
         """Take a step, after so many products of matrices."""
-        for _ in range(products):
-            torch.mm(self.matrix, self.matrix)
+        self.multiply(products)
         self.optimizer.zero_grad()
-        nn.functional.cross_entropy(self.model(self.images), self.labels).backward()
+        output = self.model(self.images)
+        output.register_hook(lambda _: self.multiply(self.everywhere))
+        nn.functional.cross_entropy(output, self.labels).backward()
         self.optimizer.step()
+
+    def multiply(self, products: int) -> None:
+        """Multiply matrices so many times."""
+        with torch.no_grad():
+            for _ in range(products):
+                torch.mm(self.matrix, self.matrix)
 
 
 def products_of(share: float, *, step_seconds: float | None = None) -> int:
@@ -138,9 +154,10 @@ def training_of(run: Run | TurnRun) -> Train:
     def work(folder: Path) -> None:
         capture = watching(folder / "run", default_plan().capture.to_json())
         began = time.monotonic()
-        program = Program()
+        each = run.products // 3 if run.kind == "everywhere" else 0
+        program = Program(each)
         for _ in range(STEPS):
-            program.step(run.products)
+            program.step(run.products - 2 * each)
         if capture:
             capture.uninstall()
         write_outcome(Trained(time.monotonic() - began), folder)
@@ -197,51 +214,61 @@ def judge(root: Path, *, runs: range, comparisons: int) -> None:
 
 @dataclass(frozen=True)
 class JudgedPair:
-    """The verdicts on one pair, and the share of its runs without a processor."""
+    """The verdicts on the programs of one pair, by kind, and the largest share of a run without a processor."""
 
-    equal: Gate
-    slower: Gate
+    gates: Mapping[str, Gate]
     waiting: float
 
 
 def judge_pairs(root: Path, *, pairs: int, runs: int, until: float) -> list[JudgedPair]:
-    """Train and judge pairs, until it is too late for another one."""
+    """Train what is missing of pairs, until it is too late for another one, and judge them."""
     torch.set_num_threads(1)
     longest, started, found = 0.0, time.monotonic(), list[JudgedPair]()
     first = [TurnRun(0, turn, "first", 0) for turn in range(3)]
-    train_each([(run, training_of(run)) for run in first], root=root, processes=1)
+    train_missing(first, root)
     of_first = [timed(root, run) for run in first]
     step = min(one.milliseconds for one in judge_step_time(of_first, of_first, limit=LIMIT).before) / 1000
-    products = products_of(PLANTED, step_seconds=step)
+    plan = root / PLAN
+    if not plan.exists():
+        write_json(plan, {"products": products_of(PLANTED, step_seconds=step)})
+    products = json.loads(plan.read_text(encoding="utf-8"))["products"]
     print(f"a step of {1000 * step:.3f} ms; planted: {products} products", flush=True)
     for pair in range(pairs):
         began = time.monotonic()
         if began + longest > until:
             break
         turns = [
-            TurnRun(pair, turn, kind, products if kind == "slower" else 0)
+            TurnRun(pair, turn, kind, products if kind in MORE else 0)
             for turn in range(runs)
             for kind in (KINDS if turn % 2 == 0 else reversed(KINDS))
         ]
-        train_each([(run, training_of(run)) for run in turns], root=root, processes=1)
+        train_missing(turns, root)
         by_kind = {kind: [timed(root, run) for run in turns if run.kind == kind] for kind in KINDS}
-        equal, slower = (judge_step_time(by_kind["before"], by_kind[kind], limit=LIMIT) for kind in KINDS[1:])
+        gates = {kind: judge_step_time(by_kind["before"], by_kind[kind], limit=LIMIT) for kind in KINDS[1:]}
         waiting = [share for side in by_kind.values() for run in side if (share := waiting_share(run)) is not None]
-        found.append(JudgedPair(equal, slower, max(waiting, default=float("nan"))))
+        found.append(JudgedPair(gates, max(waiting, default=float("nan"))))
         longest = max(longest, time.monotonic() - began)
         print(
-            f"pair {pair + 1} of {pairs}, {time.monotonic() - started:.0f} s: equal {in_words(equal)}; "
-            f"8 % more {in_words(slower)}; {found[-1].waiting:.0%} without a processor",
+            f"pair {pair + 1} of {pairs}, {time.monotonic() - started:.0f} s, load {os.getloadavg()[0]:.1f}: "
+            f"{'; '.join(f'{kind} {in_words(gate)}' for kind, gate in gates.items())}; "
+            f"{found[-1].waiting:.0%} without a processor",
             flush=True,
         )
     return found
+
+
+def train_missing(runs: Sequence[TurnRun], root: Path) -> None:
+    """Train the runs that are not stored, one at a time."""
+    todo = [(run, training_of(run)) for run in runs if read_outcome(Trained, run.folder(root)) is None]
+    train_each(todo, root=root, processes=1)
 
 
 def in_words(gate: Gate) -> str:
     """Return an answer with its change and interval."""
     if gate.change is None or gate.low is None or gate.high is None:
         return f"{gate.verdict.value}: {'; '.join(gate.reasons)}"
-    return f"{gate.verdict.value} ({gate.change:+.1%}, {gate.low:+.1%} to {gate.high:+.1%})"
+    by = gate.compared[0].measure.value
+    return f"{gate.verdict.value} ({gate.change:+.1%}, {gate.low:+.1%} to {gate.high:+.1%}, {by})"
 
 
 def pair_lines(found: Sequence[JudgedPair], *, runs: int) -> Iterator[str]:
@@ -249,19 +276,25 @@ def pair_lines(found: Sequence[JudgedPair], *, runs: int) -> Iterator[str]:
     verdicts = (GateVerdict.WITHIN, GateVerdict.UNDECIDED, GateVerdict.SLOWER)
     yield f"| {len(found)} pairs, {runs} runs a side in turns | within | undecided | slower | change: median, range |"
     yield "|---|---|---|---|---|"
-    for name, gates in (
-        ("equal programs", [pair.equal for pair in found]),
-        ("8 % more work", [pair.slower for pair in found]),
-    ):
+    for kind, name in NAMES.items():
+        gates = [pair.gates[kind] for pair in found]
         counts = Counter(gate.verdict for gate in gates)
         changes = [gate.change for gate in gates if gate.change is not None]
         spread = f"{np.median(changes):+.1%}, {min(changes):+.1%} to {max(changes):+.1%}" if changes else "none"
         yield f"| {name} | {' | '.join(str(counts[verdict]) for verdict in verdicts)} | {spread} |"
     waiting = [pair.waiting for pair in found]
     yield ""
+    units = Counter(
+        gate.compared[0].measure
+        for pair in found
+        for kind, gate in pair.gates.items()
+        if kind == "slower" and gate.verdict is GateVerdict.SLOWER
+    )
+    by = ", ".join(f"{number} by {measure.value}" for measure, number in units.most_common())
     yield (
-        f"Without a processor, the run of each pair that had it least: {min(waiting):.0%} to {max(waiting):.0%} of its "
-        f"time (median {np.median(waiting):.0%}). Load of the machine {os.getloadavg()[0]:.1f} at the end. {machine()}"
+        f"Of the work in one phase were found: {by or 'none'}. Without a processor, the run of each pair that had it "
+        f"least: {min(waiting):.0%} to {max(waiting):.0%} of its time (median {np.median(waiting):.0%}). Load of the "
+        f"machine {os.getloadavg()[0]:.1f} at the end. {machine()}"
     )
 
 
@@ -274,6 +307,7 @@ def main() -> int:
     options.add_argument("--comparisons", type=int, default=20, help="of each kind")
     options.add_argument("--root", type=Path, default=ROOT)
     options.add_argument("--pairs", type=int, default=20, help="separate pairs of each kind")
+    options.add_argument("--into", type=Path, metavar="FOLDER", help="of pairs begun before: make those that it lacks")
     options.add_argument("--minutes", type=float, default=12.0, help="no pair begins that would end later")
     options.add_argument("--write", type=Path, metavar="PAGE", help="write the table of `pairs` into a page")
     arguments = options.parse_args()
@@ -284,7 +318,7 @@ def main() -> int:
         judge(arguments.root, runs=range(arguments.first, runs), comparisons=arguments.comparisons)
     else:
         until = time.monotonic() + 60 * arguments.minutes
-        folder = arguments.root / time.strftime("pairs-%Y%m%d-%H%M%S")
+        folder = arguments.into or arguments.root / time.strftime("pairs-%Y%m%d-%H%M%S")
         found = judge_pairs(folder, pairs=arguments.pairs, runs=runs, until=until)
         text = "\n".join(pair_lines(found, runs=runs)) if found else "No pair was made within the limit."
         print(text)

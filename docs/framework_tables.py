@@ -248,7 +248,7 @@ _NOT_AT_HAND = "weights of compiled steps are not at hand"
 _OF_BATCHES = "rows of compiled steps are not at hand"
 # Rules with `Rule.only_of`: the reason for XGBoost, and for Keras; "" where it has what they read.
 REASONS: Mapping[str, tuple[str, str]] = {
-    "data-starvation": ("rounds are not timed", "batches are fetched within compiled steps"),
+    "data-starvation": ("rounds are not timed", ""),
     "dataloader": ("no loader", "it has no workers to count: they are the data set's own"),
     "evaluation-on-training-data": ("rows have no digests: data-leakage compares some", _OF_BATCHES),
     "gradients-not-cleared": (OF_NETWORKS, "each step has gradients of its own"),
@@ -269,6 +269,7 @@ REASONS: Mapping[str, tuple[str, str]] = {
 EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("double-softmax", ON_TENSORFLOW): "no: Keras takes the scores from before the softmax there, and warns",
     ("parameters-not-trained", ON_JAX): "no: a gradient of zeros stands for none",
+    **{("data-starvation", framework): "no: the function that trains fetches its batches" for framework in COMPILED},
     **{
         (rule, framework): f"no: {_NOT_AT_HAND}"
         for rule in ("runaway-updates", "weights-set-back")

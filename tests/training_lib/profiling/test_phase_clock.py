@@ -92,6 +92,20 @@ def another_thread(step: Step) -> None:
     thread.join()
 
 
+def renamed(step: Step) -> None:
+    step.passes(4)
+    step.during(DATA, 1)
+    step.clock.rename(OTHER, DATA)
+    step.passes(2)
+
+
+def renamed_by_another_thread(step: Step) -> None:
+    step.passes(4)
+    thread = threading.Thread(target=lambda: step.clock.rename(OTHER, DATA))
+    thread.start()
+    thread.join()
+
+
 @pytest.mark.parametrize(
     ("loop", "found"),
     [
@@ -101,6 +115,8 @@ def another_thread(step: Step) -> None:
         pytest.param(optimizer_in_backward, {"step": 6, "backward": 5, "optimizer": 1}, id="an-optimizer-in-backward"),
         pytest.param(evaluation, {"step": 8, "evaluation": 5, "data": 2}, id="an-evaluation-ends-with-the-training"),
         pytest.param(another_thread, {"step": 7}, id="another-thread-is-not-timed"),
+        pytest.param(renamed, {"step": 7, "data": 5}, id="time-so-far-was-another-phase"),
+        pytest.param(renamed_by_another_thread, {"step": 4}, id="another-thread-renames-nothing"),
         pytest.param(lambda step: step.passes(3), {"step": 3}, id="no-phase-is-absent-not-0"),
     ],
 )

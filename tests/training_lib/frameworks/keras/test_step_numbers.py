@@ -13,7 +13,13 @@ import pytest
 
 import trackside
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
-from trackside.contracts.recorded_names import STEP_SECONDS, UPDATE_SIZE
+from trackside.contracts.recorded_names import (
+    BACKWARD_SECONDS,
+    DATA_SECONDS,
+    OPTIMIZER_SECONDS,
+    STEP_SECONDS,
+    UPDATE_SIZE,
+)
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.evaluation.backtest import backtest
 
@@ -119,3 +125,108 @@ def test_steps_are_timed_and_updates_measured(tmp_path: Path) -> None:
     assert len(seconds.values) == STEPS - 1
     assert (np.asarray(seconds.values) > 0).all()
     assert (UPDATE_SIZE in trial.names) == (BACKEND in HERE)
+
+
+PAUSE = 0.02
+
+
+class SlowBatches(keras.utils.PyDataset):  # type: ignore[misc]  # as above
+    """Sixteen batches, each after a pause or without one."""
+
+    def __init__(self, pause: float) -> None:
+        super().__init__()
+        self._pause, self._random = pause, np.random.default_rng(0)
+
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(self._pause)
+        inputs = self._random.normal(size=(8, 6)).astype(np.float32)
+        return inputs, inputs[:, :1]
+
+
+class SlowOptimizer(keras.optimizers.SGD):  # type: ignore[misc]  # as above
+    """An optimizer that pauses."""
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        time.sleep(PAUSE)
+        super().update_step(gradient, variable, learning_rate)
+
+
+class SlowCallback(keras.callbacks.Callback):  # type: ignore[misc]  # as above
+    """A callback that pauses at the end or the start of batches, and where epochs and evaluations begin and end."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        setattr(self, where, lambda *_, **__: time.sleep(PAUSE))
+
+
+class SlowBackward(keras.layers.Layer):  # type: ignore[misc]  # as above
+    """A layer whose gradient pauses, on PyTorch."""
+
+    def call(self, inputs: Any) -> Any:
+        if getattr(inputs, "requires_grad", False):
+            inputs.register_hook(lambda gradient: time.sleep(PAUSE))
+        return inputs
+
+
+class SlowForward(keras.layers.Layer):  # type: ignore[misc]  # as above
+    """A layer that pauses."""
+
+    def call(self, inputs: Any) -> Any:
+        time.sleep(PAUSE)
+        return inputs
+
+
+@pytest.mark.parametrize("batches", [0.0, PAUSE], ids=["quick", "slow"])
+def test_waits_for_batches_are_found(batches: float, tmp_path: Path) -> None:
+    phases_of(tmp_path, batches=batches)
+    configured = RuleConfiguration("data-starvation", parameters={"steps": "20"})
+    found = backtest(str(tmp_path), [configured], clock=lambda: 0.0)
+    assert bool(found.issues) == (batches > 0 and BACKEND in HERE), found
+    assert ("of Keras on PyTorch alone" in str(found.verdicts)) == (BACKEND not in HERE)
+
+
+def phases_of(folder: Path, *, batches: float = 0.0, slow: Any = None) -> dict[str, float]:
+    """Train two epochs. Return the median seconds of each phase; an absent one is absent."""
+    keras.utils.set_random_seed(1)
+    layers = [slow] if isinstance(slow, keras.layers.Layer) else []
+    callbacks = [slow] if isinstance(slow, keras.callbacks.Callback) else []
+    optimizer = SlowOptimizer(0.01) if slow == "optimizer" else keras.optimizers.SGD(0.01)
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), *layers, keras.layers.Dense(1)])
+    model.compile(optimizer, "mse")
+    validation = SlowBatches(0.0) if callbacks else None
+    with trackside.KerasHook(str(folder), save=REQUEST) as hook:
+        model.fit(SlowBatches(batches), epochs=2, verbose=0, validation_data=validation, callbacks=[hook, *callbacks])
+    trial = trackside.open_trial(str(folder))
+    keys = {"data": DATA_SECONDS, "backward": BACKWARD_SECONDS, "optimizer": OPTIMIZER_SECONDS}
+    values = {phase: trial.tensor(key).statistic("mean").values for phase, key in keys.items() if key in trial.names}
+    return {phase: float(np.median(each)) for phase, each in values.items()}
+
+
+@pytest.mark.skipif(BACKEND not in HERE, reason="a compiled step has no phases that Python sees")
+@pytest.mark.parametrize(
+    ("options", "slow_phase"),
+    [
+        pytest.param({}, "", id="nothing"),
+        pytest.param({"batches": PAUSE}, "data", id="batches"),
+        pytest.param({"slow": SlowBackward()}, "backward", id="backward"),
+        pytest.param({"slow": "optimizer"}, "optimizer", id="optimizer"),
+        pytest.param({"slow": SlowForward()}, "", id="forward"),
+        pytest.param({"slow": SlowCallback("on_train_batch_begin")}, "", id="begin-of-a-batch"),
+        pytest.param({"slow": SlowCallback("on_train_batch_end")}, "", id="end-of-a-batch"),
+        pytest.param({"slow": SlowCallback("on_epoch_end")}, "", id="end-of-an-epoch"),
+        pytest.param({"slow": SlowCallback("on_test_batch_end")}, "", id="evaluation"),
+    ],
+)
+def test_phases_of_a_step(options: dict[str, Any], slow_phase: str, tmp_path: Path) -> None:
+    found = phases_of(tmp_path, **options)
+    assert set(found) == {"data", "backward", "optimizer"}
+    assert {phase for phase, seconds in found.items() if seconds >= PAUSE} == ({slow_phase} if slow_phase else set())
+
+
+@pytest.mark.skipif(BACKEND in HERE, reason="PyTorch has all phases")
+@pytest.mark.parametrize("batches", [0.0, PAUSE], ids=["quick", "slow"])
+def test_a_compiled_step_has_no_phases(batches: float, tmp_path: Path) -> None:
+    assert phases_of(tmp_path, batches=batches) == {}

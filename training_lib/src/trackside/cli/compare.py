@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,10 +80,11 @@ def command(
 
     The exit code is 0 whatever differs, unless --fail-on or --max-step-time is given.
 
-    With --max-step-time the steps of both are judged: the training's own time, without evaluations, without Trackside,
-    and without the time in which other work had the processor. The exit code is 0 within the limit, 1 if B is slower,
-    6 if the runs are not comparable (another model, batch, number of processes, device or precision), and 7 if B looks
-    slower and the noise is too large to be sure: then add runs with --baseline and --repeat.
+    With --max-step-time the quick steps of both are judged, and the average ones: the training's own time, without
+    evaluations, without Trackside, and without the time in which other work had the processor. The exit code is 0
+    within the limit, 1 if B is slower, 6 if the runs are not comparable (another model, batch, number of processes,
+    device or precision), and 7 if B looks slower and the noise is too large to be sure: then add runs with --baseline
+    and --repeat.
 
     \b
     Example:
@@ -117,7 +119,7 @@ def command(
 
 
 def _gate_document(judged: Gate) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in {**asdict(judged), "verdict": judged.verdict.value}.items()}
+    return {name: _plain(value) for name, value in asdict(judged).items()}
 
 
 def _opened(run: str) -> ComparedRun:
@@ -132,6 +134,8 @@ def _opened(run: str) -> ComparedRun:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else json_value(value)

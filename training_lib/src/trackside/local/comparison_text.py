@@ -9,7 +9,7 @@ from trackside.local.comparison import Comparison, Difference, LossDifference
 from trackside.local.run_folder import typed_name
 from trackside.performance.durations import milliseconds
 from trackside.performance.measured import CAPTURE, EVALUATION
-from trackside.performance.step_time_gate import MEDIAN, Gate, RunStep
+from trackside.performance.step_time_gate import Compared, Gate, Measure, RunStep
 
 LEAST_CHANGE = 0.1  # of the pace, to be named
 _GROUPED = 999.5, 99_950  # numbers that are written as 1,230, and not as 1.23e+03
@@ -161,13 +161,12 @@ def issue_lines(found: Comparison) -> Iterator[str]:
 def gate_lines(found: Gate) -> Iterator[str]:
     """Yield the lines about the time of steps: the verdict, each run, notes."""
     limit = f"limit +{100 * found.limit:.3g} %"
-    if found.change is None or found.low is None or found.high is None:
-        yield f"step time: {found.verdict.value} ({limit})"
+    if found.compared:
+        yield f"step time: {found.verdict.value}: {_of_change(found.compared[0])} ({limit})"
     else:
-        yield (
-            f"step time: {found.verdict.value}: {100 * found.change:+.1f} %, between {100 * found.low:+.1f} and "
-            f"{100 * found.high:+.1f} % ({limit})"
-        )
+        yield f"step time: {found.verdict.value} ({limit})"
+    for way in found.compared[1:]:
+        yield f"  {_of_change(way)}"
     for name, runs in (("A", found.before), ("B", found.after)):
         for run in runs:
             yield f"  {name}  {run.run}: {_of_run(run)}"
@@ -175,7 +174,14 @@ def gate_lines(found: Gate) -> Iterator[str]:
         yield f"  {line}"
 
 
+def _of_change(way: Compared) -> str:
+    found, kind = way.change, "average steps" if way.measure is Measure.AVERAGE else "quick steps"
+    unit = f" in units of {way.phase}" if way.phase else ""
+    return f"{kind}{unit} {100 * found.change:+.1f} %, between {100 * found.low:+.1f} and {100 * found.high:+.1f} %"
+
+
 def _of_run(run: RunStep) -> str:
-    looked_at = f"{run.steps:,} of {run.of:,} steps, which had the processor" if run.is_calm else f"{run.of:,} steps"
-    kind = "the median" if run.quantile == MEDIAN else f"the {100 * run.quantile:.0f}th percentile"
-    return f"{run.milliseconds:.4g} ms, {kind} of {looked_at}"
+    of_which = ", of those that had the processor" if run.is_calm else ""
+    return (
+        f"{run.milliseconds:.4g} ms, percentile {100 * run.quantile:.0f} of {run.steps:,} of {run.of:,} steps{of_which}"
+    )

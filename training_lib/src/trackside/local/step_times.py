@@ -110,7 +110,8 @@ def timed_run(run: ComparedRun) -> TimedRun:
         return TimedRun(_name(run), np.empty(0), np.empty(0), np.empty(0))
     _, times = run.trial.parts.steps.times_by_worker().get(slowest.worker, ((), ()))
     began_at = float(min(times, default=math.nan))
-    return TimedRun(_name(run), slowest.seconds, _own(slowest), slowest.waits, began_at)
+    phases = {name: each for name, each in slowest.phases.items() if name not in {CAPTURE, EVALUATION}}
+    return TimedRun(_name(run), slowest.seconds, _own(slowest), slowest.waits, began_at, phases)
 
 
 def _own(worker: StepDurations) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

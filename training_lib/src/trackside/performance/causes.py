@@ -194,7 +194,9 @@ def _change(loader: LoaderFacts | None, wanted: int, lines: tuple[Line, ...], me
         )
     if loader is None:
         is_own = bool(lines) and not lines[0].library and not lines[0].code.startswith("for ")
-        return (slow if is_own else "") or "fetch batches in workers of a DataLoader, or in a thread that is ahead"
+        return (slow if is_own else "") or (
+            "fetch batches in workers (of a DataLoader, or of a PyDataset in Keras), or in a thread that is ahead"
+        )
     if loader.workers and wanted <= loader.workers:
         makers = " and ".join(filter(None, (loader.collate_at, loader.dataset_at)))
         return slow or f"make the work of a worker cheaper: {makers or loader.dataset}"

@@ -126,6 +126,17 @@ class PhaseClock:
                 meter.leave()
         return before
 
+    def rename(self, phase: int, other: int) -> None:
+        """Count the seconds of this step in one phase so far for another one. They are added to its own.
+
+        Args:
+            phase: The phase that they were counted for.
+            other: The phase that they were.
+        """
+        if get_ident() == self.thread:
+            self.seconds[other] += self.seconds[phase]
+            self.seconds[phase] = 0.0
+
     def leave(self, before: int) -> None:
         """Return to the phase before. An evaluation is over once the training goes on.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
+import keras
 import numpy as np
 
 from trackside.capture.array_parameters import OpenReading, Parameters
@@ -24,12 +25,13 @@ from trackside.frameworks.keras.step import KerasStep
 from trackside.frameworks.keras.update_size import UpdateSize
 from trackside.frameworks.keras.values import array_of, has_value, learning_rate_of, number_of, view_of
 from trackside.frameworks.listening import ListeningAdapter
-from trackside.profiling.phase_clock import CAPTURE, EVALUATION, OTHER, PhaseClock
+from trackside.profiling.phase_clock import BACKWARD, CAPTURE, DATA, EVALUATION, OPTIMIZER, OTHER, PhaseClock
 from trackside.profiling.processor_wait import ProcessorWait
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+FETCHES_BETWEEN = frozenset({"torch"})  # on TensorFlow and JAX the function that trains fetches its batch itself
 _LONG = 1.5  # times the usual step
 _MOST_UNREAD = 8  # steps
 _STEPS_OF_USUAL = 32
@@ -90,6 +92,7 @@ class KerasAdapter(ListeningAdapter):
         self._clock = PhaseClock(meter=self.session.statistics.meter, waited=self._waited)
         self._usual_seconds, self._unread = 0.0, 0
         self._phase = OTHER  # of the time that is not ours
+        self._is_fetching = False  # between two batches of a training, where `fit` fetches one on PyTorch
         self.session.statistics.samplers.append(self.session.guard.protect("timing a step", self._clock.take))
         protect = self._timed
         self.batch_begins = protect("beginning a batch", self._batch_begins)
@@ -164,12 +167,16 @@ class KerasAdapter(ListeningAdapter):
 
     def _loop_began(self, mode: str) -> None:
         self._mean = (0, 0.0)
+        self._is_fetching = False
         self._phase = OTHER if mode == "TRAIN" else EVALUATION  # until a batch of the training begins
 
     def _batch_begins(self, mode: str, model: Any) -> None:
         step = self._step
         if mode == "TRAIN":
             self._phase = OTHER
+            if self._is_fetching:
+                self._clock.rename(OTHER, DATA)
+            self._is_fetching = False
         if step.is_others():
             return
         if mode == "TRAIN" and not self.session.has_begun:
@@ -187,6 +194,7 @@ class KerasAdapter(ListeningAdapter):
         if step.is_refused or mode != step.batch_mode:
             return
         step.batch_mode = ""
+        self._phase = OTHER if mode == "TRAIN" else EVALUATION
         if mode != "TRAIN" and not self.session.has_begun and not self._names.loss:  # one that only evaluates
             self._engine.set_mode("TRAIN")
             return
@@ -202,6 +210,7 @@ class KerasAdapter(ListeningAdapter):
                 self._engine.open_step.add(name, array, collections=_METRICS)
         step.end(mean)
         self._engine.set_mode("TRAIN")
+        self._is_fetching = mode == "TRAIN" and keras.backend.backend() in FETCHES_BETWEEN
 
     def _epoch_ended(self, epoch: int, logs: Any) -> None:
         """Add the numbers of the epoch to its last step, regardless of the schedules, as smdebug's hook did."""
@@ -232,6 +241,8 @@ class KerasAdapter(ListeningAdapter):
         value = number_of(loss)
         if value is not None:
             self._step.add_loss(value)
+            if self._step.batch_mode == "TRAIN":
+                self._phase = BACKWARD  # until the optimizer is called
         self._step.add_parts(("x", x), ("y", y), ("predictions", predictions))
 
     def layer_trained(self, layer: Any, *, is_training: bool) -> None:
@@ -249,6 +260,8 @@ class KerasAdapter(ListeningAdapter):
         """Add gradients and weights. Return what is known before the update; None if no step of ours makes it."""
         if self._step.is_others():
             return None
+        if self._phase == BACKWARD:
+            self._phase = OPTIMIZER
         gradients = list(gradients)
         variables = list(variables or optimizer._trainable_variables)
         self.facts.note_update(optimizer, gradients, variables)
@@ -296,6 +309,8 @@ class KerasAdapter(ListeningAdapter):
         self._statistics.budget.spend(SAVED, started)
 
     def _after_update(self, optimizer: Any, update: _Update | None) -> None:
+        if self._phase == OPTIMIZER:
+            self._phase = OTHER
         if update is None:
             return
         recorder = self._statistics.recorder

@@ -35,6 +35,9 @@ class DataStarvation(SpeedRule):
         wait is the share of the stack samples in which the loop asked for its next batch, once they are `samples`, as a
         part of all steps. All time in which the training thread had no processor is taken off it.
 
+        Keras's `fit` is timed where it asks for its batches between steps: on PyTorch, without the first batch of an
+        epoch. On TensorFlow and JAX the function that trains fetches its batch itself, and the rule lacks data.
+
         The finding names the line that the wait was mostly spent in, where stacks were sampled, else the one that made
         the DataLoader. Loops that fetch by calling a function are silent. Its issues are warnings; with `is_critical`
         they may stop the run. Amazon's Debugger has no such rule.
@@ -56,7 +59,7 @@ class DataStarvation(SpeedRule):
 
     rule_id = "data-starvation"
     code = "TS409"
-    only_of = ("pytorch",)
+    only_of = ("pytorch", "keras")
     likely_causes = (Cause.SLOW_INPUT,)
     what_to_do = (
         "Raise num_workers of the DataLoader; `trackside profile` computes how far.",
@@ -98,6 +101,9 @@ class DataStarvation(SpeedRule):
         counts = [len(times.steps) for times in step_times(window)]
         if not counts or max(counts) < self.steps:
             return f"{self.steps} timed steps; the run has {max(counts, default=0)}"
+        is_keras = window.facts is not None and window.facts.program.framework == "keras"
+        if is_keras and not any(DATA in times.phases for times in step_times(window)):
+            return "the waits for batches, which are recorded of Keras on PyTorch alone"
         return ""
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
