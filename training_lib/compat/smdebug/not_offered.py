@@ -23,10 +23,6 @@ ACTIONS = (
     "smdebug's action strings are not carried out. Actions (StopTraining, Notify, PublishMetric) are asked for in the "
     "rule request, and taken outside of the evaluator."
 )
-_FRAMEWORK = (
-    "MXNet needs no hook: `trackside run` captures it. `trackside.Run` records any Python program. The original's "
-    "names follow blocks and their outputs, which the adapter, by updates, does not see."
-)
 _TENSORFLOW = (
     "Sessions and estimators of TensorFlow 1 are not captured: TensorFlow 2.16 and newer have no estimators. Train by "
     "`fit` or `GradientTape`, which `smdebug.tensorflow.KerasHook` captures, and `trackside run` without any import."
@@ -75,7 +71,6 @@ _SINGLE = {
     },
 }
 REASONS: dict[str, str] = {
-    "smdebug.mxnet": _FRAMEWORK,
     "smdebug.tensorflow": _TENSORFLOW,
     **{
         f"smdebug.{module}.{name}": why
