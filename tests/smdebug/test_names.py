@@ -17,6 +17,7 @@ import pytest
 import smdebug
 from smdebug import CollectionKeys, modes, not_offered
 
+from tests.patience import HANGS_SECONDS
 from trackside.records.modes import MODE_NUMBERS
 
 # Module -> its public names, as scripts and the original's tests import them.
@@ -320,6 +321,38 @@ def test_an_attribute_says_why_too() -> None:
         found("smdebug.tensorflow", "SessionHook")()
     with pytest.raises(ImportError, match="profiles by itself, under other names"):
         found("smdebug.trials.profiler_trial", "ProfilerTrial")()
+
+
+ABSENT = """
+import sys
+sys.modules[sys.argv[1]] = None  # Python's way to make an import fail
+import importlib
+module = importlib.import_module(sys.argv[2])
+module.SaveConfig, module.Collection
+try:
+    getattr(module, sys.argv[3])
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("framework", "module", "name", "message"),
+    [
+        pytest.param("torch", "smdebug.pytorch", "Hook", "torch is not installed", id="PyTorch"),
+        pytest.param("keras", "smdebug.tensorflow", "KerasHook", "keras is not installed", id="Keras"),
+        pytest.param("xgboost", "smdebug.xgboost", "Hook", "xgboost is not installed", id="XGBoost"),
+        pytest.param("mxnet", "smdebug.mxnet", "Hook", "mxnet is not installed", id="MXNet"),
+        pytest.param("pandas", "smdebug.xgboost", "set_hook", "", id="another package"),
+    ],
+)
+def test_the_hook_of_an_absent_framework_names_the_command(
+    framework: str, module: str, name: str, message: str
+) -> None:
+    command = [sys.executable, "-c", ABSENT, framework, module, name]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=HANGS_SECONDS).stdout
+    assert message in shown
+    assert ("pip install" in shown) == bool(message)
 
 
 def test_names_that_never_were_are_plainly_unknown() -> None:
