@@ -27,7 +27,7 @@ def view_of(value: Any) -> NDArray[Any] | None:
     tensor = _known(tensor_of(value))
     if hasattr(tensor, "detach"):  # of torch: Keras's own conversion warns with NumPy 2
         tensor = tensor.detach()
-        is_here = tensor.device.type == "cpu" and tensor.itemsize > 2  # NumPy has no bfloat16
+        is_here = tensor.device.type == "cpu" and tensor.element_size() > 2  # NumPy has no bfloat16
         array = tensor.numpy() if is_here else _widened(tensor.cpu()).numpy()
     else:
         array = np.asarray(keras.ops.convert_to_numpy(tensor))
