@@ -17,7 +17,7 @@ FRAMEWORKS = (PYTORCH, XGBOOST, ON_TORCH, ON_TENSORFLOW, ON_JAX, ANY)
 JUDGED = FRAMEWORKS[:-1]
 COMPILED = (ON_TENSORFLOW, ON_JAX)
 MORE = ("LightGBM", "CatBoost", "scikit-learn", "MXNet", "JAX")  # docs/more-frameworks.md
-INTEROP = (*FRAMEWORKS, *MORE)  # read by the original
+INTEROP = (*FRAMEWORKS, *MORE, "MXNet with smdebug's hook")  # read by the original
 
 _TESTS = "tests/training_lib/frameworks"
 _KERAS, _BOOSTING = f"{_TESTS}/keras", f"{_TESTS}/xgboost/test_adapter.py"
@@ -44,6 +44,7 @@ _LOSSES = f"{_KERAS}/test_situations.py::test_the_training_is_the_same_and_its_l
 _STATE = f"{_TESTS}/pytorch/optimizers/test_source.py::test_the_state_is_that_after_the_step"
 _NORMS = f"{_CONTRACT}::test_records_statistics_of_every_step"
 _READ = "tests/smdebug/test_interop_frameworks.py::test_the_original_reads_a_run_of_each_framework"
+_HOOK_OF_MXNET = "tests/smdebug/test_mxnet_hook.py::test"
 _MODES = f"{_CONTRACT}::test_counts_the_steps_of_each_mode"
 
 TABLE: Mapping[str, tuple[Cell, ...]] = {
@@ -208,7 +209,10 @@ MORE_TABLE: Mapping[str, tuple[Cell, ...]] = {
         _NONE,
         _NONE,
         Cell("no: as weights"),
-        Cell("no: inner blocks of a hybridized network cannot be seen"),
+        Cell(
+            "with `smdebug.mxnet.Hook`; of a hybridized network the outermost",
+            f"{_HOOK_OF_MXNET}_what_collections_save",
+        ),
         Cell("no: nothing is put into a compiled function"),
     ),
     "optimizer's variables": (
@@ -222,7 +226,7 @@ MORE_TABLE: Mapping[str, tuple[Cell, ...]] = {
         Cell("sets as EVAL", _LIGHT_LOSS),
         Cell("sets as EVAL", _CAT_LOSS),
         Cell("validation scores as EVAL", _SKLEARN_LOSS),
-        Cell("no: evaluations are no steps"),
+        Cell("with `smdebug.mxnet.Hook`", f"{_HOOK_OF_MXNET}_modes_have_schedules_of_their_own"),
         Cell("as set", f"{_CONTRACT}::test_counts_the_steps_of_each_mode, by {_JAX}"),
     ),
     "several workers": (Cell("no"), Cell("no"), _NONE, Cell("no"), Cell("no")),

@@ -120,6 +120,21 @@ RUNS = {
         ("mxnet",),
         {"loss_output_0", "net_weight", "gradient/net_weight"},
     ),
+    "MXNet with smdebug's hook": Written(
+        "import mxnet as mx, smdebug.mxnet as smd\nfrom mxnet import autograd, gluon, nd\nmx.random.seed(0)\n"
+        "net = gluon.nn.Dense(2, prefix='net_')\nnet.initialize()\n"
+        "hook = smd.Hook('elsewhere', save_config=smd.SaveConfig(save_interval=2), save_all=True)\n"
+        "hook.register_block(net)\n"
+        "trainer = gluon.Trainer(net.collect_params(), 'sgd', {'learning_rate': 0.1})\n"
+        "for k in range(4):\n"
+        "    part = slice(16 * k, 16 * k + 16)\n"
+        "    with autograd.record():\n"
+        "        loss = gluon.loss.SoftmaxCrossEntropyLoss()(net(nd.array(rows[part])), nd.array(answers[part]))\n"
+        "    loss.backward()\n    trainer.step(16)\n"
+        "hook.close()\n",
+        ("mxnet",),
+        {"net_output_0", "net_input_0", "net_weight", "gradient/net_weight"},
+    ),
     "JAX": Written(
         "import os, jax, jax.numpy as jnp, trackside\n"
         "step = jax.jit(jax.value_and_grad(lambda p, x: jnp.mean((x @ p['weight']) ** 2)))\n"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from trackside.capture.last_step import HeldSteps, LastStep, StepPosition
+from trackside.capture.late_tensors import Row, RowLayout
 from trackside.capture.step_tensors import StepTensors
 
 
@@ -95,7 +95,6 @@ def test_a_step_is_held_until_the_destination_has_it() -> None:
 class Late:
     """Tensors that become known when the test says so."""
 
-    collections = frozenset({"own"})
     size_bytes = 100
 
     def __init__(self, *, is_ready: bool) -> None:
@@ -104,8 +103,8 @@ class Late:
     def is_ready(self) -> bool:
         return self.ready
 
-    def tensors(self) -> Iterable[tuple[str, np.ndarray]]:
-        return [("late", np.ones(3))]
+    def row(self) -> Row | None:
+        return Row(RowLayout(("late",), frozenset({"own"})), np.ones((1, 3)))
 
 
 @pytest.mark.parametrize(
@@ -141,9 +140,12 @@ def test_a_step_without_late_tensors_never_waits() -> None:
 
 def test_late_tensors_are_added_on_the_thread_of_the_writer() -> None:
     whole = replace(step(0), late=(Late(is_ready=True),)).with_late()
+    assert [name for row in whole.rows for name in row.layout.record_names] == ["late"]
+    assert whole.late == ()
+    whole = whole.without_rows()
     assert [name for name, _ in whole.tensors] == ["a", "late"]
     assert whole.collections == {"late": frozenset({"own"})}
-    assert whole.late == ()
+    assert whole.rows == ()
 
 
 def test_the_size_of_late_tensors_counts() -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.patience import HANGS_SECONDS
 
 START = """
-import os, signal, sys, threading
+import ctypes, os, signal, sys, threading, time
 from trackside.capture.process_end import ProcessEnd
 def say(word):
     os.write(1, (word + " ").encode())
@@ -22,6 +22,23 @@ def end():
     )
 def terminate():
     os.kill(os.getpid(), signal.SIGTERM)
+def stuck_child():
+    # It waits within C, where no handler of Python's is called, and is terminated.
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(128)
+        libc.pthread_mutex_lock(mutex)
+        os.write(write, b"x")
+        libc.pthread_mutex_lock(mutex)  # waits for itself
+    os.read(read, 1), time.sleep(0.3)  # for the second call
+    os.kill(child, signal.SIGTERM)
+    for _ in range(200):
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return f"child:{status}"
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    return "child lives"
 """
 
 
@@ -84,6 +101,31 @@ def terminate():
             [f"child:{int(signal.SIGTERM)}", "close"],
             0,
             id="fork-child-is-terminated",
+        ),
+        pytest.param(
+            "end().install(); say(stuck_child())",
+            [f"child:{int(signal.SIGTERM)}", "close"],
+            0,
+            id="fork-child-stuck-in-c-is-terminated",
+        ),
+        pytest.param(
+            "end().install(); end().install(); say(stuck_child())",
+            [f"child:{int(signal.SIGTERM)}", "close", "close"],
+            0,
+            id="fork-child-of-two-runs-stuck-in-c-is-terminated",
+        ),
+        pytest.param(
+            "end().install(); t = threading.Thread(target=lambda: say(stuck_child())); t.start(); t.join()",
+            [f"child:{int(signal.SIGTERM)}", "close"],
+            0,
+            id="fork-child-of-a-thread-stuck-in-c-is-terminated",
+        ),
+        pytest.param(
+            "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\nend().install()\n"
+            "if os.fork() == 0: terminate()\nsay(f'child:{os.waitstatus_to_exitcode(os.wait()[1])}')",
+            ["child:9", "close"],
+            0,
+            id="fork-child-keeps-the-users-handler",
         ),
         pytest.param("e = end(); e.install(); e.remove(); terminate()", [], -signal.SIGTERM, id="removed"),
     ],

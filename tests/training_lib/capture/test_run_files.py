@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from trackside.capture.late_tensors import Row, RowLayout
 from trackside.capture.run_files import RunFiles
 from trackside.capture.step_engine import Position
 from trackside.capture.step_tensors import StepTensors
@@ -398,3 +399,84 @@ def test_files_for_tensorboard_follow_the_steps() -> None:
     files.finish()
     (key,) = tensorboard.list()
     assert b"weights/Net_fc.weight" in tensorboard.get(key)
+
+
+class TestRows:
+    """A step with a row is stored as one with the same tensors, one by one."""
+
+    LAYOUTS = (
+        RowLayout(("row/a", "row/b"), frozenset({"own"})),
+        RowLayout(("row/a", "row/b", "row/c"), frozenset({"own"})),
+    )
+
+    def step(self, number: int) -> StepTensors:
+        layout = self.LAYOUTS[number > 2]
+        numbers = np.arange(len(layout.record_names), dtype=np.float64).reshape(-1, 1) + number
+        due = frozenset({"mine", "own"})
+        return replace(step(number, "loss"), due=due, rows=(Row(layout, numbers),))
+
+    @pytest.mark.parametrize(
+        "collections_",
+        [
+            pytest.param((), id="in no requested collection"),
+            pytest.param((CollectionRequest("own"),), id="whole"),
+            pytest.param((CollectionRequest("own", reductions=("mean", "max")),), id="reduced"),
+            pytest.param((CollectionRequest("mine", include_regex=("row/b",), reductions=("min",)),), id="one reduced"),
+            pytest.param((CollectionRequest("own", save_shape=True),), id="with its shape"),
+            pytest.param(
+                (CollectionRequest("own", reductions=("max",), save_shape=True),), id="reduced, with its shape"
+            ),
+            pytest.param((CollectionRequest("own", reductions=("max",), save_raw_tensor=True),), id="both"),
+        ],
+    )
+    @pytest.mark.parametrize("has_tensorboard", [False, True])
+    @pytest.mark.parametrize("together", [False, True])
+    def test_what_readers_find(
+        self, collections_: tuple[CollectionRequest, ...], has_tensorboard: bool, together: bool, tmp_path: Path
+    ) -> None:
+        found = []
+        for name in ("rows", "tensors"):
+            store, boards = LocalStore(tmp_path / name), MemoryStore()
+            files = RunFiles(
+                lambda store=store: store,  # type: ignore[misc]  # mypy knows no default of a lambda
+                request=CaptureRequest(collections_),
+                worker="worker_0",
+                num_workers=1,
+                ends_run=True,
+                open_tensorboard=(lambda boards=boards: boards) if has_tensorboard else None,  # type: ignore[misc]
+            )
+            steps = [self.step(number) for number in range(6)]
+            steps = steps if name == "rows" else [each.without_rows() for each in steps]
+            files.save(steps[0])
+            if together:
+                files.prepare(steps[1:])
+            for each in steps[1:]:
+                files.save(each)
+            files.finish()
+            found.append((self.tensors(store), self.collections(store), self.boards(boards)))
+        assert found[0] == found[1]
+        assert len(found[0][0]) >= 6
+        assert bool(found[0][2]) == has_tensorboard
+
+    def tensors(self, store: LocalStore) -> list[tuple[int, object]]:
+        """Return the content of each index, and the tensors at its places."""
+        found: list[tuple[int, object]] = []
+        for number in range(6):
+            key = run_layout.index_key(number, "worker_0")
+            index = decode_index(store.get(key), key=key)
+            assert index.event_key is not None
+            for entry in index.entries:
+                data = store.get(index.event_key, start=entry.start, length=entry.length)
+                (record,) = read_records(data, key=key)
+                assert record.name == entry.name
+                value = (record.value.dtype.str, record.value.shape, record.value.tolist())
+                found.append((number, (record.name, value, record.step, record.mode_step, record.wall_time)))
+            found += [(number, ("shape", shape)) for shape in index.shapes]
+        return sorted(found, key=str)
+
+    def collections(self, store: LocalStore) -> dict[str, set[str]]:
+        key = run_layout.collections_key("worker_0")
+        return {c.name: set(c.tensor_names) for c in decode_collections(store.get(key), key=key).collections}
+
+    def boards(self, store: MemoryStore) -> list[bytes]:
+        return [store.get(key) for key in store.list()]

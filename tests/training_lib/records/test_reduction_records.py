@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -29,6 +31,24 @@ def test_filled_records_are_encoded_ones(steps: list[tuple[tuple[int, str, int, 
             for name, value in zip(NAMES, values, strict=True)
         ]
         data, _ = records.encode(values, step=step, mode=mode, mode_step=mode_step, wall_time=wall_time)
+        assert data == b"".join(expected)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param("<f4", id="single"), pytest.param("<f8", id="double"), pytest.param("<f2", id="half"),
+     pytest.param("<i8", id="whole numbers"), pytest.param(">f8", id="of another order")],
+)  # fmt: skip
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+def test_values_of_any_type_and_shape(kind: str, shape: tuple[int, ...]) -> None:
+    records, at = ReductionRecords(NAMES), {"mode": "TRAIN", "wall_time": 7.0}
+    for step in (3, 4, 500):
+        values = np.arange(step, step + 3 * math.prod(shape)).reshape(3, *shape).astype(kind)
+        expected = [
+            encode_tensor(name, np.asarray(value), step=step, mode_step=step, **at)  # type: ignore[arg-type]  # a dict
+            for name, value in zip(NAMES, values, strict=True)
+        ]
+        data, _ = records.encode(values, step=step, mode_step=step, **at)  # type: ignore[arg-type]  # a dict
         assert data == b"".join(expected)
 
 

@@ -19,13 +19,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
+from trackside.extras import extra_of, missing_extra
+
 ACTIONS = (
     "smdebug's action strings are not carried out. Actions (StopTraining, Notify, PublishMetric) are asked for in the "
     "rule request, and taken outside of the evaluator."
 )
-_FRAMEWORK = (
-    "MXNet needs no hook: `trackside run` captures it. `trackside.Run` records any Python program. The original's "
-    "names follow blocks and their outputs, which the adapter, by updates, does not see."
+_NO_MXNET = (
+    "mxnet is not installed, which the capture of an MXNet training needs. On Python 3.11: pip install 'mxnet==1.9.1' "
+    "'numpy==1.23.5'"
 )
 _TENSORFLOW = (
     "Sessions and estimators of TensorFlow 1 are not captured: TensorFlow 2.16 and newer have no estimators. Train by "
@@ -75,7 +77,6 @@ _SINGLE = {
     },
 }
 REASONS: dict[str, str] = {
-    "smdebug.mxnet": _FRAMEWORK,
     "smdebug.tensorflow": _TENSORFLOW,
     **{
         f"smdebug.{module}.{name}": why
@@ -141,6 +142,26 @@ def attribute_of(module: str) -> Callable[[str], object]:
         return _found(module, name)
 
     return attribute
+
+
+def of_framework(module: str, name: str) -> object:
+    """Return a name of a module that imports its framework.
+
+    Args:
+        module: The module.
+        name: The name.
+
+    Raises:
+        ImportError: The framework is not installed. The message has the command that installs it.
+    """
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        extra = extra_of(error.name)
+        if not extra and error.name != "mxnet":
+            raise
+        message = str(missing_extra(extra)) if extra else _NO_MXNET
+        raise ImportError(message, name=error.name) from None
 
 
 def explain_missing_modules() -> None:

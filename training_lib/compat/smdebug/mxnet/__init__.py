@@ -1,8 +1,37 @@
-"""The names that MXNet scripts import for configuration and analysis.
+"""The names that MXNet scripts import. MXNet itself is imported with the hook: analysis does not need it."""
 
-Hooks are not offered yet (see `not_offered`).
-"""
+from __future__ import annotations
 
-from smdebug import not_offered
+from typing import TYPE_CHECKING, Any
 
-__getattr__ = not_offered.attribute_of(__name__)
+from smdebug import CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode, modes, not_offered
+from smdebug.mxnet.collection import Collection
+from smdebug.trials import create_trial
+
+if TYPE_CHECKING:
+    from smdebug.core.singleton_utils import del_hook, set_hook
+    from smdebug.mxnet.hook import Hook
+    from smdebug.mxnet.singleton_utils import get_hook
+
+__all__ = [
+    "Collection",
+    "CollectionKeys",
+    "Hook",
+    "ReductionConfig",
+    "SaveConfig",
+    "SaveConfigMode",
+    "create_trial",
+    "del_hook",
+    "get_hook",
+    "modes",
+    "set_hook",
+]
+
+_OF_THE_HOOK = frozenset({"Hook", "del_hook", "get_hook", "set_hook"})
+_explain = not_offered.attribute_of(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_THE_HOOK:
+        return not_offered.of_framework(f"smdebug.mxnet.{'hook' if name == 'Hook' else 'singleton_utils'}", name)
+    return _explain(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from smdebug import CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode, modes, not_offered
@@ -33,5 +32,5 @@ _explain = not_offered.attribute_of(__name__)
 
 def __getattr__(name: str) -> Any:
     if name in _OF_THE_HOOK:
-        return getattr(import_module(f"smdebug.pytorch.{'hook' if name == 'Hook' else 'singleton_utils'}"), name)
+        return not_offered.of_framework(f"smdebug.pytorch.{'hook' if name == 'Hook' else 'singleton_utils'}", name)
     return _explain(name)

@@ -5,7 +5,6 @@ Sessions and estimators of TensorFlow 1 are not offered (see `not_offered`).
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from smdebug import CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode, modes, not_offered
@@ -39,5 +38,5 @@ _explain = not_offered.attribute_of(__name__)
 
 def __getattr__(name: str) -> Any:
     if name in _OF_THE_HOOK:
-        return getattr(import_module(f"smdebug.tensorflow.{_OF_THE_HOOK[name]}"), name)
+        return not_offered.of_framework(f"smdebug.tensorflow.{_OF_THE_HOOK[name]}", name)
     return _explain(name)

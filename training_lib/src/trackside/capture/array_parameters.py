@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trackside.capture.always_on import AlwaysOn
 from trackside.capture.budget import DEAR, NORMS
+from trackside.capture.one_pass import LOOPS, Arrays
 from trackside.capture.statistic_rows import DEAR_KINDS, DearReading, Flags, Here, Numbers, Reading, Watched
 
 NOT_MEASURED = -1.0
@@ -78,8 +79,7 @@ class Parameters:
             open_reading.counts = _counts(names, found)
         started = budget.spend(NORMS, started)
         if recorder.takes_dear:
-            sizes = zip(*(_size(gradient) for gradient in found), strict=True)
-            open_reading.dear = [[_norm_or_not(weights.get(name)) for name in names], *sizes]
+            open_reading.dear = [[_norm_or_not(weights.get(name)) for name in names], *_sizes(found)]
             budget.spend(DEAR, started)
         return open_reading
 
@@ -134,6 +134,17 @@ def _norm(values: NDArray[Any] | None) -> float:
 
 def _norm_or_not(value: Any) -> float:
     return NOT_MEASURED if value is None else _norm(_flat(value))
+
+
+def _sizes(found: Sequence[NDArray[Any] | None]) -> Sequence[Sequence[float]]:
+    """Return mean |g| of each gradient, its share of zeros, and max |g|."""
+    singles = [each for each in found if each is not None and each.dtype == np.float32 and each.flags.c_contiguous]
+    if LOOPS is None or len(singles) < len(found) or not all(each.size for each in singles):
+        return list(zip(*(_size(gradient) for gradient in found), strict=True))
+    counts = np.array([each.size for each in singles])
+    addresses = [each.__array_interface__["data"][0] for each in singles]
+    _, sizes, _, least, largest, zeros = LOOPS.sums(Arrays(counts.tolist()), addresses)
+    return [sizes / counts, zeros / counts, np.maximum(largest, -least)]
 
 
 def _size(gradient: NDArray[Any] | None) -> tuple[float, float, float]:

@@ -100,6 +100,7 @@ class Membership:
         self._compiled = {name: [name_pattern(regex) for regex in regexes] for name, regexes in self.regexes.items()}
         self._known: dict[str, frozenset[str]] = {}
         self._saved: dict[tuple[str, frozenset[str]], Saved] = {}
+        self._raw: dict[tuple[tuple[str, ...], frozenset[str]], bool] = {}
 
     def of(self, tensor_name: str) -> frozenset[str]:
         """Return the collections of `tensor_name`, without those that only an adapter knows."""
@@ -124,6 +125,16 @@ class Membership:
             requests = [c for name, c in self.requested.items() if name in mine]
             saved = self._saved[tensor_name, mine] = _union(requests) if requests else Saved()
         return saved
+
+    def are_raw(self, names: tuple[str, ...], due: frozenset[str], collections: frozenset[str]) -> bool:
+        """Return True if these tensors are saved, and no reductions of them. Arguments as of `saved`."""
+        is_raw = self._raw.get((names, due))
+        if is_raw is None:
+            self._raw.clear()  # one row of a run at a time
+            each = [self.saved(name, due, collections) for name in names]
+            is_raw = all(saved.is_raw and not saved.reductions for saved in each)
+            self._raw[names, due] = is_raw
+        return is_raw
 
 
 def _union(collections: Iterable[CollectionRequest]) -> Saved:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from trackside.capture.collection import NON_REDUCTION, Membership
 from trackside.capture.step_tensors import StepTensors
@@ -29,12 +29,12 @@ class CollectionsWriter:
         self.has_news = False
         self.times_stored = 0
 
-    def note(self, step: StepTensors, *, reduced_names: Iterable[str]) -> None:
+    def note(self, step: StepTensors, *, others: Mapping[str, frozenset[str]]) -> None:
         """Add new names of a stored step, and the collections that only an adapter knows them to be in.
 
         Args:
             step: The step.
-            reduced_names: The names of its stored reductions.
+            others: Names of its reductions and of tensors in rows, with the collections that an adapter knows.
         """
         for name, _ in step.tensors:
             collections = step.collections.get(name, _NO_COLLECTIONS)
@@ -42,9 +42,9 @@ class CollectionsWriter:
             if known is None or not collections <= known:
                 self._members[name] = (known or self._membership.of(name)) | collections
                 self.has_news = True
-        for name in reduced_names:
+        for name, collections in others.items():
             if name not in self._members:
-                self._members[name] = self._membership.of(name)
+                self._members[name] = self._membership.of(name) | collections
                 self.has_news = True
 
     def store(self, store: Store) -> None:

@@ -70,7 +70,8 @@ class EventFiles:
 
 
 def _is_small(step: StepTensors) -> bool:
-    return not step.reduced and len(step.tensors) <= MOST_STEP_TENSORS and step.size_bytes <= MOST_STEP_BYTES
+    is_row = step.reduced or step.rows
+    return not is_row and len(step.tensors) <= MOST_STEP_TENSORS and step.size_bytes <= MOST_STEP_BYTES
 
 
 def _found(store: AppendableStore, key: str) -> tuple[str, int] | None:

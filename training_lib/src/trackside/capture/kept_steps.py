@@ -59,7 +59,7 @@ class KeptSteps:
         with self._lock:
             steps = [*self._steps, *([self._latest] if self._latest else [])]
         for step in steps:
-            for name, array in step.tensors:
+            for name, array in step.without_rows().tensors:
                 array.flags.writeable = False
                 found.setdefault(name, {})[step.step] = array
         return found

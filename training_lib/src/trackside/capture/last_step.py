@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -96,6 +97,7 @@ class HeldSteps:
         self.destination: Destination | None = None
         self._held: deque[StepTensors] = deque()
         self._submitting: int | None = None
+        self._lock = threading.RLock()  # the run may be closed by another thread than the training's
 
     @property
     def first_step(self) -> int | None:
@@ -113,10 +115,11 @@ class HeldSteps:
     def pass_on(self) -> bool:
         """Hand on the steps that are whole. Return False if one was dropped."""
         all_taken = True
-        while self._held and all(late.is_ready() for late in self._held[0].late):
-            self._submitting = self._held[0].step
-            step = self._held.popleft()
-            if self.destination is not None:
-                all_taken = self.destination.submit(step) and all_taken
-            self._submitting = None
+        with self._lock:
+            while self._held and all(late.is_ready() for late in self._held[0].late):
+                self._submitting = self._held[0].step
+                step = self._held.popleft()
+                if self.destination is not None:
+                    all_taken = self.destination.submit(step) and all_taken
+                self._submitting = None
         return all_taken

@@ -2,25 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
+
+
+class RowLayout:
+    """The names of a row of small tensors, the same from step to step.
+
+    - `record_names`: names of the tensors, in their order
+    - `names`: the same
+    - `collections`: the collections of all of them
+
+    Args:
+        names: Names of the tensors, in their order.
+        collections: The collections of all of them.
+    """
+
+    def __init__(self, names: Sequence[str], collections: frozenset[str]) -> None:
+        self.record_names, self.collections = tuple(names), collections
+        self.names = frozenset(names)
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """Small tensors of one step, all of one type and shape: encoded together, where no part of one is reduced.
+
+    - `layout`: their names
+    - `numbers`: their values, of shape (names, *shape of a tensor)
+    """
+
+    layout: RowLayout
+    numbers: NDArray[np.generic]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the values take, in bytes."""
+        return self.numbers.nbytes
+
+    def values(self) -> NDArray[np.generic]:
+        """Return the values of all records of the layout."""
+        return self.numbers
 
 
 class LateTensors(Protocol):
     """Tensors of one step. The training thread reads their source later, the writer's thread makes arrays of it.
 
     Attributes:
-        collections: The collections of all of them.
         size_bytes: Memory that counts against the budget.
     """
 
-    collections: frozenset[str]
     size_bytes: int
 
     def is_ready(self) -> bool:
-        """Return True once `tensors` can be called. Never waits."""
+        """Return True once `row` can be called. Never waits."""
 
-    def tensors(self) -> Iterable[tuple[str, np.ndarray]]:
-        """Return names and arrays. For the writer's thread. Never raises."""
+    def row(self) -> Row | None:
+        """Return names and values; None if they are lost. For the writer's thread. Never raises."""

@@ -6,6 +6,7 @@ import atexit
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -19,7 +20,8 @@ class ProcessEnd:
     - Normal end, `SystemExit`, uncaught exception, Ctrl-C: at exit, after the user's own code has ended.
     - SIGTERM without a handler: `close_on_sigterm`, then the signal takes its course, so the exit status stays 143.
     - SIGTERM that the user's program handles: `flush`, then the user's handler, which may go on training.
-    - A forked child inherits all of this and does none of it.
+    - A forked child inherits all of this and does none of it. It gets the handler from before: SIGTERM ends one that
+      waits within C, as the worker of a loader may, only without a handler of Python's.
     - SIGKILL and `os._exit`: nothing can be done; everything stored is whole.
 
     The handler is set in the main thread only (Python allows no other), and not where SIGTERM is ignored.
@@ -43,6 +45,7 @@ class ProcessEnd:
         if previous == signal.SIG_DFL or callable(previous):
             self._previous = previous
             signal.signal(signal.SIGTERM, self._on_sigterm)
+            call_in_children(weakref.WeakMethod(self.remove))
 
     def remove(self) -> None:
         """Undo `install`, unless other code has set another handler since.
@@ -54,7 +57,7 @@ class ProcessEnd:
         if threading.current_thread() is not threading.main_thread():
             return
         if self._previous is not None and signal.getsignal(signal.SIGTERM) == self._on_sigterm:
-            signal.signal(signal.SIGTERM, self._previous)
+            signal.signal(signal.SIGTERM, _without_removed(self._previous))
 
     def _at_exit(self) -> None:
         if os.getpid() == self._pid:
@@ -71,3 +74,25 @@ class ProcessEnd:
             self._close_on_sigterm()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+
+
+def _without_removed(handler: Any) -> Any:
+    """Return the handler that stood before those of removed ends."""
+    while isinstance(end := getattr(handler, "__self__", None), ProcessEnd) and end._pid == _NO_PROCESS:
+        handler = end._previous
+    return handler
+
+
+def call_in_children(method: weakref.WeakMethod[Callable[[], Any]]) -> None:
+    """Call the method in forked children while its object exists.
+
+    A hook of `os.register_at_fork` cannot be removed, so it must not keep an ended session alive.
+    """
+
+    def call() -> None:
+        alive = method()
+        if alive is not None:
+            alive()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=call)

@@ -83,7 +83,10 @@ class ReducedLayout:
     - `tensors`: pairs of a name and its tokens, all of `FROM_MOMENTS`
     - `names`: names of the tensors
     - `record_names`: names under which the values are saved
+    - `collections`: those that only an adapter knows the tensors to be in
     """
+
+    collections: frozenset[str] = frozenset()
 
     def __init__(self, tensors: Sequence[tuple[str, tuple[str, ...]]]) -> None:
         self.names = frozenset(name for name, _ in tensors)

@@ -1,26 +1,29 @@
-"""Reductions that were computed beside the training, added to the files of their step."""
+"""Reductions that were computed beside the training, and rows of small tensors, added to the files of their step."""
 
 from __future__ import annotations
 
-from trackside.capture.reduced_tensors import ReducedLayout
+from trackside.capture.late_tensors import Row, RowLayout
+from trackside.capture.reduced_tensors import ReducedLayout, ReducedTensors
 from trackside.capture.step_tensors import StepTensors
 from trackside.records.reduction_records import ReductionRecords, before_others
 from trackside.records.step_file import StepFiles
 
 _MOST_LAYOUTS = 64
 
+Layout = ReducedLayout | RowLayout
+
 
 class ReductionFiles:
     """The known layouts of reductions, and their encoded parts. For the writer thread."""
 
     def __init__(self) -> None:
-        self._records: dict[ReducedLayout, ReductionRecords] = {}
+        self._records: dict[Layout, ReductionRecords] = {}
         self._noted: set[str] = set()
-        self._last_noted: ReducedLayout | None = None
+        self._last_noted: Layout | None = None
 
     def added(self, step: StepTensors, files: StepFiles) -> StepFiles:
-        """Return the files of a step with its reductions in front."""
-        for part in reversed(step.reduced):
+        """Return the files of a step with its reductions and rows in front."""
+        for part in reversed(_parts(step)):
             records = self._records.get(part.layout)
             if records is None:
                 if len(self._records) == _MOST_LAYOUTS:
@@ -32,12 +35,16 @@ class ReductionFiles:
             files = before_others(*encoded, files)
         return files
 
-    def new_names(self, step: StepTensors) -> list[str]:
-        """Return the names of reduced tensors that no earlier step had."""
-        names: list[str] = []
-        for part in step.reduced:
+    def new_names(self, step: StepTensors) -> dict[str, frozenset[str]]:
+        """Return new names of reduced tensors and of those in rows, with the collections that an adapter knows."""
+        names: dict[str, frozenset[str]] = {}
+        for part in _parts(step):
             if part.layout is not self._last_noted:
-                names += sorted(part.layout.names - self._noted)
+                names |= dict.fromkeys(sorted(part.layout.names - self._noted), part.layout.collections)
                 self._noted |= part.layout.names
                 self._last_noted = part.layout
         return names
+
+
+def _parts(step: StepTensors) -> tuple[ReducedTensors | Row, ...]:
+    return (*step.reduced, *step.rows)

@@ -141,7 +141,7 @@ class RunFiles:
         is_known = self._growing is not None and self._resumption.is_start_known
         if not is_known or self._is_removed or self._removed_at() is not None:
             return
-        moved = [self._resumption.numbered(step) for step in steps]
+        moved = [self._ready(step) for step in steps]
         is_begun = self._last_saved_step is not None and self._packed_index.needs_no_look(moved[0].step)
         with contextlib.suppress(OSError):  # which `save` meets again
             self._steps.store_ahead(self._growing, moved, with_indexes=is_begun)  # type: ignore[arg-type] # it is known
@@ -154,7 +154,7 @@ class RunFiles:
         ahead = self._steps.pop(self._resumption.numbered(step).step) if self._resumption.is_start_known else None
         if self._is_removed or ((ahead is None or not ahead.is_stored) and self._was_removed_with(step)):
             return
-        step = self._resumption.numbered(step)
+        step = self._ready(step)
         store = self._opened()
         self._claim(store)
         self._packed_index.before_step(store, step.step)
@@ -167,7 +167,7 @@ class RunFiles:
         self._packed_index.after_step(store, step, encoded.files)
         self._last_saved_step = step.step
         self._note_steps([(step.step, step.mode, step.mode_step)])
-        self._collections.note(step, reduced_names=self._steps.new_names(step))
+        self._collections.note(step, others=self._steps.new_names(step))
         self._losses.saved += 1
         with contextlib.suppress(OSError):  # the file follows with a later step, or with the watermark
             self._collections.store(store)
@@ -175,6 +175,13 @@ class RunFiles:
         self._losses.report(store, first_step=self.start().step)
         if self._tensorboard:
             self._tensorboard.add(step, encoded.content.histogram_names)
+
+    def _ready(self, step: StepTensors) -> StepTensors:
+        """Return the step with its numbers in the run, and with rows only where they are saved as they are."""
+        step = self._resumption.numbered(step)
+        if step.rows and (self._tensorboard or not self._steps.saves_rows(step)):
+            return step.without_rows()
+        return step
 
     def lost(self, step: int, reason: str) -> None:
         """Note a step that is not stored. The capture report of the run lists it."""

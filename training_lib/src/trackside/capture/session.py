@@ -8,12 +8,12 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from trackside.capture.guard import Guard
 from trackside.capture.kept_steps import KeptSteps, Targets
 from trackside.capture.last_step import HeldSteps, LastStep
-from trackside.capture.process_end import ProcessEnd
+from trackside.capture.process_end import ProcessEnd, call_in_children
 from trackside.capture.request_reading import RequestReading
 from trackside.capture.restart import FindState, further, position_after, state_at_mark, within_seconds
 from trackside.capture.run_files import NoFiles, RunFiles
@@ -284,8 +284,7 @@ class RunSession:
 
         self._end = ProcessEnd(close=owner.close, close_on_sigterm=close_on_sigterm, flush=owner.flush)
         self._end.install()
-        if hasattr(os, "register_at_fork"):
-            _call_in_children(weakref.WeakMethod(self._after_fork_in_child))
+        call_in_children(weakref.WeakMethod(self._after_fork_in_child))
 
     def _after_fork_in_child(self) -> None:
         """Switch capture off in a child of a process that captures: it is a helper.
@@ -409,17 +408,3 @@ class RunSession:
 def absolute(uri: str) -> str:
     """Return an address unchanged, and a folder as its absolute path."""
     return uri if "://" in uri else os.path.abspath(os.path.expanduser(uri))
-
-
-def _call_in_children(method: weakref.WeakMethod[Callable[[], Any]]) -> None:
-    """Call the method in forked children while its session exists.
-
-    A hook of `os.register_at_fork` cannot be removed, so it must not keep an ended session alive.
-    """
-
-    def call() -> None:
-        alive = method()
-        if alive is not None:
-            alive()
-
-    os.register_at_fork(after_in_child=call)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from trackside.capture.arrival import Arrival
-from trackside.capture.late_tensors import LateTensors
+from trackside.capture.late_tensors import LateTensors, Row
 from trackside.capture.reduced_tensors import ReducedTensors
 
 
@@ -22,7 +22,8 @@ class StepTensors:
     - `reduced`: reductions of tensors that are not among `tensors`
     - `wall_times`: moments of tensors that the script dated itself, in seconds since the epoch
     - `arrivals`: moments at which the arrays hold their values
-    - `late`: tensors that are not among `tensors` yet
+    - `late`: tensors that are not known yet
+    - `rows`: tensors that are not among `tensors`: many small ones, to be encoded together
     - `lost`: why nothing of the step is saved; "" for a step with its data
     """
 
@@ -37,6 +38,7 @@ class StepTensors:
     arrivals: tuple[Arrival, ...] = ()
     wall_times: Mapping[str, float] = field(default_factory=dict)
     late: tuple[LateTensors, ...] = ()
+    rows: tuple[Row, ...] = ()
     lost: str = ""
 
     def wait(self) -> None:
@@ -45,19 +47,25 @@ class StepTensors:
             arrival.wait()
 
     def with_late(self) -> StepTensors:
-        """Return the step with its late tensors among `tensors`. For the writer's thread."""
+        """Return the step with its late tensors as rows. For the writer's thread."""
         if not self.late:
             return self
+        found = tuple(row for late in self.late if (row := late.row()) is not None)
+        return replace(self, rows=self.rows + found, late=())
+
+    def without_rows(self) -> StepTensors:
+        """Return the step with the tensors of its rows among `tensors`."""
+        if not self.rows:
+            return self
         tensors, collections = list(self.tensors), dict(self.collections)
-        for late in self.late:
-            found = tuple(late.tensors())
-            tensors += found
-            collections.update((name, late.collections) for name, _ in found)
-        return replace(self, tensors=tuple(tensors), collections=collections, late=())
+        for row in self.rows:
+            tensors += zip(row.layout.record_names, row.numbers, strict=True)
+            collections |= dict.fromkeys(row.layout.record_names, row.layout.collections)
+        return replace(self, tensors=tuple(tensors), collections=collections, rows=())
 
     @cached_property
     def size_bytes(self) -> int:
         """Memory of the step, in bytes, that counts against the budget."""
         reduced = sum(part.nbytes for part in self.reduced)
-        late = sum(part.size_bytes for part in self.late)
+        late = sum(part.size_bytes for part in self.late) + sum(row.nbytes for row in self.rows)
         return reduced + late + sum(array.nbytes for _, array in self.tensors)

@@ -69,9 +69,15 @@ class StepWriter:
         """Forget what was stored ahead."""
         self._found.clear()
 
-    def new_names(self, step: StepTensors) -> list[str]:
-        """Return the names of reduced tensors that no earlier step had."""
+    def new_names(self, step: StepTensors) -> dict[str, frozenset[str]]:
+        """Return new names of reduced tensors and of those in rows, with the collections that an adapter knows."""
         return self._reductions.new_names(step)
+
+    def saves_rows(self, step: StepTensors) -> bool:
+        """Return True if the rows of a step are saved as they are; False if any tensor of them is reduced."""
+        return all(
+            self._membership.are_raw(row.layout.record_names, step.due, row.layout.collections) for row in step.rows
+        )
 
     def write(
         self, store: Store, growing: AppendableStore | None, step: StepTensors, ahead: EncodedStep | None

@@ -77,6 +77,12 @@ class ListeningAdapter:
         """Return the signs of training before the first step: none is known."""
         return UncapturedProcess()
 
+    def end_open_step(self) -> None:
+        """End a step that the script gave values after the last one."""
+        engine = self.session.engine
+        if self.has_begun and not engine.open_step.is_empty:
+            engine.end_step()
+
     def listen(self) -> Undo:
         """Listen to the framework. Return the function that undoes it."""
         raise NotImplementedError
@@ -254,7 +260,7 @@ class ListeningScript:
         """End the run. A second call does nothing."""
         self.is_over = True
         if self.adapter is not None:
-            self._guard.attempt("ending the last step", functools.partial(_end_open_step, self.adapter))
+            self._guard.attempt("ending the last step", self.adapter.end_open_step)
             self._guard.attempt("ending the run", self.adapter.uninstall)
             self.adapter = None
             in_charge.leave()
@@ -314,10 +320,3 @@ class ListeningScript:
         open_step.add(name, array, collections=collections)
         if wall_time is not None:
             open_step.wall_times[name] = wall_time
-
-
-def _end_open_step(adapter: ListeningAdapter) -> None:
-    """End a step that the script gave values after the last one."""
-    engine = adapter.session.engine
-    if adapter.has_begun and not engine.open_step.is_empty:
-        engine.end_step()

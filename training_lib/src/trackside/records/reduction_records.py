@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,27 +18,33 @@ from trackside.records.protobuf_wire import write_double, write_number
 from trackside.records.step_file import StepFiles
 from trackside.records.tfevents import HEADER_SIZE, encode_tensor, encode_tensor_parts
 
-_VALUE_SIZE = 4
 _PAYLOAD = b'"tensor_payload": ['
 
 
 class ReductionRecords:
-    """The records of float32 numbers under these names, in their order."""
+    """The records of numbers under these names, in their order: of one type and shape."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = tuple(names)
         self._frames: dict[tuple[int, int, str], _Frame] = {}
 
     def encode(
-        self, values: NDArray[np.float32], *, step: int, mode: str, mode_step: int, wall_time: float
+        self, values: NDArray[Any], *, step: int, mode: str, mode_step: int, wall_time: float
     ) -> tuple[bytes, _Frame]:
-        """Return all records of a step and their frame. `values` are of shape (names,).
+        """Return all records of a step and their frame.
+
+        Args:
+            values: The value of each name, of shape (names, *shape of a value). Type and shape never change.
+            step: The step over all modes.
+            mode: The mode.
+            mode_step: The step within the mode.
+            wall_time: Seconds since the epoch.
 
         Raises:
             TypeError: The dtype cannot be stored.
             ValueError: The mode is unknown, or a step is below 0.
         """
-        stored = np.ascontiguousarray(values, "<f4")
+        stored = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
         first = encode_tensor_parts(
             self._names[0], np.asarray(stored[0]), step=step, mode=mode, mode_step=mode_step, wall_time=wall_time
         )
@@ -51,7 +58,8 @@ class ReductionRecords:
                 encode_tensor(name, np.asarray(value), step=step, mode=mode, mode_step=mode_step, wall_time=wall_time)
                 for name, value in zip(self._names, stored, strict=True)
             ]
-            self._frames = {key: (frame := _Frame(self._names, records, moment=moment, tail=tail))}
+            frame = _Frame(self._names, records, moment=moment, tail=tail, size=stored[0].nbytes)
+            self._frames = {key: frame}
         return frame.filled(moment, stored, tail), frame
 
 
@@ -61,12 +69,14 @@ class _Frame:
     It knows the places of the bytes that differ: moment, values and tail.
     """
 
-    def __init__(self, names: Sequence[str], records: Sequence[bytes], *, moment: bytes, tail: bytes) -> None:
+    def __init__(
+        self, names: Sequence[str], records: Sequence[bytes], *, moment: bytes, tail: bytes, size: int
+    ) -> None:
         lengths = [len(record) for record in records]
         ends = np.cumsum(lengths)
         starts = ends - lengths
         self._bytes = np.frombuffer(b"".join(records), np.uint8).copy()
-        self._values = (ends - len(tail) - _VALUE_SIZE)[:, None] + np.arange(_VALUE_SIZE)
+        self._values = (ends - len(tail) - size)[:, None] + np.arange(size)
         # Of the parts that are the same in all records: their bytes, and where each byte lies in each record.
         both = np.frombuffer(moment + tail, np.uint8)
         places = (
@@ -80,12 +90,12 @@ class _Frame:
         of_these = encode_index(Index(mode="TRAIN", mode_step=0, event_key=None, entries=self.entries))
         self.payload = of_these[of_these.index(_PAYLOAD) + len(_PAYLOAD) : of_these.rindex(b"], ")]
 
-    def filled(self, moment: bytes, values: NDArray[np.float32], tail: bytes) -> bytes:
+    def filled(self, moment: bytes, values: NDArray[Any], tail: bytes) -> bytes:
         """Return the records with other values and with another moment and tail of equal length."""
         shared = np.frombuffer(moment + tail, np.uint8)
         changed = np.flatnonzero(shared != self._shared)
         self._bytes[self._places[changed]] = shared[changed, None]
-        self._bytes[self._values] = values.view(np.uint8).reshape(-1, _VALUE_SIZE)
+        self._bytes[self._values] = values.view(np.uint8).reshape(self._values.shape)
         self._shared = shared
         return self._bytes.tobytes()
 

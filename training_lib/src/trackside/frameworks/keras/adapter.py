@@ -333,5 +333,5 @@ class KerasAdapter(ListeningAdapter):
 
 
 def _are_known(gradients: Iterable[Any]) -> bool:
-    found = [gradient for gradient in gradients if gradient is not None]
-    return bool(found) and has_value(found[0])
+    first = next((gradient for gradient in gradients if gradient is not None), None)
+    return first is not None and has_value(first)

@@ -13,10 +13,12 @@ import keras
 
 from trackside.frameworks.keras.values import array_of
 
+_BACKEND = keras.backend.backend()
+
 
 def number_of_replicas() -> int:
     """Return the number of replicas of the step under way; 1 outside of a strategy."""
-    if keras.backend.backend() != "tensorflow":
+    if _BACKEND != "tensorflow":
         return 1
     return int(sys.modules["tensorflow"].distribute.get_strategy().num_replicas_in_sync)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras.src.backend.common.stateless_scope import in_stateless_scope
 from numpy.typing import NDArray
 
 _BACKEND = keras.backend.backend()  # of this process, as it is asked for several times a step
@@ -23,13 +24,27 @@ def view_of(value: Any) -> NDArray[Any] | None:
     if value is None or not has_value(value):
         return None
     array: NDArray[Any]
-    tensor = _known(getattr(value, "value", value) if isinstance(value, keras.Variable) else value)
+    tensor = _known(tensor_of(value))
     if hasattr(tensor, "detach"):  # of torch: Keras's own conversion warns with NumPy 2
-        tensor = tensor.detach().cpu()
-        array = (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+        tensor = tensor.detach()
+        is_here = tensor.device.type == "cpu" and tensor.element_size() > 2  # NumPy has no bfloat16
+        array = tensor.numpy() if is_here else _widened(tensor.cpu()).numpy()
     else:
         array = np.asarray(keras.ops.convert_to_numpy(tensor))
     return array.reshape(1) if array.ndim == 0 else array
+
+
+def _widened(tensor: Any) -> Any:
+    return tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
+
+
+def tensor_of(value: Any) -> Any:
+    """Return the backend's tensor of a variable; any other value as it is."""
+    if not isinstance(value, keras.Variable):
+        return value
+    # On PyTorch `value` asks for the device, by its name, each time: 10 us of a step whose caches are cold.
+    own = getattr(value, "_value", None) if _BACKEND == "torch" and not in_stateless_scope() else None
+    return value.value if own is None else own
 
 
 def named_parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -44,7 +59,7 @@ def number_of(value: Any) -> float | None:
     if isinstance(value, float):
         return value
     if _BACKEND == "torch":  # asked for at each step: without an array between
-        tensor = value.value if isinstance(value, keras.Variable) else value
+        tensor = tensor_of(value)
         if hasattr(tensor, "detach"):
             return None if tensor.is_meta or tensor.numel() != 1 else float(tensor.item())
     array = view_of(value)

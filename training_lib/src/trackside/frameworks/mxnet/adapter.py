@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import mxnet
 import numpy as np
@@ -116,10 +116,22 @@ class MXNetAdapter(PlainAdapter):
             self.end_step()
 
 
+class Counting(Protocol):
+    """An adapter that counts its steps.
+
+    Attributes:
+        updates: The number of steps so far.
+        awaited: The number of steps with numbers that are waited for.
+    """
+
+    updates: int
+    awaited: int
+
+
 class Later:
     """A number that MXNet computes in the background. It is taken for computed one step later, or at the end."""
 
-    def __init__(self, value: Any, adapter: MXNetAdapter) -> None:
+    def __init__(self, value: Any, adapter: Counting) -> None:
         self._value, self._adapter, self._at = value, adapter, adapter.updates
 
     def is_here(self) -> bool:

@@ -17,7 +17,7 @@ from trackside.environment import CaptureEnvironment
 from trackside.frameworks.adapter import Undo
 from trackside.frameworks.rounds import FURTHER, Ended, Learning, Named, RoundsAdapter, Source
 from trackside.frameworks.xgboost import model_data
-from trackside.frameworks.xgboost.importances import Importances
+from trackside.frameworks.xgboost.importances import COLLECTIONS, Importances
 from trackside.frameworks.xgboost.metrics import (
     CLASS_METRICS,
     SAME_LOSS,
@@ -111,11 +111,12 @@ class XGBoostAdapter(RoundsAdapter):
         found, open_step = self._importances.read(model), self.session.engine.open_step
         if found is None:
             return ()
-        if not open_step.due.collections.isdisjoint(found.collections):
+        if not open_step.due.collections.isdisjoint(COLLECTIONS):
             open_step.late.append(found)
             return ()
         self._importances.copy_trees()
-        return found.tensors()
+        row = found.row()
+        return zip(row.layout.record_names, row.values(), strict=True) if row is not None else ()
 
     def _round_ended(self, ended: Round) -> None:
         if not self._takes(ended.boosting) or not self.is_ours(ended.boosting):

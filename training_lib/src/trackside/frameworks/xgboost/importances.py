@@ -12,25 +12,26 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trackside.capture.guard import Guard
+from trackside.capture.late_tensors import Row, RowLayout
 from trackside.frameworks.xgboost import ubjson
 from trackside.frameworks.xgboost.model_data import booster_of, feature_names, has_trees, settings_of
 
+COLLECTIONS = frozenset({"feature_importance"})
 IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
 
 _WAIT_SECONDS = 0.25
 _MOST_WAITING = 64  # rounds
+_ROUND_SECONDS = 1.0  # another thread waits so long for the end of a round; rounds that wait for others are shorter
 _BYTES_OF_SPLIT = 80  # a split and a leaf, in XGBoost's binary form
 _DEAR_ROUND = 1 << 20  # bytes: to walk such trees takes less than to copy them
 _MOST_BYTES = 64 << 20  # of trees that no step has asked for
-
-Named = Iterable[tuple[str, NDArray[np.float64]]]
 
 
 class _Splits(NamedTuple):
@@ -50,14 +51,14 @@ class TensorNames:
 
     def __init__(self, features: tuple[str, ...]) -> None:
         self.features = features
-        self._known: dict[bytes, tuple[str, ...]] = {}
+        self._known: dict[bytes, RowLayout] = {}
 
-    def of(self, used: NDArray[np.int64]) -> tuple[str, ...]:
+    def of(self, used: NDArray[np.int64]) -> RowLayout:
         """Return `feature_importance/<kind>/<feature>`, all features of one kind after another."""
         key = used.tobytes()
         if key not in self._known:
             names = (f"feature_importance/{kind}/{self.features[k]}" for kind in IMPORTANCES for k in used)
-            self._known[key] = tuple(names)
+            self._known[key] = RowLayout(tuple(names), COLLECTIONS)
         return self._known[key]
 
 
@@ -92,22 +93,22 @@ class Sums:
             if self._bytes > _MOST_BYTES:
                 self._forget()
 
-    def at(self, rounds: int) -> Named:
-        """Return names and shares, of shape (1,), after so many rounds; nothing if that is not known."""
+    def at(self, rounds: int) -> Row | None:
+        """Return names and shares, of shape (1,), after so many rounds; None if unknown, or if no tree splits."""
         with self._lock:
             try:
                 while self._count < rounds:
                     self._advance()
             except (IndexError, KeyError, TypeError, ValueError):
                 self._forget()
-            if self._count != rounds:
-                return ()
             used = np.flatnonzero(self._sums[:, 0])
+            if self._count != rounds or not used.size:
+                return None
             weight, total_gain, total_cover = self._sums[used].T
         kinds = np.array([weight, total_gain / weight, total_cover / weight, total_gain, total_cover])
         totals = kinds.sum(axis=1, keepdims=True)
         shares = np.divide(kinds, totals, out=np.zeros_like(kinds), where=totals != 0)
-        return zip(self._names.of(used), shares.reshape(-1, 1), strict=True)
+        return Row(self._names.of(used), shares.reshape(-1, 1))
 
     def _advance(self) -> None:
         if not self._rounds:
@@ -133,8 +134,6 @@ class Importance:
         rounds: The number of rounds.
     """
 
-    collections = frozenset({"feature_importance"})
-
     def __init__(self, sums: Sums, rounds: int) -> None:
         self.sums, self._rounds = sums, rounds
         self._is_ready = False
@@ -148,7 +147,7 @@ class Importance:
         """Note that they are, and their size."""
         self._is_ready, self.size_bytes = True, size_bytes
 
-    def tensors(self) -> Named:
+    def row(self) -> Row | None:
         """Return names, `feature_importance/<kind>/<feature>`, and shares. Those of one kind have the sum 1."""
         return self.sums.at(self._rounds)
 
@@ -171,7 +170,9 @@ class Importances:
         self._bytes_a_round = 0.0
         self._waiting: list[Importance] = []
         self._model: Any = None  # that of the rounds that wait
-        self._thread = 0
+        self._thread: threading.Thread | None = None
+        self._lock = threading.RLock()  # a handler of a signal may interrupt the thread that has it
+        self._copied, self._is_wanted = threading.Event(), False
 
     def read(self, model: Any) -> Importance | None:
         """Return the importances after the newest round, which become ready later; None for a linear model."""
@@ -184,28 +185,56 @@ class Importances:
         if sums is None or sums.has_failed or rounds <= self._copied_rounds:
             return self._walked(model, rounds, self._names)
         found = Importance(sums, rounds)
-        self._waiting.append(found)
-        self._model, self._thread = model, threading.get_ident()
-        if self._monotonic() - self._copied_at >= _WAIT_SECONDS or len(self._waiting) >= _MOST_WAITING:
-            self.copy_trees()
+        with self._lock:
+            self._waiting.append(found)
+            self._model, self._thread = model, threading.current_thread()
+            is_due = self._monotonic() - self._copied_at >= _WAIT_SECONDS or len(self._waiting) >= _MOST_WAITING
+            if is_due or self._is_wanted:
+                self.copy_trees()
         return found
 
     def copy_trees(self) -> None:
-        """Copy the trees that rounds wait for. Log the number of rounds if they are lost, as to another thread."""
-        waiting, self._waiting = self._waiting, []
-        model, self._model = self._model, None
-        if waiting:
-            if threading.get_ident() == self._thread:  # else the model may grow at this moment
-                self._guard.attempt("reading the importances of features", lambda: self._copy(model))
-            else:
-                message = (
-                    "the importances of %d rounds are not saved: another thread than the training's stored the run, "
-                    "while they waited for their trees. Close the hook in the thread that trains."
-                )
-                self._guard.warn_once("importances/thread", message, len(waiting))
-            self._copied_at = self._monotonic()
-            for each in waiting:
-                each.copied(int(self._bytes_a_round))
+        """Copy the trees that rounds wait for.
+
+        Another thread than the training's waits for the end of the next round, for a second at most: then rounds are
+        lost, and their number is logged.
+        """
+        if not self._may_read() and self._is_copied_meanwhile():
+            return
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+            model, self._model = self._model, None
+            if waiting:
+                self._copy_for(waiting, model)
+            self._is_wanted = False
+            self._copied.set()
+
+    def _may_read(self) -> bool:
+        """Return False if the model may grow at this moment."""
+        thread = self._thread
+        return thread is None or thread is threading.current_thread() or not thread.is_alive()
+
+    def _is_copied_meanwhile(self) -> bool:
+        """Return True once the training's thread has copied the trees; False if it does not, or no round waits."""
+        with self._lock:
+            if not self._waiting:
+                return False
+            self._copied.clear()
+            self._is_wanted = True
+        return self._copied.wait(_ROUND_SECONDS)
+
+    def _copy_for(self, waiting: Sequence[Importance], model: Any) -> None:
+        if self._may_read():
+            self._guard.attempt("reading the importances of features", lambda: self._copy(model))
+        else:
+            message = (
+                "the importances of %d rounds are not saved: another thread than the training's stored the run, "
+                "while they waited for their trees. Close the hook in the thread that trains."
+            )
+            self._guard.warn_once("importances/thread", message, len(waiting))
+        self._copied_at = self._monotonic()
+        for each in waiting:
+            each.copied(int(self._bytes_a_round))
 
     def _copy(self, model: Any) -> None:
         sums, self._sums = self._sums, None
