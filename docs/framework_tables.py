@@ -262,6 +262,7 @@ REASONS: Mapping[str, tuple[str, str]] = {
     "random-evaluation": (OF_NETWORKS, "`evaluate` and `predict` switch dropout off"),
     "repeated-data": ("each round has all rows", _OF_BATCHES),
     "runaway-updates": (OF_NETWORKS, ""),
+    "mixed-samples": (OF_NETWORKS, "Keras's layers take the batch along the first axis"),
     "schedule-out-of-step": (OF_NETWORKS, "Keras steps schedules itself, once per update"),
     "stale-statistics": (OF_NETWORKS, "moving means of layers are not read"),
     "stalled-step": ("rounds are not timed", "stacks are sampled in requested profiles alone"),

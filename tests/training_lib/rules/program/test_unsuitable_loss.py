@@ -83,7 +83,6 @@ CASES = [
     case("a likelihood by hand", LossFacts("loss_output_0", ""), along(range(0, -60, -1))),
     case("divided for accumulation", LossFacts(MSE, "MSELoss", scale=0.25), falling(3.0, 0.1)),
     case("a loss that may be negative", LossFacts("G_output_0", "GaussianNLLLoss"), along(range(0, -60, -1))),
-    case("a softmax over the batch", LossFacts(CE, "CrossEntropyLoss", mixes_samples=True), BRIEF, fires=True),
 ]
 
 

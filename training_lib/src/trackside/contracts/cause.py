@@ -65,6 +65,7 @@ class Cause(str, Enum):
     SLOW_LINE = "slow-line"
     WEIGHTS_SET_BACK = "weights-set-back"
     INCOMPLETE_CHECKPOINT = "incomplete-checkpoint"
+    MIXED_SAMPLES = "mixed-samples"
 
 
 @dataclass(frozen=True)
@@ -246,6 +247,10 @@ EXPLANATIONS = {
     Cause.PENALTY_TOO_STRONG: Explanation(
         "a penalty on the weights outweighs the rest of the loss",
         "Print each term of the loss times its weight: divide the weight of the penalty by a hundred.",
+    ),
+    Cause.MIXED_SAMPLES: Explanation(
+        "an axis is mixed up: the samples of a batch influence one another",
+        "Give the axis: log_softmax(scores, dim=1), batch_first=True; compare one sample alone with it in a batch.",
     ),
     Cause.INCOMPLETE_CHECKPOINT: Explanation(
         "what is saved is not the model that trains",

@@ -37,6 +37,8 @@ class ModuleFacts:
                   or attention over its own input without a mask
     stale_state   state that only training mode updates, used in eval mode as it began: "running statistics" or
                   "spectral norm"; "" for none
+    sequence      (steps, sequences) of the first input of a recurrent layer or attention without `batch_first`, as it
+                  reads it; () if none was seen
     own_train_unused   its class has a `train` of its own, which nothing has called with True
     """
 
@@ -51,6 +53,7 @@ class ModuleFacts:
     probability: float | None = None
     sees_ahead: bool = False
     stale_state: str = ""
+    sequence: tuple[int, ...] = ()
     own_train_unused: bool = False
 
 

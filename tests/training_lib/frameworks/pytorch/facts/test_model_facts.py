@@ -437,6 +437,40 @@ def test_a_softmax_over_the_samples_of_a_batch(capturing: Any, loss: Any, mixes:
     assert found.mixes_samples is mixes
 
 
+class Sequences(nn.Module):
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer, self.head = layer, nn.Linear(4, 2)
+
+    def forward(self, values: torch.Tensor) -> Any:
+        found = self.layer(values) if not isinstance(self.layer, nn.MultiheadAttention) else self.layer(*[values] * 3)
+        return self.head((found[0] if isinstance(found, tuple) else found)[:, -1])
+
+
+@pytest.mark.parametrize(
+    ("layer", "sequence"),
+    [
+        pytest.param(lambda: nn.LSTM(4, 4), (6, 3), id="lstm"),
+        pytest.param(lambda: nn.GRU(4, 4), (6, 3), id="gru"),
+        pytest.param(lambda: nn.MultiheadAttention(4, 2), (6, 3), id="attention"),
+        pytest.param(lambda: nn.LSTM(4, 4, batch_first=True), (), id="batch-first"),
+        pytest.param(lambda: nn.MultiheadAttention(4, 2, batch_first=True), (), id="attention-batch-first"),
+        pytest.param(lambda: nn.Linear(4, 4), (), id="no-sequence"),
+    ],
+)
+def test_the_axes_that_a_layer_reads(capturing: Any, layer: Callable[[], nn.Module], sequence: tuple[int, ...]) -> None:
+    def run() -> None:
+        net = Sequences(layer())
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for count in (6, 5):
+            functional.cross_entropy(net(torch.randn(count, 3, 4)), torch.zeros(count, dtype=torch.long)).backward()
+            optimizer.step()
+
+    found = facts_of(capturing, run, model_inputs=1)[-1]
+    assert {m.name: m.sequence for m in found.modules}["layer"] == sequence
+    assert found.losses[0].input_shape == (6, 2)
+
+
 def test_the_parts_of_a_sum(capturing: Any) -> None:
     def run() -> None:
         net = nn.Linear(3, 4)

@@ -16,12 +16,11 @@ from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
-SIGN, BELOW_ZERO, ONE_CLASS, BROADCAST, AXIS, RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED = (
+SIGN, BELOW_ZERO, ONE_CLASS, BROADCAST, RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED = (
     "factor of the loss",
     "loss that cannot be negative",
     "classes",
     "share of the differences that are of a prediction and its own target",
-    "share of a softmax that belongs to one sample",
     "loss over its largest size at first",
     "share of the margin that was gained",
     "factor of the negative log-likelihood",
@@ -61,11 +60,9 @@ class UnsuitableLoss(Rule):
         2. Below zero: the median of the newest `steps` losses is negative. For NLLLoss that means that it was given
            scores, not log-probabilities.
         3. One class: cross entropy over a single output, which is zero whatever the model says.
-        4. Broadcasting and axes: a column of n predictions met a row of n targets, so that each prediction was compared
-           with every target. Or each of k scores met the number of the class, as one target for all of them. Of losses
-           by hand, too, and of programs with several optimizers, such as an actor and its critic.
-           Or the softmax before NLLLoss is taken over the samples of the batch, not over the classes of each: what is
-           said of one sample depends on the others, and of a sample alone nothing is said.
+        4. Broadcasting: a column of n predictions met a row of n targets, so that each prediction was compared with
+           every target. Or each of k scores met the number of the class, as one target for all of them. Of losses by
+           hand, too, and of programs with several optimizers, such as an actor and its critic.
         5. Running away, a warning only: what is minimised has fallen below -`runaway` times its largest size over the
            first steps, falls ever faster, and gradients or weights grow. A loss whose minimum is not where the model
            is right has the wrong sign; a likelihood of densities, a reward or an adversary's loss goes below zero too,
@@ -164,8 +161,7 @@ class UnsuitableLoss(Rule):
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """Return a wrong sign, a wrong loss, or wrong labels, by the measure of the first finding."""
         lead = findings[0]
-        of_batch = "its softmax is over the samples of a batch, not over the classes"
-        wrong_loss = Suspicion(Cause.WRONG_LOSS, of_batch if lead.measure == AXIS else lead.comparison)
+        wrong_loss = Suspicion(Cause.WRONG_LOSS, lead.comparison)
         if lead.measure == RUNAWAY:
             return (Suspicion(Cause.LOSS_SIGN, "it falls ever faster below zero, and gradients grow"), wrong_loss)
         if lead.measure == LIKELIHOOD:
@@ -206,10 +202,9 @@ class Misuse:
 
 def misuse(loss: LossFacts, *, level: float, has_several_aims: bool) -> Misuse | None:
     """Return the misuse of a loss with the value `level`; None without evidence of one."""
-    if loss.is_broadcast or loss.mixes_samples:
+    if loss.is_broadcast:
         of_input = loss.input_shape[0] if loss.input_shape else 0  # of facts that lack the number: at least two
-        samples = loss.compared_with or max(of_input, 2)
-        return Misuse(BROADCAST if loss.is_broadcast else AXIS, 1 / samples, 1.0)
+        return Misuse(BROADCAST, 1 / (loss.compared_with or max(of_input, 2)), 1.0)
     if loss.lowers_likelihood and not has_several_aims:
         return Misuse(LIKELIHOOD, -1.0, 0.0)
     if loss.type_name not in _NEVER_NEGATIVE:

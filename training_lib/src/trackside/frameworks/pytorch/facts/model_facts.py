@@ -103,6 +103,7 @@ class ModelFactsSource:
     - `program`: returns facts of the program that other parts know
     - `clipping`: places where gradients were clipped, by kind and limit
     - `unmasked`: the attention modules that were seen to read all of their input
+    - `sequences`: steps and sequences of the first input of layers that read time along the first axis
     - `schedules`: the learning-rate schedules of the optimizers
     - `passes`: returns the number of backward passes of this process so far
     - `evaluations`: counters of validations in training mode, and of those with a live dropout
@@ -119,6 +120,7 @@ class ModelFactsSource:
         program: Callable[[], ProgramFacts],
         clipping: Mapping[tuple[str, float], Place | None],
         unmasked: Container[nn.Module] = (),
+        sequences: Mapping[nn.Module, tuple[int, int]] | None = None,
         passes: Callable[[], int] = lambda: 0,
         evaluations: tuple[Counter, Counter],
         set_to_train: weakref.WeakSet[nn.Module] | None = None,
@@ -127,6 +129,7 @@ class ModelFactsSource:
         self.is_looking = True
         self._names, self._optimizer_name = names, optimizer_name
         self._program, self._clipping, self._unmasked = program, clipping, unmasked
+        self._sequences = sequences if sequences is not None else {}
         self.schedules = Schedules(passes=passes, changed=self.look_soon, protect=protect)
         self._lost_states = LostStates()
         self._in_training_mode, self._random = evaluations
@@ -365,6 +368,7 @@ class ModelFactsSource:
             probability=dropout_probability(module),
             sees_ahead=reads_both_ways(module) or module in self._unmasked,
             stale_state=self._stale.of(module),
+            sequence=self._sequences.get(module, ()),
             own_train_unused=(
                 self._set_to_train is not None and module not in self._set_to_train and has_own_train(type(module))
             ),

@@ -144,6 +144,16 @@ def attends_to_all(module: nn.Module, args: Any, kwargs: Any) -> bool:
     return arguments.get("query") is arguments.get("key") and arguments.get("attn_mask") is None
 
 
+def sequence_read(module: nn.Module, args: Any, kwargs: Any) -> tuple[int, int] | None:
+    """Return (steps, sequences) of the input of a layer of torch.nn with time as its first axis; None for other calls."""
+    if not isinstance(module, (nn.RNNBase, nn.MultiheadAttention)) or module.batch_first:
+        return None
+    values = args[0] if args else kwargs.get("input", kwargs.get("query"))
+    if not isinstance(values, torch.Tensor) or values.dim() != 3:
+        return None
+    return int(values.shape[0]), int(values.shape[1])
+
+
 def dropout_probability(module: nn.Module) -> float | None:
     """Return the probability of a dropout; None for any other module."""
     kind: type = type(module)

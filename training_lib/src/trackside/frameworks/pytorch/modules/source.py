@@ -38,6 +38,7 @@ from trackside.frameworks.pytorch.modules.roles import (
     collections_of_inputs,
     collections_of_outputs,
     role_of,
+    sequence_read,
 )
 from trackside.frameworks.pytorch.modules.trial_calls import TrialCalls
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
@@ -181,6 +182,7 @@ class ModuleSource:
             engine, saver=saver, numbering=numbering, loss_inputs=loss_inputs
         )
         self.unmasked: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # attention that was seen to see all
+        self.sequences: weakref.WeakKeyDictionary[torch.nn.Module, tuple[int, int]] = weakref.WeakKeyDictionary()
         self._numbering = numbering
         self._generation = 0
         self.calls = ModuleCalls(self)
@@ -244,6 +246,9 @@ class ModuleSource:
             self._watcher.loss_called(module, args, kwargs)
         if attends_to_all(module, args, kwargs):
             self.unmasked.add(module)
+        read = sequence_read(module, args, kwargs)
+        if read is not None:
+            self.sequences.setdefault(module, read)
         kinds = self._engine.due.kinds
         if "inputs" in kinds or not kinds.isdisjoint(INPUT_COLLECTIONS):
             collections = collections_of_inputs(role_of(module), is_root=self._modules.is_root(module))
