@@ -145,7 +145,7 @@ def attends_to_all(module: nn.Module, args: Any, kwargs: Any) -> bool:
 
 
 def sequence_read(module: nn.Module, args: Any, kwargs: Any) -> tuple[int, int] | None:
-    """Return (steps, sequences) of the input of a layer of torch.nn with time as its first axis; None for other calls."""
+    """Return (steps, sequences) of the input of a layer of torch.nn with time along the first axis, or None."""
     if not isinstance(module, (nn.RNNBase, nn.MultiheadAttention)) or module.batch_first:
         return None
     values = args[0] if args else kwargs.get("input", kwargs.get("query"))
