@@ -80,6 +80,7 @@ def facts(
         pytest.param((), (copied,), None, id="a-copy"),
         pytest.param((), (same_but_one,), None, id="its-own-but-for-one"),
         pytest.param((), (lambda _: {},), None, id="empty"),
+        pytest.param((), (lambda model: model.to("meta").state_dict(),), None, id="without-values"),
         pytest.param((), (), None, id="none"),
     ],
 )

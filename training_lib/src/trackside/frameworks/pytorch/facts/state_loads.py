@@ -13,6 +13,8 @@ from trackside.capture.script_lines import Place, user_place
 from trackside.contracts.model_facts import LoadFacts
 from trackside.frameworks.pytorch.compiling.tracing import is_dynamo_compiling
 
+_PLAIN = (torch.Tensor, nn.Parameter)
+
 
 class StateLoads:
     """The loads of one training that had no effect. A later one that has an effect on the same module takes it back.
@@ -87,7 +89,7 @@ class StateLoads:
 
 
 def _is_same(value: Any, parameter: torch.Tensor) -> bool:
-    if value is None or value.layout is not torch.strided or parameter.layout is not torch.strided:
+    """Return True for the same memory. Shards over ranks and tensors without values have none to compare."""
+    if not all(type(each) in _PLAIN and each.layout is torch.strided for each in (value, parameter)):
         return False
-    is_alike = value.shape == parameter.shape and value.numel() > 0
-    return bool(is_alike and value.data_ptr() == parameter.data_ptr())
+    return bool(value.shape == parameter.shape and value.data_ptr() == parameter.data_ptr() != 0)
