@@ -59,6 +59,13 @@ def case(
 RISES = [2.0, 1.5, 1.2, 1.0, 1.3, 1.6, 1.9, 2.2, 2.5, 2.8]
 SLOWLY = falling(2.4, 2.0, 101)
 HEALTHY = [2.0, 1.5, 1.0, 0.7, 0.5, 0.4, 0.3, 0.25, 0.2, 0.18]
+OTHER_ORDER = case(
+    "classes in another order in the validation data",
+    [13.1, 14.1, 13.4, 14.7, 14.3, 14.2, 14.3, 14.5, 15.1, 14.8],
+    training=falling(2.4, 0.1, 101),
+    facts=ENTROPY,
+    fires=True,
+)
 CASES = [
     case("it rises", RISES, fires=True),
     case("it rises at once", [1.0, 1.4, 1.8, 2.2, 2.6, 3.0, 3.4, 3.8, 4.2, 4.6], fires=True),
@@ -104,6 +111,7 @@ CASES = [
         facts=TWO_FOLDS,
         fires=True,
     ),
+    OTHER_ORDER,
     case("the next fold is harder", EASY_THEN_HARD, training=TWICE, facts=TWO_FOLDS),
     case("both fall", HEALTHY),
     case("a small rise of little", [2.0, 0.5, *[0.1 + 0.005 * k for k in range(8)]]),
@@ -169,6 +177,13 @@ def test_what_it_says(case: RuleCase, cause: Cause) -> None:
     findings = assert_case(Overfit(), case)
     assert Overfit().suspicions(findings, case.window)[0].cause is cause
     assert Overfit().severity_of(findings) is Severity.WARNING
+
+
+def test_it_asks_for_the_validation_labels_where_guessing_is_far_better() -> None:
+    finding = assert_case(Overfit(), OTHER_ORDER)
+    first = Overfit().suspicions(finding, OTHER_ORDER.window)[0]
+    assert first.cause is Cause.WRONG_LABELS
+    assert first.because.endswith("are its labels coded as those of the training?")
 
 
 def test_since_the_best_evaluation() -> None:

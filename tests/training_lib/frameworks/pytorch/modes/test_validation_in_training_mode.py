@@ -1,4 +1,4 @@
-"""An evaluation without `eval()` is counted; what only looks like one is not, and nothing of ours stays behind."""
+"""An evaluation without `eval()` is counted and its losses are recorded; what only looks like one is not."""
 
 from __future__ import annotations
 
@@ -200,15 +200,73 @@ def test_the_last_evaluation_of_a_training_counts(capturing: Any) -> None:
     assert program_facts(capturing, in_a_block, every=6, steps=12).training_mode_evaluations == 2
 
 
-def test_none_is_stored_as_an_evaluation(capturing: Any, read_modes: Any) -> None:
+def recorded(
+    capturing: Any,
+    read_modes: Any,
+    between: Callable[[nn.Module], object],
+    *,
+    model: Callable[[], nn.Module] = plain,
+    every: int = 4,
+    steps: int = 13,
+) -> tuple[list[float], list[str]]:
+    """Return the losses of the steps in mode EVAL of such a training, and the modes of all steps in their order."""
+    trained = model()
     with capturing(losses=1) as store:
-        model = Net()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        for _ in range(4):
-            loss_of(model).backward()
+        optimizer = torch.optim.SGD(trained.parameters(), lr=0.01)
+        for step in range(steps):
+            optimizer.zero_grad()
+            loss_of(trained).backward()
             optimizer.step()
-            in_a_block(model)
-    assert {mode for mode, _ in read_modes(store)} == {"TRAIN"}
+            if (step + 1) % every == 0:
+                between(trained)
+    run = read_modes(store)
+    evaluated = [
+        float(value) for (mode, _), values in sorted(run.items()) if mode == "EVAL" for value in values.values()
+    ]
+    return evaluated, [mode for mode, _ in run]
+
+
+@pytest.mark.parametrize("evaluate", EVALUATIONS, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("model", [Net, plain])
+def test_its_losses_are_recorded_as_those_of_an_evaluation(
+    capturing: Any, read_modes: Any, evaluate: Callable[[nn.Module], None], model: Callable[[], nn.Module]
+) -> None:
+    if evaluate is by_the_model and model is plain:
+        pytest.skip("this model computes no loss")
+    torch.manual_seed(0)
+    seen, modes = recorded(capturing, read_modes, evaluate, model=model)
+    assert len(seen) in {3, 6, 9}  # three evaluations of one, two or three batches
+    assert modes.count("TRAIN") == 13
+
+
+def test_each_recorded_loss_is_the_scripts(capturing: Any, read_modes: Any) -> None:
+    own: list[float] = []
+
+    @torch.no_grad()
+    def evaluate(model: nn.Module) -> None:
+        own.extend(float(loss_of(model, values)) for values in (VALUES, VALUES + 1))
+
+    seen, _ = recorded(capturing, read_modes, evaluate)
+    assert seen == pytest.approx(own)
+    assert len(own) == 6
+
+
+def test_an_evaluation_after_the_last_step_is_recorded(capturing: Any, read_modes: Any) -> None:
+    assert len(recorded(capturing, read_modes, as_decorated, every=6, steps=12)[0]) == 2
+
+
+WITHOUT_EVAL = [other for other in NO_EVALUATIONS if other not in (in_evaluation_mode, only_dropout_trains)]
+
+
+@pytest.mark.parametrize("other", WITHOUT_EVAL, ids=lambda function: function.__name__)
+def test_no_loss_of_anything_else_is_recorded(
+    capturing: Any, read_modes: Any, other: Callable[[nn.Module], None]
+) -> None:
+    assert recorded(capturing, read_modes, other, model=Net)[0] == []
+
+
+def test_no_loss_of_every_step_is_recorded(capturing: Any, read_modes: Any) -> None:
+    assert recorded(capturing, read_modes, in_a_block, every=1)[0] == []
 
 
 def enter() -> list[object]:
@@ -218,9 +276,8 @@ def enter() -> list[object]:
 @pytest.mark.parametrize(
     ("evaluate", "model"),
     [
-        pytest.param(in_a_block, Net, id="enough-were-seen"),
         pytest.param(in_evaluation_mode, Net, id="the-script-calls-eval"),
-        pytest.param(in_a_block, plain, id="nothing-behaves-otherwise"),
+        pytest.param(in_evaluation_mode, plain, id="and-nothing-behaves-otherwise"),
     ],
 )
 def test_torch_is_as_it_was_when_nothing_more_can_be_learned(

@@ -51,7 +51,8 @@ class ParametersNotTrained(Rule):
         layer and the one that replaced it have the same name.
 
         1. *In no optimizer*: it requires a gradient and gets one, no optimizer holds it, and its values are still those
-           of the first step. So it is with a whole model that was left out, if optimizers hold parts of another one.
+           of the first step. So it is with a whole model that was left out, if optimizers hold parts of another one;
+           not with one that an optimizer held earlier (pretrained in the same process).
         2. *No longer in the model*: an optimizer holds it, no module does any more, and no gradient reaches it. A layer
            was replaced, or the model copied, after the optimizer was made.
         3. *No gradient*: an optimizer holds it, it requires a gradient, and it got none at any of these steps although
@@ -130,6 +131,7 @@ class ParametersNotTrained(Rule):
         if not reasons:
             return []
         history = _History(window, facts)
+        reasons = [(held, reason) for held, reason in reasons if reason != NO_OPTIMIZER or not history.is_over(held)]
         stands = not any(_trains(p, present) for p in facts.parameters)
         takes_turns = _takes_turns(window, facts, fewest=self.steps)
         aside = stands_aside(facts, [held for held, reason in reasons if reason == NO_GRADIENT])
@@ -401,6 +403,17 @@ class _History:
             for earlier in self._revisions[1:]
             for p in earlier.parameters
             if p.module
+        )
+
+    def is_over(self, held: ParameterFacts) -> bool:
+        """Return True if a whole model is in no optimizer now, and was in one earlier: its training has ended."""
+        now, root = self._revisions[0], _root(held)
+        if any(p.optimizer for p in now.parameters if _root(p) == root):
+            return False
+        return any(
+            p.optimizer and p.name == held.name and p.module == held.module
+            for earlier in self._revisions[1:]
+            for p in earlier.parameters
         )
 
     def as_now_since(self, held: ParameterFacts) -> int:

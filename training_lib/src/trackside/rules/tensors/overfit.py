@@ -33,7 +33,7 @@ _FEWEST_EVALUATIONS = 4
 _MOSTLY_LEARNED, _BARELY_LEARNED = 0.3, 0.95  # of the first training loss that is left
 _NOTHING = 0.02  # share of a loss that counts as no improvement
 _MUCH = 0.5  # of the first validation loss
-_ABOVE_GUESSING = 1.05
+_ABOVE_GUESSING, _FAR_ABOVE_GUESSING = 1.05, 2.0
 _MOST_OF_GUESSING = 0.92  # of the loss of guessing: a training loss above it has learned hardly anything
 _HARDLY_ANY = 0.15  # share of what was learned of the training data beyond guessing
 _LONG = 0.2  # share of all evaluations that have come since the best: what has just turned may turn again
@@ -172,6 +172,11 @@ class Overfit(Rule):
         guessing = lead.get("guessing")
         if guessing is not None and _is_near(guessing, lowest=lead["lowest"], now=lead["now"]):
             because = f"the validation loss was never clearly better than guessing ({guessing:.3g})"
+            if lead["lowest"] > _FAR_ABOVE_GUESSING * guessing:
+                because = (
+                    f"the validation loss was never below {lead['lowest']:.3g}, and guessing costs {guessing:.3g}: are "
+                    "its labels coded as those of the training?"
+                )
             return (*certain, Suspicion(Cause.WRONG_LABELS, because), overfitting)
         if guessing is None and lead["validation_gain"] < _NEVER_LEARNED * lead["training_gain"]:
             return (*certain, Suspicion(Cause.WRONG_LABELS, "the validation loss has never fallen"), overfitting)

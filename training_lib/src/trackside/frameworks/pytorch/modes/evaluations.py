@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 
 from trackside.capture.session import RunSession
+from trackside.capture.step_engine import TRAIN
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
 from trackside.frameworks.pytorch.modes.random_evaluation import RandomEvaluation
@@ -41,7 +42,7 @@ class Evaluations:
         self._session, self._modules = session, modules
         self.in_training_mode = ValidationInTrainingMode(
             modules=modules,
-            step=lambda: session.engine.step,
+            step=lambda: session.engine.mode_step(TRAIN),
             counted=counted,
             fuse=Fuse(session.guard, "watching for evaluations in training mode"),
         )
@@ -57,7 +58,7 @@ class Evaluations:
         saver: TensorSaver,
         loss_inputs: LossInputSource,
         changed: Callable[[], None],
-        ended: Callable[[str], None],
+        ended: Callable[..., None],
         reads_every_loss: Callable[[torch.Tensor], bool],
     ) -> Validation:
         """Return the observer of evaluations in eval mode, which reports to the other two; see `Validation`."""

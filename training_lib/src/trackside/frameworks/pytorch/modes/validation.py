@@ -15,8 +15,8 @@ of modules and of loss functions are observed. In between nothing is: training c
   validated only while gradients are off.
 
 Limits: not observed are a loss by hand, plain sums of losses in the loop (their parts are saved), a loss inside of a
-compiled function unless the model returns it, a validation without `eval()` (only its existence is recorded: see
-`validation_in_training_mode.py`), and a validation of a model that was left in eval mode before.
+compiled function unless the model returns it, and a validation of a model that was left in eval mode before. Of a
+validation without `eval()` the losses are recorded at its end, and no labels: see `validation_in_training_mode.py`.
 """
 
 from __future__ import annotations
@@ -46,11 +46,13 @@ class Validation:
     """The state of a validation, and the losses of its steps.
 
     - `changed()` is called when a validation or one of its steps has begun or ended
-    - `ended(mode)` is called right before a step ends
+    - `ended(mode)` is called right before a step ends, with `is_past=True` for a step in training mode, of which
+      losses alone are known
     - `reads_every_loss` returns True for a loss that is read even on a step that need not save any
     - `protect` makes a function of ours harmless to the script
     - `modules` are the trained modules
     - `has_set_mode` is True if a step of the validation has set the engine's mode, which is put back when it ends
+    - `records_in_training_mode` is True if losses of a validation without `eval()` are recorded
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class Validation:
         saver: TensorSaver,
         loss_inputs: LossInputSource,
         changed: Callable[[], None],
-        ended: Callable[[str], None],
+        ended: Callable[..., None],
         reads_every_loss: Callable[[torch.Tensor], bool],
         in_training_mode: ValidationInTrainingMode,
         random: RandomEvaluation,
@@ -69,7 +71,8 @@ class Validation:
     ) -> None:
         self._engine = engine
         self._in_training_mode, self._random = in_training_mode, random
-        in_training_mode.look_changed = self._watching_changed
+        in_training_mode.look_changed, in_training_mode.found = self._watching_changed, self._record_held
+        self.records_in_training_mode = True
         self.modules = modules
         self._losses = ValidationLosses(
             engine,
@@ -152,6 +155,8 @@ class Validation:
         self._watching_changed()
 
     def _watching_changed(self) -> None:
+        if not self._in_training_mode.is_looking:
+            self._losses.take_held()
         self.is_watching = self.is_on or self._in_training_mode.is_looking
         self._calls.switch(on=self.is_watching)
         self._random.switch(on=self.is_on)
@@ -204,6 +209,8 @@ class Validation:
         is_trained = (root or module).training
         if is_trained and root is not None and self._in_training_mode.is_looking:
             self._in_training_mode.model_called()
+            if not torch.is_grad_enabled():
+                self._losses.hold_step()
         if is_trained or (torch.is_grad_enabled() and (self._trains_in_eval_mode or not self._has_training_begun)):
             self.end_step()
             return True
@@ -255,6 +262,24 @@ class Validation:
         self._ended(self._engine.mode)
         self._engine.end_step()
         self._close_step()
+
+    def _record_held(self) -> None:
+        """Record the held losses of a validation in training mode, unless the script directs its steps."""
+        held = self._losses.take_held()
+        if not self.records_in_training_mode or self._engine.mode != TRAIN:
+            return
+        self._engine.set_mode(EVAL)
+        try:
+            for losses in held:
+                self._losses.values = losses
+                if self._engine.due.losses:
+                    for name, value in losses:
+                        self._engine.open_step.add_loss(name, value)
+                self._ended(EVAL, is_past=True)
+                self._engine.end_step()
+        finally:
+            self._losses.values = []
+            self._engine.set_mode(TRAIN)
 
     def _close_step(self) -> None:
         self._losses.close_step()

@@ -2,7 +2,8 @@
 
 Nothing calls `eval()`, so the only sign of such a validation is that the script switches gradients off. Where the
 script itself does that while a model trains (`no_grad`, `inference_mode`, `set_grad_enabled`, as block or decorator),
-calls are observed until the next backward pass or optimizer step.
+calls are observed until the next backward pass or optimizer step. If they were a validation, its losses are recorded
+then, a step of the mode EVAL for each call. It is counted as a mistake too, if a module behaves otherwise in training.
 
 - It is a validation if a trained model in training mode is called with gradients off and a loss is taken of its output:
   one call, one loss. Several calls to a loss are none (Monte-Carlo dropout, a generator before its discriminator), nor
@@ -10,10 +11,10 @@ calls are observed until the next backward pass or optimizer step.
   estimated anew, a momentum teacher, which besides is no trained model.
 - An event of every step is none either: a line search, the choice of hard examples, a monitor of the batch.
 - A place in the script that showed no validation three times is not observed again. No place is once the script calls
-  `eval()` after all, once enough validations were seen, or if no model has a module that behaves otherwise in training.
+  `eval()` after all.
 
-Until then it costs a comparison where gradients are switched off, and optimizers do not pass that way. Torch's own code
-that does so is ignored: its clipping, its activation checkpointing.
+It costs a comparison where gradients are switched off, and optimizers do not pass that way. Torch's own code that does
+so is ignored: its clipping, its activation checkpointing.
 """
 
 from __future__ import annotations
@@ -51,9 +52,10 @@ class ValidationInTrainingMode:
     """A counter of validations in training mode.
 
     - `is_looking`: True while calls must be reported, by `model_called`, `loss_taken` and `training_goes_on`
-    - `step()` returns the number of the open training step
-    - `counted()` is called after each new validation
+    - `step()` returns the number of training steps that have ended
+    - `counted()` is called after each of the first validations of a model that behaves otherwise in training
     - `look_changed()` is called when `is_looking` has changed
+    - `found()` is called at the end of each validation, while `is_looking` is still True
     """
 
     def __init__(
@@ -68,9 +70,11 @@ class ValidationInTrainingMode:
         self.place: Place | None = None  # where a model was called for a validation
         self.is_looking = False
         self.look_changed: Callable[[], None] = lambda: None
+        self.found: Callable[[], None] = lambda: None
         self._modules, self._step, self._counted = modules, step, counted
         self._is_waiting = False
         self._thread = 0
+        self._counts: bool | None = None  # None: not known before the first look
         self._looks: dict[_Location, int] = {}
         self._location: _Location | None = None
         self._calls = self._losses = 0
@@ -160,9 +164,8 @@ class ValidationInTrainingMode:
             return
         if self._looks.get(location, 0) >= MOST_LOOKS or len(self._looks) >= MOST_PLACES:
             return
-        if not self._looks and not self._can_differ():
-            self.stand_down()
-            return
+        if self._counts is None:
+            self._counts = self._can_differ()
         self._looks.setdefault(location, 0)
         self._location = location
         self.is_looking = True
@@ -179,22 +182,27 @@ class ValidationInTrainingMode:
         if not self.is_looking:
             return
         is_validation = self._losses > 0 and not self._has_extra_calls
-        location, place = self._location, self._called_at
-        self._end_look()
-        step = self._step()
-        if is_validation and (self._last_step is None or step - self._last_step >= _EVERY_STEP):
+        location, place, step = self._location, self._called_at, self._step()
+        is_of_every_step = is_validation and self._last_step is not None and step - self._last_step < _EVERY_STEP
+        if is_validation:
             self._last_step = step
-            self.count += 1
-            self.place = place
-            self._counted()
-            if self.count >= ENOUGH:
-                self.stand_down()
+        if is_validation and not is_of_every_step:
+            if step >= _EVERY_STEP:  # else it may be the first of every step
+                self.found()
+            self._end_look()
+            self._count(place)
             return
-        if is_validation:  # of every step
-            self._last_step = step
+        self._end_look()
+        if is_of_every_step and self.count < ENOUGH:
             self.count = 0
         if location is not None:
             self._looks[location] = self._looks.get(location, 0) + 1
+
+    def _count(self, place: Place | None) -> None:
+        if self._counts and self.count < ENOUGH:
+            self.count += 1
+            self.place = place
+            self._counted()
 
     def _end_look(self) -> None:
         if not self.is_looking:

@@ -1,4 +1,7 @@
-"""Losses of a validation step: results of loss modules, loss functions and the model while it was open."""
+"""Losses of a validation step: results of loss modules, loss functions and the model while it was open.
+
+A validation in training mode shows at its end only that it was one. Until then the losses of its steps are held.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from trackside.frameworks.pytorch.losses.inputs import LossInputSource
 from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 
+MOST_HELD = 4096  # steps of a validation in training mode
+
 
 class ValidationLosses:
     """The losses of a validation step. Its methods may raise.
@@ -23,6 +28,7 @@ class ValidationLosses:
     Attributes:
         values: Name and value of each loss of the open step so far.
         is_step_open: True while a step is open.
+        held: The losses of each ended step of what may be a validation in training mode.
         takes_functions: Returns True if results of loss functions belong to the watched training.
 
     Args:
@@ -43,7 +49,8 @@ class ValidationLosses:
         self._names_in_training: set[str] = set()
         self._scopes: list[tuple[int, int]] = []  # (module, how many losses there were when it was called)
         self.values: list[tuple[str, np.ndarray]] = []
-        self.is_step_open = False
+        self.is_step_open = self._is_held_open = False
+        self.held: list[list[tuple[str, np.ndarray]]] = []
         self.takes_functions: Callable[[], bool] = lambda: True
 
     def trained_on(self, loss_name: str) -> None:
@@ -55,17 +62,43 @@ class ValidationLosses:
         self.is_step_open = False
         self._scopes, self.values = [], []
 
+    def hold_step(self) -> None:
+        """Open a step of what may be a validation in training mode, after the end of the one before."""
+        self._end_held_step()
+        self._is_held_open = len(self.held) < MOST_HELD
+
+    def take_held(self) -> list[list[tuple[str, np.ndarray]]]:
+        """Return the losses of the held steps that have any, and hold none."""
+        self._end_held_step()
+        taken, self.held = self.held, []
+        return taken
+
+    def _end_held_step(self) -> None:
+        if self._is_held_open and self.values:
+            self.held.append(self.values)
+        if self._is_held_open:
+            self.close_step()
+        self._is_held_open = False
+
+    @property
+    def _is_held(self) -> bool:
+        return self._is_held_open and not torch.is_grad_enabled()
+
+    @property
+    def _takes(self) -> bool:
+        return self.is_step_open or self._is_held
+
     def model_returned(self, output: Any) -> None:
         """Add the loss in the output of the model."""
         if self.is_step_open or self._in_training_mode.is_looking:
             loss = _loss_in(output)
             self._in_training_mode.loss_taken(loss)
-            if self.is_step_open:
+            if self._takes:
                 self._settle(0, loss)
 
     def loss_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         """Note that a loss module is about to be called."""
-        if self._loss_inputs.is_wanted and isinstance(module, torch.nn.modules.loss._Loss):
+        if not self._is_held and self._loss_inputs.is_wanted and isinstance(module, torch.nn.modules.loss._Loss):
             inputs = inputs_of_call(args, kwargs, ignored_label=getattr(module, "ignore_index", None))
             if inputs is not None:
                 self._loss_inputs.add(self._as_in_training(name_of_loss_module(module)), inputs, is_call=True)
@@ -79,7 +112,7 @@ class ValidationLosses:
             if number == id(module):
                 break
         self._in_training_mode.loss_taken(output)
-        if self.is_step_open:
+        if self._takes:
             self._settle(start, output, name=name_of_loss_module(module))
 
     def function_called(self, name: str, args: Any, kwargs: Any, result: Any) -> None:
@@ -87,9 +120,9 @@ class ValidationLosses:
         if is_no_computation() or not self.takes_functions():
             return
         self._in_training_mode.loss_taken(result)
-        if not self.is_step_open:
+        if not self._takes:
             return
-        if not self._scopes and self._loss_inputs.is_wanted:
+        if self.is_step_open and not self._scopes and self._loss_inputs.is_wanted:
             inputs = inputs_of_call(args, kwargs, ignored_label=-100)
             if inputs is not None:
                 self._loss_inputs.add(self._as_in_training(name), inputs, is_call=True)

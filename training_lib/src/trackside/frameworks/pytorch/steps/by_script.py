@@ -68,6 +68,7 @@ class ByScript:
     ) -> None:
         self._engine, self._names, self._validation = engine, names, validation
         self._director = director
+        validation.records_in_training_mode = False  # the script names its modes
         self.boundary = StepBoundary()
         self.losses: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet(optimizers_beside(lambda _: False))

@@ -27,8 +27,8 @@ class Observer(Protocol):
     def validation_changed(self) -> None:
         """Handle the begin or end of a validation, or of a step of one."""
 
-    def validation_step_ends(self, mode: str) -> None:
-        """Handle the moment before a step of a validation ends."""
+    def validation_step_ends(self, mode: str, *, is_past: bool = False) -> None:
+        """Handle the moment before a step of a validation ends; `is_past`: one of which losses alone are known."""
 
 
 class StepStrategy(Protocol):

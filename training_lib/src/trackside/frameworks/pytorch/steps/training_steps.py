@@ -194,9 +194,11 @@ class TrainingSteps:
             self.end_step(keep_unsettled=True)
         self.look_ahead()
 
-    def validation_step_ends(self, mode: str) -> None:
+    def validation_step_ends(self, mode: str, *, is_past: bool = False) -> None:
         """Record the losses of the validation step; see `Observer`."""
         self._record.end_validation_step(self._engine, self._validation.losses)
+        if is_past:
+            return
         for end in self.sources.all.step_ended:
             end(mode, keep_unsettled=False)
         if self._step_ends is not None:
