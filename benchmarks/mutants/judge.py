@@ -23,9 +23,10 @@ from trackside.evaluation.backtest import backtest
 class Shown:
     """A card as a user sees it at the end of a run, of warning level or above.
 
-    rules   the rules with an issue of this problem
-    step    the step at which the first of them opened
-    causes  suspected causes, likeliest first
+    rules        the rules with an issue of this problem
+    step         the step at which the first of them opened
+    causes       suspected causes, likeliest first
+    probability  that something is wrong, the highest of its issues; 0 if unknown
     """
 
     rules: tuple[str, ...]
@@ -33,6 +34,7 @@ class Shown:
     step: int
     causes: tuple[Cause, ...]
     message: str
+    probability: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class Judged:
                 each["step"],
                 tuple(Cause(cause) for cause in each["causes"]),
                 each["message"],
+                each.get("probability", 0.0),
             )
             for each in document["cards"]
         )
@@ -91,6 +94,7 @@ def judge(folder: Path) -> Judged:
             step=min(issue.step for issue in group.issues),
             causes=tuple(suspicion.cause for suspicion in group.suspicions),
             message=group.lead.message,
+            probability=group.probability or 0.0,
         )
         for group in issue_groups(found.verdicts)
         if group.severity.rank >= Severity.WARNING.rank

@@ -24,7 +24,7 @@ from benchmarks.detection.corpus.program import Program as OwnProgram
 from benchmarks.detection.wilson import Share
 from benchmarks.kept import code_digest
 from benchmarks.mutants import harm, readings
-from benchmarks.mutants.judge import Judged, first_causes, judge_all
+from benchmarks.mutants.judge import Judged, Shown, first_causes, judge_all
 from benchmarks.mutants.operator import FAMILIES, REPORT, TUNE, Operator, all_operators, half_of
 from benchmarks.mutants.plain_losses import Recorded
 from benchmarks.mutants.published import table
@@ -213,9 +213,38 @@ def tables(found: Sequence[Group]) -> Iterator[str]:
             if chosen := [group for group in several if group.operator.family == family]:
                 yield _row(f"{family} | {half}", chosen)
     yield ""
+    yield from _said_with(halves)
+    yield ""
     yield from _rules(found)
     yield ""
     yield from _missed(halves[TUNE])
+
+
+def _said_with(halves: Mapping[str, Sequence[Group]]) -> Iterator[str]:
+    """Yield the share of cards that are right, by the probability that they state.
+
+    A card on a mutant is right if one of its rules is silent on the twin; a card on a twin is wrong.
+    """
+    yield "| stated probability | half | cards on mutants, beyond the twin | cards on twins | mean | right |"
+    yield "|---|---|---|---|---|---|"
+    for low, high in ((0.95, 1.0), (0.8, 0.95), (0.0, 0.8)):
+        for half, several in halves.items():
+            right, wrong = _cards(several)
+            some, others = (
+                [c.probability for c in cards if low <= c.probability < high or c.probability == high == 1.0]
+                for cards in (right, wrong)
+            )
+            if stated := [*some, *others]:
+                cells = (len(some), len(others), f"{sum(stated) / len(stated):.2f}", Share(len(some), len(stated)))
+                yield f"| {low:.0%} to {high:.0%} | {half} | {' | '.join(map(str, cells))} |"
+
+
+def _cards(several: Sequence[Group]) -> tuple[list[Shown], list[Shown]]:
+    """Return the cards on mutants beyond their twins, and those on the twins, each twin once."""
+    counted = [group for group in several if group.fate in COUNTED and group.runs]
+    beyond = [card for group in counted for mutant, twin in group.runs for card in mutant.beyond(twin)]
+    twins = {(group.mutant.subject, place): twin for group in counted for place, (_, twin) in enumerate(group.runs)}
+    return beyond, [card for twin in twins.values() for card in twin.cards]
 
 
 def _rules(found: Sequence[Group]) -> Iterator[str]:

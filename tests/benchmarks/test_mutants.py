@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -475,6 +475,16 @@ class TestReport:
         (row,) = [line for line in report.tables(found) if line.startswith(f"| {min(LOUD.rules)} |")]
         shares = [cell.split(" = ")[0] for cell in row.strip("| ").split(" | ")[1:]]
         assert shares == ["2/4", "1/2", "1/2", "2/3"]  # of runs, of those named first, of twins, of alarms
+
+    def test_shows_how_often_what_is_stated_is_right(self) -> None:
+        sure = Judged(50, (replace(LOUD.cards[0], probability=0.97),))
+        found = [
+            Group(mutant("wine-mlp", "loss-negated"), "hurts", ((sure, QUIET), (LOUD, sure))),
+            Group(mutant("wine-mlp", "inputs-unscaled"), "hurts", ((sure, QUIET), (sure, sure))),
+        ]
+        rows = [line.split(" | ") for line in report.tables(found) if line.startswith(("| 95%", "| 0%"))]
+        assert [row[:5] for row in rows] == [["| 95% to 100%", "tune", "2", "1", "0.97"]]
+        assert rows[0][5].startswith("2/3")
 
     def test_words_above_the_marker_stay(self, tmp_path: Path) -> None:
         page = tmp_path / "mutants.md"
