@@ -18,6 +18,7 @@ WEIGHTS = Weights(
         "found:overfit": {"overfitting": 1.0},
         "weak": {"stalled": 0.01},
         "rate-rose": {"learning-rate-schedule": 0.5},
+        "harm:lasting": {"class-imbalance": 4.0},
     },
     absent={"loss-fell": {"overfitting": -3.0}},
 )
@@ -38,6 +39,7 @@ def causes(*signs: Sign) -> list[str]:
         pytest.param((Sign("weak"),), [], id="too-weak"),
         pytest.param((Sign("never-heard-of"),), [], id="an-unknown-name"),
         pytest.param((Sign("loss-fell", is_present=False),), [], id="only-evidence-against"),
+        pytest.param((Sign("harm:lasting", because="it has lasted for 29 steps"),), [], id="harm-is-no-reason"),
         pytest.param((SIGN,), ["loss-sign"], id="strong"),
         pytest.param((SIGN, GREW), ["loss-sign"], id="the-stronger-alone"),
         pytest.param((GREW, GREW), ["learning-rate-too-high", "weight-decay-too-strong"], id="two"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import SPEED_CAUSES, Cause, Sign, Suspicion
 from trackside.diagnosis.learned import Weights
-from trackside.diagnosis.signs import FOUND, SHOWN, explained_by, refuted_by, supported_by
+from trackside.diagnosis.signs import FOUND, HARM, SHOWN, explained_by, refuted_by, supported_by
 
 MOST_CAUSES = 3
 LEAST_PROBABILITY = 0.05  # of a cause that is listed after the first
@@ -99,7 +99,7 @@ def _weight(sign: Sign, cause: Cause, weights: Weights, hints: Mapping[str, Sequ
 def _support(
     cause: Cause, signs: Sequence[Sign], weights: Weights, hints: Mapping[str, Sequence[Suspicion]]
 ) -> tuple[Sign, ...]:
-    present = [sign for sign in signs if sign.is_present]
+    present = [sign for sign in signs if sign.is_present and not sign.name.startswith(HARM)]  # harm is no reason
     found = [(weight, sign) for sign in present if (weight := _weight(sign, cause, weights, hints)) > 0]
     return tuple(sign for _, sign in sorted(found, key=lambda pair: -pair[0]))
 

@@ -121,6 +121,7 @@ class DataLeakage(FoldingRule):
     severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.DATA_LEAKAGE,)
+    shows_its_cause = True
     what_to_do = (
         "Find out when the values of the features named above are known: before the answer, or only with it.",
         "If the next word is to be predicted, give attention a causal mask and read forwards only.",

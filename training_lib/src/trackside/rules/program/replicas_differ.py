@@ -69,6 +69,7 @@ class ReplicasDiffer(Rule):
     severity = Severity.CRITICAL
     since = "0.1"
     likely_causes = (Cause.REPLICAS_DIFFER,)
+    shows_its_cause = True
     what_to_do = (
         "Start all workers from the same weights: wrap the model before the optimizer is built.",
         "Call the wrapped model, not the module inside it, and change weights on all workers alike.",
