@@ -160,6 +160,8 @@ COMPILED = frozenset({"tensorflow", "jax"})  # whose graphs are not read
 CASES: dict[str, tuple[Callable[[], Any], Any, Callable[[], Any], Any, frozenset[str]]] = {
     "double-softmax": (lambda: _network("softmax"), _scores, _network, _scores, frozenset({"tensorflow"})),
     "unsuitable-loss": (lambda: _network("softmax", 1), lambda: "categorical_crossentropy", _network, _scores, NEVER),
+    "unsuitable-loss, probabilities": (_network, lambda: "sparse_categorical_crossentropy",
+                                       lambda: _network("softmax"), lambda: "sparse_categorical_crossentropy", NEVER),
     "wrong-mode": (Evaluating, _scores, _network, _scores, NEVER),
     "parameters-not-trained": (lambda: Unused(uses=False), _scores, lambda: Unused(uses=True), _scores,
                                frozenset({"jax"})),

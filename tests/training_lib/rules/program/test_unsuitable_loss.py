@@ -44,6 +44,7 @@ def growing(
     return replace(found, recorded=recorded)
 
 
+NO_PROBABILITIES = LossFacts(CE, "CrossEntropyLoss", class_count=9, takes_scores_for_probabilities=True)
 BRIEF = falling(2.3, 0.1, 10)
 SPEEDS_UP = [1 - 0.02 * step**2 for step in range(60)]
 AT_ONE = along([1.2 - 0.19 * min(step, 20) / 20 + 0.01 * (-1) ** step for step in range(200)])
@@ -64,6 +65,8 @@ CASES = [
     case("scores behind a ReLU", LossFacts(CE, "CrossEntropyLoss", class_count=9, beyond_reach=1.0), BRIEF, fires=True),
     case("half of the targets below a ReLU", LossFacts(MSE, "MSELoss", beyond_reach=0.5), BRIEF, fires=True),
     case("targets of a loss by hand beyond reach", LossFacts("loss_output_0", beyond_reach=0.4), BRIEF, fires=True),
+    case("scores for probabilities", NO_PROBABILITIES, BRIEF, fires=True),
+    case("probabilities", replace(NO_PROBABILITIES, takes_scores_for_probabilities=False), BRIEF),
     case("a few targets beyond reach", LossFacts(MSE, "MSELoss", beyond_reach=0.04), BRIEF),
     case("all targets within reach", LossFacts(MSE, "MSELoss", input_from="relu"), BRIEF),
     case("an adversary", LossFacts("loss_output_0", lowers_likelihood=True), BRIEF, optimizers=TWO),

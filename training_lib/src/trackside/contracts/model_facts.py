@@ -184,6 +184,7 @@ class LossFacts:
     beyond_reach   share of the targets that the last function of the predictions cannot reach (a target below zero
                    behind a ReLU); 1 for scores of classes that can never be negative
     mixes_samples  the softmax before it is taken over the samples of a batch, not over the classes of each
+    takes_scores_for_probabilities  it expects probabilities, and the layer before it has no activation
     step_share     largest share of the units of a tanh or sigmoid before it that samples drive to both of its flat ends
     """
 
@@ -204,6 +205,7 @@ class LossFacts:
     lowers_likelihood: bool = False
     beyond_reach: float = 0.0
     mixes_samples: bool = False
+    takes_scores_for_probabilities: bool = False
     step_share: float = 0.0
 
     @property

@@ -40,6 +40,7 @@ _LOSSES = {
     "MeanAbsoluteError": "L1Loss",
     "Huber": "HuberLoss",
 }
+_OF_PROBABILITIES = {"SparseCategoricalCrossentropy", "CategoricalCrossentropy", "BinaryCrossentropy"}
 _FUNCTIONS = {
     "sparse_categorical_crossentropy": "SparseCategoricalCrossentropy",
     "categorical_crossentropy": "CategoricalCrossentropy",
@@ -217,6 +218,7 @@ class KerasFacts:
             reduction=_REDUCTIONS.get(str(getattr(loss, "reduction", "mean")), ""),
             input_from=(family_of(last) or "linear") if takes_scores and last is not None and not is_healed else "",
             class_count=classes if isinstance(classes, int) else None,
+            takes_scores_for_probabilities=kind in _OF_PROBABILITIES and not takes_scores and _is_linear(last),
             line=line,
             is_broadcast=graph.compared_with > 0,
             compared_with=graph.compared_with,
@@ -250,6 +252,11 @@ def _last_layer(model: Any) -> Any:
         outputs: Any = getattr(model, "outputs", None) or ()
         last = getattr(outputs[0], "_keras_history", (None,))[0] if len(outputs) == 1 else None
     return _last_layer(last) if isinstance(last, keras.Model) else last
+
+
+def _is_linear(layer: Any) -> bool:
+    """Return True for a layer that multiplies by weights and has no activation."""
+    return role_of(layer) in {"linear", "convolution"} and not family_of(layer)
 
 
 def _frozen_facts(model: Any) -> Iterator[ParameterFacts]:

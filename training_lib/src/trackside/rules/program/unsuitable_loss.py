@@ -16,7 +16,7 @@ from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
-SIGN, BELOW_ZERO, ONE_CLASS, BROADCAST, RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED = (
+SIGN, BELOW_ZERO, ONE_CLASS, BROADCAST, RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED, NO_PROBABILITIES = (
     "factor of the loss",
     "loss that cannot be negative",
     "classes",
@@ -26,6 +26,7 @@ SIGN, BELOW_ZERO, ONE_CLASS, BROADCAST, RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, O
     "factor of the negative log-likelihood",
     "share of the targets that the predictions can reach",
     "share of the scores below zero that reach the loss",
+    "activations before a loss of probabilities",
 )
 _MAY_BE_MEANT = {RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED}
 _REACHED = 0.95
@@ -83,6 +84,9 @@ class UnsuitableLoss(Rule):
            softplus, exponential, clamp, sigmoid, softmax or tanh. Or the scores of cross entropy come out of a ReLU (or
            another that ends at zero alone), or those of `BCEWithLogitsLoss` out of any that is never negative: no
            score can then count against a class, and what falls to zero gets no gradient.
+
+        9. Probabilities: Keras's cross entropies expect probabilities unless they are told otherwise
+           (`from_logits=True`), and the last layer has no activation.
 
         What cannot be seen: the flipped sign of a ranking, of a reward less a baseline or of a hinge on two classes is
         a sound loss of the opposite task, and its run has the same numbers as a run of that.
@@ -174,6 +178,8 @@ class UnsuitableLoss(Rule):
             return (Suspicion(Cause.WRONG_LOSS, what), Suspicion(Cause.DEAD_UNITS))
         if lead.measure == SIGN:
             return (Suspicion(Cause.LOSS_SIGN, lead.comparison),)
+        if lead.measure == NO_PROBABILITIES:
+            wrong_loss = Suspicion(Cause.WRONG_LOSS, "it expects probabilities and gets scores: say from_logits=True")
         return (wrong_loss, Suspicion(Cause.LOSS_SIGN)) if lead.measure == BELOW_ZERO else (wrong_loss,)
 
     def _finding(self, window: Window, column: Column, loss: LossFacts, wrong: Misuse) -> Finding:
@@ -211,8 +217,9 @@ def misuse(loss: LossFacts, *, level: float, has_several_aims: bool) -> Misuse |
         return _out_of_reach(loss)
     if loss.type_name in {"CrossEntropyLoss", "NLLLoss"} and loss.class_count == 1:
         return Misuse(ONE_CLASS, 1.0, 2.0)
-    if loss.scale < 0 and not has_several_aims:
-        return Misuse(SIGN, loss.scale, 0.0)
+    if loss.takes_scores_for_probabilities or (loss.scale < 0 and not has_several_aims):
+        is_sign = not loss.takes_scores_for_probabilities
+        return Misuse(SIGN, loss.scale, 0.0) if is_sign else Misuse(NO_PROBABILITIES, 0.0, 1.0)
     return Misuse(BELOW_ZERO, level, 0.0) if level < 0 and loss.scale > 0 else _out_of_reach(loss)
 
 
