@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from trackside.capture.statistic_rows import Values
 from trackside.contracts.recorded_names import (
+    ATTENTION_ENTROPY,
+    ATTENTION_LOGIT,
     BACKWARD_PASSES,
     BACKWARD_SECONDS,
     BATCH,
@@ -26,7 +28,9 @@ from trackside.contracts.recorded_names import (
     EVALUATED_ROWS_TRAINED_ON,
     EVALUATION_SECONDS,
     GRADIENTS_KEPT,
+    LOCAL_GRADIENT,
     LOST_UPDATES,
+    MOST_TERMS,
     OPTIMIZER_SECONDS,
     PASSES_WITHOUT_STEP,
     PROCESSOR_WAIT_SECONDS,
@@ -34,6 +38,7 @@ from trackside.contracts.recorded_names import (
     STEP_SECONDS,
     UPDATE_SIZE,
     WITHOUT_GRADIENTS,
+    loss_term,
 )
 
 MOST_CLIPPINGS = 4  # of one step
@@ -112,6 +117,22 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         EVALUATED_ROWS_TRAINED_ON,
         "mean",
         "share of the rows of the evaluation before this step that the training had had, of its pass with the least",
+    ),
+    StepNumber(ATTENTION_LOGIT, "mean", "the largest absolute attention logit of a sample of rows; at steps with a look"),
+    StepNumber(
+        ATTENTION_ENTROPY, "mean", "entropy of attention over that of even attention, of the layer with the least"
+    ),
+    StepNumber(
+        LOCAL_GRADIENT, "l2", "the norm of this rank's own gradients of a sample of parameters, before they are averaged"
+    ),
+    *(
+        StepNumber(loss_term(number), statistic, meaning)
+        for number in range(MOST_TERMS)
+        for statistic, meaning in (
+            ("gradient_l2", "the norm of the gradient that a term of a summed loss sends into what its terms share"),
+            ("mean", "the value of the term before its weight"),
+            ("guess", "what a constant answer would cost, from the targets of the batch"),
+        )
     ),
     StepNumber(STEP_SECONDS, "mean", "seconds from the end of the step before to the end of this one"),
     StepNumber(DATA_SECONDS, "mean", "seconds of it in which a DataLoader was asked for a batch"),

@@ -18,6 +18,10 @@ CLIPPING = "trackside/clipping"
 BATCH_NUMBER = "trackside/batch_number"
 EPOCH = "trackside/epoch"
 BATCHES_READY = "trackside/batches_ready"
+ATTENTION_LOGIT = "trackside/attention_logit"
+ATTENTION_ENTROPY = "trackside/attention_entropy"
+LOCAL_GRADIENT = "trackside/local_gradient"
+MOST_TERMS = 4  # of a summed loss whose gradients are measured
 UPDATE_SIZE = "trackside/update_size"
 OVERHEAD = "trackside/overhead_share"
 NORMS_INTERVAL = "trackside/norms_interval"
@@ -32,3 +36,8 @@ CAPTURE_SECONDS = "trackside/capture_seconds"
 EVALUATION_SECONDS = "trackside/evaluation_seconds"
 PROCESSOR_WAIT_SECONDS = "trackside/processor_wait_seconds"
 DATA_PROCESSOR_WAIT_SECONDS = "trackside/data_processor_wait_seconds"
+
+
+def loss_term(number: int) -> str:
+    """Return the name of the numbers of a term of a summed loss, counted from 0 in the order of addition."""
+    return f"trackside/loss_term_{number}"

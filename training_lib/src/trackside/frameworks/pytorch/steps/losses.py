@@ -26,6 +26,7 @@ from trackside.frameworks.pytorch.losses.description import (
 )
 from trackside.frameworks.pytorch.losses.description import name_of_loss_module as name_of
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
+from trackside.frameworks.pytorch.losses.looks import GraphLooks
 from trackside.frameworks.pytorch.losses.parts import parts_of
 from trackside.frameworks.pytorch.modes.validation import Validation
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
@@ -45,11 +46,12 @@ class LossSource:
         validation: Validation,
         inputs: LossInputSource,
         facts: ModelFactsSource,
+        looks: GraphLooks,
     ) -> None:
         self._engine, self._guard = session.engine, session.guard
         self._statistics, self._record = statistics, statistics.record
         self._saver, self._validation = saver, validation
-        self._inputs, self._facts = inputs, facts
+        self._inputs, self._facts, self._looks = inputs, facts, looks
 
     def backward_called(self, tensors: Any, *, is_saved: bool) -> None:
         """Add the losses that a backward pass begins with.
@@ -66,6 +68,8 @@ class LossSource:
                     self._facts.loss_seen(tensor, loss)
                 self._validation.trained_on(loss.name)
                 self._statistics.add_loss(loss.name, tensor, loss.scale, mode=engine.mode)
+                if engine.step >= self._looks.due:
+                    self._looks.backward_begins(tensor)
                 if is_saved and engine.due is not NOTHING_DUE:
                     started = self._record.budget.clock()
                     self._add(tensor, loss)

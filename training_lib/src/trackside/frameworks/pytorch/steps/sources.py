@@ -13,6 +13,7 @@ from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.numbering import Numbering
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
+from trackside.frameworks.pytorch.losses.looks import GraphLooks
 from trackside.frameworks.pytorch.modes.evaluations import Evaluations
 from trackside.frameworks.pytorch.modules.source import ModuleSource, TrainedModules
 from trackside.frameworks.pytorch.optimizers.raw_gradients import RawGradients
@@ -78,6 +79,9 @@ class PyTorchSources:
             protect=Fuse(guard, "watching whether gradients are cleared").protect,
         )
         self.update_size = UpdateSize(self.statistics, protect=Fuse(guard, "measuring the size of updates").protect)
+        self.looks = GraphLooks(
+            session, statistics=self.statistics, fuse=Fuse(guard, "looking into the graph of a loss")
+        )
         self.raw_gradients = RawGradients(
             engine,
             saver=self.saver,
@@ -106,6 +110,7 @@ class PyTorchSources:
             validation=self.validation,
             inputs=self.loss_inputs,
             facts=self.facts,
+            looks=self.looks,
         )
         self.parameters = ParameterSource(
             session,
@@ -125,6 +130,7 @@ class PyTorchSources:
             self.loss_inputs,
             self.numbering,
             self.batches,
+            self.looks,
             self.timing.phases,
             self.timing.fetches,
             self.timing.windows,

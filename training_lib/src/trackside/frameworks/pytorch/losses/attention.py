@@ -1,0 +1,179 @@
+"""The attention of a step, from the graph of its loss: its largest logit, and its entropy.
+
+The inputs of `scaled_dot_product_attention` (MultiheadAttention calls it), and of attention by hand (a product, a
+softmax), are kept by their nodes for the backward pass. A few rows of them are multiplied again. Nothing is wrapped, so
+a model may have taken these functions by any name.
+
+Whatever unpacks differently than it was packed (checkpointing of activations, offloading) would be done twice, so
+nothing is read once the program uses hooks of saved tensors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+
+from trackside.frameworks.pytorch.losses.description import constant_factor
+
+MOST_NODES = 20_000  # of the graph
+MOST_LAYERS = 8  # that are read, spread over the depth of the model
+_SAMPLES, _HEADS, _QUERIES, _KEYS = 2, 8, 16, 4096  # that are read of each
+_FUSED = "ScaledDotProduct"
+_SOFTMAX = "SoftmaxBackward0"
+_BEFORE_SOFTMAX = {  # from the softmax to the product of queries and keys
+    "MulBackward0", "DivBackward0", "AddBackward0", "SubBackward0", "MaskedFillBackward0", "WhereBackward0",
+    "ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "ToCopyBackward0", "SqueezeBackward0",
+}  # fmt: skip
+_PRODUCTS = {"BmmBackward0": ("_saved_self", "_saved_mat2"), "BaddbmmBackward0": ("_saved_batch1", "_saved_batch2")}
+
+
+class AttentionNumbers(NamedTuple):
+    """Numbers of the sampled rows of all sampled layers, one element each.
+
+    - `largest_logit`: the largest absolute logit that is not masked
+    - `entropy`: of the layer with the least, the mean entropy of its rows over that of even attention: 0 to 1
+    """
+
+    largest_logit: torch.Tensor
+    entropy: torch.Tensor
+
+
+def watch_saved_tensor_hooks() -> tuple[Callable[[], bool], Callable[[], None]]:
+    """Watch the use of hooks of saved tensors. Return a function that tells it, and one that ends the watch."""
+    original = saved_tensors_hooks.__enter__
+    used = [False]
+
+    def enter(self: Any) -> Any:
+        used[0] = True
+        return original(self)
+
+    setattr(saved_tensors_hooks, "__enter__", enter)  # noqa: B010 - mypy forbids the plain assignment to a method
+
+    def undo() -> None:
+        if saved_tensors_hooks.__enter__ is enter:  # else another library has wrapped it, and it stays, inert
+            setattr(saved_tensors_hooks, "__enter__", original)  # noqa: B010 - as above
+
+    return (lambda: used[0]), undo
+
+
+def attention_nodes(end: Any) -> list[Any]:
+    """Return the nodes of attention in the graph of a loss, those of the last layers first; [] in a larger graph."""
+    found, seen, waiting = [], {end}, [end]
+    while waiting:
+        further = []
+        for node in waiting:
+            kind = node.name()
+            if kind.startswith(_FUSED) or kind == _SOFTMAX:
+                found.append(node)
+            for following, _ in node.next_functions:
+                if following is not None and following not in seen:
+                    seen.add(following)
+                    further.append(following)
+        if len(seen) > MOST_NODES:
+            return []
+        waiting = further
+    return found
+
+
+def numbers_of(nodes: Sequence[Any]) -> AttentionNumbers | None:
+    """Return the numbers of attention by these nodes; None if none of them keeps what is needed.
+
+    Errors: `RuntimeError` if the script has written over values that a node keeps.
+    """
+    logits, entropies = [], []
+    every = max(1, -(-len(nodes) // MOST_LAYERS))
+    with torch.no_grad():
+        for node in nodes[::every]:
+            found = _fused(node) if node.name().startswith(_FUSED) else _by_hand(node)
+            if found is not None:
+                logits.append(found[0])
+                entropies.append(found[1])
+        if not logits:
+            return None
+        return AttentionNumbers(torch.stack(logits).max(), torch.stack(entropies).min())
+
+
+def _fused(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
+    query, key = getattr(node, "_saved_query", None), getattr(node, "_saved_key", None)
+    if query is None or key is None or query.dim() != 4 or key.dim() != 4 or key.shape[2] > _KEYS:
+        return None
+    mask = getattr(node, "_saved_attn_mask", None)
+    mask = getattr(node, "_saved_attn_bias", None) if mask is None else mask
+    samples, heads, places = _chosen(query.shape)
+    scale = getattr(node, "_saved_scale", None)
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
+    key_heads = [head * key.shape[1] // query.shape[1] for head in heads]  # fewer, where queries share them
+    rows = query.detach()[samples][:, heads][:, :, places].float()
+    keys = key.detach()[samples][:, key_heads].float()
+    logits = scale * rows @ keys.transpose(-1, -2)
+    if mask is not None:
+        mask = mask.detach().expand(*query.shape[:3], key.shape[2])[samples][:, heads][:, :, places]
+        logits = logits.masked_fill(~mask, -math.inf) if mask.dtype is torch.bool else logits + mask
+    if getattr(node, "_saved_is_causal", False):
+        later = torch.arange(key.shape[2]) > torch.tensor(places)[:, None]
+        logits = logits.masked_fill(later.to(logits.device), -math.inf)
+    allowed = logits > torch.finfo(logits.dtype).min / 2
+    return _largest(logits, allowed), _entropy(logits.softmax(-1), allowed)
+
+
+def _by_hand(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Return the numbers of a softmax over a product of two batches of matrices; None for any other softmax."""
+    shares, product, scale = node._saved_result, node, 1.0
+    for _ in range(8):
+        inputs = [following for following, _ in product.next_functions if following is not None]
+        if len(inputs) != 1:
+            return None
+        product = inputs[0]
+        kind = product.name()
+        if kind in _PRODUCTS:
+            break
+        if kind not in _BEFORE_SOFTMAX:
+            return None
+        if kind in {"MulBackward0", "DivBackward0"}:
+            factor = constant_factor(kind, product)
+            if factor is None or isinstance(factor.value, torch.Tensor):
+                return None
+            scale = scale / factor.value if factor.is_divisor else scale * factor.value
+    else:
+        return None
+    names = _PRODUCTS[product.name()]
+    query, key = getattr(product, names[0], None), getattr(product, names[1], None)
+    if query is None or key is None or shares.dim() not in {3, 4} or query.dim() != 3 or key.shape[-1] > _KEYS:
+        return None
+    shares = shares.detach().reshape(-1, *shares.shape[-2:])
+    if shares.shape != (query.shape[0], query.shape[1], key.shape[2]):
+        return None
+    _, batch, places = _chosen((1, *query.shape))
+    shares = shares[batch][:, places].float()
+    logits = scale * query.detach()[batch][:, places].float() @ key.detach()[batch].float()
+    allowed = shares > 0
+    return _largest(logits, allowed), _entropy(shares, allowed)
+
+
+def _chosen(shape: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
+    """Return the samples, heads and places that are read, evenly spread; the last place among them."""
+    samples, heads, places = shape[:3]
+    return _spread(samples, _SAMPLES), _spread(heads, _HEADS), _spread(places, _QUERIES)
+
+
+def _spread(count: int, most: int) -> list[int]:
+    if count <= most:
+        return list(range(count))
+    return sorted({round((number + 1) * count / most) - 1 for number in range(most)})
+
+
+def _largest(logits: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    return logits.abs().masked_fill(~allowed, 0.0).max()
+
+
+def _entropy(shares: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    """Return the mean over the rows with a choice of their entropy over the logarithm of the number of keys."""
+    counts = allowed.sum(-1)
+    entropies = -torch.special.xlogy(shares, shares).nan_to_num().sum(-1)
+    relative = entropies / counts.clamp(min=2).float().log()
+    has_choice = counts > 1
+    return torch.where(has_choice, relative, 0.0).sum() / has_choice.sum().clamp(min=1)
