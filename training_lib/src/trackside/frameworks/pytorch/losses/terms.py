@@ -17,6 +17,7 @@ from trackside.frameworks.pytorch.losses.description import UNNAMED, describe_lo
 from trackside.frameworks.pytorch.losses.guess import guess_of
 from trackside.frameworks.pytorch.losses.parts import part_of, terms_of
 
+MOST_ADDENDS = 256
 MOST_NODES = 4000  # of all terms together; a larger graph is not looked at
 MOST_ELEMENTS = 1 << 24  # of the gradients that are added up
 
@@ -44,7 +45,7 @@ class TermGradients:
     """
 
     def __init__(self, end: Any, protect: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
-        ends = terms_of(end, most=MOST_TERMS + 1)
+        ends = _grouped(terms_of(end, most=MOST_ADDENDS))
         self.terms: tuple[Term, ...] = ()
         self._sums: dict[tuple[int, Any, int], torch.Tensor] = {}
         self._handles: list[Any] = []
@@ -53,7 +54,7 @@ class TermGradients:
         borders = _borders(ends)
         if len({number for _, _, number in borders}) < 2:
             return
-        self.terms = tuple(_term(each) for each in ends)
+        self.terms = tuple(_term(each[0]) for each in ends)
         self._add = protect(self._added)
         for node, places in _by_node(borders).items():
             self._handles.append(node.register_hook(self._hook(node, places)))
@@ -101,12 +102,21 @@ def _term(node: Any) -> Term:
         return Term(loss.name, None, None)
 
 
-def _borders(ends: Sequence[Any]) -> list[_Border]:
+def _grouped(ends: Sequence[Any]) -> list[list[Any]]:
+    """Return the nodes of each term. Of many, those by hand are one term: a penalty is a sum over all weights."""
+    if len(ends) <= MOST_TERMS:
+        return [[end] for end in ends]
+    by_hand = [end for end in ends if describe_loss(end).name == UNNAMED]
+    named = [[end] for end in ends if end not in by_hand]
+    return [*named, by_hand] if by_hand else named
+
+
+def _borders(ends: Sequence[Sequence[Any]]) -> list[_Border]:
     """Return where each term's own part of the graph meets what it shares with another; [] for a large graph."""
     reached: dict[Any, int] = {}  # node -> bits of the terms that reach it
     visited = 0
-    for number, end in enumerate(ends):
-        bit, waiting = 1 << number, [end]
+    for number, of_term in enumerate(ends):
+        bit, waiting = 1 << number, [*of_term]
         while waiting:
             node = waiting.pop()
             known = reached.get(node, 0)
