@@ -18,6 +18,13 @@ from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Window
 
 _SAME = 1e-3  # relative difference of the norms of two copies of a weight
+_WITHOUT = 3  # looks without a gradient
+_NOT_FINITE, _MISSING, _OF_ANOTHER_SIZE = 0.0, 1.0, 2.0
+_MEASURES = (
+    "looks at which this rank's gradients are not finite",
+    "looks at which this rank has no gradient",
+    "this rank's gradients over those of the others",
+)
 _MOST_WEIGHTS = 4  # that are compared
 
 
@@ -92,25 +99,23 @@ class UnlikeGradients(Rule):
         steps, norms = norms_by_step(columns)
         if not len(steps) or not _are_copies(window):
             return []
-        broken = np.flatnonzero(~np.isfinite(norms).any(axis=0) | ~np.isfinite(norms).all(axis=0))
+        broken = np.flatnonzero(~np.isfinite(norms).all(axis=0))
         if broken.size:
             at = int(broken[0])
             ranks = np.flatnonzero(~np.isfinite(norms[:, at]))
             if len(ranks) == len(norms):  # of all alike: another rule's
                 return []
-            return [self._finding(window, columns[r].worker, steps, norms[r], at, kind=0.0) for r in ranks.tolist()]
+            return [self._finding(window, columns[r].worker, steps, norms[r], at, kind=_NOT_FINITE) for r in ranks.tolist()]
         if len(steps) >= _WITHOUT and (norms[:, -_WITHOUT:] > 0).any(axis=0).all():
             silent = np.flatnonzero((norms[:, -_WITHOUT:] == 0).all(axis=1)).tolist()
             if silent:
                 at = len(steps) - _WITHOUT
-                return [self._finding(window, columns[r].worker, steps, norms[r], at, kind=1.0) for r in silent]
-        if len(steps) < self.looks:
-            return []
-        odd = odd_one(norms[:, -self.looks :], times=self.times)
+                return [self._finding(window, columns[r].worker, steps, norms[r], at, kind=_MISSING) for r in silent]
         at = len(steps) - self.looks
+        odd = odd_one(norms[:, at:], times=self.times) if at >= 0 else None
         if odd is None:
             return []
-        return [self._finding(window, columns[odd].worker, steps, norms[odd], at, kind=2.0)]
+        return [self._finding(window, columns[odd].worker, steps, norms[odd], at, kind=_OF_ANOTHER_SIZE)]
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
         """Return INFO for gradients of another size, WARNING for missing ones and those that are not finite.
@@ -118,7 +123,7 @@ class UnlikeGradients(Rule):
         Args:
             findings: The findings.
         """
-        return Severity.INFO if all(f.statistics["kind"] == 2.0 for f in findings) else Severity.WARNING
+        return Severity.INFO if all(f.statistics["kind"] == _OF_ANOTHER_SIZE for f in findings) else Severity.WARNING
 
     def nothing_to_judge(self, facts: ModelFacts) -> str:
         """Return a clause for a training by a single process.
@@ -149,24 +154,26 @@ class UnlikeGradients(Rule):
         *,
         kind: float,
     ) -> Finding:
-        columns = window.statistic(LOCAL_GRADIENT, "l2", mode=None)
-        others = median(np.concatenate([c.values[-self.looks :] for c in columns if c.worker != worker]))
-        ratio = median(norms[-self.looks :]) / others if kind == 2.0 and others > 0 else 0.0
+        measure, observed, limit = _MEASURES[int(kind)], float(len(steps) - at), 0.0
+        if kind == _OF_ANOTHER_SIZE:
+            columns = window.statistic(LOCAL_GRADIENT, "l2", mode=None)
+            others = median(np.concatenate([c.values[-self.looks :] for c in columns if c.worker != worker]))
+            observed = median(norms[-self.looks :]) / max(others, float(np.finfo(np.float64).tiny))
+            limit = self.times if observed > 1 else 1 / self.times
+        elif kind == _NOT_FINITE:
+            observed = float(np.count_nonzero(~np.isfinite(norms)))
         return Finding(
             subject=LOCAL_GRADIENT,
             worker=worker,
             step=window.step,
             since_step=int(steps[at]),
-            measure="this rank's gradients over those of the others",
-            observed=ratio if kind else float("nan"),
-            relation=">" if ratio > 1 else "<",
-            threshold=self.times if ratio > 1 else 1 / self.times,
+            measure=measure,
+            observed=observed,
+            relation=">" if observed > limit else "<",
+            threshold=limit,
             statistics={"kind": kind},
             series=tuple([(int(step), float(value)) for step, value in zip(steps[-20:], norms[-20:], strict=True)]),
         )
-
-
-_WITHOUT = 3  # looks without a gradient
 
 
 def odd_one(norms: NDArray[np.float64], *, times: float) -> int | None:
