@@ -13,7 +13,7 @@ from torch.nn import functional
 from tests.training_lib.frameworks.pytorch.statistics.test_readings import capturing, opened
 from tests.training_lib.rules.columns import falling, steady
 from trackside.contracts.capture_request import StatisticsRequest
-from trackside.contracts.recorded_names import loss_term
+from trackside.contracts.recorded_names import loss_term, loss_term_guess
 from trackside.rules.tensors.dwarfed_loss_term import DwarfedLossTerm
 from trackside.testing.rule_case import RuleCase, Statistics, assert_case
 from trackside.trial.window import Window
@@ -34,11 +34,13 @@ def terms(
     own: Column, other: Column, *, value: Column, guess: Column, learned: tuple[Column, Column] | None = None
 ) -> Statistics:
     recorded: dict[str, dict[str, Column]] = {
-        loss_term(0): {"gradient_l2": own, "mean": value, "guess": guess},
-        loss_term(1): {"gradient_l2": other},
+        loss_term(0): {"l2": own, "mean": value},
+        loss_term_guess(0): {"mean": guess},
+        loss_term(1): {"l2": other},
     }
     if learned is not None:
-        recorded[loss_term(1)] |= {"mean": learned[0], "guess": learned[1]}
+        recorded[loss_term(1)]["mean"] = learned[0]
+        recorded[loss_term_guess(1)] = {"mean": learned[1]}
     return recorded
 
 

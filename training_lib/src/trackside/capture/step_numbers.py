@@ -32,6 +32,9 @@ from trackside.contracts.recorded_names import (
     LOST_UPDATES,
     MOST_TERMS,
     OPTIMIZER_SECONDS,
+    ORDER_SEED_HIGH,
+    ORDER_SEED_IS_FIRST,
+    ORDER_SEED_LOW,
     PASSES_WITHOUT_STEP,
     PROCESSOR_WAIT_SECONDS,
     ROWS_REPEATED,
@@ -39,6 +42,7 @@ from trackside.contracts.recorded_names import (
     UPDATE_SIZE,
     WITHOUT_GRADIENTS,
     loss_term,
+    loss_term_guess,
 )
 
 MOST_CLIPPINGS = 4  # of one step
@@ -99,6 +103,11 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         BATCH_NUMBER, "mean", "the number of the newest batch of a DataLoader in its pass over the data, from 0"
     ),
     StepNumber(EPOCH, "mean", "the pass over the data that the batch belongs to, from 0, counted by this process"),
+    StepNumber(ORDER_SEED_HIGH, "mean", "the high 32 bits of the seed of a pass's order; with its first batch"),
+    StepNumber(ORDER_SEED_LOW, "mean", "the low 32 bits of it"),
+    StepNumber(
+        ORDER_SEED_IS_FIRST, "mean", "1 where a generator of the script was seeded so before its first pass, else 0"
+    ),
     StepNumber(
         BATCHES_READY,
         "mean",
@@ -126,12 +135,12 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         LOCAL_GRADIENT, "l2", "the norm of this rank's own gradients of a sample of parameters, before they are averaged"
     ),
     *(
-        StepNumber(loss_term(number), statistic, meaning)
+        StepNumber(name(number), statistic, meaning)
         for number in range(MOST_TERMS)
-        for statistic, meaning in (
-            ("gradient_l2", "the norm of the gradient that a term of a summed loss sends into what its terms share"),
-            ("mean", "the value of the term before its weight"),
-            ("guess", "what a constant answer would cost, from the targets of the batch"),
+        for name, statistic, meaning in (
+            (loss_term, "l2", "the norm of the gradient that a term of a summed loss sends into what its terms share"),
+            (loss_term, "mean", "the value of the term before its weight"),
+            (loss_term_guess, "mean", "what a constant answer to it would cost, from the targets of the batch"),
         )
     ),
     StepNumber(STEP_SECONDS, "mean", "seconds from the end of the step before to the end of this one"),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.recorded_names import MOST_TERMS, loss_term
+from trackside.contracts.recorded_names import MOST_TERMS, loss_term, loss_term_guess
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.medians import median
 from trackside.rules.phases import newest_phase, since
@@ -102,13 +102,13 @@ class DwarfedLossTerm(Rule):
     def _judge(self, window: Window, number: int, values: Column, began: int) -> Finding | None:
         guesses, own = (
             next((c for c in _columns(window, number, name, began) if c.worker == values.worker), None)
-            for name in ("guess", "gradient_l2")
+            for name in ("guess", "l2")
         )
         others = [
             column
             for other in range(MOST_TERMS)
             if other != number
-            for column in _columns(window, other, "gradient_l2", began)
+            for column in _columns(window, other, "l2", began)
             if column.worker == values.worker
         ]
         if guesses is None or own is None or not others:
@@ -171,5 +171,7 @@ def _has_learned(window: Window, gradient: Column, newest: slice, began: int) ->
     return median(values[newest]) < _LEARNED * median(guesses[newest])
 
 
-def _columns(window: Window, number: int, statistic: str, began: int) -> tuple[Column, ...]:
-    return since(window.statistic(loss_term(number), statistic, mode=None), began)
+def _columns(window: Window, number: int, kind: str, began: int) -> tuple[Column, ...]:
+    """Return the columns of a term from a step on: "l2" of its gradient, its value ("mean"), or its "guess"."""
+    name = loss_term_guess(number) if kind == "guess" else loss_term(number)
+    return since(window.statistic(name, "mean" if kind == "guess" else kind, mode=None), began)

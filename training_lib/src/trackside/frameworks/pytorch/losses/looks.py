@@ -21,6 +21,7 @@ from trackside.contracts.recorded_names import (
     LOCAL_GRADIENT,
     MOST_TERMS,
     loss_term,
+    loss_term_guess,
 )
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.losses.attention import attention_nodes, numbers_of, watch_saved_tensor_hooks
@@ -164,9 +165,14 @@ class GraphLooks:
         if looked is None:
             return
         for number, (term, size) in enumerate(zip(looked.terms, looked.sizes(), strict=True)):
-            for statistic, value in (("gradient_l2", size), ("mean", term.value), ("guess", term.guess)):
+            name = loss_term(number)
+            for key, value in (
+                ((name, "l2"), size),
+                ((name, "mean"), term.value),
+                ((loss_term_guess(number), "mean"), term.guess),
+            ):
                 if value is not None:
-                    self._add(loss_term(number), statistic, value)
+                    self._add(*key, value)
 
     def _stop(self) -> None:
         self.due = _NEVER
