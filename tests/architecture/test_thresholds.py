@@ -9,7 +9,9 @@ from trackside.rules.catalogue import built_in_rules
 
 PAGE = Path(__file__).parents[2] / "docs/lab-notes/thresholds.md"
 ROW = re.compile(r"^\| `([a-z-]+\.[a-z_0-9]+)` \| [^|]+ \| [^|]{8,} \|$", re.MULTILINE)
-WITH_A_UNIT = re.compile(r"\b(?:milli)?seconds\b|\bminutes\b|\bMiB\b|\babsolute\b|\binput of\b|\bdepth\b|\bvariance (?:above|below)\b")
+WITH_A_UNIT = re.compile(
+    r"\b(?:milli)?seconds\b|\bminutes\b|\bMiB\b|\babsolute\b|\binput of\b|\bdepth\b|\bvariance (?:above|below)\b"
+)
 SCALE_FREE = re.compile(
     # of something else: a share, a ratio, the run's own past
     r"\bshare\b|percent|\btimes\b|deviation|\bover (?:that|the|its|their|those)\b|relative|\bratio\b|multiple|purity"

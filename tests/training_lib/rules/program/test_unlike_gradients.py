@@ -101,9 +101,7 @@ FAULTS = {"not-scaled": Severity.INFO, "no-gradient": Severity.WARNING, "breaks"
 
 def test_two_processes_that_average(tmp_path: Path) -> None:
     kinds = ("right", "by-hand", *FAULTS)
-    started = [
-        subprocess.Popen([sys.executable, "-c", SCRIPT, str(rank), str(tmp_path), *kinds]) for rank in range(2)
-    ]
+    started = [subprocess.Popen([sys.executable, "-c", SCRIPT, str(rank), str(tmp_path), *kinds]) for rank in range(2)]
     assert [process.wait() for process in started] == [0, 0]
     rule = UnlikeGradients()
     for kind in kinds:

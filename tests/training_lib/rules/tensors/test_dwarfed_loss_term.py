@@ -111,4 +111,7 @@ def test_trainings(tmp_path: Path, balance: Balance, *, fires: bool) -> None:
             optimizer.zero_grad()
             balance(out, x, divergence, step).backward()
             optimizer.step()
-    assert bool(list(DwarfedLossTerm().check(Window(opened(tmp_path), 299, "TRAIN", now=0.0, newest_step_at=0.0)))) is fires
+    assert (
+        bool(list(DwarfedLossTerm().check(Window(opened(tmp_path), 299, "TRAIN", now=0.0, newest_step_at=0.0))))
+        is fires
+    )

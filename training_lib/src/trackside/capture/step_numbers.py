@@ -127,12 +127,16 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         "mean",
         "share of the rows of the evaluation before this step that the training had had, of its pass with the least",
     ),
-    StepNumber(ATTENTION_LOGIT, "mean", "the largest absolute attention logit of a sample of rows; at steps with a look"),
+    StepNumber(
+        ATTENTION_LOGIT, "mean", "the largest absolute attention logit of a sample of rows; at steps with a look"
+    ),
     StepNumber(
         ATTENTION_ENTROPY, "mean", "entropy of attention over that of even attention, of the layer with the least"
     ),
     StepNumber(
-        LOCAL_GRADIENT, "l2", "the norm of this rank's own gradients of a sample of parameters, before they are averaged"
+        LOCAL_GRADIENT,
+        "l2",
+        "the norm of this rank's own gradients of a sample of parameters, before they are averaged",
     ),
     *(
         StepNumber(name(number), statistic, meaning)

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from trackside.frameworks.pytorch.losses.guess import guess_of
 from trackside.frameworks.pytorch.losses.description import describe_loss
+from trackside.frameworks.pytorch.losses.guess import guess_of
 from trackside.frameworks.pytorch.losses.terms import TermGradients
 
 Terms = list[torch.Tensor]
@@ -88,16 +88,18 @@ def test_no_terms(loss: Callable[[Encoded, torch.Tensor], torch.Tensor]) -> None
 def test_a_guess_is_what_the_best_constant_costs(
     loss: Callable[..., torch.Tensor], predictions: tuple[int, int], targets: torch.Tensor
 ) -> None:
+    constant = torch.zeros(predictions[1], requires_grad=True)
+    optimizer = torch.optim.LBFGS([constant], max_iter=200)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        cost = loss(constant.expand(predictions), targets)
+        cost.backward()
+        return cost
+
+    optimizer.step(closure)  # type: ignore[arg-type] # torch wants a float
     for reduction in ("mean", "sum"):
-        constant = torch.zeros(predictions[1], requires_grad=True)
-        optimizer = torch.optim.LBFGS([constant], max_iter=200)
-
-        def closure() -> torch.Tensor:
-            optimizer.zero_grad()
-            cost = loss(constant.expand(predictions), targets)
-            cost.backward()
-            return cost
-
-        optimizer.step(closure)  # type: ignore[arg-type] # torch wants a float
         found = loss(constant.expand(predictions), targets, reduction=reduction)
-        assert float(guess_of(describe_loss(found.grad_fn))) == pytest.approx(found.item(), rel=1e-3)  # type: ignore[arg-type]
+        guess = guess_of(describe_loss(found.grad_fn))
+        assert guess is not None
+        assert float(guess) == pytest.approx(found.item(), rel=1e-3)

@@ -1,8 +1,8 @@
 """A sink that keeps what a rescue needs of loss spikes: `rule-output/skip_batches.json` and `rule-output/rescue.json`.
 
 The first is a list of numbers, in the form of the file that SpikeDetection of Lightning writes. Numbers are added to
-those that the file has, so that a run that was resumed, and spikes again, keeps the batches of before. The second has an
-entry for each spike: its steps, its pass over the data, its batches, and the seed of the order of that pass. Once a
+those that the file has, so that a run that was resumed, and spikes again, keeps the batches of before. The second has
+an entry for each spike: its steps, its pass over the data, its batches, and the seed of the order of that pass. Once a
 spike has ended, all of its batches are listed in both: up to the last one with a loss of a tenth of the largest.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 from trackside.contracts.errors import KeyNotFoundError, StorageError
 from trackside.contracts.recorded_names import BATCH_NUMBER, EPOCH
 from trackside.contracts.run_layout import RESCUE_KEY, SKIP_LIST_KEY, RunLocation
-from trackside.contracts.verdict import Outcome, Severity, State, Verdict
+from trackside.contracts.verdict import Finding, Outcome, Severity, State, Verdict
 from trackside.evaluation.sinks.sink import UndeliveredError
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
@@ -69,7 +69,7 @@ class SkipListSink:
         """Add the entry of a new issue, or end that of an issue that recovered."""
         batches, lead = batches_of(verdict), verdict.lead
         if batches and lead is not None:
-            entry = _entry(verdict, batches)
+            entry = _entry(verdict, lead, batches)
             same = [e for e in entries if all(e[key] == entry[key] for key in ("rule", "since_step", FIRST))]
             if same:  # delivered again, or graver
                 same[0][LAST] = max(same[0][LAST], entry[LAST])
@@ -94,7 +94,9 @@ class SkipListSink:
         trial.refresh()
         names = (BATCH_NUMBER, EPOCH, entry["loss"])
         columns = [
-            next((c for c in trial.columns(n, "mean", last_step=step, mode="TRAIN") if c.worker == entry["worker"]), None)
+            next(
+                (c for c in trial.columns(n, "mean", last_step=step, mode="TRAIN") if c.worker == entry["worker"]), None
+            )
             for n in names
         ]
         if None in columns:
@@ -125,9 +127,7 @@ class SkipListSink:
         return listed if isinstance(listed, list) else []
 
 
-def _entry(verdict: Verdict, batches: range) -> Entry:
-    lead = verdict.lead
-    assert lead is not None
+def _entry(verdict: Verdict, lead: Finding, batches: range) -> Entry:
     numbers = lead.statistics
     seed = None
     if {"order_seed_high", "order_seed_low"} <= numbers.keys():

@@ -13,7 +13,7 @@ from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.recorded_names import LOCAL_GRADIENT
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.medians import median
-from trackside.rules.program.replicas_differ import norms_by_step, spread
+from trackside.rules.replicas import norms_by_step, spread
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Window
 
@@ -99,23 +99,22 @@ class UnlikeGradients(Rule):
         steps, norms = norms_by_step(columns)
         if not len(steps) or not _are_copies(window):
             return []
+        kind, at, ranks = self._odd(norms)
+        return [self._finding(window, columns[rank].worker, steps, norms[rank], at, kind=kind) for rank in ranks]
+
+    def _odd(self, norms: NDArray[np.float64]) -> tuple[float, int, Sequence[int]]:
+        """Return the kind of oddity, the index of the look since which it holds, and the ranks that show it."""
         broken = np.flatnonzero(~np.isfinite(norms).all(axis=0))
         if broken.size:
             at = int(broken[0])
-            ranks = np.flatnonzero(~np.isfinite(norms[:, at]))
-            if len(ranks) == len(norms):  # of all alike: another rule's
-                return []
-            return [self._finding(window, columns[r].worker, steps, norms[r], at, kind=_NOT_FINITE) for r in ranks.tolist()]
-        if len(steps) >= _WITHOUT and (norms[:, -_WITHOUT:] > 0).any(axis=0).all():
-            silent = np.flatnonzero((norms[:, -_WITHOUT:] == 0).all(axis=1)).tolist()
-            if silent:
-                at = len(steps) - _WITHOUT
-                return [self._finding(window, columns[r].worker, steps, norms[r], at, kind=_MISSING) for r in silent]
-        at = len(steps) - self.looks
+            ranks = np.flatnonzero(~np.isfinite(norms[:, at])).tolist()
+            return _NOT_FINITE, at, ranks if len(ranks) < len(norms) else []  # of all alike: another rule's
+        newest, at = norms[:, -_WITHOUT:], norms.shape[1] - _WITHOUT
+        if at >= 0 and (newest > 0).any(axis=0).all() and (newest == 0).all(axis=1).any():
+            return _MISSING, at, np.flatnonzero((newest == 0).all(axis=1)).tolist()
+        at = norms.shape[1] - self.looks
         odd = odd_one(norms[:, at:], times=self.times) if at >= 0 else None
-        if odd is None:
-            return []
-        return [self._finding(window, columns[odd].worker, steps, norms[odd], at, kind=_OF_ANOTHER_SIZE)]
+        return _OF_ANOTHER_SIZE, at, [] if odd is None else [odd]
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
         """Return INFO for gradients of another size, WARNING for missing ones and those that are not finite.
@@ -177,7 +176,7 @@ class UnlikeGradients(Rule):
 
 
 def odd_one(norms: NDArray[np.float64], *, times: float) -> int | None:
-    """Return the rank whose norms are all far above, or all far below, the median of the others; None without one.
+    """Return the rank with norms all far above, or all far below, the median of the others; None without one.
 
     Args:
         norms: Norms by rank and look, shape (ranks, looks); finite.

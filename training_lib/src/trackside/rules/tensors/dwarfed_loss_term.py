@@ -80,7 +80,9 @@ class DwarfedLossTerm(Rule):
     )
 
     times: float = parameter(10.0, "gradient of another term over its own, above which it is dwarfed", minimum=1)
-    guess_share: float = parameter(0.95, "value over that of a constant answer, above which nothing is learned", minimum=0)
+    guess_share: float = parameter(
+        0.95, "value over that of a constant answer, above which nothing is learned", minimum=0
+    )
     satisfied: float = parameter(0.25, "gradient of the other term over that of its first looks", minimum=0, maximum=1)
     looks: int = parameter(6, "newest looks whose values count", minimum=1)
 
@@ -116,18 +118,9 @@ class DwarfedLossTerm(Rule):
         counts = {len(column.values) for column in (values, guesses, own, *others)}
         if len(counts) != 1 or counts.pop() < 2 * self.looks:
             return None
-        newest = slice(-self.looks, None)
-        of_guess = values.values[newest] / np.maximum(guesses.values[newest], np.finfo(np.float32).tiny)
-        share = median(of_guess) if (guesses.values[newest] > 0).all() else 0.0
-        if not share > self.guess_share:
-            return None
+        share = self._share_of_guess(values, guesses)
         dominance = least_dominance(own.values, [column.values for column in others])
-        if not dominance > self.times:
-            return None
-        strongest = max(others, key=lambda column: median(column.values))
-        if _has_learned(window, strongest, newest, began):
-            return None
-        if median(strongest.values[newest]) > self.satisfied * median(strongest.values[:_AT_FIRST]):
+        if not (share > self.guess_share and dominance > self.times and self._has_had_its_way(window, others, began)):
             return None
         loss = next((f.name for f in window.facts.losses if f.type_name), "") if window.facts is not None else ""
         return Finding(
@@ -142,6 +135,18 @@ class DwarfedLossTerm(Rule):
             statistics={"value_over_guess": share, "term": float(number)},
             series=own.series,
         )
+
+    def _share_of_guess(self, values: Column, guesses: Column) -> float:
+        """Return the median of the newest values over what a constant answer costs; 0 if one costs nothing."""
+        newest = guesses.values[-self.looks :]
+        return median(values.values[-self.looks :] / newest) if (newest > 0).all() else 0.0
+
+    def _has_had_its_way(self, window: Window, others: Sequence[Column], began: int) -> bool:
+        """Return True if the strongest other term sends far less than at first, and is no loss that has learned."""
+        newest = slice(-self.looks, None)
+        strongest = max(others, key=lambda column: median(column.values))
+        falls = median(strongest.values[newest]) <= self.satisfied * median(strongest.values[:_AT_FIRST])
+        return falls and not _has_learned(window, strongest, newest, began)
 
 
 def least_dominance(own: NDArray[np.float64], others: Sequence[NDArray[np.float64]]) -> float:

@@ -479,9 +479,8 @@ def _order(window: Window, since: int, *, worker: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for name in (ORDER_SEED_HIGH, ORDER_SEED_LOW, ORDER_SEED_IS_FIRST):
         column = next((c for c in window.statistic(name, "mean", mode=None) if c.worker == worker), None)
-        before = column.values[column.steps <= since] if column is not None else ()
-        if len(before):
-            found[name.removeprefix(RECORDED)] = float(before[-1])
+        if column is not None and column.steps[0] <= since:
+            found[name.removeprefix(RECORDED)] = float(column.values[column.steps <= since][-1])
     return found
 
 

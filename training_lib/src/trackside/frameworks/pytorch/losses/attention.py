@@ -24,6 +24,7 @@ MOST_LAYERS = 8  # that are read, spread over the depth of the model
 _SAMPLES, _HEADS, _QUERIES, _KEYS = 2, 8, 16, 4096  # that are read of each
 _FUSED = "ScaledDotProduct"
 _SOFTMAX = "SoftmaxBackward0"
+_LONGEST_WALK = 8
 _BEFORE_SOFTMAX = {  # from the softmax to the product of queries and keys
     "MulBackward0", "DivBackward0", "AddBackward0", "SubBackward0", "MaskedFillBackward0", "WhereBackward0",
     "ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "ToCopyBackward0", "SqueezeBackward0",
@@ -43,7 +44,7 @@ class AttentionNumbers(NamedTuple):
 
 
 def watch_saved_tensor_hooks() -> tuple[Callable[[], bool], Callable[[], None]]:
-    """Watch the use of hooks of saved tensors. Return a function that tells it, and one that ends the watch."""
+    """Watch the use of hooks of saved tensors. Return a function that is true from then on, and one that ends it."""
     original = saved_tensors_hooks.__enter__
     used = [False]
 
@@ -122,24 +123,10 @@ def _fused(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
 
 def _by_hand(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Return the numbers of a softmax over a product of two batches of matrices; None for any other softmax."""
-    shares, product, scale = node._saved_result, node, 1.0
-    for _ in range(8):
-        inputs = [following for following, _ in product.next_functions if following is not None]
-        if len(inputs) != 1:
-            return None
-        product = inputs[0]
-        kind = product.name()
-        if kind in _PRODUCTS:
-            break
-        if kind not in _BEFORE_SOFTMAX:
-            return None
-        if kind in {"MulBackward0", "DivBackward0"}:
-            factor = constant_factor(kind, product)
-            if factor is None or isinstance(factor.value, torch.Tensor):
-                return None
-            scale = scale / factor.value if factor.is_divisor else scale * factor.value
-    else:
+    product, scale = _product(node)
+    if product is None:
         return None
+    shares = node._saved_result
     names = _PRODUCTS[product.name()]
     query, key = getattr(product, names[0], None), getattr(product, names[1], None)
     if query is None or key is None or shares.dim() not in {3, 4} or query.dim() != 3 or key.shape[-1] > _KEYS:
@@ -152,6 +139,27 @@ def _by_hand(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
     logits = scale * query.detach()[batch][:, places].float() @ key.detach()[batch].float()
     allowed = shares > 0
     return _largest(logits, allowed), _entropy(shares, allowed)
+
+
+def _product(softmax: Any) -> tuple[Any, float]:
+    """Return the node of the product of queries and keys before a softmax, and the factor between; None without one."""
+    node, scale = softmax, 1.0
+    for _ in range(_LONGEST_WALK):
+        inputs = [following for following, _ in node.next_functions if following is not None]
+        if len(inputs) != 1:
+            break
+        node = inputs[0]
+        kind = node.name()
+        if kind in _PRODUCTS:
+            return node, scale
+        if kind not in _BEFORE_SOFTMAX:
+            break
+        if kind in {"MulBackward0", "DivBackward0"}:
+            factor = constant_factor(kind, node)
+            if factor is None or isinstance(factor.value, torch.Tensor):
+                break
+            scale = scale / factor.value if factor.is_divisor else scale * factor.value
+    return None, scale
 
 
 def _chosen(shape: Sequence[int]) -> tuple[list[int], list[int], list[int]]:

@@ -1,8 +1,8 @@
 """The cost of a constant answer: what a loss of one batch would be if its predictions did not depend on the inputs.
 
 From the targets that the node of the loss keeps: the variance of each target over the batch for a squared error, the
-entropy of its mean for binary targets and for classes. A constant that fits this very batch is meant, so it is the least
-that any answer costs that ignores the inputs.
+entropy of its mean for binary targets and for classes. A constant that fits this very batch is meant, so it is the
+least that any answer costs that ignores the inputs.
 """
 
 from __future__ import annotations

@@ -26,12 +26,12 @@ from trackside.frameworks.pytorch.losses.description import (
 )
 from trackside.frameworks.pytorch.losses.description import name_of_loss_module as name_of
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
-from trackside.frameworks.pytorch.losses.looks import GraphLooks
 from trackside.frameworks.pytorch.losses.parts import parts_of
 from trackside.frameworks.pytorch.modes.validation import Validation
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
+from trackside.frameworks.pytorch.steps.graph_looks import GraphLooks
 
 
 class LossSource:

@@ -29,13 +29,13 @@ from trackside.capture.step_engine import TRAIN
 from trackside.contracts.recorded_names import BACKWARD_PASSES, GRADIENTS_KEPT
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
 from trackside.frameworks.pytorch.losses.description import describe_loss, name_of_bare_loss
-from trackside.frameworks.pytorch.losses.looks import GraphLooks
 from trackside.frameworks.pytorch.modes.validation import Validation
 from trackside.frameworks.pytorch.optimizers.source import SkippedSteps
 from trackside.frameworks.pytorch.statistics.cleared_gradients import OfOptimizer
 from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNumbers
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
 from trackside.frameworks.pytorch.statistics.update_size import UpdateSize
+from trackside.frameworks.pytorch.steps.graph_looks import GraphLooks
 from trackside.profiling.phase_clock import (
     BACKWARD,
     CAPTURE,

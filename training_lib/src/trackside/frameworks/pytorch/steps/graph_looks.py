@@ -19,7 +19,6 @@ from trackside.contracts.recorded_names import (
     ATTENTION_ENTROPY,
     ATTENTION_LOGIT,
     LOCAL_GRADIENT,
-    MOST_TERMS,
     loss_term,
     loss_term_guess,
 )
@@ -116,7 +115,7 @@ class GraphLooks:
         found = [p for p in self._statistics.parameters() if p.requires_grad and type(p) is torch.nn.Parameter]
         every = max(1, -(-len(found) // MOST_PARAMETERS))
         add = self._protect(self._add_local)
-        self._handles = [parameter.register_hook(add) for parameter in found[::every]]
+        self._handles = [torch.Tensor.register_hook(parameter, add) for parameter in found[::every]]  # type: ignore[no-untyped-call]
 
     def _add_local(self, gradient: torch.Tensor) -> None:
         values = gradient.detach()

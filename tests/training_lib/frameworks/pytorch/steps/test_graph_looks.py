@@ -12,8 +12,8 @@ from torch.nn import functional
 from tests.training_lib.frameworks.pytorch.statistics.test_readings import capturing, column, opened
 from trackside.contracts.capture_request import StatisticsRequest
 from trackside.contracts.recorded_names import loss_term
-from trackside.frameworks.pytorch.losses import looks as module
-from trackside.frameworks.pytorch.losses.looks import next_look
+from trackside.frameworks.pytorch.steps import graph_looks as module
+from trackside.frameworks.pytorch.steps.graph_looks import next_look
 
 STEPS = 70
 
@@ -62,7 +62,8 @@ def test_an_error_ends_looks_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("step", "wanted"), [(1, 5), (5, 10), (19, 20), (20, 40), (199, 200), (200, 300), (2000, 2500), (10**6, 10**6 + 500)]
+    ("step", "wanted"),
+    [(1, 5), (5, 10), (19, 20), (20, 40), (199, 200), (200, 300), (2000, 2500), (10**6, 10**6 + 500)],
 )
 def test_steps_follow_from_their_number(step: int, wanted: int) -> None:
     assert next_look(step) == wanted
