@@ -9,6 +9,7 @@ from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.recorded_names import ATTENTION_ENTROPY, ATTENTION_LOGIT
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import certain_causes
+from trackside.rules.medians import median
 from trackside.rules.phases import newest_phase, since
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.update_growth import FEWEST, peak_of, risen_rate, stands_out
@@ -34,7 +35,8 @@ class GrowingAttention(Rule):
            deviation, 1.4826 x MAD,
         2. more than `beyond` times the largest that the run has lived through (of medians of three, without the first
            20 looks and the newest 10),
-        3. and the entropy of the layer with the least, against that of even attention, is lower than ever.
+        3. and the entropy of the layer with the least, over that of even attention, is 0 or lower than ever: the median
+           of the newest three.
 
         It is a warning where a learning rate is higher than ever as well (1.2 x), and else a remark: attention that
         sharpens is what a model learns. A new optimizer begins a new past. How often it looks follows from the budget
@@ -130,7 +132,7 @@ class GrowingAttention(Rule):
         entropy = next((c.values for c in entropies if c.worker == column.worker), None)
         if not now > limit or entropy is None or len(entropy) <= _NEWEST:
             return None
-        if not float(entropy[-_NEWEST:].max()) < float(entropy[:-_NEWEST].min()) and entropy[-1] > 0:
+        if entropy[-1] > 0 and not median(entropy[-_NEWEST:]) < float(entropy[:-_NEWEST].min()):
             return None
         first = int(column.steps[-_NEWEST])
         return Finding(
