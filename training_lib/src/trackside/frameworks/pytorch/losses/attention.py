@@ -4,18 +4,17 @@ The inputs of `scaled_dot_product_attention` (MultiheadAttention calls it), and 
 softmax), are kept by their nodes for the backward pass. A few rows of them are multiplied again. Nothing is wrapped, so
 a model may have taken these functions by any name.
 
-Whatever unpacks differently than it was packed (checkpointing of activations, offloading) would be done twice, so
-nothing is read once the program uses hooks of saved tensors.
+What a program unpacks by a hook of its own (checkpointing of activations, offloading) would be computed once more, so
+it is not read; a PyTorch that does not show such hooks has no numbers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.autograd.graph import saved_tensors_hooks
 
 from trackside.frameworks.pytorch.losses.description import constant_factor
 
@@ -29,7 +28,7 @@ _BEFORE_SOFTMAX = {  # from the softmax to the product of queries and keys
     "MulBackward0", "DivBackward0", "AddBackward0", "SubBackward0", "MaskedFillBackward0", "WhereBackward0",
     "ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "ToCopyBackward0", "SqueezeBackward0",
 }  # fmt: skip
-_PRODUCTS = {"BmmBackward0": ("_saved_self", "_saved_mat2"), "BaddbmmBackward0": ("_saved_batch1", "_saved_batch2")}
+_PRODUCTS = {"BmmBackward0": ("self", "mat2"), "BaddbmmBackward0": ("batch1", "batch2")}
 
 
 class AttentionNumbers(NamedTuple):
@@ -41,24 +40,6 @@ class AttentionNumbers(NamedTuple):
 
     largest_logit: torch.Tensor
     entropy: torch.Tensor
-
-
-def watch_saved_tensor_hooks() -> tuple[Callable[[], bool], Callable[[], None]]:
-    """Watch the use of hooks of saved tensors. Return a function that is true from then on, and one that ends it."""
-    original = saved_tensors_hooks.__enter__
-    used = [False]
-
-    def enter(self: Any) -> Any:
-        used[0] = True
-        return original(self)
-
-    setattr(saved_tensors_hooks, "__enter__", enter)  # noqa: B010 - mypy forbids the plain assignment to a method
-
-    def undo() -> None:
-        if saved_tensors_hooks.__enter__ is enter:  # else another library has wrapped it, and it stays, inert
-            setattr(saved_tensors_hooks, "__enter__", original)  # noqa: B010 - as above
-
-    return (lambda: used[0]), undo
 
 
 def attention_nodes(end: Any) -> list[Any]:
@@ -98,12 +79,21 @@ def numbers_of(nodes: Sequence[Any]) -> AttentionNumbers | None:
         return AttentionNumbers(torch.stack(logits).max(), torch.stack(entropies).min())
 
 
+def _kept(node: Any, name: str) -> torch.Tensor | None:
+    """Return a tensor that a node keeps; None for one that a hook of the program unpacks."""
+    saved = getattr(node, f"_raw_saved_{name}", None)
+    if saved is None or getattr(saved, "unpack_hook", node) is not None:  # a node stands for: it is not known
+        return None
+    value: torch.Tensor | None = getattr(node, f"_saved_{name}")
+    return value
+
+
 def _fused(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
-    query, key = getattr(node, "_saved_query", None), getattr(node, "_saved_key", None)
+    query, key = _kept(node, "query"), _kept(node, "key")
     if query is None or key is None or query.dim() != 4 or key.dim() != 4 or key.shape[2] > _KEYS:
         return None
-    mask = getattr(node, "_saved_attn_mask", None)
-    mask = getattr(node, "_saved_attn_bias", None) if mask is None else mask
+    mask = _kept(node, "attn_mask")
+    mask = _kept(node, "attn_bias") if mask is None else mask
     samples, heads, places = _chosen(query.shape)
     scale = getattr(node, "_saved_scale", None)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
@@ -126,10 +116,17 @@ def _by_hand(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
     product, scale = _product(node)
     if product is None:
         return None
-    shares = node._saved_result
+    shares = _kept(node, "result")
     names = _PRODUCTS[product.name()]
-    query, key = getattr(product, names[0], None), getattr(product, names[1], None)
-    if query is None or key is None or shares.dim() not in {3, 4} or query.dim() != 3 or key.shape[-1] > _KEYS:
+    query, key = _kept(product, names[0]), _kept(product, names[1])
+    if (
+        shares is None
+        or query is None
+        or key is None
+        or shares.dim() not in {3, 4}
+        or query.dim() != 3
+        or key.shape[-1] > _KEYS
+    ):
         return None
     shares = shares.detach().reshape(-1, *shares.shape[-2:])
     if shares.shape != (query.shape[0], query.shape[1], key.shape[2]):

@@ -21,6 +21,7 @@ MOST_ADDENDS = 256
 MOST_NODES = 4000  # of all terms together; a larger graph is not looked at
 MOST_ELEMENTS = 1 << 24  # of the gradients that are added up
 
+_Key = tuple[int, int, int]  # the number of a term, and the shared tensor: the id of its node, its output
 _Border = tuple[Any, int, int]  # a node, the place of an input, the number of the term
 
 
@@ -47,7 +48,7 @@ class TermGradients:
     def __init__(self, end: Any, protect: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
         ends = _grouped(terms_of(end, most=MOST_ADDENDS))
         self.terms: tuple[Term, ...] = ()
-        self._sums: dict[tuple[int, Any, int], torch.Tensor] = {}
+        self._sums: dict[_Key, torch.Tensor] = {}
         self._handles: list[Any] = []
         if not 2 <= len(ends) <= MOST_TERMS:
             return
@@ -74,7 +75,12 @@ class TermGradients:
         return found
 
     def _hook(self, node: Any, places: Sequence[tuple[int, int]]) -> Callable[[Any, Any], None]:
-        keys = [(place, (number, *node.next_functions[place])) for place, number in places]
+        # No node is held: a step that is broken off must be able to free its graph.
+        shared = [(number, *node.next_functions[place]) for place, number in places]
+        keys = [
+            (place, (number, id(other), output))
+            for (place, _), (number, other, output) in zip(places, shared, strict=True)
+        ]
         add = self._add
 
         def hook(gradients: Any, _: Any) -> None:
@@ -82,7 +88,7 @@ class TermGradients:
 
         return hook
 
-    def _added(self, keys: Sequence[tuple[int, tuple[int, Any, int]]], gradients: Any) -> None:
+    def _added(self, keys: Sequence[tuple[int, _Key]], gradients: Any) -> None:
         with torch.no_grad():
             for place, key in keys:
                 gradient = gradients[place]

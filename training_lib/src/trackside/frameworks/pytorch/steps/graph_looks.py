@@ -23,7 +23,7 @@ from trackside.contracts.recorded_names import (
     loss_term_guess,
 )
 from trackside.frameworks.pytorch.ground.fuse import Fuse
-from trackside.frameworks.pytorch.losses.attention import attention_nodes, numbers_of, watch_saved_tensor_hooks
+from trackside.frameworks.pytorch.losses.attention import attention_nodes, numbers_of
 from trackside.frameworks.pytorch.losses.terms import TermGradients
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
 
@@ -70,14 +70,8 @@ class GraphLooks:
         self._handles: list[Any] = []
         self._is_open = False
         self._attention = _AttentionPace()
-        self._uses_hooks: Callable[[], bool] = bool
         self.backward_begins: Callable[[torch.Tensor], None] = protect(self._backward_begins)
         self._end = protect(self._ended)
-
-    def install(self) -> Callable[[], None]:
-        """Watch the use of hooks of saved tensors. Return the function that undoes it."""
-        self._uses_hooks, undo = watch_saved_tensor_hooks()
-        return undo
 
     def step_ending(self) -> None:
         """Take the numbers of a look, right before the step ends."""
@@ -125,7 +119,7 @@ class GraphLooks:
     def _look_at_attention(self, end: Any, began: float, step: int) -> None:
         pace = self._attention
         self._due_attention = step + pace.interval
-        if pace.misses >= _TRIES or self._uses_hooks():
+        if pace.misses >= _TRIES:
             self._due_attention = _NEVER
             return
         try:
