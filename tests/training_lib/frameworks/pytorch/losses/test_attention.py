@@ -49,6 +49,8 @@ def made(heads: int = HEADS) -> torch.Tensor:
         pytest.param(
             HEADS, CAUSAL, {"attn_mask": torch.zeros(LENGTH, LENGTH).masked_fill(~CAUSAL, -math.inf)}, id="added-mask"
         ),
+        pytest.param(HEADS, CAUSAL, {"is_causal": True, "dropout_p": 0.1}, id="dropout"),
+        pytest.param(HEADS, CAUSAL, {"attn_mask": CAUSAL, "dropout_p": 0.1}, id="dropout-and-a-mask"),
         pytest.param(1, None, {"enable_gqa": True}, id="one-head-of-keys"),
         pytest.param(2, CAUSAL, {"enable_gqa": True, "is_causal": True}, id="shared-keys-causal"),
     ],
@@ -61,11 +63,14 @@ def test_fused(key_heads: int, mask: torch.Tensor | None, arguments: dict[str, o
     assert (found.largest_logit.item(), found.entropy.item()) == pytest.approx(oracle(q, k, mask), rel=1e-4)
 
 
+@pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize("is_masked", [False, True])
-def test_by_hand(*, is_masked: bool) -> None:
+def test_by_hand(*, is_masked: bool, has_bias: bool) -> None:
     torch.manual_seed(0)
     q, k, v = made(), made(), made()
     logits = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(WIDTH))
+    if has_bias:
+        logits = logits + torch.zeros(1, HEADS, LENGTH, LENGTH, requires_grad=True)
     if is_masked:
         logits = logits.masked_fill(~CAUSAL, -math.inf)
     found = of_loss((functional.dropout(logits.softmax(-1), 0.1) @ v).pow(2).mean())

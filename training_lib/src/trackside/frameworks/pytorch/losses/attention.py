@@ -22,7 +22,7 @@ MOST_NODES = 20_000  # of the graph
 MOST_LAYERS = 8  # that are read, spread over the depth of the model
 _SAMPLES, _HEADS, _QUERIES, _KEYS = 2, 8, 16, 4096  # that are read of each
 _FUSED = "ScaledDotProduct"
-_SOFTMAX = "SoftmaxBackward0"
+_SOFTMAX = {"SoftmaxBackward0", "SafeSoftmaxBackward0"}
 _LONGEST_WALK = 8
 _BEFORE_SOFTMAX = {  # from the softmax to the product of queries and keys
     "MulBackward0", "DivBackward0", "AddBackward0", "SubBackward0", "MaskedFillBackward0", "WhereBackward0",
@@ -49,7 +49,7 @@ def attention_nodes(end: Any) -> list[Any]:
         further = []
         for node in waiting:
             kind = node.name()
-            if kind.startswith(_FUSED) or kind == _SOFTMAX:
+            if kind.startswith(_FUSED) or kind in _SOFTMAX:
                 found.append(node)
             for following, _ in node.next_functions:
                 if following is not None and following not in seen:
@@ -143,9 +143,9 @@ def _product(softmax: Any) -> tuple[Any, float]:
     node, scale = softmax, 1.0
     for _ in range(_LONGEST_WALK):
         inputs = [following for following, _ in node.next_functions if following is not None]
-        if len(inputs) != 1:
+        if not inputs or (len(inputs) > 1 and node.name() != "AddBackward0"):
             break
-        node = inputs[0]
+        node = inputs[0]  # a bias of positions is added to it
         kind = node.name()
         if kind in _PRODUCTS:
             return node, scale
