@@ -101,6 +101,20 @@ class DwarfedLossTerm(Rule):
                     found.append(finding)
         return found
 
+    def sentence(self, findings: Sequence[Finding]) -> str:
+        """Return the message: how much larger the other gradient is, and what the term has learned.
+
+        Args:
+            findings: The findings, worst first.
+        """
+        lead = findings[0]
+        number, share = int(lead.statistics["term"]) + 1, lead.statistics["value_over_guess"]
+        what = f"term {number} of the loss" if lead.subject == loss_term(number - 1) else lead.subject
+        return (
+            f"Another term of the loss sends a gradient at least {lead.observed:.3g} times that of {what} into what they "
+            f"share, and {what} costs {share:.2f} times what a constant answer costs."
+        )
+
     def _judge(self, window: Window, number: int, values: Column, began: int) -> Finding | None:
         guesses, own = (
             next((c for c in _columns(window, number, name, began) if c.worker == values.worker), None)
@@ -122,9 +136,9 @@ class DwarfedLossTerm(Rule):
         dominance = least_dominance(own.values, [column.values for column in others])
         if not (share > self.guess_share and dominance > self.times and self._has_had_its_way(window, others, began)):
             return None
-        loss = next((f.name for f in window.facts.losses if f.type_name), "") if window.facts is not None else ""
+        named = [f.name for f in window.facts.losses if f.type_name] if window.facts is not None else []
         return Finding(
-            subject=loss or values.tensor,
+            subject=named[0] if len(named) == 1 else values.tensor,
             worker=values.worker,
             step=window.step,
             since_step=int(values.steps[0]),

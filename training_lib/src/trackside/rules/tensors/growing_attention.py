@@ -95,12 +95,12 @@ class GrowingAttention(Rule):
         return [f for column in since(logits, began) if (f := self._judge(window, column, began)) is not None]
 
     def lacks(self, window: Window) -> str:
-        """Name the missing input: enough looks at attention.
+        """Name the missing input: enough looks at attention, where a model has any.
 
         Args:
             window: The run up to the step to judge.
         """
-        most = max((len(c.values) for c in window.statistic(ATTENTION_LOGIT, "mean", mode=None)), default=0)
+        most = max((len(c.values) for c in window.statistic(ATTENTION_LOGIT, "mean", mode=None)), default=FEWEST)
         return "" if most >= FEWEST else f"{FEWEST} looks at attention; the run has {most}"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
