@@ -111,8 +111,8 @@ class DwarfedLossTerm(Rule):
         number, share = int(lead.statistics["term"]) + 1, lead.statistics["value_over_guess"]
         what = f"term {number} of the loss" if lead.subject == loss_term(number - 1) else lead.subject
         return (
-            f"Another term of the loss sends a gradient at least {lead.observed:.3g} times that of {what} into what they "
-            f"share, and {what} costs {share:.2f} times what a constant answer costs."
+            f"Another term of the loss sends a gradient of at least {lead.observed:.3g} times that of {what} "
+            f"into what they share; {what} costs {share:.2f} times what a constant answer costs."
         )
 
     def _judge(self, window: Window, number: int, values: Column, began: int) -> Finding | None:
