@@ -79,6 +79,18 @@ def test_by_hand(*, is_masked: bool, has_bias: bool) -> None:
     assert (found.largest_logit.item(), found.entropy.item()) == pytest.approx(wanted, rel=1e-4)
 
 
+@pytest.mark.parametrize("form", ["bhid,bhjd->bhij", "bhid,bhjd->bhji"])
+def test_by_einsum(form: str) -> None:
+    torch.manual_seed(0)
+    q, k, v = made(), made(), made()
+    logits = torch.einsum(form, q, k).masked_fill(~CAUSAL, -math.inf) / math.sqrt(WIDTH)
+    found = of_loss(torch.einsum("bhij,bhjd->bhid", logits.softmax(-1), v).pow(2).mean())
+    if found is not None:  # the numbers are right, or there are none
+        wanted = oracle(q, k, CAUSAL) if form.endswith("ij") else oracle(k, q, CAUSAL)
+        assert (found.largest_logit.item(), found.entropy.item()) == pytest.approx(wanted, rel=1e-4)
+    assert found is not None or form.endswith("ji")
+
+
 @pytest.mark.parametrize("need_weights", [False, True])
 def test_a_module_of_torch(*, need_weights: bool) -> None:
     torch.manual_seed(0)

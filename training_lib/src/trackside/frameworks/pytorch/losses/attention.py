@@ -23,10 +23,12 @@ MOST_LAYERS = 8  # that are read, spread over the depth of the model
 _SAMPLES, _HEADS, _QUERIES, _KEYS = 2, 8, 16, 4096  # that are read of each
 _FUSED = "ScaledDotProduct"
 _SOFTMAX = {"SoftmaxBackward0", "SafeSoftmaxBackward0"}
-_LONGEST_WALK = 8
+_LONGEST_WALK = 12
+_SAME = 1e-2  # shares of attention computed again
 _BEFORE_SOFTMAX = {  # from the softmax to the product of queries and keys
     "MulBackward0", "DivBackward0", "AddBackward0", "SubBackward0", "MaskedFillBackward0", "WhereBackward0",
     "ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "ToCopyBackward0", "SqueezeBackward0",
+    "SqueezeBackward1", "UnsqueezeBackward0", "CloneBackward0", "AliasBackward0", "PermuteBackward0",
 }  # fmt: skip
 _PRODUCTS = {"BmmBackward0": ("self", "mat2"), "BaddbmmBackward0": ("batch1", "batch2")}
 
@@ -113,7 +115,7 @@ def _fused(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
 
 def _by_hand(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Return the numbers of a softmax over a product of two batches of matrices; None for any other softmax."""
-    product, scale = _product(node)
+    product, scale, is_permuted = _product(node)
     if product is None:
         return None
     shares = _kept(node, "result")
@@ -135,12 +137,17 @@ def _by_hand(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
     shares = shares[batch][:, places].float()
     logits = scale * query.detach()[batch][:, places].float() @ key.detach()[batch].float()
     allowed = shares > 0
+    if is_permuted:  # as by `einsum`: perhaps the rows are others
+        again = logits.masked_fill(~allowed, -math.inf).softmax(-1)
+        if not torch.allclose(again, shares, atol=_SAME):
+            return None
     return _largest(logits, allowed), _entropy(shares, allowed)
 
 
-def _product(softmax: Any) -> tuple[Any, float]:
-    """Return the node of the product of queries and keys before a softmax, and the factor between; None without one."""
-    node, scale = softmax, 1.0
+def _product(softmax: Any) -> tuple[Any, float, bool]:
+    """Return the node of the product of queries and keys before a softmax (None without one), the factor between, and
+    True if axes change places between."""
+    node, scale, is_permuted = softmax, 1.0, False
     for _ in range(_LONGEST_WALK):
         inputs = [following for following, _ in node.next_functions if following is not None]
         if not inputs or (len(inputs) > 1 and node.name() != "AddBackward0"):
@@ -148,15 +155,16 @@ def _product(softmax: Any) -> tuple[Any, float]:
         node = inputs[0]  # a bias of positions is added to it
         kind = node.name()
         if kind in _PRODUCTS:
-            return node, scale
+            return node, scale, is_permuted
         if kind not in _BEFORE_SOFTMAX:
             break
+        is_permuted = is_permuted or kind == "PermuteBackward0"
         if kind in {"MulBackward0", "DivBackward0"}:
             factor = constant_factor(kind, node)
             if factor is None or isinstance(factor.value, torch.Tensor):
                 break
             scale = scale / factor.value if factor.is_divisor else scale * factor.value
-    return None, scale
+    return None, scale, is_permuted
 
 
 def _chosen(shape: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
