@@ -78,6 +78,8 @@ def numbers_of(nodes: Sequence[Any]) -> AttentionNumbers | None:
                 entropies.append(found[1])
         if not logits:
             return None
+        device = logits[0].device  # a model may lie on several
+        logits, entropies = [n.to(device) for n in logits], [n.to(device) for n in entropies]
         return AttentionNumbers(torch.stack(logits).max(), torch.stack(entropies).min())
 
 

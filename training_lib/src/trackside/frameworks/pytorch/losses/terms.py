@@ -71,7 +71,8 @@ class TermGradients:
         found: list[torch.Tensor | None] = []
         for number in range(len(self.terms)):
             norms = [torch.linalg.vector_norm(g.float()) for (term, _, _), g in sums.items() if term == number]
-            found.append(torch.linalg.vector_norm(torch.stack(norms)) if norms else None)
+            together = [norm.to(norms[0].device) for norm in norms]  # a model may lie on several devices
+            found.append(torch.linalg.vector_norm(torch.stack(together)) if together else None)
         return found
 
     def _hook(self, node: Any, places: Sequence[tuple[int, int]]) -> Callable[[Any, Any], None]:

@@ -151,7 +151,7 @@ class GraphLooks:
         for handle in self._handles:
             handle.remove()
         if self._handles:
-            norms = torch.stack(self._local) if self._local else torch.zeros(1)
+            norms = torch.stack([n.to(self._local[0].device) for n in self._local]) if self._local else torch.zeros(1)
             self._add(LOCAL_GRADIENT, "l2", torch.linalg.vector_norm(norms))
         self._handles, self._local = [], []
         looked, self._open = self._open, None

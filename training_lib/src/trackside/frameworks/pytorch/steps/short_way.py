@@ -415,7 +415,7 @@ class ShortWay:
         usual = costs.step if costs is not None else 0.0
         self._long_step = LONGER * usual if usual < WAITS_SELDOM_BELOW else 0.0
         most = MOST_KEPT_SHORT if 0 < usual < SHORT_STEP else MOST_KEPT
-        until_look = self._looks.due - self._engine.step
+        until_look = max(0, self._looks.due - self._engine.step)
         self._left = min(self._recorder.steps_to_keep(), self._engine.steps_to_count(), most, until_look)
         self._to_look = self._facts.steps_to_skip()
 
