@@ -57,7 +57,7 @@ def test_an_error_ends_looks_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "TermGradients", broken)
     with capturing(tmp_path, statistics=StatisticsRequest()) as capture:
         train([])
-        assert capture.steps.sources.looks.due > 10 * STEPS, "no step takes the long way for them any more"
+        assert capture.steps.sources.losses.looks.due > 10 * STEPS, "no step takes the long way for them any more"
     assert len(column(opened(tmp_path), "loss_output_0", "mean")) == STEPS
 
 

@@ -47,7 +47,7 @@ class ReplicasDiffer(Rule):
     Example:
         ```python
         import numpy as np
-        from trackside.rules.replicas import spread
+        from trackside.rules.program.replicas_differ import spread
 
         assert spread(np.array([3.0, 3.0])) == 0.0
         assert spread(np.array([3.0, 3.3])) > 0.05

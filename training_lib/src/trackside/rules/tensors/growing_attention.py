@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.recorded_names import ATTENTION_ENTROPY, ATTENTION_LOGIT
 from trackside.contracts.verdict import Finding, Severity
@@ -50,11 +53,11 @@ class GrowingAttention(Rule):
     Example:
         ```python
         import numpy as np
-        from trackside.rules.update_growth import peak_of, stands_out
+        from trackside.rules.tensors.growing_attention import have_run_away
 
-        logits = np.append(np.random.default_rng(0).normal(10, 0.5, 80), [20.0, 25.0, 31.0])
-        assert stands_out(logits, deviations=8)
-        assert 20.0 > 1.2 * peak_of(logits)
+        calm = np.random.default_rng(0).normal(10, 0.5, 80)
+        assert have_run_away(np.append(calm, [20.0, 25.0, 31.0]), deviations=8, beyond=1.2)
+        assert not have_run_away(calm, deviations=8, beyond=1.2)
         ```
 
     References:
@@ -125,12 +128,12 @@ class GrowingAttention(Rule):
 
     def _judge(self, window: Window, column: Column, began: int) -> Finding | None:
         values = column.values
-        if len(values) < FEWEST or not stands_out(values, deviations=self.deviations):
+        if len(values) < FEWEST or not have_run_away(values, deviations=self.deviations, beyond=self.beyond):
             return None
         now, limit = float(values[-_NEWEST:].min()), self.beyond * peak_of(values)
         entropies = since(window.statistic(ATTENTION_ENTROPY, "mean", mode=None), began)
         entropy = next((c.values for c in entropies if c.worker == column.worker), None)
-        if not now > limit or entropy is None or len(entropy) <= _NEWEST:
+        if entropy is None or len(entropy) <= _NEWEST:
             return None
         if entropy[-1] > 0 and not median(entropy[-_NEWEST:]) < float(entropy[:-_NEWEST].min()):
             return None
@@ -150,3 +153,14 @@ class GrowingAttention(Rule):
             },
             series=column.series,
         )
+
+
+def have_run_away(logits: NDArray[np.float64], *, deviations: float, beyond: float) -> bool:
+    """Return True if the newest three logits are far above those before, and above all of the run.
+
+    Args:
+        logits: The largest logits, oldest first, shape (n,).
+        deviations: How far above the recent ones they must be, in deviations.
+        beyond: How many times the largest earlier one they must be.
+    """
+    return stands_out(logits, deviations=deviations) and float(logits[-_NEWEST:].min()) > beyond * peak_of(logits)

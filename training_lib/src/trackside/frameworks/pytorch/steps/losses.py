@@ -16,6 +16,7 @@ from trackside.capture.guard import describe
 from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
+from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.structures import flatten
 from trackside.frameworks.pytorch.losses.description import (
     UNNAMED,
@@ -35,7 +36,11 @@ from trackside.frameworks.pytorch.steps.graph_looks import GraphLooks
 
 
 class LossSource:
-    """A source of the losses of the open step, for the saved data, the statistics and the facts."""
+    """A source of the losses of the open step, for the saved data, the statistics and the facts.
+
+    Attributes:
+        looks: The looks into the graphs of losses.
+    """
 
     def __init__(
         self,
@@ -46,12 +51,13 @@ class LossSource:
         validation: Validation,
         inputs: LossInputSource,
         facts: ModelFactsSource,
-        looks: GraphLooks,
     ) -> None:
         self._engine, self._guard = session.engine, session.guard
         self._statistics, self._record = statistics, statistics.record
         self._saver, self._validation = saver, validation
-        self._inputs, self._facts, self._looks = inputs, facts, looks
+        self._inputs, self._facts = inputs, facts
+        fuse = Fuse(session.guard, "looking into the graph of a loss")
+        self.looks = GraphLooks(session, statistics=statistics, fuse=fuse)
 
     def backward_called(self, tensors: Any, *, is_saved: bool) -> None:
         """Add the losses that a backward pass begins with.
@@ -68,8 +74,8 @@ class LossSource:
                     self._facts.loss_seen(tensor, loss)
                 self._validation.trained_on(loss.name)
                 self._statistics.add_loss(loss.name, tensor, loss.scale, mode=engine.mode)
-                if engine.step >= self._looks.due:
-                    self._looks.backward_begins(tensor)
+                if engine.step >= self.looks.due:
+                    self.looks.backward_begins(tensor)
                 if is_saved and engine.due is not NOTHING_DUE:
                     started = self._record.budget.clock()
                     self._add(tensor, loss)

@@ -21,7 +21,6 @@ from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNumbers
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
 from trackside.frameworks.pytorch.statistics.update_size import UpdateSize
-from trackside.frameworks.pytorch.steps.graph_looks import GraphLooks
 from trackside.frameworks.pytorch.steps.losses import LossSource
 from trackside.frameworks.pytorch.steps.parameters import ParameterSource
 from trackside.frameworks.pytorch.steps.strategy import MakeStrategy, Observer
@@ -79,9 +78,6 @@ class PyTorchSources:
             protect=Fuse(guard, "watching whether gradients are cleared").protect,
         )
         self.update_size = UpdateSize(self.statistics, protect=Fuse(guard, "measuring the size of updates").protect)
-        self.looks = GraphLooks(
-            session, statistics=self.statistics, fuse=Fuse(guard, "looking into the graph of a loss")
-        )
         self.raw_gradients = RawGradients(
             engine,
             saver=self.saver,
@@ -110,7 +106,6 @@ class PyTorchSources:
             validation=self.validation,
             inputs=self.loss_inputs,
             facts=self.facts,
-            looks=self.looks,
         )
         self.parameters = ParameterSource(
             session,
@@ -130,7 +125,7 @@ class PyTorchSources:
             self.loss_inputs,
             self.numbering,
             self.batches,
-            self.looks,
+            self.losses.looks,
             self.timing.phases,
             self.timing.fetches,
             self.timing.windows,
