@@ -31,7 +31,7 @@ from trackside.storage.memory import MemoryStore
 from trackside.storage.open_store import open_store
 from trackside.trial.trial import Trial
 
-ASKED = ("runaway-updates", "loss-spike")
+ASKED = ("runaway-updates", "loss-spike", "growing-attention")
 SPIKE_DETECTION = "Lightning SpikeDetection"
 
 

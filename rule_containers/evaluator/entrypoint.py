@@ -106,7 +106,7 @@ def _judge(hand_over: HandOver, job: Job) -> Summary:
         open_output = _output_opener(job, stop)
         rule_output = open_output(run.rule_output)
         first_verdict = FirstVerdict(rule_output) if job.request else None
-        sinks: list[Sink] = [JsonLinesSink(rule_output), SkipListSink(rule_output)]
+        sinks: list[Sink] = [JsonLinesSink(rule_output), SkipListSink(rule_output, run=run)]
         if environment.event_bus:
             if not job.request:
                 sinks.append(IssuePictureSink(job.open_store(run.rule_output), _drawn_later(run)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,12 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.data import DataLoader, DistributedSampler
 
 from trackside.contracts.capture_request import CaptureRequest, StatisticsRequest
 from trackside.contracts.errors import StorageUnavailableError
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
-from trackside.contracts.run_layout import SKIP_LIST_KEY, RunLocation
+from trackside.contracts.run_layout import RESCUE_KEY, SKIP_LIST_KEY, RunLocation
 from trackside.contracts.verdict import Finding, Outcome, Severity, Verdict
 from trackside.environment import CaptureEnvironment
 from trackside.evaluation.evaluator import evaluate
@@ -98,7 +99,7 @@ def test_it_survives_a_resume(tmp_path: Path) -> None:
     _train_and_die(tmp_path, bad={80, 81, 82, 83})
     second = _judged(tmp_path)
     assert second is not None
-    assert set(first) | set(range(80, 83)) <= set(second) <= set(first) | set(range(79, 87))
+    assert set(first) | {63} | set(range(80, 83)) <= set(second) <= set(range(59, 67)) | set(range(79, 87))
 
 
 def test_a_training_that_leaves_the_listed_batches_out_does_not_spike(tmp_path: Path) -> None:
@@ -109,6 +110,49 @@ def test_a_training_that_leaves_the_listed_batches_out_does_not_spike(tmp_path: 
     assert bad <= set(listed)
     _train_and_die(tmp_path / "second", bad=bad, skip=set(listed))
     assert _judged(tmp_path / "second") is None
+
+
+ORDERS: dict[str, Callable[[Table], dict[str, Any]]] = {
+    "its-own-seed": lambda _: {"shuffle": True},
+    "a-generator": lambda _: {"shuffle": True, "generator": torch.Generator().manual_seed(2**40 + 7)},
+    "a-share": lambda table: {"sampler": DistributedSampler(table, 1, 0, seed=5)},
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_all_batches_of_a_long_spike_and_the_seed_of_their_order(tmp_path: Path, order: str) -> None:
+    """A spike goes on behind its alarm, and ends. With the kept seed the rows of its batches are drawn again."""
+    drawn: list[list[int]] = []
+    bad = set(range(60, 76))
+
+    def batches() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        table = Table(set())
+        for number, (given, wanted) in enumerate(DataLoader(table, batch_size=4, **ORDERS[order](table))):
+            drawn.append((given[:, 0] * 400).round().int().tolist())
+            yield given, wanted + (40 if number in bad else 0)
+
+    torch.manual_seed(3)
+    capture = PyTorchAdapter(CaptureEnvironment(str(tmp_path), CaptureRequest().to_json(), 0, 1))
+    capture.install()
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    for given, wanted in batches():
+        optimizer.zero_grad()
+        functional.mse_loss(model(given), wanted).backward()
+        optimizer.step()
+    capture.uninstall()
+    listed = _judged(tmp_path)
+    assert listed is not None
+    assert bad <= set(listed) <= set(range(58, 86))
+    (entry,) = json.loads(LocalStore(tmp_path / "rule-output").get(RESCUE_KEY))
+    assert entry["recovered_step"] is not None
+    generator = torch.Generator().manual_seed(entry["order_seed"])
+    if order == "a-generator":  # the DataLoader has drawn the seed of its workers from it
+        torch.empty((), dtype=torch.int64).random_(generator=generator)
+    again = torch.randperm(400, generator=generator).split(4)
+    assert entry["seed_is_of_first_pass"] is (order == "a-generator")
+    for number in range(entry["first_batch"], entry["last_batch"] + 1):
+        assert again[number].tolist() == drawn[number]
 
 
 def _train_and_die(run: Path, *, bad: set[int], skip: Container[int] = ()) -> None:
@@ -155,7 +199,7 @@ def _judged(run: Path) -> list[int] | None:
     evaluate(
         RunLocation(str(run)),
         RuleRequest((RuleConfiguration("loss-spike"),)),
-        [SkipListSink(store)],
+        [SkipListSink(store, run=RunLocation(str(run)))],
         poll_seconds=0.01,
         clock=lambda: 0.0,
         sleep=lambda _: None,

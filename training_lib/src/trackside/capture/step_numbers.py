@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from trackside.capture.statistic_rows import Values
 from trackside.contracts.recorded_names import (
+    ATTENTION_ENTROPY,
+    ATTENTION_LOGIT,
     BACKWARD_PASSES,
     BACKWARD_SECONDS,
     BATCH,
@@ -26,14 +28,21 @@ from trackside.contracts.recorded_names import (
     EVALUATED_ROWS_TRAINED_ON,
     EVALUATION_SECONDS,
     GRADIENTS_KEPT,
+    LOCAL_GRADIENT,
     LOST_UPDATES,
+    MOST_TERMS,
     OPTIMIZER_SECONDS,
+    ORDER_SEED_HIGH,
+    ORDER_SEED_IS_FIRST,
+    ORDER_SEED_LOW,
     PASSES_WITHOUT_STEP,
     PROCESSOR_WAIT_SECONDS,
     ROWS_REPEATED,
     STEP_SECONDS,
     UPDATE_SIZE,
     WITHOUT_GRADIENTS,
+    loss_term,
+    loss_term_guess,
 )
 
 MOST_CLIPPINGS = 4  # of one step
@@ -94,6 +103,11 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         BATCH_NUMBER, "mean", "the number of the newest batch of a DataLoader in its pass over the data, from 0"
     ),
     StepNumber(EPOCH, "mean", "the pass over the data that the batch belongs to, from 0, counted by this process"),
+    StepNumber(ORDER_SEED_HIGH, "mean", "the high 32 bits of the seed of a pass's order; with its first batch"),
+    StepNumber(ORDER_SEED_LOW, "mean", "the low 32 bits of it"),
+    StepNumber(
+        ORDER_SEED_IS_FIRST, "mean", "1 where a generator of the script was seeded so before its first pass, else 0"
+    ),
     StepNumber(
         BATCHES_READY,
         "mean",
@@ -112,6 +126,26 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         EVALUATED_ROWS_TRAINED_ON,
         "mean",
         "share of the rows of the evaluation before this step that the training had had, of its pass with the least",
+    ),
+    StepNumber(
+        ATTENTION_LOGIT, "mean", "the largest absolute attention logit of a sample of rows; at steps with a look"
+    ),
+    StepNumber(
+        ATTENTION_ENTROPY, "mean", "entropy of attention over that of even attention, of the layer with the least"
+    ),
+    StepNumber(
+        LOCAL_GRADIENT,
+        "l2",
+        "the norm of this rank's own gradients of a sample of parameters, before they are averaged",
+    ),
+    *(
+        StepNumber(name(number), statistic, meaning)
+        for number in range(MOST_TERMS)
+        for name, statistic, meaning in (
+            (loss_term, "l2", "the norm of the gradient that a term of a summed loss sends into what its terms share"),
+            (loss_term, "mean", "the value of the term before its weight"),
+            (loss_term_guess, "mean", "what a constant answer to it would cost, from the targets of the batch"),
+        )
     ),
     StepNumber(STEP_SECONDS, "mean", "seconds from the end of the step before to the end of this one"),
     StepNumber(DATA_SECONDS, "mean", "seconds of it in which a DataLoader was asked for a batch"),

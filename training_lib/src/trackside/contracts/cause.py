@@ -66,6 +66,8 @@ class Cause(str, Enum):
     WEIGHTS_SET_BACK = "weights-set-back"
     INCOMPLETE_CHECKPOINT = "incomplete-checkpoint"
     MIXED_SAMPLES = "mixed-samples"
+    UNBALANCED_TERMS = "unbalanced-terms"
+    UNLIKE_RANKS = "unlike-ranks"
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,14 @@ EXPLANATIONS = {
     Cause.PENALTY_TOO_STRONG: Explanation(
         "a penalty on the weights outweighs the rest of the loss",
         "Print each term of the loss times its weight: divide the weight of the penalty by a hundred.",
+    ),
+    Cause.UNBALANCED_TERMS: Explanation(
+        "one term of the loss is so large beside another that the other teaches the model nothing",
+        "Reduce all terms alike: a sum over the batch beside a mean is too large by the number of elements.",
+    ),
+    Cause.UNLIKE_RANKS: Explanation(
+        "one rank computes other gradients than the others, and spoils their average",
+        "Print a batch, and its loss, on each rank: do they read the same data set, prepared alike?",
     ),
     Cause.MIXED_SAMPLES: Explanation(
         "an axis is mixed up: the samples of a batch influence one another",

@@ -17,7 +17,14 @@ PASSES_WITHOUT_STEP = "trackside/passes_without_step"
 CLIPPING = "trackside/clipping"
 BATCH_NUMBER = "trackside/batch_number"
 EPOCH = "trackside/epoch"
+ORDER_SEED_HIGH = "trackside/order_seed_high"  # 32 bits each, which a float holds exactly
+ORDER_SEED_LOW = "trackside/order_seed_low"
+ORDER_SEED_IS_FIRST = "trackside/order_seed_is_first"
 BATCHES_READY = "trackside/batches_ready"
+ATTENTION_LOGIT = "trackside/attention_logit"
+ATTENTION_ENTROPY = "trackside/attention_entropy"
+LOCAL_GRADIENT = "trackside/local_gradient"
+MOST_TERMS = 4  # of a summed loss whose gradients are measured
 UPDATE_SIZE = "trackside/update_size"
 OVERHEAD = "trackside/overhead_share"
 NORMS_INTERVAL = "trackside/norms_interval"
@@ -32,3 +39,13 @@ CAPTURE_SECONDS = "trackside/capture_seconds"
 EVALUATION_SECONDS = "trackside/evaluation_seconds"
 PROCESSOR_WAIT_SECONDS = "trackside/processor_wait_seconds"
 DATA_PROCESSOR_WAIT_SECONDS = "trackside/data_processor_wait_seconds"
+
+
+def loss_term(number: int) -> str:
+    """Return the name of the numbers of a term of a summed loss, counted from 0 in the order of addition."""
+    return f"trackside/loss_term_{number}"
+
+
+def loss_term_guess(number: int) -> str:
+    """Return the name of what a constant answer to this term would cost."""
+    return f"trackside/loss_term_guess_{number}"

@@ -65,7 +65,7 @@ def _evaluate(run: RunLocation, *, poll_seconds: float, parent: int | None) -> S
         summary = evaluate(
             run,
             read_rule_request(store),
-            [JsonLinesSink(rule_output), SkipListSink(rule_output)],
+            [JsonLinesSink(rule_output), SkipListSink(rule_output, run=run)],
             poll_seconds=poll_seconds,
             clock=time.time,
             sleep=stop.sleep,

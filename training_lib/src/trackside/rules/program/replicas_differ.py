@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.medians import median
+from trackside.rules.replicas import norms_by_step, spread
 from trackside.rules.rule import Rule, parameter
-from trackside.trial.window import Column, Window
+from trackside.trial.window import Window
 
 
 @dataclass(frozen=True)
@@ -120,22 +120,6 @@ def _with_copies(window: Window, names: tuple[str, ...]) -> list[str]:
     panels = window.newest(names, "l2", last=1, mode=None)
     copies = Counter(name for panel in panels for name in panel.tensors)
     return [name for name in names if copies[name] > 1]
-
-
-def norms_by_step(columns: Sequence[Column]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the steps common to all columns, shape (n,), and their values at these, shape (columns, n)."""
-    common = columns[0].steps
-    for column in columns[1:]:
-        common = np.intersect1d(common, column.steps, assume_unique=True)
-    return common, np.stack([column.values[np.searchsorted(column.steps, common)] for column in columns])
-
-
-def spread(norms: NDArray[np.float64]) -> float:
-    """Return (largest - smallest) / largest of non-negative values, shape (n,); 0 if all are 0 or any is not finite."""
-    largest = float(norms.max())
-    if not np.isfinite(norms).all() or largest == 0:
-        return 0.0
-    return float(largest - norms.min()) / largest
 
 
 def _is_sharded(window: Window, name: str) -> bool:

@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause, Suspicion
-from trackside.contracts.recorded_names import BATCH_NUMBER, EPOCH
+from trackside.contracts.recorded_names import (
+    BATCH_NUMBER,
+    EPOCH,
+    ORDER_SEED_HIGH,
+    ORDER_SEED_IS_FIRST,
+    ORDER_SEED_LOW,
+    RECORDED,
+)
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import certain_causes, why_it_breaks
 from trackside.rules.medians import median, medians_of_three
@@ -463,7 +470,18 @@ def _batches(window: Window, since: int, *, worker: str) -> dict[str, float]:
         return {}
     epoch = float(epochs.values[near][-1])
     found = numbers.values[near & (epochs.values == epoch)]
-    return {"epoch": epoch, "first_batch": float(found.min()), "last_batch": float(found.max())}
+    numbered = {"epoch": epoch, "first_batch": float(found.min()), "last_batch": float(found.max())}
+    return numbered | _order(window, since, worker=worker)
+
+
+def _order(window: Window, since: int, *, worker: str) -> dict[str, float]:
+    """Return the seed of the order of the pass that a step belongs to, in two halves; nothing if it is unknown."""
+    found: dict[str, float] = {}
+    for name in (ORDER_SEED_HIGH, ORDER_SEED_LOW, ORDER_SEED_IS_FIRST):
+        column = next((c for c in window.statistic(name, "mean", mode=None) if c.worker == worker), None)
+        if column is not None and column.steps[0] <= since:
+            found[name.removeprefix(RECORDED)] = float(column.values[column.steps <= since][-1])
+    return found
 
 
 def _is_back(values: Losses, spike: tuple[float, ...]) -> bool:

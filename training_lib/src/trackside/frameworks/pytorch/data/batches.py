@@ -24,12 +24,16 @@ from trackside.contracts.recorded_names import (
     DATA_PROCESSOR_WAIT_SECONDS,
     EPOCH,
     EVALUATED_ROWS_TRAINED_ON,
+    ORDER_SEED_HIGH,
+    ORDER_SEED_IS_FIRST,
+    ORDER_SEED_LOW,
     ROWS_REPEATED,
 )
 from trackside.frameworks.pytorch.compiling.tracing import compiler_at_work, is_dynamo_compiling, skip_frame, untraced
 from trackside.frameworks.pytorch.data.drawn_rows import DrawnRows
 from trackside.frameworks.pytorch.data.evaluated_rows import EvaluatedRows
 from trackside.frameworks.pytorch.data.fingerprint import fingerprint
+from trackside.frameworks.pytorch.data.order_seed import OrderSeed, order_seed
 from trackside.frameworks.pytorch.data.worker_randomness import shared_randomness
 from trackside.profiling.phase_clock import CAPTURE, DATA, EVALUATION, OTHER, PhaseClock
 
@@ -49,6 +53,7 @@ class _Seen:
         self.count = self.passes = 0
         self.last: OrderedDict[int, int] = OrderedDict()
         self.drawn = DrawnRows()
+        self.order: tuple[Any, OrderSeed | None] = None, None  # the newest pass over the rows, and its seed
 
     def has(self, number: int, *, within: int) -> bool | None:
         """Return True if the batch with this fingerprint came at most `within` batches ago; None if that is nothing.
@@ -215,6 +220,7 @@ class BatchSource:
             seen.passes += 1
             self._loader_met(iterator, batch)
             self._look_at_workers(iterator)
+            self._add_order(seen.order[1])
         added = self._statistics.recorder.numbers.added
         in_fetches = self._clock.seconds[DATA]
         if in_fetches >= LONG_FETCH_SECONDS:
@@ -251,13 +257,23 @@ class BatchSource:
         is_metered = meter.is_on
         if is_metered:
             meter.enter()
-        drawn = self._of(iterator._dataset).drawn
+        seen = self._of(iterator._dataset)
+        drawn = seen.drawn
+        if rows is not None and not iterator._num_yielded and seen.order[0] is not iterator._sampler_iter:
+            seen.order = iterator._sampler_iter, order_seed(iterator)
         if rows is None:
             drawn.end(iterator)
         else:
             drawn.draw(iterator, rows)
         if is_metered:
             meter.leave()
+
+    def _add_order(self, found: OrderSeed | None) -> None:
+        if found is not None:
+            added = self._statistics.recorder.numbers.added
+            high, low = divmod(found.seed % 2**64, 2**32)
+            added[ORDER_SEED_HIGH, "mean"], added[ORDER_SEED_LOW, "mean"] = float(high), float(low)
+            added[ORDER_SEED_IS_FIRST, "mean"] = float(found.is_first)
 
     def _look_at_workers(self, iterator: Any) -> None:
         if iterator._num_workers > 1 and not self.shared_randomness:

@@ -145,7 +145,7 @@ def describe_loss(node: Any) -> LossDescription:
         if len(inputs) != 1 or kind not in _SCALING | _VALUE_KEEPING:
             break
         if kind in _SCALING:
-            factor = _constant_factor(kind, node)
+            factor = constant_factor(kind, node)
             if factor is None:
                 break
             factors.append(factor)
@@ -252,7 +252,7 @@ def _is_log_softmax(node: Any) -> bool:
     return type(node).__name__ == "LogSoftmaxBackward0"
 
 
-def _constant_factor(kind: str, node: Any) -> _Factor | None:
+def constant_factor(kind: str, node: Any) -> _Factor | None:
     """Return the constant that a node multiplies or divides its only graph input by; None if it cannot be undone."""
     is_first = node.next_functions[0][0] is not None
     if kind == "DivBackward0" and not is_first:

@@ -8,6 +8,7 @@ weight is trained.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -42,10 +43,20 @@ def parts_of(node: Any) -> list[LossPart]:
     for term in _terms(node):
         if len(found) >= _MOST_PARTS:
             break
-        part = _part(term)
+        part = part_of(term)
         if part is not None:
             found.append(part)
     return found
+
+
+def terms_of(node: Any, *, most: int) -> list[Any]:
+    """Return the nodes of the terms of a summed loss, leftmost first, each without its weight; [] if it is no sum.
+
+    Args:
+        node: The last node of the loss.
+        most: The number of terms after which it ends.
+    """
+    return list(itertools.islice(_terms(node), most))
 
 
 def _terms(node: Any) -> Iterator[Any]:
@@ -84,7 +95,11 @@ def _inputs(node: Any) -> list[Any]:
     return [following for following, _ in getattr(node, "next_functions", ()) if following is not None]
 
 
-def _part(node: Any) -> LossPart | None:
+def part_of(node: Any) -> LossPart | None:
+    """Return the part of a loss that ends in this node of a term; None if it is no loss function, or keeps too little.
+
+    Errors: `RuntimeError` if the script has written over values that a node keeps.
+    """
     loss = describe_loss(node)
     if loss.name == UNNAMED:
         return None

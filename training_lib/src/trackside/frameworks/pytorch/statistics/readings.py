@@ -84,6 +84,10 @@ class PyTorchStatistics:
         except Exception as error:  # noqa: BLE001 - see `switch_off`
             record.switch_off(error)
 
+    def parameters(self) -> list[torch.Tensor]:
+        """Return the parameters of all optimizers that have stepped, in order."""
+        return [parameter for plan in self._plans.values() for parameter in plan.parameters]
+
     @property
     def numbers(self) -> DeviceNumbers:
         """The numbers on their way from devices, sent with the end of each step."""

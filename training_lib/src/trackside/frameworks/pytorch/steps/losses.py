@@ -16,6 +16,7 @@ from trackside.capture.guard import describe
 from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
+from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.structures import flatten
 from trackside.frameworks.pytorch.losses.description import (
     UNNAMED,
@@ -31,10 +32,15 @@ from trackside.frameworks.pytorch.modes.validation import Validation
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
+from trackside.frameworks.pytorch.steps.graph_looks import GraphLooks
 
 
 class LossSource:
-    """A source of the losses of the open step, for the saved data, the statistics and the facts."""
+    """A source of the losses of the open step, for the saved data, the statistics and the facts.
+
+    Attributes:
+        looks: The looks into the graphs of losses.
+    """
 
     def __init__(
         self,
@@ -50,6 +56,8 @@ class LossSource:
         self._statistics, self._record = statistics, statistics.record
         self._saver, self._validation = saver, validation
         self._inputs, self._facts = inputs, facts
+        fuse = Fuse(session.guard, "looking into the graph of a loss")
+        self.looks = GraphLooks(session, statistics=statistics, fuse=fuse)
 
     def backward_called(self, tensors: Any, *, is_saved: bool) -> None:
         """Add the losses that a backward pass begins with.
@@ -66,6 +74,8 @@ class LossSource:
                     self._facts.loss_seen(tensor, loss)
                 self._validation.trained_on(loss.name)
                 self._statistics.add_loss(loss.name, tensor, loss.scale, mode=engine.mode)
+                if engine.step >= self.looks.due:
+                    self.looks.backward_begins(tensor)
                 if is_saved and engine.due is not NOTHING_DUE:
                     started = self._record.budget.clock()
                     self._add(tensor, loss)

@@ -35,6 +35,7 @@ from trackside.frameworks.pytorch.statistics.cleared_gradients import OfOptimize
 from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNumbers
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
 from trackside.frameworks.pytorch.statistics.update_size import UpdateSize
+from trackside.frameworks.pytorch.steps.graph_looks import GraphLooks
 from trackside.profiling.phase_clock import (
     BACKWARD,
     CAPTURE,
@@ -88,6 +89,7 @@ class ShortWay:
         look_ahead: Callable[[], None],
         clock: PhaseClock,
         windows: ProfilingWindows,
+        looks: GraphLooks,
     ) -> None:
         self.is_open = self.is_stepping = False
         self._has_seen_loss = False  # in this step, so its gradients were cleared
@@ -97,7 +99,7 @@ class ShortWay:
         self._numbers, self._cleared, self._order = numbers, numbers.cleared, numbers.order
         self._update_size = update_size
         self._facts, self._validation, self._skipped_steps = facts, validation, skipped_steps
-        self._look_ahead = look_ahead
+        self._look_ahead, self._looks = look_ahead, looks
         self._clock, self._read, self._windows = clock, clock.read, windows
         self._meter = session.statistics.meter
         self._optimizer: Callable[[], Optimizer | None] = lambda: None
@@ -413,12 +415,15 @@ class ShortWay:
         usual = costs.step if costs is not None else 0.0
         self._long_step = LONGER * usual if usual < WAITS_SELDOM_BELOW else 0.0
         most = MOST_KEPT_SHORT if 0 < usual < SHORT_STEP else MOST_KEPT
-        self._left = min(self._recorder.steps_to_keep(), self._engine.steps_to_count(), most)
+        until_look = max(0, self._looks.due - self._engine.step)
+        self._left = min(self._recorder.steps_to_keep(), self._engine.steps_to_count(), most, until_look)
         self._to_look = self._facts.steps_to_skip()
 
     def _is_plain(self) -> bool:
         """Return True if nothing else is due in the open step."""
-        return self._engine.due is NOTHING_DUE and not self._record.recorder.takes_norms
+        engine = self._engine
+        is_due = engine.due is not NOTHING_DUE or engine.step >= self._looks.due
+        return not is_due and not self._record.recorder.takes_norms
 
     def _switch_off(self, error: Exception) -> bool:
         self.close()

@@ -125,6 +125,7 @@ class PyTorchSources:
             self.loss_inputs,
             self.numbering,
             self.batches,
+            self.losses.looks,
             self.timing.phases,
             self.timing.fetches,
             self.timing.windows,

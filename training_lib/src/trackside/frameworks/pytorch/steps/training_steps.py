@@ -81,6 +81,7 @@ class TrainingSteps:
             look_ahead=self.look_ahead,
             clock=sources.timing.phases.clock,
             windows=sources.timing.windows,
+            looks=sources.losses.looks,
         )
 
     # What PyTorch shows.

@@ -1,0 +1,69 @@
+"""Looks into the graph of a loss: on the same steps everywhere, harmless, and without a trace between them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.training_lib.frameworks.pytorch.statistics.test_readings import capturing, column, opened
+from trackside.contracts.capture_request import StatisticsRequest
+from trackside.contracts.recorded_names import loss_term
+from trackside.frameworks.pytorch.steps import graph_looks as module
+from trackside.frameworks.pytorch.steps.graph_looks import next_look
+
+STEPS = 70
+
+
+def train(noted: list[int]) -> list[torch.Tensor]:
+    """A sum of two terms; a hook and a kept gradient of the script's own on what they share."""
+    torch.manual_seed(0)
+    trunk, head = nn.Linear(6, 4), nn.Linear(4, 3)
+    optimizer = torch.optim.SGD([*trunk.parameters(), *head.parameters()], lr=0.1)
+    for step in range(STEPS):
+        x = torch.randn(12, 6)
+        shared = trunk(x)
+        shared.retain_grad()
+        shared.register_hook(lambda gradient, step=step: noted.append(step))
+        optimizer.zero_grad()
+        (functional.cross_entropy(head(shared.relu()), torch.arange(12) % 3) + shared.pow(2).mean()).backward()
+        optimizer.step()
+    assert shared.grad is not None
+    return [shared.grad, *(p.detach() for p in (*trunk.parameters(), *head.parameters()))]
+
+
+def test_they_change_nothing(tmp_path: Path) -> None:
+    alone: list[int] = []
+    watched: list[int] = []
+    wanted = train(alone)
+    with capturing(tmp_path, statistics=StatisticsRequest()):
+        found = train(watched)
+    assert watched == alone
+    assert all(torch.equal(one, other) for one, other in zip(wanted, found, strict=True))
+    looked = [1, 5, 10, 15, 20, 40, 60]
+    for number in range(2):
+        assert sorted(column(opened(tmp_path), loss_term(number), "l2")) == looked
+    assert sorted(column(opened(tmp_path), loss_term(0), "mean")) == looked
+    assert not column(opened(tmp_path), loss_term(1), "mean"), "a term by hand has no known value"
+
+
+def test_an_error_ends_looks_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(module, "TermGradients", broken)
+    with capturing(tmp_path, statistics=StatisticsRequest()) as capture:
+        train([])
+        assert capture.steps.sources.losses.looks.due > 10 * STEPS, "no step takes the long way for them any more"
+    assert len(column(opened(tmp_path), "loss_output_0", "mean")) == STEPS
+
+
+@pytest.mark.parametrize(
+    ("step", "wanted"),
+    [(1, 5), (5, 10), (19, 20), (20, 40), (199, 200), (200, 300), (2000, 2500), (10**6, 10**6 + 500)],
+)
+def test_steps_follow_from_their_number(step: int, wanted: int) -> None:
+    assert next_look(step) == wanted

@@ -1,0 +1,117 @@
+"""dwarfed-loss-term: one term of a summed loss outweighs another, which learns nothing beyond a guess."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.training_lib.frameworks.pytorch.statistics.test_readings import capturing, opened
+from tests.training_lib.rules.columns import falling, steady
+from trackside.contracts.capture_request import StatisticsRequest
+from trackside.contracts.recorded_names import loss_term, loss_term_guess
+from trackside.rules.tensors.dwarfed_loss_term import DwarfedLossTerm
+from trackside.testing.rule_case import RuleCase, Statistics, assert_case
+from trackside.trial.window import Window
+
+COUNT = 14
+Column = dict[int, float]
+
+
+def flat(value: float) -> Column:
+    return steady(value, COUNT, every=20)
+
+
+def down(first: float, last: float) -> Column:
+    return falling(first, last, COUNT, every=20)
+
+
+def terms(
+    own: Column, other: Column, *, value: Column, guess: Column, learned: tuple[Column, Column] | None = None
+) -> Statistics:
+    recorded: dict[str, dict[str, Column]] = {
+        loss_term(0): {"l2": own, "mean": value},
+        loss_term_guess(0): {"mean": guess},
+        loss_term(1): {"l2": other},
+    }
+    if learned is not None:
+        recorded[loss_term(1)]["mean"] = learned[0]
+        recorded[loss_term_guess(1)] = {"mean": learned[1]}
+    return recorded
+
+
+DWARFED = (loss_term(0),)
+GUESS, STALLED = flat(0.07), down(0.3, 0.072)
+CASES = [
+    RuleCase("a sum", recorded=terms(down(0.01, 0.001), down(2, 0.1), value=STALLED, guess=GUESS), fires=DWARFED),
+    RuleCase("a penalty", recorded=terms(flat(0.1), down(400, 1.5), value=flat(2.3), guess=flat(2.25)), fires=DWARFED),
+    RuleCase("satisfied at once", recorded=terms(flat(0.1), down(9, 1.1), value=STALLED, guess=GUESS), fires=DWARFED),
+    RuleCase("in balance", recorded=terms(flat(0.1), down(0.5, 0.01), value=STALLED, guess=GUESS)),
+    RuleCase("dwarfed and learning", recorded=terms(flat(0.01), down(2, 0.2), value=down(0.3, 0.02), guess=GUESS)),
+    RuleCase("both on their way", recorded=terms(flat(0.01), flat(2), value=STALLED, guess=GUESS)),
+    RuleCase("balance comes", recorded=terms(flat(0.1), down(9, 0.1), value=STALLED, guess=GUESS)),
+    RuleCase("targets all alike", recorded=terms(flat(0.01), down(2, 0.2), value=STALLED, guess=flat(0))),
+    RuleCase(
+        "a main loss that learns",
+        recorded=terms(flat(1e-4), down(1, 0.1), value=STALLED, guess=GUESS, learned=(down(2, 0.1), flat(2.3))),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(DwarfedLossTerm(), case)
+
+
+class Autoencoder(nn.Module):
+    """A variational autoencoder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.mean, self.spread = nn.Linear(32, 32), nn.Linear(32, 4), nn.Linear(32, 4)
+        self.decoder = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 32))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = self.encoder(x).relu()
+        mean, spread = self.mean(hidden), self.spread(hidden)
+        divergence = -0.5 * (1 + spread - mean**2 - spread.exp())
+        return self.decoder(mean + torch.randn_like(mean) * (0.5 * spread).exp()), divergence
+
+
+Balance = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, int], torch.Tensor]
+
+
+def _sum(out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return functional.mse_loss(out, x, reduction="sum")
+
+
+@pytest.mark.parametrize(
+    ("balance", "fires"),
+    [
+        pytest.param(lambda out, x, d, _: functional.mse_loss(out, x) + d.sum(), True, id="sum-beside-a-mean"),
+        pytest.param(lambda out, x, d, _: functional.mse_loss(out, x) + 1000 * d.mean(), True, id="a-thousandfold"),
+        pytest.param(lambda out, x, d, _: (_sum(out, x) + d.sum()) / len(x), False, id="sums"),
+        pytest.param(lambda out, x, d, _: functional.mse_loss(out, x) + 1e-4 * d.sum(), False, id="a-small-weight"),
+        pytest.param(lambda out, x, d, i: (_sum(out, x) + min(1, i / 200) * d.sum()) / len(x), False, id="warm-up"),
+    ],
+)
+def test_trainings(tmp_path: Path, balance: Balance, *, fires: bool) -> None:
+    torch.manual_seed(0)
+    basis = torch.randn(3, 32)
+    with capturing(tmp_path, statistics=StatisticsRequest()):
+        model = Autoencoder()
+        optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+        for step in range(300):
+            x = torch.randn(64, 3) @ basis
+            out, divergence = model(x)
+            optimizer.zero_grad()
+            balance(out, x, divergence, step).backward()
+            optimizer.step()
+    assert (
+        bool(list(DwarfedLossTerm().check(Window(opened(tmp_path), 299, "TRAIN", now=0.0, newest_step_at=0.0))))
+        is fires
+    )

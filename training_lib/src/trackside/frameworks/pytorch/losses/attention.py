@@ -1,0 +1,194 @@
+"""The attention of a step, from the graph of its loss: its largest logit, and its entropy.
+
+The inputs of `scaled_dot_product_attention` (MultiheadAttention calls it), and of attention by hand (a product, a
+softmax), are kept by their nodes for the backward pass. A few rows of them are multiplied again. Nothing is wrapped, so
+a model may have taken these functions by any name.
+
+What a program unpacks by a hook of its own (checkpointing of activations, offloading) would be computed once more, so
+it is not read; a PyTorch that does not show such hooks has no numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from trackside.frameworks.pytorch.losses.description import constant_factor
+
+MOST_NODES = 20_000  # of the graph
+MOST_LAYERS = 8  # that are read, spread over the depth of the model
+_SAMPLES, _HEADS, _QUERIES, _KEYS = 2, 8, 16, 4096  # that are read of each
+_FUSED = "ScaledDotProduct"
+_SOFTMAX = {"SoftmaxBackward0", "SafeSoftmaxBackward0"}
+_LONGEST_WALK = 12
+_SAME = 1e-2  # shares of attention computed again
+_BEFORE_SOFTMAX = {  # from the softmax to the product of queries and keys
+    "MulBackward0", "DivBackward0", "AddBackward0", "SubBackward0", "MaskedFillBackward0", "WhereBackward0",
+    "ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "ToCopyBackward0", "SqueezeBackward0",
+    "SqueezeBackward1", "UnsqueezeBackward0", "CloneBackward0", "AliasBackward0", "PermuteBackward0",
+}  # fmt: skip
+_PRODUCTS = {"BmmBackward0": ("self", "mat2"), "BaddbmmBackward0": ("batch1", "batch2")}
+
+
+class AttentionNumbers(NamedTuple):
+    """Numbers of the sampled rows of all sampled layers, one element each.
+
+    - `largest_logit`: the largest absolute logit that is not masked
+    - `entropy`: of the layer with the least, the mean entropy of its rows over that of even attention: 0 to 1
+    """
+
+    largest_logit: torch.Tensor
+    entropy: torch.Tensor
+
+
+def attention_nodes(end: Any) -> list[Any]:
+    """Return the nodes of attention in the graph of a loss, those of the last layers first; [] in a larger graph."""
+    found, seen, waiting = [], {end}, [end]
+    while waiting:
+        further = []
+        for node in waiting:
+            kind = node.name()
+            if kind.startswith(_FUSED) or kind in _SOFTMAX:
+                found.append(node)
+            for following, _ in node.next_functions:
+                if following is not None and following not in seen:
+                    seen.add(following)
+                    further.append(following)
+        if len(seen) > MOST_NODES:
+            return []
+        waiting = further
+    return found
+
+
+def numbers_of(nodes: Sequence[Any]) -> AttentionNumbers | None:
+    """Return the numbers of attention by these nodes; None if none of them keeps what is needed.
+
+    Errors: `RuntimeError` if the script has written over values that a node keeps.
+    """
+    logits, entropies = [], []
+    every = max(1, -(-len(nodes) // MOST_LAYERS))
+    with torch.no_grad():
+        for node in nodes[::every]:
+            found = _fused(node) if node.name().startswith(_FUSED) else _by_hand(node)
+            if found is not None:
+                logits.append(found[0])
+                entropies.append(found[1])
+        if not logits:
+            return None
+        device = logits[0].device  # a model may lie on several
+        logits, entropies = [n.to(device) for n in logits], [n.to(device) for n in entropies]
+        return AttentionNumbers(torch.stack(logits).max(), torch.stack(entropies).min())
+
+
+def _kept(node: Any, name: str) -> torch.Tensor | None:
+    """Return a tensor that a node keeps; None for one that a hook of the program unpacks."""
+    saved = getattr(node, f"_raw_saved_{name}", None)
+    if saved is None or getattr(saved, "unpack_hook", node) is not None:  # a node stands for: it is not known
+        return None
+    value: torch.Tensor | None = getattr(node, f"_saved_{name}")
+    return value
+
+
+def _fused(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
+    query, key = _kept(node, "query"), _kept(node, "key")
+    if query is None or key is None or query.dim() != 4 or key.dim() != 4 or key.shape[2] > _KEYS:
+        return None
+    mask = _kept(node, "attn_mask")
+    mask = _kept(node, "attn_bias") if mask is None else mask
+    samples, heads, places = _chosen(query.shape)
+    scale = getattr(node, "_saved_scale", None)
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
+    key_heads = [head * key.shape[1] // query.shape[1] for head in heads]  # fewer, where queries share them
+    rows = query.detach()[samples][:, heads][:, :, places].float()
+    keys = key.detach()[samples][:, key_heads].float()
+    logits = scale * rows @ keys.transpose(-1, -2)
+    if mask is not None:
+        mask = mask.detach().expand(*query.shape[:3], key.shape[2])[samples][:, heads][:, :, places]
+        logits = logits.masked_fill(~mask, -math.inf) if mask.dtype is torch.bool else logits + mask
+    if getattr(node, "_saved_is_causal", False):
+        later = torch.arange(key.shape[2]) > torch.tensor(places)[:, None]
+        logits = logits.masked_fill(later.to(logits.device), -math.inf)
+    allowed = logits > torch.finfo(logits.dtype).min / 2
+    return _largest(logits, allowed), _entropy(logits.softmax(-1), allowed)
+
+
+def _by_hand(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Return the numbers of a softmax over a product of two batches of matrices; None for any other softmax."""
+    product, scale, is_permuted = _product(node)
+    if product is None:
+        return None
+    shares = _kept(node, "result")
+    names = _PRODUCTS[product.name()]
+    query, key = _kept(product, names[0]), _kept(product, names[1])
+    if (
+        shares is None
+        or query is None
+        or key is None
+        or shares.dim() not in {3, 4}
+        or query.dim() != 3
+        or key.shape[-1] > _KEYS
+    ):
+        return None
+    shares = shares.detach().reshape(-1, *shares.shape[-2:])
+    if shares.shape != (query.shape[0], query.shape[1], key.shape[2]):
+        return None
+    _, batch, places = _chosen((1, *query.shape))
+    shares = shares[batch][:, places].float()
+    logits = scale * query.detach()[batch][:, places].float() @ key.detach()[batch].float()
+    allowed = shares > 0
+    if is_permuted:  # as by `einsum`: perhaps the rows are others
+        again = logits.masked_fill(~allowed, -math.inf).softmax(-1)
+        if not torch.allclose(again, shares, atol=_SAME):
+            return None
+    return _largest(logits, allowed), _entropy(shares, allowed)
+
+
+def _product(softmax: Any) -> tuple[Any, float, bool]:
+    """Return the node of the product of queries and keys before a softmax (None without one), the factor between, and
+    True if axes change places between."""
+    node, scale, is_permuted = softmax, 1.0, False
+    for _ in range(_LONGEST_WALK):
+        inputs = [following for following, _ in node.next_functions if following is not None]
+        if not inputs or (len(inputs) > 1 and node.name() != "AddBackward0"):
+            break
+        node = inputs[0]  # a bias of positions is added to it
+        kind = node.name()
+        if kind in _PRODUCTS:
+            return node, scale, is_permuted
+        if kind not in _BEFORE_SOFTMAX:
+            break
+        is_permuted = is_permuted or kind == "PermuteBackward0"
+        if kind in {"MulBackward0", "DivBackward0"}:
+            factor = constant_factor(kind, node)
+            if factor is None or isinstance(factor.value, torch.Tensor):
+                break
+            scale = scale / factor.value if factor.is_divisor else scale * factor.value
+    return None, scale, is_permuted
+
+
+def _chosen(shape: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
+    """Return the samples, heads and places that are read, evenly spread; the last place among them."""
+    samples, heads, places = shape[:3]
+    return _spread(samples, _SAMPLES), _spread(heads, _HEADS), _spread(places, _QUERIES)
+
+
+def _spread(count: int, most: int) -> list[int]:
+    if count <= most:
+        return list(range(count))
+    return sorted({round((number + 1) * count / most) - 1 for number in range(most)})
+
+
+def _largest(logits: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    return logits.abs().masked_fill(~allowed, 0.0).max()
+
+
+def _entropy(shares: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    """Return the mean over the rows with a choice of their entropy over the logarithm of the number of keys."""
+    counts = allowed.sum(-1)
+    entropies = -torch.special.xlogy(shares, shares).nan_to_num().sum(-1)
+    relative = entropies / counts.clamp(min=2).float().log()
+    has_choice = counts > 1
+    return torch.where(has_choice, relative, 0.0).sum() / has_choice.sum().clamp(min=1)

@@ -1,0 +1,209 @@
+"""Looks into the graph of a loss at few steps: gradients of its terms, attention, gradients before they are averaged.
+
+A look is taken where `due` has come, in the backward pass of the script, and its numbers are those of the step. Steps
+between looks are not touched. Terms and gradients are looked at on steps that follow from their number alone, so that
+all ranks look at the same ones; attention as often as its time allows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from trackside.capture.session import RunSession
+from trackside.capture.step_engine import TRAIN
+from trackside.contracts.recorded_names import (
+    ATTENTION_ENTROPY,
+    ATTENTION_LOGIT,
+    LOCAL_GRADIENT,
+    loss_term,
+    loss_term_guess,
+)
+from trackside.frameworks.pytorch.ground.fuse import Fuse
+from trackside.frameworks.pytorch.losses.attention import attention_nodes, numbers_of
+from trackside.frameworks.pytorch.losses.terms import TermGradients
+from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
+
+MOST_PARAMETERS = 16  # whose gradients are measured before they are averaged
+ATTENTION_SHARE = 1 / 8  # of the budget
+MOST_INTERVAL = 500
+_NEVER = 1 << 62
+_TRIES = 3  # looks without attention, after which it is no longer looked for
+_ALARM, _DENSE_STEPS = 1.25, 10  # times the usual logit; steps that are looked at after such a look
+_REMEMBERED = 50
+_CALM_INTERVALS = 4  # usual intervals after a burst, in which no other begins
+_INTERVAL_AT_FIRST = 50
+_PACES = ((20, 5), (200, 20), (2000, 100))  # up to this step one look in so many
+
+
+def next_look(step: int) -> int:
+    """Return the first step after `step` at which terms and gradients are looked at."""
+    pace = next((every for limit, every in _PACES if step < limit), MOST_INTERVAL)
+    return (step // pace + 1) * pace
+
+
+class GraphLooks:
+    """The looks of one training.
+
+    Attributes:
+        due: The step from which the next look is taken.
+
+    Args:
+        session: The run.
+        statistics: Readings of the optimizers, and the numbers on their way from devices.
+        fuse: Makes functions of ours harmless to the script.
+    """
+
+    def __init__(self, session: RunSession, *, statistics: PyTorchStatistics, fuse: Fuse) -> None:
+        self.due = 1  # the graph of step 0 is there before the run is
+        self._engine, self._record = session.engine, session.statistics
+        self._statistics, self._numbers = statistics, statistics.numbers
+        self._protect = protect = fuse.protect
+        fuse.when_blown = self._stop
+        self._due_terms = self._due_attention = 1
+        self._open: TermGradients | None = None
+        self._kinds: tuple[str, ...] = ()  # of the terms of the loss that is followed
+        self._local: list[torch.Tensor] = []
+        self._handles: list[Any] = []
+        self._is_open = False
+        self._attention = _AttentionPace()
+        self.backward_begins: Callable[[torch.Tensor], None] = protect(self._backward_begins)
+        self._end = protect(self._ended)
+
+    def step_ending(self) -> None:
+        """Take the numbers of a look, right before the step ends."""
+        if self._is_open:
+            self._end()
+
+    def _backward_begins(self, loss: torch.Tensor) -> None:
+        step = self._engine.step
+        if self._is_open or self._engine.mode != TRAIN or not self._record.is_on or loss.grad_fn is None:
+            return
+        budget = self._record.budget
+        began = budget.thread_seconds()
+        self._is_open = True
+        if step >= self._due_terms:
+            self._due_terms = next_look(step)
+            self._look_at_terms(loss.grad_fn)
+            self._look_at_gradients()
+        if step >= self._due_attention:
+            self._look_at_attention(loss.grad_fn, began, step)
+        self.due = min(self._due_terms, self._due_attention)
+        budget.spend_on_rows(began)  # at few steps, which samples would miss
+
+    def _look_at_terms(self, end: Any) -> None:
+        looked = TermGradients(end, self._protect)
+        kinds = tuple(term.name for term in looked.terms)
+        if kinds and self._kinds in {(), kinds}:  # of several losses, as of a GAN, the first one
+            self._kinds, self._open = kinds, looked
+        else:
+            looked.sizes()
+
+    def _look_at_gradients(self) -> None:
+        distributed = torch.distributed
+        if not (distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1):
+            return
+        found = [p for p in self._statistics.parameters() if p.requires_grad and type(p) is torch.nn.Parameter]
+        every = max(1, -(-len(found) // MOST_PARAMETERS))
+        add = self._protect(self._add_local)
+        self._handles = [torch.Tensor.register_hook(parameter, add) for parameter in found[::every]]  # type: ignore[no-untyped-call]
+
+    def _add_local(self, gradient: torch.Tensor) -> None:
+        values = gradient.detach()
+        values = values.coalesce().values() if values.is_sparse else values
+        self._local.append(torch.linalg.vector_norm(values.float()))
+
+    def _look_at_attention(self, end: Any, began: float, step: int) -> None:
+        pace = self._attention
+        self._due_attention = step + pace.interval
+        if pace.misses >= _TRIES:
+            self._due_attention = _NEVER
+            return
+        try:
+            found = numbers_of(attention_nodes(end))
+        except RuntimeError:  # the script has written over what the graph keeps
+            found = None
+        if found is None:
+            pace.misses += 1
+            self._due_attention = max(self._due_terms, step + 1)
+            return
+        pace.misses = 0
+        self._add(ATTENTION_LOGIT, "mean", found.largest_logit)
+        self._add(ATTENTION_ENTROPY, "mean", found.entropy)
+        budget = self._record.budget
+        logit = math.nan if self._numbers.is_late(found.largest_logit) else float(found.largest_logit)
+        usual = budget.costs.step if budget.costs is not None else 0.0
+        allowed = math.inf if budget.share >= 1 else ATTENTION_SHARE * budget.share * usual
+        pace.looked(budget.thread_seconds() - began, logit, allowed=allowed, step=step)
+        self._due_attention = step + pace.interval
+
+    def _ended(self) -> None:
+        self._is_open = False
+        budget = self._record.budget
+        began = budget.thread_seconds()
+        self._take()
+        budget.spend_on_rows(began)
+
+    def _take(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        if self._handles:
+            norms = torch.stack([n.to(self._local[0].device) for n in self._local]) if self._local else torch.zeros(1)
+            self._add(LOCAL_GRADIENT, "l2", torch.linalg.vector_norm(norms))
+        self._handles, self._local = [], []
+        looked, self._open = self._open, None
+        if looked is None:
+            return
+        for number, (term, size) in enumerate(zip(looked.terms, looked.sizes(), strict=True)):
+            name = loss_term(number)
+            for key, value in (
+                ((name, "l2"), size),
+                ((name, "mean"), term.value),
+                ((loss_term_guess(number), "mean"), term.guess),
+            ):
+                if value is not None:
+                    self._add(*key, value)
+
+    def _stop(self) -> None:
+        self.due = _NEVER
+        for handle in self._handles:
+            handle.remove()
+
+    def _add(self, name: str, statistic: str, value: torch.Tensor) -> None:
+        number = value.detach().reshape(1)
+        added = self._record.recorder.numbers.added
+        added[name, statistic] = self._numbers.take(number) if self._numbers.is_late(number) else float(number)
+
+
+class _AttentionPace:
+    """The interval between looks at attention: by their time, and short after one that is unlike those before."""
+
+    def __init__(self) -> None:
+        self.interval = 1
+        self.misses = 0
+        self._logits: list[float] = []
+        self._dense_until = self._calm_until = 0
+        self._logit_then = 0.0  # when the newest burst began
+
+    def looked(self, seconds: float, logit: float, *, allowed: float, step: int) -> None:
+        """Note a look.
+
+        Args:
+            seconds: The processor time that it took.
+            logit: The largest logit that it found; NaN if that is on its way.
+            allowed: The processor time a step that looks may take, on average; 0 if a step's time is not known yet.
+            step: The step of it.
+        """
+        by_time = math.ceil(seconds / allowed) if allowed > 0 else _INTERVAL_AT_FIRST
+        by_time = max(1, min(MOST_INTERVAL, by_time))
+        usual = sorted(self._logits)[len(self._logits) // 2] if self._logits else math.inf
+        if math.isfinite(logit):
+            self._logits = [*self._logits[1 - _REMEMBERED :], logit]
+        was_dense = step < self._dense_until
+        if logit > _ALARM * (self._logit_then if was_dense else usual) and (was_dense or step >= self._calm_until):
+            self._dense_until, self._logit_then = step + _DENSE_STEPS, logit
+            self._calm_until = self._dense_until + _CALM_INTERVALS * by_time
+        self.interval = 1 if step < self._dense_until else by_time

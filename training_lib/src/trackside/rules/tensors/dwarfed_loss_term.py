@@ -1,0 +1,196 @@
+"""dwarfed-loss-term: a term of the loss is so small beside another that it teaches the model nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.cause import Cause
+from trackside.contracts.recorded_names import MOST_TERMS, loss_term, loss_term_guess
+from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.medians import median
+from trackside.rules.phases import newest_phase, since
+from trackside.rules.rule import Rule, parameter
+from trackside.trial.window import Column, Window
+
+_LEARNED = 0.5  # of the cost of a constant answer
+_AT_FIRST = 3  # looks that show how strong a term was
+
+
+@dataclass(frozen=True)
+class DwarfedLossTerm(Rule):
+    """One term of a summed loss outweighs another, which learns nothing beyond a guess.
+
+    Why it matters:
+        The divergence of a variational autoencoder as a sum over the batch, beside a reconstruction that is a mean, is
+        thousands of times too large: the code is pulled to the prior, holds nothing, and the decoder returns the mean
+        of all samples. The whole loss falls all the while.
+
+    How it decides:
+        At few steps the hook measures, for each term, the norm of the gradient that it sends into what the terms share
+        (a code, a trunk, weights), its value, and what a constant answer costs: from the targets of that batch.
+
+        1. d is the largest gradient of another term over the term's own. d > `times` at every look.
+        2. The median of the newest `looks` values is above `guess_share` times the cost of a constant answer.
+        3. The other term has had its way: its gradient is below `satisfied` times that of its first looks. Where it has
+           not, both are still on their way.
+        4. The other term is none that has learned: a main loss far below a constant answer's may leave an auxiliary one
+           of a small weight as it is.
+        5. All hold from look 2 x `looks` on at the earliest.
+
+        Small weights alone are everyday practice (auxiliary losses of 0.01, beta-VAE, warm-ups, GANs) and silent, and
+        so are terms without known targets, or with targets that are all alike. Amazon's Debugger has no such rule.
+
+    What to do:
+        Print each term times its weight, and reduce all of them alike.
+
+    Example:
+        ```python
+        import numpy as np
+        from trackside.rules.tensors.dwarfed_loss_term import least_dominance
+
+        own, other = np.array([0.01, 0.005]), np.array([2.0, 0.4])
+        assert least_dominance(own, [other]) == 80.0
+        assert least_dominance(own, []) == 0.0
+        ```
+
+    References:
+        - Kingma and Welling: Auto-encoding variational Bayes (ICLR 2014): both terms of the bound, of one sample.
+        - Lucas et al.: Don't blame the ELBO! (NeurIPS 2019): what else lets a posterior collapse.
+    """
+
+    rule_id = "dwarfed-loss-term"
+    code = "TS121"
+    only_of = ("pytorch",)
+    is_of_networks = True
+    watches = ("losses",)
+    save_interval = 500
+    needs = ()
+    paced = True
+    severity = Severity.WARNING
+    since = "0.1"
+    likely_causes = (Cause.UNBALANCED_TERMS,)
+    shows_its_cause = True
+    what_to_do = (
+        "Print each term of the loss times its weight.",
+        "Reduce all terms alike: a sum over the batch beside a mean is too large by the number of elements.",
+    )
+
+    times: float = parameter(10.0, "gradient of another term over its own, above which it is dwarfed", minimum=1)
+    guess_share: float = parameter(
+        0.95, "value over that of a constant answer, above which nothing is learned", minimum=0
+    )
+    satisfied: float = parameter(0.25, "gradient of the other term over that of its first looks", minimum=0, maximum=1)
+    looks: int = parameter(6, "newest looks whose values count", minimum=1)
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """Return one finding per worker and term.
+
+        Args:
+            window: The run up to the step to judge.
+        """
+        began = newest_phase(window)
+        found = []
+        for number in range(MOST_TERMS):
+            for column in _columns(window, number, "mean", began):
+                finding = self._judge(window, number, column, began)
+                if finding is not None:
+                    found.append(finding)
+        return found
+
+    def sentence(self, findings: Sequence[Finding]) -> str:
+        """Return the message: how much larger the other gradient is, and what the term has learned.
+
+        Args:
+            findings: The findings, worst first.
+        """
+        lead = findings[0]
+        number, share = int(lead.statistics["term"]) + 1, lead.statistics["value_over_guess"]
+        what = f"term {number} of the loss" if lead.subject == loss_term(number - 1) else lead.subject
+        return (
+            f"Another term of the loss sends a gradient of at least {lead.observed:.3g} times that of {what} "
+            f"into what they share; {what} costs {share:.2f} times what a constant answer costs."
+        )
+
+    def _judge(self, window: Window, number: int, values: Column, began: int) -> Finding | None:
+        guesses, own = (
+            next((c for c in _columns(window, number, name, began) if c.worker == values.worker), None)
+            for name in ("guess", "l2")
+        )
+        others = [
+            column
+            for other in range(MOST_TERMS)
+            if other != number
+            for column in _columns(window, other, "l2", began)
+            if column.worker == values.worker
+        ]
+        if guesses is None or own is None or not others:
+            return None
+        counts = {len(column.values) for column in (values, guesses, own, *others)}
+        if len(counts) != 1 or counts.pop() < 2 * self.looks:
+            return None
+        share = self._share_of_guess(values, guesses)
+        dominance = least_dominance(own.values, [column.values for column in others])
+        if not (share > self.guess_share and dominance > self.times and self._has_had_its_way(window, others, began)):
+            return None
+        named = [f.name for f in window.facts.losses if f.type_name] if window.facts is not None else []
+        return Finding(
+            subject=named[0] if len(named) == 1 else values.tensor,
+            worker=values.worker,
+            step=window.step,
+            since_step=int(values.steps[0]),
+            measure="gradient of another term of the loss over that of this term",
+            observed=dominance,
+            relation=">",
+            threshold=self.times,
+            statistics={"value_over_guess": share, "term": float(number)},
+            series=own.series,
+        )
+
+    def _share_of_guess(self, values: Column, guesses: Column) -> float:
+        """Return the median of the newest values over what a constant answer costs; 0 if one costs nothing."""
+        newest = guesses.values[-self.looks :]
+        return median(values.values[-self.looks :] / newest) if (newest > 0).all() else 0.0
+
+    def _has_had_its_way(self, window: Window, others: Sequence[Column], began: int) -> bool:
+        """Return True if the strongest other term sends far less than at first, and is no loss that has learned."""
+        newest = slice(-self.looks, None)
+        strongest = max(others, key=lambda column: median(column.values))
+        falls = median(strongest.values[newest]) <= self.satisfied * median(strongest.values[:_AT_FIRST])
+        return falls and not _has_learned(window, strongest, newest, began)
+
+
+def least_dominance(own: NDArray[np.float64], others: Sequence[NDArray[np.float64]]) -> float:
+    """Return the least, over the looks, of the largest other gradient over the own one; 0 without another.
+
+    Args:
+        own: Norms of the term's gradients, shape (looks,).
+        others: Those of the other terms, each of shape (looks,).
+    """
+    if not others or not len(own):
+        return 0.0
+    largest = np.max(np.stack(others), axis=0)
+    if not np.isfinite(largest).all() or not np.isfinite(own).all():
+        return 0.0
+    return float((largest / np.maximum(own, np.finfo(np.float32).tiny)).min())
+
+
+def _has_learned(window: Window, gradient: Column, newest: slice, began: int) -> bool:
+    """Return True if the term of this gradient has a known guess, and is below half of it."""
+    number = next(n for n in range(MOST_TERMS) if loss_term(n) == gradient.tensor)
+    values, guesses = (
+        next((c.values for c in _columns(window, number, name, began) if c.worker == gradient.worker), None)
+        for name in ("mean", "guess")
+    )
+    if values is None or guesses is None or len(values) != len(guesses):
+        return False
+    return median(values[newest]) < _LEARNED * median(guesses[newest])
+
+
+def _columns(window: Window, number: int, kind: str, began: int) -> tuple[Column, ...]:
+    """Return the columns of a term from a step on: "l2" of its gradient, its value ("mean"), or its "guess"."""
+    name = loss_term_guess(number) if kind == "guess" else loss_term(number)
+    return since(window.statistic(name, "mean" if kind == "guess" else kind, mode=None), began)
