@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import linecache
 import math
-import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 
 import torch
@@ -21,17 +19,15 @@ from trackside.frameworks.pytorch.timing.collectives import GradientAverages
 from trackside.frameworks.pytorch.timing.device import device_of_training
 from trackside.frameworks.pytorch.timing.loaders import Loaders, MetLoader
 from trackside.frameworks.pytorch.timing.step_samples import StepSamples
+from trackside.frameworks.shown_lines import MOST_CODE, shown_lines, usable_processors
 from trackside.profiling.garbage_watch import Collections, GarbageWatch
 from trackside.profiling.hang_watch import Hang, HangWatch
 from trackside.profiling.phase_clock import Phase, PhaseClock
-from trackside.profiling.stack_sampler import SampledLine, StackSampler
+from trackside.profiling.stack_sampler import StackSampler
 from trackside.profiling.step_loop import StepLoop
 from trackside.records.performance_facts import (
-    FETCH,
-    MOST_LINES,
     GarbageFacts,
     HangFacts,
-    LineSamples,
     LoaderFacts,
     PerformanceFacts,
     encode_performance,
@@ -41,7 +37,6 @@ from trackside.storage.store import Store
 FIRST_FLUSH_SECONDS, FLUSH_SECONDS = 2.0, 15.0
 SAMPLED_STEPS = 5  # at a time, with longer and longer pauses
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 15.0, 600.0
-MOST_CODE = 120  # characters of a line
 _MODEL_FILE = torch.nn.modules.module.__file__
 
 
@@ -142,14 +137,13 @@ class PerformanceFile:
     def _facts(self) -> PerformanceFacts:
         script = script_path()
         pins = self._loaders.times.pins
-        lines: Counter[SampledLine] = Counter(dict(list(self._sampler.lines.items())))
         return PerformanceFacts(
             device=device_of_training(),
             workers=self._workers,
-            processors=_processors(),
+            processors=usable_processors(),
             threads=torch.get_num_threads(),
             loaders=tuple(self._loader(loader, script) for loader in list(self._loaders.met)),
-            lines=tuple(_line(line, count, script) for line, count in lines.most_common(MOST_LINES)),
+            lines=shown_lines(self._sampler, script),
             collectives=self._averages.facts() or self._samples.collectives(),
             garbage=_garbage(found, script) if (found := self._garbage.so_far()) is not None else None,
             hang=_hang(hang, script) if (hang := self._watch.hang) is not None else None,
@@ -185,19 +179,6 @@ class PerformanceFile:
         )
 
 
-def _line(line: SampledLine, count: int, script: str) -> LineSamples:
-    place = Place(line.file, line.line) if line.file else None
-    return LineSamples(
-        phase=FETCH if line.is_fetch else Phase(line.phase).name.lower(),
-        place=shown(place, script),
-        function=line.function,
-        code=linecache.getline(line.file, line.line).strip()[:MOST_CODE] if line.file else "",
-        library=line.library,
-        is_in_model=line.is_in_model,
-        samples=count,
-    )
-
-
 def _garbage(found: Collections, script: str) -> GarbageFacts:
     return GarbageFacts(
         count=found.count,
@@ -223,9 +204,3 @@ def _hang(hang: Hang, script: str) -> HangFacts:
         stacks=hang.stacks,
         is_over=hang.is_over,
     )
-
-
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 0
