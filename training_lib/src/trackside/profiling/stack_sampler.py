@@ -125,7 +125,12 @@ class StackSampler:
         if phase in (BACKWARD, OPTIMIZER):
             self._loop.note(frame)
         inside = self._compiled.look() if self._compiled is not None and phase == OTHER else None
-        line = self._line_inside(frame, inside) if inside is not None else self._line(self._maker(frame, phase), phase)
+        line = self._line(frame, phase) if inside is None else self._line_inside(frame, inside)
+        maker = self._compiled.maker() if self._compiled is not None and line.phase == DATA else None
+        if maker is not None:
+            line = self._line(maker, DATA)
+        if inside is Inside.FETCHES:
+            line = line._replace(phase=OTHER, is_in_model=False, is_fetch=True)
         if line in self.lines or len(self.lines) < MOST_LINES:
             self.lines[line] += 1
 
@@ -153,16 +158,11 @@ class StackSampler:
             seconds -= hang_watch.LOOK_SECONDS
 
     def _line_inside(self, frame: FrameType, inside: Inside) -> SampledLine:
-        """Return the line of a compiled function's work: of a fetch, the one that waits or makes the batch."""
+        """Return the line of a compiled function's work: none of the user's, but for a wait for a batch."""
         if inside is Inside.FETCHES:
-            return self._line(self._maker(frame, DATA), DATA)._replace(phase=OTHER, is_in_model=False, is_fetch=True)
+            return self._line(frame, DATA)
         is_unknown = inside is Inside.UNKNOWN
         return SampledLine(OTHER, "", 0, "", "", is_in_model=not is_unknown, is_unknown=is_unknown)
-
-    def _maker(self, frame: FrameType, phase: int) -> FrameType:
-        """Return the frame to name: in a wait for a batch that Python makes on another thread, that one's."""
-        maker = self._compiled.maker() if self._compiled is not None and phase == DATA else None
-        return maker or frame
 
     def _line(self, innermost: FrameType, phase: int) -> SampledLine:
         frame: FrameType | None = innermost
