@@ -43,6 +43,7 @@ from trackside.trial.trial import Trial, open_trial
 
 ROOT = Path("build/speed")
 INTERVAL_MS = 500
+FIRST_DRAW = 21
 
 
 @dataclass(frozen=True)
@@ -87,15 +88,22 @@ class Judged:
     hangs: int
 
 
-def right_programs(count: int, *, wild_seeds: int) -> list[Right]:
-    """Return the family `pytorch` of `wild` with so many seeds, and a seeded sample of the corpus of `detection`."""
+def right_programs(count: int, *, wild_seeds: int, draw: int) -> list[Right]:
+    """Return the family `pytorch` of `wild` with so many seeds, and a sample of the corpus of `detection`.
+
+    Args:
+        count: Programs of the corpus.
+        wild_seeds: Seeds of each program of the family.
+        draw: Seed of the sample; also the first seed that the programs train with.
+    """
     family = all_families()["pytorch"].programs.values()
-    wild = [Right(each.name, each.train, seed) for each in family for seed in range(wild_seeds)]
+    first = draw - FIRST_DRAW
+    wild = [Right(each.name, each.train, first + seed) for each in family for seed in range(wild_seeds)]
     corpus = [
-        Right(each.name, lambda seed, each=each: each.train(seed, ""))  # type: ignore[misc]
+        Right(each.name, lambda seed, each=each: each.train(seed, ""), first)  # type: ignore[misc]
         for each in all_programs().values()
     ]
-    return [*wild, *random.Random(21).sample(corpus, min(count, len(corpus)))]  # noqa: S311 - a sample
+    return [*wild, *random.Random(draw).sample(corpus, min(count, len(corpus)))]  # noqa: S311 - a sample
 
 
 def training_of(program: Right) -> Train:
@@ -192,11 +200,12 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--programs", type=int, default=80, help="programs of the corpus `detection`")
     options.add_argument("--wild-seeds", type=int, default=1, help="seeds of each program of `wild`")
+    options.add_argument("--draw", type=int, default=FIRST_DRAW, help="another number: other programs and seeds")
     options.add_argument("--minutes", type=float, default=40, help="no training begins after that")
     options.add_argument("--processes", type=int, default=2)
     options.add_argument("--root", type=Path, default=ROOT)
     arguments = options.parse_args()
-    programs = right_programs(arguments.programs, wild_seeds=arguments.wild_seeds)
+    programs = right_programs(arguments.programs, wild_seeds=arguments.wild_seeds, draw=arguments.draw)
     todo = [
         (each, training_of(each)) for each in programs if read_outcome(Trained, each.folder(arguments.root)) is None
     ]

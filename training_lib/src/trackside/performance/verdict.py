@@ -331,7 +331,8 @@ def _queue_notes(measured: Measured) -> Iterator[str]:
     for queue in measured.facts.queues if measured.facts is not None else ():
         place = f" at {queue.taken_at}" if queue.taken_at else ""
         made = f"; one thread takes {milliseconds(queue.make_seconds)} to make a batch" if queue.makes else ""
-        yield f"{queue.kind}{place}: {queue.ready:.1f} batches were ready when one was taken{made}"
+        ready = f"{queue.ready:.1f} batches were" if queue.ready >= 0 else "an unknown number of batches was"
+        yield f"{queue.kind}{place}: {ready} ready when one was taken{made}"
 
 
 def _is_creeping(measured: Measured) -> bool:

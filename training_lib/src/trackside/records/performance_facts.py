@@ -20,6 +20,7 @@ MOST_LINES = 200
 MOST_MODULES = 200
 MOST_EXCHANGES = 20
 MOST_QUEUES = 8
+UNKNOWN_COUNT = -1.0  # of batches that were ready
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,12 @@ class QueueFacts:
         kind: Its class, such as `queue.Queue`; or `tf.data`.
         taken_at: The line that takes batches; "" if unknown.
         takes: Number of batches that were taken.
-        ready: Batches that were ready when one was taken, on average; of `tf.data`, at each sample.
+        ready: Batches that were ready when one was taken, on average; of `tf.data`, at each sample. `UNKNOWN_COUNT`
+            where the queue cannot be counted.
         makes: Number of batches whose making was timed; 0 if none was.
         make_seconds: Seconds that one thread takes to make a batch, on average.
+        make_waited_share: Share of the newest of these seconds in which the thread was ready and had no processor; 0 if
+            unknown.
     """
 
     kind: str
@@ -85,6 +89,7 @@ class QueueFacts:
     ready: float
     makes: int = 0
     make_seconds: float = 0.0
+    make_waited_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -273,12 +278,13 @@ class PerformanceFacts:
 
     @property
     def own_share_of_workers(self) -> float:
-        """Share of their newest work in which DataLoaders' workers had a processor; 1 without workers.
+        """Share of their newest work in which DataLoaders' workers and makers of queues had a processor; 1 without any.
 
         More workers than processors take them from one another: that is the training's own doing, and 1 too.
         """
         loaders = [loader for loader in self.loaders if 0 < loader.workers <= max(1, self.processors)]
-        return 1.0 - max((loader.fetch_waited_share for loader in loaders), default=0.0)
+        waits = [loader.fetch_waited_share for loader in loaders] + [each.make_waited_share for each in self.queues]
+        return 1.0 - max(waits, default=0.0)
 
 
 def encode_performance(facts: PerformanceFacts) -> bytes:
@@ -384,6 +390,7 @@ def _queue(found: UntrustedJson) -> QueueFacts:
         ready=found.number("ready"),
         makes=found.count("makes", 0),
         make_seconds=_number(found, "make_seconds"),
+        make_waited_share=_number(found, "make_waited_share"),
     )
 
 

@@ -127,6 +127,7 @@ class PyTorchSources:
             self.batches,
             self.timing.phases,
             self.timing.fetches,
+            self.timing.queues,
             self.timing.windows,
             *(make(session, self.modules) for make in extra),
         )

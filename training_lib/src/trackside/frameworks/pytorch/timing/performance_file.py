@@ -18,6 +18,7 @@ from trackside.frameworks.pytorch.ground.source_lines import SourceLines
 from trackside.frameworks.pytorch.timing.collectives import GradientAverages
 from trackside.frameworks.pytorch.timing.device import device_of_training
 from trackside.frameworks.pytorch.timing.loaders import Loaders, MetLoader
+from trackside.frameworks.pytorch.timing.queue_takes import MetQueue, QueueTakes
 from trackside.frameworks.pytorch.timing.step_samples import StepSamples
 from trackside.frameworks.shown_lines import MOST_CODE, shown_lines, usable_processors
 from trackside.profiling.garbage_watch import Collections, GarbageWatch
@@ -26,10 +27,13 @@ from trackside.profiling.phase_clock import Phase, PhaseClock
 from trackside.profiling.stack_sampler import StackSampler
 from trackside.profiling.step_loop import StepLoop
 from trackside.records.performance_facts import (
+    MOST_QUEUES,
+    UNKNOWN_COUNT,
     GarbageFacts,
     HangFacts,
     LoaderFacts,
     PerformanceFacts,
+    QueueFacts,
     encode_performance,
 )
 from trackside.storage.store import Store
@@ -49,6 +53,7 @@ class PerformanceFile:
         workers: Number of workers.
         clock: The clock of the training.
         loaders: The DataLoaders of the training.
+        queues: Other queues that it takes batches from.
         averages: The averages of gradients over ranks.
         samples: The steps on which modules and collectives are timed.
         sample_steps: Asks for so many such steps.
@@ -65,6 +70,7 @@ class PerformanceFile:
         workers: int,
         clock: PhaseClock,
         loaders: Loaders,
+        queues: QueueTakes,
         averages: GradientAverages,
         samples: StepSamples,
         sample_steps: Callable[[int], object],
@@ -73,7 +79,7 @@ class PerformanceFile:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._open_store, self._worker, self._monotonic = open_store, worker, monotonic
-        self._workers, self._loaders, self._averages = workers, loaders, averages
+        self._workers, self._loaders, self._queues, self._averages = workers, loaders, queues, averages
         self._samples, self._sample_steps, self._machine = samples, sample_steps, machine
         self._sample_at, self._sample_pause = -math.inf, FIRST_PAUSE_SECONDS
         self._store: Store | None = None
@@ -89,6 +95,7 @@ class PerformanceFile:
             loop=loop,
             is_user_file=is_user_file,
             model_file=_MODEL_FILE,
+            compiled=queues,
             failed=lambda error: guard.warn_once(
                 "stacks", "stacks are sampled no longer, all else goes on: %s.", error
             ),
@@ -153,6 +160,7 @@ class PerformanceFile:
             modules=self._samples.modules,
             exchanges=self._samples.exchanges,
             machine=self._machine,
+            queues=tuple(_queue(met, script) for met in self._queues.met[:MOST_QUEUES]),
         )
 
     def _loader(self, met: MetLoader, script: str) -> LoaderFacts:
@@ -177,6 +185,18 @@ class PerformanceFile:
             fetch_processes=times.processes,
             fetch_waited_share=times.waited_share,
         )
+
+
+def _queue(met: MetQueue, script: str) -> QueueFacts:
+    return QueueFacts(
+        kind=met.kind,
+        taken_at=shown(met.taken_at, script),
+        takes=met.takes,
+        ready=met.ready / met.takes if met.ready >= 0 else UNKNOWN_COUNT,
+        makes=met.makes,
+        make_seconds=met.make_seconds / met.makes if met.makes else 0.0,
+        make_waited_share=min(1.0, met.newest_waits / met.newest_seconds) if met.newest_seconds else 0.0,
+    )
 
 
 def _garbage(found: Collections, script: str) -> GarbageFacts:
