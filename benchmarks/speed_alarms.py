@@ -2,11 +2,14 @@
 
     python -m benchmarks.speed_alarms --programs 80 --minutes 40      # trains what is missing, then judges
     python -m benchmarks.speed_alarms --programs 80 --minutes 0       # judges what is stored
+    python -m benchmarks.speed_alarms --draw 28                       # other programs, with another seed
+    python -m benchmarks.wild.run --warm --root build/speed/others    # other people's programs
+    python -m benchmarks.speed_alarms --minutes 0 --others build/speed/others --write docs/profiling.md
 
 The programs are a seeded sample of the corpus of `detection`, both halves, and all of the family `pytorch` of `wild`.
 Each trains in a forked process with the capture of `trackside run` without any option, beside the sampler of the
 machine, under whatever load the machine has. A finding of a rule is right or wrong by what the run itself measured:
-the table lists each one, so that a reader can judge it.
+the table lists each one, so that a reader can judge it. Runs of `--others` have no samples of the machine.
 """
 
 from __future__ import annotations
@@ -23,10 +26,12 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import times
 from benchmarks.detection.corpus.catalogue import all_programs
 from benchmarks.detection.train import Train, train_each, watching
 from benchmarks.detection.wilson import Share
 from benchmarks.kept import read_outcome, write_outcome
+from benchmarks.marked import replaced
 from benchmarks.wild.catalogue import all_families
 from benchmarks.wild.run import default_plan
 from trackside.contracts.errors import RunNotFoundError, TensorNotSavedError
@@ -44,6 +49,7 @@ from trackside.trial.trial import Trial, open_trial
 ROOT = Path("build/speed")
 INTERVAL_MS = 500
 FIRST_DRAW = 21
+STARTED, ENDED = "<!-- measured by `python -m benchmarks.speed_alarms` -->", "<!-- /speed_alarms -->"
 
 
 @dataclass(frozen=True)
@@ -203,6 +209,10 @@ def main() -> int:
     options.add_argument("--draw", type=int, default=FIRST_DRAW, help="another number: other programs and seeds")
     options.add_argument("--minutes", type=float, default=40, help="no training begins after that")
     options.add_argument("--processes", type=int, default=2)
+    options.add_argument(
+        "--others", type=Path, nargs="*", default=[], help="folders with runs of `benchmarks.wild.run`"
+    )
+    options.add_argument("--write", type=Path, help="the page with the markers")
     options.add_argument("--root", type=Path, default=ROOT)
     arguments = options.parse_args()
     programs = right_programs(arguments.programs, wild_seeds=arguments.wild_seeds, draw=arguments.draw)
@@ -213,8 +223,15 @@ def main() -> int:
         until = time.monotonic() + 60 * arguments.minutes
         train_each(todo, root=arguments.root, processes=arguments.processes, until=until)
     stored = [each for each in programs if read_outcome(Trained, each.folder(arguments.root)) is not None]
-    judged = [found for each in stored if (found := judge(each.name, each.folder(arguments.root) / "run"))]
-    print("\n".join(lines(judged)))
+    runs = [(each.name, each.folder(arguments.root) / "run") for each in stored]
+    for folder in arguments.others:
+        runs += [(run.parts[-3], run) for run in sorted(folder.glob("*/*/*/run"))]
+    judged = [found for name, run in runs if (found := judge(name, run))]
+    text = "\n".join(lines(judged))
+    print(text)
+    if arguments.write is not None:
+        page = arguments.write.read_text("utf-8")
+        arguments.write.write_text(replaced(page, f"{text}\n\n{times.machine()}", begin=STARTED, end=ENDED), "utf-8")
     return 0
 
 

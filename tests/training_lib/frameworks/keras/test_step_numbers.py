@@ -183,9 +183,7 @@ class SlowForward(keras.layers.Layer):  # type: ignore[misc]  # as above
 @pytest.mark.parametrize("workers", [1] if BACKEND in HERE else [1, 2])
 @pytest.mark.parametrize("batches", [0.0, PAUSE], ids=["quick", "slow"])
 def test_waits_for_batches_are_found(batches: float, workers: int, tmp_path: Path) -> None:
-    others = (
-        None if batches else SlowCallback("on_train_batch_end")
-    )  # a busy machine delays batches too
+    others = None if batches else SlowCallback("on_train_batch_end")  # a busy machine delays batches too
     phases_of(tmp_path, batches=batches * workers, slow=others, workers=workers, epochs=8)
     configured = RuleConfiguration("data-starvation", parameters={"steps": "20"})
     found = backtest(str(tmp_path), [configured], clock=lambda: 0.0)
