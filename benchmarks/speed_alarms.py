@@ -196,7 +196,7 @@ def lines(judged: list[Judged]) -> Iterator[str]:
     for each in judged:
         for rule, comparison in sorted(each.found.items()):
             yield (
-                f"{rule}: {each.program}, {each.steps} steps of {each.step_ms:.3g} ms,"
+                f"- {rule}: {each.program}, {each.steps} steps of {each.step_ms:.3g} ms,"
                 f" {each.waiting:.0%} without a processor: {comparison}"
             )
 

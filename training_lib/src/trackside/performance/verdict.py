@@ -272,7 +272,7 @@ def _missing(measured: Measured) -> Iterator[str]:
 
 
 def _is_compiled(measured: Measured) -> bool:
-    """Return True if one function makes whole steps, whose forward and backward pass nothing tells apart."""
+    """Return True if one function makes whole steps: forward and backward pass are one."""
     lines = measured.facts.lines if measured.facts is not None else ()
     return any(line.is_in_model and not line.place for line in lines)
 

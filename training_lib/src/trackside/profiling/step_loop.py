@@ -87,7 +87,7 @@ def _is_iterator(code: CodeType) -> bool:
 
 
 def _called(frame: FrameType) -> str:
-    """Return the text of the call that a frame is in; "" if it is not on one line, or Python (3.10) does not tell."""
+    """Return the text of the call that a frame is in; "" if it is not on one line, or Python (3.10) lacks it."""
     positions = getattr(frame.f_code, "co_positions", None)
     if positions is None:
         return ""

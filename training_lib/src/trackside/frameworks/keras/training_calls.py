@@ -67,7 +67,7 @@ class TrainingCalls:
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
-        """Enter a call whose fetches are timed."""
+        """Enter a call with timed fetches."""
         self._call = _Call(None, 0)
         try:
             yield

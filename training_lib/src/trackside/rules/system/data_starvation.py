@@ -111,7 +111,7 @@ class DataStarvation(SpeedRule):
         return ""
 
     def _is_sampled(self, window: Window, times: StepTimes) -> bool:
-        """Return True if samples tell waits for a batch from computing."""
+        """Return True if samples show waits for a batch or computing."""
         facts = window.speed_facts.get(times.worker)
         lines = facts.lines if facts is not None else ()
         return sum(line.samples for line in lines if line.is_in_model or line.is_wait_for_data) >= self.samples
