@@ -33,6 +33,7 @@ class ListeningAdapter:
 
     Attributes:
         session: The run.
+        speed_parts: Returns the parts of the writer that store facts about speed, for a rank: none, by default.
         detailed: The detailed profiling of a few steps. An inheriting class calls its `step_ended` after each step.
 
     Args:
@@ -59,6 +60,7 @@ class ListeningAdapter:
             begin_operators=begin_operators,
         )
         self._owner, self._undo = owner or self, list[Undo]()
+        self.speed_parts: Callable[[Rank], Iterable[BackgroundPart]] = lambda rank: ()
 
     @property
     def has_begun(self) -> bool:
@@ -123,14 +125,6 @@ class ListeningAdapter:
         idle_parts = [*machine_parts(session, rank), *self.detailed.parts(rank), *self.speed_parts(rank)]
         session.begin(rank, owner=self._owner, facts=facts_parts, idle_parts=idle_parts)
         return file
-
-    def speed_parts(self, rank: Rank) -> Iterable[BackgroundPart]:
-        """Return the parts of the writer that store facts about speed: none.
-
-        Args:
-            rank: The rank of this process.
-        """
-        return ()
 
 
 MakeAdapter = Callable[..., ListeningAdapter]

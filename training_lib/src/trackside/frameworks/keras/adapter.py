@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import socket
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
@@ -13,9 +11,7 @@ import numpy as np
 from trackside.capture.array_parameters import OpenReading, Parameters
 from trackside.capture.budget import DEAR, NORMS, SAVED
 from trackside.capture.last_step import StepPosition
-from trackside.capture.session import Owner, Rank, SessionOptions
-from trackside.capture.writer_parts import BackgroundPart
-from trackside.contracts.run_layout import PROFILES, worker_name
+from trackside.capture.session import Owner, SessionOptions
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.adapter import Undo
 from trackside.frameworks.keras.calls import listen
@@ -25,9 +21,8 @@ from trackside.frameworks.keras.loops_by_hand import LoopsByHand
 from trackside.frameworks.keras.names import OURS, Names, weight_name
 from trackside.frameworks.keras.operators import begin_operator_profile
 from trackside.frameworks.keras.replicas import ReplicaGradients
-from trackside.frameworks.keras.speed_file import SpeedFile
+from trackside.frameworks.keras.speed_file import Speed
 from trackside.frameworks.keras.step import KerasStep
-from trackside.frameworks.keras.training_calls import TimedBatches, TrainingCalls
 from trackside.frameworks.keras.update_size import UpdateSize
 from trackside.frameworks.keras.values import array_of, has_value, learning_rate_of, number_of, view_of
 from trackside.frameworks.listening import ListeningAdapter
@@ -91,12 +86,13 @@ class KerasAdapter(ListeningAdapter):
         self._engine, self._statistics, self._names = self.session.engine, self.session.statistics, names
         self.facts = KerasFacts(self.session.guard)
         self._step = KerasStep(self, names, self.facts)
-        self._calls = TrainingCalls()
-        self.loops = LoopsByHand(self.session, self._step, self._calls)
-        self._parameters, self._size, self._replicas = Parameters(), UpdateSize(), ReplicaGradients()
-        self._mean = (0, 0.0)  # batches and their mean loss so far, where only means are seen
         self._processor_wait = ProcessorWait()
         self._clock = PhaseClock(meter=self.session.statistics.meter, waited=self._waited)
+        speed = Speed(self.session, self._clock)
+        self.speed_parts = speed.parts
+        self.loops = LoopsByHand(self.session, self._step, speed.calls)
+        self._parameters, self._size, self._replicas = Parameters(), UpdateSize(), ReplicaGradients()
+        self._mean = (0, 0.0)  # batches and their mean loss so far, where only means are seen
         self._usual_seconds, self._unread = 0.0, 0
         self._phase = OTHER  # of the time that is not ours
         self._is_fetching = False  # between two batches of a training, where `fit` fetches one on PyTorch
@@ -110,7 +106,7 @@ class KerasAdapter(ListeningAdapter):
         self.layer_called = protect("capturing a layer", self._layer_called)
         self._before = protect("capturing gradients", self._before_update)
         self._after = protect("ending a step", self._after_update)
-        self.jax = JaxSteps(self.session, self._step, self, self._calls)
+        self.jax = JaxSteps(self.session, self._step, self, speed.calls)
 
     def _timed(self, doing: str, method: Callable[P, R]) -> Callable[P, R | None]:
         """Return the method made harmless, with its time taken as our own."""
@@ -124,24 +120,6 @@ class KerasAdapter(ListeningAdapter):
                 clock.enter(self._phase)
 
         return run
-
-    def timed(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Return the same batches, with the waits for them as a phase of the step."""
-        return TimedBatches(batches, self._clock)
-
-    def speed_parts(self, rank: Rank) -> Iterable[BackgroundPart]:
-        """Yield the file about this worker's speed, and start to fill it. Yield none if the run has no place for it."""
-        session = self.session
-        if session.has_place_for_profiles and session.statistics.is_on:
-            yield SpeedFile(
-                functools.partial(session.open_folder, PROFILES),
-                worker=worker_name(rank.number),
-                workers=rank.of,
-                clock=self._clock,
-                calls=self._calls,
-                machine=session.environment.machine or socket.gethostname(),
-                guard=session.guard,
-            )
 
     def _waited(self) -> float | None:
         """Return the seconds without a processor since the last reading, at a step that took long, and now and then.

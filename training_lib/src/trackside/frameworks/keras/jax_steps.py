@@ -39,9 +39,6 @@ class Batches(Protocol):
     def batch_ended(self, mode: str, batch: int, logs: Any) -> None:
         """Handle its end."""
 
-    def timed(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Return the same batches, with the waits for them as a phase of the step."""
-
 
 class JaxSteps:
     """Shows the values of the steps that save some, and captures those of `train_on_batch`.
@@ -86,7 +83,7 @@ class JaxSteps:
             self._batches.batch_begins(mode, function.model)
         try:
             if mode == "TRAIN" and not is_by_hand:
-                batches = self._batches.timed(batches)
+                batches = self._calls.timed(batches)
             if mode == step.batch_mode and self._engine.due.kinds - WITHOUT_TENSORS:
                 seen: list[Any] = []
                 self._guard.attempt("capturing a step", lambda: self._compute(function, state, _noted(batches, seen)))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import inspect
+import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import keras
 
 from trackside.capture.guard import Guard
 from trackside.capture.script_lines import is_user_file, script_path
-from trackside.contracts.run_layout import performance_key
+from trackside.capture.session import Rank, RunSession
+from trackside.contracts.run_layout import PROFILES, performance_key, worker_name
 from trackside.frameworks.keras.training_calls import TrainingCalls
 from trackside.frameworks.shown_lines import shown_lines, usable_processors
 from trackside.profiling.phase_clock import PhaseClock
@@ -22,6 +25,40 @@ from trackside.records.performance_facts import PerformanceFacts, encode_perform
 from trackside.storage.store import Store
 
 FIRST_FLUSH_SECONDS, FLUSH_SECONDS = 2.0, 15.0
+
+
+class Speed:
+    """Facts about the speed of a training.
+
+    Attributes:
+        calls: The calls of the function that trains.
+
+    Args:
+        session: The run.
+        clock: The clock of the training.
+    """
+
+    def __init__(self, session: RunSession, clock: PhaseClock) -> None:
+        self.calls = TrainingCalls(clock)
+        self._session, self._clock = session, clock
+
+    def parts(self, rank: Rank) -> Iterator[SpeedFile]:
+        """Yield the file of a worker, and start to fill it. Yield none if the run has no place for it.
+
+        Args:
+            rank: The rank of this process.
+        """
+        session = self._session
+        if session.has_place_for_profiles and session.statistics.is_on:
+            yield SpeedFile(
+                functools.partial(session.open_folder, PROFILES),
+                worker=worker_name(rank.number),
+                workers=rank.of,
+                clock=self._clock,
+                calls=self.calls,
+                machine=session.environment.machine or socket.gethostname(),
+                guard=session.guard,
+            )
 
 
 class SpeedFile:

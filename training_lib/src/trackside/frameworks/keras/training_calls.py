@@ -54,16 +54,24 @@ class TrainingCalls:
 
     Attributes:
         is_lost: True once the count of batches is not that of the calls (`steps_per_execution`), or none is kept.
+
+    Args:
+        clock: The clock of the training.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: PhaseClock) -> None:
         self.is_lost = False
+        self._clock = clock
         self._call: _Call | None = None
         self._batches: weakref.ref[Any] | None = None
         self._number = 0
         self._has_enqueuer = False
         self._data: Any = None  # the class of iterators of `tf.data`
         self._ready, self._looks, self._returned, self._make_seconds = 0, 0, 0, 0.0
+
+    def timed(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Return the same batches, with the waits for them as a phase of the step."""
+        return TimedBatches(batches, self._clock)
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
