@@ -2,11 +2,14 @@
 
     python -m benchmarks.speed_alarms --programs 80 --minutes 40      # trains what is missing, then judges
     python -m benchmarks.speed_alarms --programs 80 --minutes 0       # judges what is stored
+    python -m benchmarks.speed_alarms --draw 28                       # other programs, with another seed
+    python -m benchmarks.wild.run --warm --root build/speed/others    # other people's programs
+    python -m benchmarks.speed_alarms --minutes 0 --others build/speed/others --write docs/profiling.md
 
 The programs are a seeded sample of the corpus of `detection`, both halves, and all of the family `pytorch` of `wild`.
 Each trains in a forked process with the capture of `trackside run` without any option, beside the sampler of the
 machine, under whatever load the machine has. A finding of a rule is right or wrong by what the run itself measured:
-the table lists each one, so that a reader can judge it.
+the table lists each one, so that a reader can judge it. Runs of `--others` have no samples of the machine.
 """
 
 from __future__ import annotations
@@ -23,10 +26,12 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import times
 from benchmarks.detection.corpus.catalogue import all_programs
 from benchmarks.detection.train import Train, train_each, watching
 from benchmarks.detection.wilson import Share
 from benchmarks.kept import read_outcome, write_outcome
+from benchmarks.marked import replaced
 from benchmarks.wild.catalogue import all_families
 from benchmarks.wild.run import default_plan
 from trackside.contracts.errors import RunNotFoundError, TensorNotSavedError
@@ -43,6 +48,8 @@ from trackside.trial.trial import Trial, open_trial
 
 ROOT = Path("build/speed")
 INTERVAL_MS = 500
+FIRST_DRAW = 21
+STARTED, ENDED = "<!-- measured by `python -m benchmarks.speed_alarms` -->", "<!-- /speed_alarms -->"
 
 
 @dataclass(frozen=True)
@@ -87,15 +94,22 @@ class Judged:
     hangs: int
 
 
-def right_programs(count: int, *, wild_seeds: int) -> list[Right]:
-    """Return the family `pytorch` of `wild` with so many seeds, and a seeded sample of the corpus of `detection`."""
+def right_programs(count: int, *, wild_seeds: int, draw: int) -> list[Right]:
+    """Return the family `pytorch` of `wild` with so many seeds, and a sample of the corpus of `detection`.
+
+    Args:
+        count: Programs of the corpus.
+        wild_seeds: Seeds of each program of the family.
+        draw: Seed of the sample; also the first seed that the programs train with.
+    """
     family = all_families()["pytorch"].programs.values()
-    wild = [Right(each.name, each.train, seed) for each in family for seed in range(wild_seeds)]
+    first = draw - FIRST_DRAW
+    wild = [Right(each.name, each.train, first + seed) for each in family for seed in range(wild_seeds)]
     corpus = [
-        Right(each.name, lambda seed, each=each: each.train(seed, ""))  # type: ignore[misc]
+        Right(each.name, lambda seed, each=each: each.train(seed, ""), first)  # type: ignore[misc]
         for each in all_programs().values()
     ]
-    return [*wild, *random.Random(21).sample(corpus, min(count, len(corpus)))]  # noqa: S311 - a sample
+    return [*wild, *random.Random(draw).sample(corpus, min(count, len(corpus)))]  # noqa: S311 - a sample
 
 
 def training_of(program: Right) -> Train:
@@ -182,7 +196,7 @@ def lines(judged: list[Judged]) -> Iterator[str]:
     for each in judged:
         for rule, comparison in sorted(each.found.items()):
             yield (
-                f"{rule}: {each.program}, {each.steps} steps of {each.step_ms:.3g} ms,"
+                f"- {rule}: {each.program}, {each.steps} steps of {each.step_ms:.3g} ms,"
                 f" {each.waiting:.0%} without a processor: {comparison}"
             )
 
@@ -192,11 +206,16 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--programs", type=int, default=80, help="programs of the corpus `detection`")
     options.add_argument("--wild-seeds", type=int, default=1, help="seeds of each program of `wild`")
+    options.add_argument("--draw", type=int, default=FIRST_DRAW, help="another number: other programs and seeds")
     options.add_argument("--minutes", type=float, default=40, help="no training begins after that")
     options.add_argument("--processes", type=int, default=2)
+    options.add_argument(
+        "--others", type=Path, nargs="*", default=[], help="folders with runs of `benchmarks.wild.run`"
+    )
+    options.add_argument("--write", type=Path, help="the page with the markers")
     options.add_argument("--root", type=Path, default=ROOT)
     arguments = options.parse_args()
-    programs = right_programs(arguments.programs, wild_seeds=arguments.wild_seeds)
+    programs = right_programs(arguments.programs, wild_seeds=arguments.wild_seeds, draw=arguments.draw)
     todo = [
         (each, training_of(each)) for each in programs if read_outcome(Trained, each.folder(arguments.root)) is None
     ]
@@ -204,8 +223,15 @@ def main() -> int:
         until = time.monotonic() + 60 * arguments.minutes
         train_each(todo, root=arguments.root, processes=arguments.processes, until=until)
     stored = [each for each in programs if read_outcome(Trained, each.folder(arguments.root)) is not None]
-    judged = [found for each in stored if (found := judge(each.name, each.folder(arguments.root) / "run"))]
-    print("\n".join(lines(judged)))
+    runs = [(each.name, each.folder(arguments.root) / "run") for each in stored]
+    for folder in arguments.others:
+        runs += [(run.parts[-3], run) for run in sorted(folder.glob("*/*/*/run"))]
+    judged = [found for name, run in runs if (found := judge(name, run))]
+    text = "\n".join(lines(judged))
+    print(text)
+    if arguments.write is not None:
+        page = arguments.write.read_text("utf-8")
+        arguments.write.write_text(replaced(page, f"{text}\n\n{times.machine()}", begin=STARTED, end=ENDED), "utf-8")
     return 0
 
 

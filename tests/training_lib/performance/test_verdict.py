@@ -17,11 +17,13 @@ from trackside.performance.measured import (
 )
 from trackside.performance.verdict import PerformanceVerdict, judge_speed, judged_workers
 from trackside.records.performance_facts import (
+    UNKNOWN_COUNT,
     CollectiveFacts,
     GarbageFacts,
     LineSamples,
     LoaderFacts,
     PerformanceFacts,
+    QueueFacts,
 )
 
 STEPS = 100
@@ -116,6 +118,18 @@ SLEEP = line("other", "train.py:44", "time.sleep(0.01)", 90)
         pytest.param(
             measured(*[line("other", f"t.py:{n}", "x", 9) for n in range(11)], data=0.4, rest=1.8, forward=2),
             "host-bound", id="many-lines-of-little",
+        ),
+        pytest.param(
+            measured(line("inside", "", "", 90), loader=None, rest=20, optimizer=0.1), "incomplete",
+            id="a-function-that-fetches-or-computes",
+        ),
+        pytest.param(
+            measured(line("fetch", "t.py:9", "sleep()", 60), line("other", "", "", 40, is_in_model=True), loader=None,
+                     data=12, forward=8), "input-bound", id="a-function-that-waits-in-its-graph",
+        ),
+        pytest.param(
+            measured(line("other", "", "", 90, is_in_model=True), line("fetch", "", "", 5), loader=None, data=1,
+                     forward=18), "compute-bound", id="a-function-that-computes",
         ),
         pytest.param(measured(data=0.15, forward=0.7, rest=0.15, evaluation=9.0, capture=0.3), "balanced", id="none"),
         pytest.param(measured(data=0.15, forward=0.9, evaluation=9.0), "compute-bound", id="an-evaluation-is-no-rest"),
@@ -411,3 +425,25 @@ def test_waits_for_other_ranks(workers: dict[str, Measured], expected: list[str]
         assert all(cause.share <= 1 and cause.step_seconds_after >= 0 for cause in verdict.causes)
         assert (verdict.bottleneck.value == "straggler rank") == ("waits for worker_1" in verdict.headline)
         assert any("collectives" in one for one in verdict.missing) == (workers[name].gradient_wait is None)
+
+
+@pytest.mark.parametrize(
+    ("queue", "note"),
+    [
+        pytest.param(
+            QueueFacts("queue.Queue", "t.py:9", 40, 0.25, 38, 0.02),
+            "queue.Queue at t.py:9: 0.2 batches were ready when one was taken; one thread takes 20 ms to make a batch",
+            id="of-a-thread",
+        ),
+        pytest.param(
+            QueueFacts("multiprocessing.SimpleQueue", "", 40, UNKNOWN_COUNT),
+            "multiprocessing.SimpleQueue: an unknown number of batches was ready when one was taken",
+            id="that-cannot-be-counted",
+        ),
+    ],
+)
+def test_a_note_has_the_batches_of_a_queue(queue: QueueFacts, note: str) -> None:
+    run = measured(data=9, **COMPUTE)
+    assert run.facts is not None
+    found = judge_speed(replace(run, facts=replace(run.facts, queues=(queue,)))).notes
+    assert note in found

@@ -6,6 +6,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -206,3 +207,38 @@ def test_nothing_is_known_before_a_step() -> None:
     over(generated(probe.look), lambda: None)
     assert set(probe.found) == {False}
     assert not probe.loop.is_fetching(None)
+
+
+@pytest.mark.parametrize(
+    ("wait", "is_fetch"),
+    [
+        pytest.param("handed.get()", True, id="a-queue"),
+        pytest.param("parts.get(1, lock).acquire()", False, id="a-lock"),
+    ],
+)
+def test_a_wait_in_a_queue_that_is_not_written_in_python(wait: str, is_fetch: bool, tmp_path: Path) -> None:
+    """`queue.SimpleQueue` has no frame of its own: the text of the call shows it."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"def train(step, handed, parts, lock):\n    for _ in range(1):\n        step()\n        {wait}\n"
+    )
+    names: dict[str, Any] = {}
+    exec(compile(script.read_text(), str(script), "exec"), names)  # noqa: S102 - the test's own text
+    loop, waiting, lock = StepLoop(is_user_file=lambda file: file == str(script)), threading.Event(), threading.Lock()
+    handed: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def step() -> None:
+        loop.note(sys._getframe())
+        waiting.set()
+
+    with lock:
+        thread = threading.Thread(target=names["train"], args=(step, handed, {}, lock))
+        thread.start()
+        waiting.wait()
+        found: Any = None
+        while found is None or found.f_code.co_name != "train" or found.f_lineno != 4:
+            found = sys._current_frames()[thread.ident or 0]
+        answer = loop.is_fetching(found)
+        handed.put(1)
+    thread.join()
+    assert answer == is_fetch

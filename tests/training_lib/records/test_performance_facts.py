@@ -16,6 +16,7 @@ from trackside.records.performance_facts import (
     LineSamples,
     LoaderFacts,
     PerformanceFacts,
+    QueueFacts,
     decode_performance,
     encode_performance,
 )
@@ -43,6 +44,7 @@ facts = st.builds(
     st.none() | hangs,
     st.none() | st.builds(CollectiveFacts, seconds, seconds, counts),
     st.none() | st.builds(GarbageFacts, counts, seconds, seconds, counts, texts, texts, texts),
+    queues=st.lists(st.builds(QueueFacts, texts, texts, counts, seconds, counts, seconds), max_size=3).map(tuple),
 )
 
 

@@ -133,8 +133,8 @@ PAUSE = 0.02
 class SlowBatches(keras.utils.PyDataset):  # type: ignore[misc]  # as above
     """Sixteen batches, each after a pause or without one."""
 
-    def __init__(self, pause: float) -> None:
-        super().__init__()
+    def __init__(self, pause: float, *, workers: int = 1) -> None:
+        super().__init__(workers=workers)
         self._pause, self._random = pause, np.random.default_rng(0)
 
     def __len__(self) -> int:
@@ -179,18 +179,23 @@ class SlowForward(keras.layers.Layer):  # type: ignore[misc]  # as above
         return inputs
 
 
+# On PyTorch Keras makes all batches of a `PyDataset` with workers between two epochs, where no wait is recorded.
+@pytest.mark.parametrize("workers", [1] if BACKEND in HERE else [1, 2])
 @pytest.mark.parametrize("batches", [0.0, PAUSE], ids=["quick", "slow"])
-def test_waits_for_batches_are_found(batches: float, tmp_path: Path) -> None:
-    others = None if batches else SlowForward()  # so that a busy machine, which delays batches too, decides nothing
-    phases_of(tmp_path, batches=batches, slow=others)
+def test_waits_for_batches_are_found(batches: float, workers: int, tmp_path: Path) -> None:
+    others = None if batches else SlowCallback("on_train_batch_end")  # a busy machine delays batches too
+    phases_of(tmp_path, batches=batches * workers, slow=others, workers=workers, epochs=8)
     configured = RuleConfiguration("data-starvation", parameters={"steps": "20"})
     found = backtest(str(tmp_path), [configured], clock=lambda: 0.0)
-    assert bool(found.issues) == (batches > 0 and BACKEND in HERE), found
-    assert ("of Keras on PyTorch alone" in str(found.verdicts)) == (BACKEND not in HERE)
+    assert bool(found.issues) == (batches > 0), found
+    if batches:
+        assert "test_step_numbers.py" in str(found.issues), found
 
 
-def phases_of(folder: Path, *, batches: float = 0.0, slow: Any = None) -> dict[str, float]:
-    """Train two epochs. Return the median seconds of each phase; an absent one is absent."""
+def phases_of(
+    folder: Path, *, batches: float = 0.0, slow: Any = None, workers: int = 1, epochs: int = 2
+) -> dict[str, float]:
+    """Train some epochs. Return the median seconds of each phase; an absent one is absent."""
     keras.utils.set_random_seed(1)
     layers = [slow] if isinstance(slow, keras.layers.Layer) else []
     callbacks = [slow] if isinstance(slow, keras.callbacks.Callback) else []
@@ -199,7 +204,8 @@ def phases_of(folder: Path, *, batches: float = 0.0, slow: Any = None) -> dict[s
     model.compile(optimizer, "mse")
     validation = SlowBatches(0.0) if callbacks else None
     with trackside.KerasHook(str(folder), save=REQUEST) as hook:
-        model.fit(SlowBatches(batches), epochs=2, verbose=0, validation_data=validation, callbacks=[hook, *callbacks])
+        data = SlowBatches(batches, workers=workers)
+        model.fit(data, epochs=epochs, verbose=0, validation_data=validation, callbacks=[hook, *callbacks])
     trial = trackside.open_trial(str(folder))
     keys = {"data": DATA_SECONDS, "backward": BACKWARD_SECONDS, "optimizer": OPTIMIZER_SECONDS}
     values = {phase: trial.tensor(key).statistic("mean").values for phase, key in keys.items() if key in trial.names}
@@ -229,5 +235,7 @@ def test_phases_of_a_step(options: dict[str, Any], slow_phase: str, tmp_path: Pa
 
 @pytest.mark.skipif(BACKEND in HERE, reason="PyTorch has all phases")
 @pytest.mark.parametrize("batches", [0.0, PAUSE], ids=["quick", "slow"])
-def test_a_compiled_step_has_no_phases(batches: float, tmp_path: Path) -> None:
-    assert phases_of(tmp_path, batches=batches) == {}
+def test_a_compiled_step_has_its_waits_at_most(batches: float, tmp_path: Path) -> None:
+    found = phases_of(tmp_path, batches=batches)
+    assert set(found) == ({"data"} if BACKEND == "jax" else set())  # on TensorFlow samples show them
+    assert all((seconds >= PAUSE) == (batches > 0) for seconds in found.values())

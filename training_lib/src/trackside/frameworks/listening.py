@@ -15,6 +15,7 @@ from trackside.capture.place import Place, settled
 from trackside.capture.program_facts import ProgramFactsFile
 from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, Rank, RunSession, SessionOptions
 from trackside.capture.step_engine import TRAIN
+from trackside.capture.writer_parts import BackgroundPart
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.run_layout import worker_name
@@ -32,6 +33,7 @@ class ListeningAdapter:
 
     Attributes:
         session: The run.
+        speed_parts: Returns the parts of the writer that store facts about speed, for a rank: none, by default.
         detailed: The detailed profiling of a few steps. An inheriting class calls its `step_ended` after each step.
 
     Args:
@@ -58,6 +60,7 @@ class ListeningAdapter:
             begin_operators=begin_operators,
         )
         self._owner, self._undo = owner or self, list[Undo]()
+        self.speed_parts: Callable[[Rank], Iterable[BackgroundPart]] = lambda rank: ()
 
     @property
     def has_begun(self) -> bool:
@@ -119,7 +122,7 @@ class ListeningAdapter:
             facts, session.open_folder, worker=worker_name(rank.number), start=session.start_position
         )
         facts_parts = [file] if session.stores_run else []
-        idle_parts = [*machine_parts(session, rank), *self.detailed.parts(rank)]
+        idle_parts = [*machine_parts(session, rank), *self.detailed.parts(rank), *self.speed_parts(rank)]
         session.begin(rank, owner=self._owner, facts=facts_parts, idle_parts=idle_parts)
         return file
 

@@ -65,6 +65,7 @@ def _worker(name: str, measured: Measured, verdict: PerformanceVerdict, price: f
         "missing": list(verdict.missing),
         "notes": list(verdict.notes),
         "loaders": [asdict(loader) for loader in facts.loaders],
+        "queues": [asdict(queue) for queue in facts.queues],
         "batches_ready": measured.batches_ready,
         "pin_seconds": facts.pin_seconds if facts.pins else None,
         "sampled_steps": facts.sampled_steps,

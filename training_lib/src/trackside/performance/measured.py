@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from trackside.records.performance_facts import FETCH, PerformanceFacts
+from trackside.records.performance_facts import FETCH, INSIDE, PerformanceFacts
 
 PHASES = ("data", "forward", "backward", "optimizer")  # of a training step; the rest is in none of them
 FEWEST_SAMPLES = 20  # of stacks, to conclude anything from them
@@ -176,7 +176,7 @@ def with_sampled_phases(measured: Measured) -> Measured:
     anything but a DataLoader is added to the data phase. Neither is on too few samples, or if no sample was in it.
     """
     lines = measured.facts.lines if measured.facts else ()
-    others = [line for line in lines if line.phase in {"other", FETCH}]
+    others = [line for line in lines if line.phase in {"other", FETCH, INSIDE}]
     total = sum(line.samples for line in others)
     if not total or sum(line.samples for line in lines) < FEWEST_SAMPLES:
         return measured

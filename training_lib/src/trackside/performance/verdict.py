@@ -23,6 +23,7 @@ from trackside.performance.causes import (
 )
 from trackside.performance.durations import duration, milliseconds
 from trackside.performance.measured import CAPTURE, EVALUATION, PHASES, Measured
+from trackside.records.performance_facts import INSIDE
 
 FEWEST_STEPS = 10
 BOUND_SHARE = 0.2  # of the time of the steps, to win back: the run is bound by it
@@ -202,6 +203,9 @@ def _by_rest(measured: Measured) -> tuple[Bottleneck, str]:
     if share < BOUND_SHARE:
         return Bottleneck.BALANCED, "no part of the step can be shortened by a fifth of it"
     text = f"{100 * share:.0f} % of the step"
+    lines = measured.facts.lines if measured.facts is not None else ()
+    if 2 * sum(each.samples for each in lines if each.phase == INSIDE) > sum(each.samples for each in lines):
+        return Bottleneck.INCOMPLETE, f"{text} is mostly in a function that computes, or waits for a batch in its graph"
     if measured.facts is not None and measured.facts.lines:
         return Bottleneck.HOST, f"{text} is Python between the phases, spread over many lines"
     return Bottleneck.INCOMPLETE, f"{text} is in no phase, and its stacks were not sampled"
@@ -255,7 +259,7 @@ def _missing(measured: Measured) -> Iterator[str]:
         yield "data: no torch DataLoader was used, and no wait of the loop was sampled; see the lines of the rest"
     if "forward" not in measured.phases:
         yield "forward: no stack was sampled in the call of a torch.nn.Module"
-    if "backward" not in measured.phases:
+    if "backward" not in measured.phases and not _is_compiled(measured):
         yield "backward: torch.autograd.backward was not called"
     if facts is None or not facts.lines:
         yield "lines: the run ended before its stacks were sampled"
@@ -265,6 +269,12 @@ def _missing(measured: Measured) -> Iterator[str]:
         yield _DEVICES[facts.device]
     if not measured.machine.samples:
         yield "machine: it was not sampled; start the training with `trackside run`"
+
+
+def _is_compiled(measured: Measured) -> bool:
+    """Return True if one function makes whole steps: forward and backward pass are one."""
+    lines = measured.facts.lines if measured.facts is not None else ()
+    return any(line.is_in_model and not line.place for line in lines)
 
 
 def _notes(measured: Measured) -> Iterator[str]:
@@ -279,6 +289,9 @@ def _notes(measured: Measured) -> Iterator[str]:
         if machine.cpu_percent - own >= 30:
             yield f"the machine was busy to {machine.cpu_percent:.0f} %, and this training used {own:.0f} % of it"
     yield from _loader_notes(measured)
+    yield from _queue_notes(measured)
+    if _is_compiled(measured):
+        yield "forward holds the whole function that trains: one compiled function computes, and updates weights"
     if measured.processor_wait is not None and measured.processor_wait >= NOTED_SHARE:
         yield (
             f"for {100 * measured.processor_wait:.0f} % of its time the training was ready, and other work on the "
@@ -312,6 +325,14 @@ def _loader_notes(measured: Measured) -> Iterator[str]:
     )
     if facts.pins:
         yield f"a copy of a batch to pinned memory took {milliseconds(facts.pin_seconds)}"
+
+
+def _queue_notes(measured: Measured) -> Iterator[str]:
+    for queue in measured.facts.queues if measured.facts is not None else ():
+        place = f" at {queue.taken_at}" if queue.taken_at else ""
+        made = f"; one thread takes {milliseconds(queue.make_seconds)} to make a batch" if queue.makes else ""
+        ready = f"{queue.ready:.1f} batches were" if queue.ready >= 0 else "an unknown number of batches was"
+        yield f"{queue.kind}{place}: {ready} ready when one was taken{made}"
 
 
 def _is_creeping(measured: Measured) -> bool:

@@ -10,12 +10,13 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from enum import Enum
 from types import FrameType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from trackside.profiling import hang_watch
 from trackside.profiling.hang_watch import HangWatch, line_of
-from trackside.profiling.phase_clock import BACKWARD, CAPTURE, OPTIMIZER, OTHER, PhaseClock
+from trackside.profiling.phase_clock import BACKWARD, CAPTURE, DATA, OPTIMIZER, OTHER, PhaseClock
 from trackside.profiling.step_loop import MOST_FRAMES, StepLoop
 
 INTERVAL_SECONDS = 0.005
@@ -37,6 +38,7 @@ class SampledLine(NamedTuple):
         library: The innermost function, if it is not the user's: `module.function`.
         is_in_model: True below the call of a module.
         is_fetch: True if the loop asked for a batch there, in no phase of the step; see `StepLoop`.
+        is_unknown: True in a compiled function that fetched or computed.
     """
 
     phase: int
@@ -46,6 +48,25 @@ class SampledLine(NamedTuple):
     library: str
     is_in_model: bool
     is_fetch: bool = False
+    is_unknown: bool = False
+
+
+class Inside(Enum):
+    """The work of a compiled function, which Python's stack does not show."""
+
+    FETCHES = "it waits for a batch"
+    COMPUTES = "it computes"
+    UNKNOWN = "it does one of both"
+
+
+class CompiledStep(Protocol):
+    """A look into a function that makes whole steps, its fetches included. Its methods are called on any thread."""
+
+    def look(self) -> Inside | None:
+        """Return its present work; None outside of it."""
+
+    def maker(self) -> FrameType | None:
+        """Return the innermost frame of a thread that makes batches; None if Python makes none."""
 
 
 class StackSampler:
@@ -59,8 +80,12 @@ class StackSampler:
         is_user_file: Returns True for a file of the user's.
         model_file: The file with the function that calls modules.
         failed: Called once if sampling fails; it then ends.
-        watch: Looks for a hang, all the time.
+        watch: Looks for a hang, all the time; None: nothing does.
         loop: The loop that takes the steps.
+        compiled: Looks into the function that makes the steps; None without one.
+        loop_file: The library's file with the loop over steps: a line of the user's that only called it is not named
+            for time in no phase. "" where the loop is the user's own.
+        fetch_file: The library's file with the iterator that this loop takes batches from; "" for none.
     """
 
     def __init__(
@@ -70,12 +95,16 @@ class StackSampler:
         is_user_file: Callable[[str], bool],
         model_file: str,
         failed: Callable[[Exception], object],
-        watch: HangWatch,
+        watch: HangWatch | None,
         loop: StepLoop | None = None,
+        compiled: CompiledStep | None = None,
+        loop_file: str = "",
+        fetch_file: str = "",
     ) -> None:
         self.lines: Counter[SampledLine] = Counter()
-        self._clock, self._is_user_file, self._model_file, self._failed = clock, is_user_file, model_file, failed
-        self._watch, self._stop = watch, threading.Event()
+        self._clock, self._is_user_file, self._failed = clock, is_user_file, failed
+        self._model_file, self._loop_file, self._fetch_file = model_file, loop_file, fetch_file
+        self._watch, self._compiled, self._stop = watch, compiled, threading.Event()
         self._loop = loop or StepLoop(is_user_file=is_user_file)
         self._thread = threading.Thread(target=self._run, name="trackside-stacks", daemon=True)
 
@@ -95,7 +124,13 @@ class StackSampler:
             return
         if phase in (BACKWARD, OPTIMIZER):
             self._loop.note(frame)
-        line = self._line(frame, phase)
+        inside = self._compiled.look() if self._compiled is not None and phase == OTHER else None
+        line = self._line(frame, phase) if inside is None else self._line_inside(frame, inside)
+        maker = self._compiled.maker() if self._compiled is not None and line.phase == DATA else None
+        if maker is not None:
+            line = self._line(maker, DATA)
+        if inside is Inside.FETCHES:
+            line = line._replace(phase=OTHER, is_in_model=False, is_fetch=True)
         if line in self.lines or len(self.lines) < MOST_LINES:
             self.lines[line] += 1
 
@@ -118,8 +153,16 @@ class StackSampler:
     def _rest(self, seconds: float) -> None:
         """Wait between two bursts of samples, and look for a hang meanwhile."""
         while seconds > 0 and not self._stop.wait(min(seconds, hang_watch.LOOK_SECONDS)):
-            self._watch.look()
+            if self._watch is not None:
+                self._watch.look()
             seconds -= hang_watch.LOOK_SECONDS
+
+    def _line_inside(self, frame: FrameType, inside: Inside) -> SampledLine:
+        """Return the line of a compiled function's work: none of the user's, but for a wait for a batch."""
+        if inside is Inside.FETCHES:
+            return self._line(frame, DATA)
+        is_unknown = inside is Inside.UNKNOWN
+        return SampledLine(OTHER, "", 0, "", "", is_in_model=not is_unknown, is_unknown=is_unknown)
 
     def _line(self, innermost: FrameType, phase: int) -> SampledLine:
         frame: FrameType | None = innermost
@@ -128,10 +171,14 @@ class StackSampler:
             if frame is None:
                 break
             code = frame.f_code
+            if phase == OTHER and code.co_filename == self._fetch_file:
+                phase = DATA
+            if phase == OTHER and not file and code.co_filename == self._loop_file:
+                break
             if not file and self._is_user_file(code.co_filename):
                 file, line, function = code.co_filename, line_of(frame), code.co_name
             is_in_model = is_in_model or code.co_filename == self._model_file
-            if file and (is_in_model or phase != OTHER):
+            if file and (is_in_model or phase != OTHER) and not self._fetch_file:
                 break
             frame = frame.f_back
         library = "" if file == innermost.f_code.co_filename else _library_name(innermost)

@@ -12,12 +12,14 @@ import linecache
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from itertools import islice
 from types import CodeType, FrameType
 
 MOST_FRAMES = 200
 MOST_FUNCTIONS = 200  # that steps were seen in
 MOST_CALLS = 64  # of steps, in one function
 _NEXT = re.compile(r"\bnext\(")
+_GET = re.compile(r"\.get(_nowait)?\([^()]*\)$")  # of a queue that is not written in Python: no other takes time
 
 
 class StepLoop:
@@ -58,6 +60,8 @@ class StepLoop:
             end = _ends_of_loops(frame.f_code).get(frame.f_lasti, 0)
             if end:
                 return any(frame.f_lasti < call < end for call in calls)
+            if callee is None:
+                return bool(_GET.search(_called(frame)))
             return callee is not None and _is_iterator(callee.f_code) and bool(_NEXT.search(_text(frame)))
         return False
 
@@ -80,6 +84,18 @@ def _ends_of_loops(code: CodeType) -> Mapping[int, int]:
 
 def _is_iterator(code: CodeType) -> bool:
     return bool(code.co_flags & inspect.CO_GENERATOR) or code.co_name == "__next__"
+
+
+def _called(frame: FrameType) -> str:
+    """Return the text of the call that a frame is in; "" if it is not on one line, or Python (3.10) lacks it."""
+    positions = getattr(frame.f_code, "co_positions", None)
+    if positions is None:
+        return ""
+    first, last, start, end = next(islice(positions(), frame.f_lasti // 2, None), (None, None, None, None))
+    if first is None or first != last or start is None or end is None:
+        return ""
+    line = linecache.getline(frame.f_code.co_filename, first)
+    return line.encode()[start:end].decode(errors="replace")  # columns are of bytes
 
 
 def _text(frame: FrameType) -> str:

@@ -15,9 +15,12 @@ from trackside.storage.store import Store
 
 VERSION = 1
 FETCH = "fetch"  # the phase of a line in which the loop waited for a batch, of anything but a DataLoader
+INSIDE = "inside"  # the phase of a sample in a compiled function that fetched a batch or computed
 MOST_LINES = 200
 MOST_MODULES = 200
 MOST_EXCHANGES = 20
+MOST_QUEUES = 8
+UNKNOWN_COUNT = -1.0  # of batches that were ready
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,31 @@ class LoaderFacts:
 
 
 @dataclass(frozen=True)
+class QueueFacts:
+    """A queue that the training takes its batches from, of the script's own or of a library.
+
+    Attributes:
+        kind: Its class, such as `queue.Queue`; or `tf.data`.
+        taken_at: The line that takes batches; "" if unknown.
+        takes: Number of batches that were taken.
+        ready: Batches that were ready when one was taken, on average; of `tf.data`, at each sample. `UNKNOWN_COUNT`
+            where the queue cannot be counted.
+        makes: Number of batches whose making was timed; 0 if none was.
+        make_seconds: Seconds that one thread takes to make a batch, on average.
+        make_waited_share: Share of the newest of these seconds in which the thread was ready and had no processor; 0 if
+            unknown.
+    """
+
+    kind: str
+    taken_at: str
+    takes: int
+    ready: float
+    makes: int = 0
+    make_seconds: float = 0.0
+    make_waited_share: float = 0.0
+
+
+@dataclass(frozen=True)
 class ModuleTimes:
     """The times of a module on the steps that were sampled, in seconds of a step.
 
@@ -107,7 +135,7 @@ class LineSamples:
     """Samples of one line.
 
     Attributes:
-        phase: Name of the phase, such as `data`; or `FETCH`.
+        phase: Name of the phase, such as `data`; or `FETCH` or `INSIDE`.
         place: The innermost line of the user's code: "train.py:41", or "".
         function: Its function.
         code: Its text.
@@ -217,6 +245,7 @@ class PerformanceFacts:
         modules: Times of modules, the longest first.
         exchanges: Times of collectives, the longest first.
         machine: Name of the machine; "" if unknown.
+        queues: Other queues that the training takes batches from, the most used first.
     """
 
     device: str = "cpu"
@@ -234,6 +263,7 @@ class PerformanceFacts:
     modules: tuple[ModuleTimes, ...] = ()
     exchanges: tuple[ExchangeTimes, ...] = ()
     machine: str = ""
+    queues: tuple[QueueFacts, ...] = ()
 
     @property
     def is_on_gpu(self) -> bool:
@@ -248,12 +278,13 @@ class PerformanceFacts:
 
     @property
     def own_share_of_workers(self) -> float:
-        """Share of their newest work in which DataLoaders' workers had a processor; 1 without workers.
+        """Share of their newest work in which DataLoaders' workers and makers of queues had a processor; 1 without any.
 
         More workers than processors take them from one another: that is the training's own doing, and 1 too.
         """
         loaders = [loader for loader in self.loaders if 0 < loader.workers <= max(1, self.processors)]
-        return 1.0 - max((loader.fetch_waited_share for loader in loaders), default=0.0)
+        waits = [loader.fetch_waited_share for loader in loaders] + [each.make_waited_share for each in self.queues]
+        return 1.0 - max(waits, default=0.0)
 
 
 def encode_performance(facts: PerformanceFacts) -> bytes:
@@ -297,6 +328,7 @@ def decode_performance(data: bytes, *, key: str) -> PerformanceFacts:
         if found.is_list("exchanges")
         else (),
         machine=found.text("machine") if found.has("machine") else "",
+        queues=tuple(map(_queue, found.objects("queues")[:MOST_QUEUES])) if found.is_list("queues") else (),
     )
 
 
@@ -347,6 +379,18 @@ def _loader(found: UntrustedJson) -> LoaderFacts:
         longest_fetch_seconds=_number(found, "longest_fetch_seconds"),
         fetch_processes=found.count("fetch_processes", 0),
         fetch_waited_share=_number(found, "fetch_waited_share"),
+    )
+
+
+def _queue(found: UntrustedJson) -> QueueFacts:
+    return QueueFacts(
+        kind=found.text("kind"),
+        taken_at=found.text("taken_at"),
+        takes=found.count("takes"),
+        ready=found.number("ready"),
+        makes=found.count("makes", 0),
+        make_seconds=_number(found, "make_seconds"),
+        make_waited_share=_number(found, "make_waited_share"),
     )
 
 

@@ -82,6 +82,39 @@ for step in range({steps}):
     x, y = next(batches)
     train(x, y)
 """
+_FROM_A_THREAD = """
+import queue
+import threading
+ready = queue.{{kind}}()
+def read():
+    for step in range({{{{steps}}}}):
+        time.sleep({pause})
+        ready.put({item})
+threading.Thread(target=read, daemon=True).start()
+for step in range({{{{steps}}}}):
+    batch = ready.get()
+    train(torch.randn(8, 64), torch.randint(0, 10, (8,)))
+    time.sleep({work})
+"""
+_BATCH = "(torch.randn(8, 64), torch.randint(0, 10, (8,)))"
+QUEUE = _FROM_A_THREAD.format(pause=0.05, item=_BATCH, work=0).format(kind="Queue")
+SIMPLE_QUEUE = _FROM_A_THREAD.format(pause=0.05, item=_BATCH, work=0).format(kind="SimpleQueue")
+QUICK_QUEUE = _FROM_A_THREAD.format(pause=0, item=_BATCH, work=0.03).format(kind="Queue")
+QUICK_SIMPLE_QUEUE = _FROM_A_THREAD.format(pause=0, item=_BATCH, work=0.03).format(kind="SimpleQueue")
+NO_BATCHES = _FROM_A_THREAD.format(pause=0.05, item="step", work=0).format(kind="Queue")
+PROCESS_QUEUE = """
+import multiprocessing
+fork = multiprocessing.get_context("fork")
+ready = fork.Queue()
+def read():
+    for step in range({steps}):
+        time.sleep(0.05)
+        ready.put(torch.randn(8, 64).numpy())
+fork.Process(target=read, daemon=True).start()
+for step in range({steps}):
+    batch = ready.get()
+    train(torch.from_numpy(batch), torch.randint(0, 10, (8,)))
+"""
 SLOW_STEP = """
 def batches():
     for step in range({steps}):

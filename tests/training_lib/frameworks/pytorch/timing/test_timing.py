@@ -36,6 +36,12 @@ LOOPS: Mapping[str, str] = {
     "no_loader": scripts.NO_LOADER,
     "generator": scripts.GENERATOR,
     "ahead": scripts.READ_AHEAD,
+    "thread_queue": scripts.QUEUE,
+    "simple_queue": scripts.SIMPLE_QUEUE,
+    "quick_queue": scripts.QUICK_QUEUE,
+    "quick_simple_queue": scripts.QUICK_SIMPLE_QUEUE,
+    "no_batches": scripts.NO_BATCHES,
+    "process_queue": scripts.PROCESS_QUEUE,
     "slow_step": scripts.SLOW_STEP,
     "sleep": scripts.SLEEP,
     "evaluation": scripts.SLOW_EVALUATION,
@@ -46,6 +52,8 @@ LOOPS: Mapping[str, str] = {
 
 LONG_WAIT = 8.0  # milliseconds: more than a batch needs on a busy machine, and less than the planted ones
 WAITING = {"data-starvation", "dataloader"}
+QUEUES = ["thread_queue", "simple_queue", "quick_queue", "quick_simple_queue", "no_batches", "process_queue"]
+WITHOUT_WAITS = {"no_loader", "slow_step", "quick_simple_queue", "no_batches"}
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +67,8 @@ def folder(warm_python: WarmPython, tmp_path_factory: pytest.TempPathFactory) ->
     """The folder with a run of each loop. Those that mostly sleep run at once, and the one that computes after them."""
     folder = tmp_path_factory.mktemp("loops")
     with ExitStack() as stack:
-        for together in ([name for name in LOOPS if name != "compute"], ["compute"]):
+        others = [name for name in LOOPS if name != "compute" and name not in QUEUES]
+        for together in (others, QUEUES, ["compute"]):
             started = {}
             for name in together:
                 script = folder / f"{name}.py"
@@ -81,7 +90,17 @@ def folder(warm_python: WarmPython, tmp_path_factory: pytest.TempPathFactory) ->
         pytest.param("iterable", "input-bound", "iterable.py:20 in __iter__", "time.sleep(0.004)", id="an-iterable"),
         pytest.param("no_loader", "host-bound", "no_loader.py:18 in read_batch", "time.sleep(0.03)", id="no-loader"),
         pytest.param("generator", "input-bound", "generator.py:19 in batches", "time.sleep(0.03)", id="a-generator"),
-        pytest.param("ahead", "input-bound", "ahead.py:28 in __next__", "return ready.get()", id="a-thread-that-reads"),
+        pytest.param("ahead", "input-bound", "ahead.py:22 in read", "time.sleep(0.03)", id="a-thread-that-reads"),
+        pytest.param("thread_queue", "input-bound", "thread_queue.py:22 in read", "time.sleep(0.05)", id="a-queue"),
+        pytest.param(
+            "simple_queue", "input-bound", "simple_queue.py:26 in <module>", "batch = ready.get()", id="a-simple-queue"
+        ),
+        pytest.param(
+            "process_queue", "input-bound", "process_queue.py:26 in <module>", "batch = ready.get()", id="a-process"
+        ),
+        pytest.param(
+            "no_batches", "host-bound", "no_batches.py:26 in <module>", "batch = ready.get()", id="a-queue-of-numbers"
+        ),
         pytest.param("slow_step", "host-bound", "slow_step.py:21 in wait", "time.sleep(0.03)", id="a-quick-generator"),
         pytest.param("sleep", "host-bound", "sleep.py:19 in <module>", "time.sleep(0.03)", id="a-sleep-in-the-step"),
     ],
@@ -106,6 +125,12 @@ def test_names_the_bottleneck_and_the_line(
         pytest.param("no_loader", set(), id="no-loader"),
         pytest.param("generator", {"data-starvation"}, id="a-generator"),
         pytest.param("ahead", {"data-starvation"}, id="a-thread-that-reads"),
+        pytest.param("thread_queue", {"data-starvation"}, id="a-queue"),
+        pytest.param("simple_queue", {"data-starvation"}, id="a-simple-queue"),
+        pytest.param("process_queue", {"data-starvation"}, id="a-queue-of-a-process"),
+        pytest.param("quick_queue", set(), id="a-full-queue"),
+        pytest.param("quick_simple_queue", set(), id="a-full-simple-queue"),
+        pytest.param("no_batches", set(), id="a-queue-of-numbers"),
         pytest.param("slow_step", set(), id="a-quick-generator"),
         pytest.param("sleep", set(), id="a-sleep-in-the-step"),
         pytest.param("evaluation", set(), id="the-evaluation-waits-and-the-training-does-not"),
@@ -120,6 +145,26 @@ def test_rules_find_the_waits_and_nothing_else(folder: Path, name: str, expected
     assert found.keys() == expected
     if expected:
         assert found["data-starvation"].place.startswith(f"{name}.py:")
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        pytest.param("thread_queue", 0, 1, id="empty"),
+        pytest.param("process_queue", 0, 1, id="empty-of-a-process"),
+        pytest.param("quick_queue", 10, STEPS, id="full"),
+    ],
+)
+def test_batches_of_a_queue_are_counted(runs: Mapping[str, Measured], name: str, least: float, most: float) -> None:
+    facts = runs[name].facts
+    assert facts is not None
+    (queue,) = facts.queues
+    assert queue.taken_at.startswith(f"{name}.py:26")
+    assert STEPS - 3 <= queue.takes < STEPS
+    assert least <= queue.ready <= most
+    assert bool(queue.makes) == (name == "thread_queue")  # all quick ones were made before the first was taken
+    assert (queue.make_seconds >= 0.05) == (name == "thread_queue")
+    assert "ready when one was taken" in str(judge_speed(runs[name]).notes)
 
 
 def test_a_rule_finds_the_pauses(folder: Path) -> None:
@@ -146,8 +191,8 @@ def test_describes_the_loader_from_the_live_object(runs: Mapping[str, Measured])
 @pytest.mark.parametrize("name", LOOPS)
 def test_phases_and_rest_are_the_whole_step(runs: Mapping[str, Measured], name: str) -> None:
     run = runs[name]
-    expected = {"backward", "optimizer", "capture", *(["data"] if name not in {"no_loader", "slow_step"} else [])}
-    if name == "slow_step" and "data" in run.phases:
+    expected = {"backward", "optimizer", "capture", *(["data"] if name not in WITHOUT_WAITS else [])}
+    if name in WITHOUT_WAITS and "data" in run.phases:
         expected.add("data")  # a sample may have met the generator, quick as it is
     assert expected <= run.phases.keys() <= expected | {"evaluation", "forward"}
     assert ("evaluation" in run.phases) is (name == "evaluation")

@@ -21,6 +21,7 @@ from trackside.frameworks.keras.loops_by_hand import LoopsByHand
 from trackside.frameworks.keras.names import OURS, Names, weight_name
 from trackside.frameworks.keras.operators import begin_operator_profile
 from trackside.frameworks.keras.replicas import ReplicaGradients
+from trackside.frameworks.keras.speed_file import Speed
 from trackside.frameworks.keras.step import KerasStep
 from trackside.frameworks.keras.update_size import UpdateSize
 from trackside.frameworks.keras.values import array_of, has_value, learning_rate_of, number_of, view_of
@@ -85,11 +86,13 @@ class KerasAdapter(ListeningAdapter):
         self._engine, self._statistics, self._names = self.session.engine, self.session.statistics, names
         self.facts = KerasFacts(self.session.guard)
         self._step = KerasStep(self, names, self.facts)
-        self.loops = LoopsByHand(self.session, self._step)
-        self._parameters, self._size, self._replicas = Parameters(), UpdateSize(), ReplicaGradients()
-        self._mean = (0, 0.0)  # batches and their mean loss so far, where only means are seen
         self._processor_wait = ProcessorWait()
         self._clock = PhaseClock(meter=self.session.statistics.meter, waited=self._waited)
+        speed = Speed(self.session, self._clock)
+        self.speed_parts = speed.parts
+        self.loops = LoopsByHand(self.session, self._step, speed.calls)
+        self._parameters, self._size, self._replicas = Parameters(), UpdateSize(), ReplicaGradients()
+        self._mean = (0, 0.0)  # batches and their mean loss so far, where only means are seen
         self._usual_seconds, self._unread = 0.0, 0
         self._phase = OTHER  # of the time that is not ours
         self._is_fetching = False  # between two batches of a training, where `fit` fetches one on PyTorch
@@ -103,7 +106,7 @@ class KerasAdapter(ListeningAdapter):
         self.layer_called = protect("capturing a layer", self._layer_called)
         self._before = protect("capturing gradients", self._before_update)
         self._after = protect("ending a step", self._after_update)
-        self.jax = JaxSteps(self.session, self._step, self)
+        self.jax = JaxSteps(self.session, self._step, self, speed.calls)
 
     def _timed(self, doing: str, method: Callable[P, R]) -> Callable[P, R | None]:
         """Return the method made harmless, with its time taken as our own."""

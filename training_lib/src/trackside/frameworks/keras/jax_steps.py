@@ -21,6 +21,7 @@ from trackside.capture.session import RunSession
 from trackside.frameworks.adapter import Undo
 from trackside.frameworks.keras.replacement import replaced
 from trackside.frameworks.keras.step import WITHOUT_TENSORS, KerasStep
+from trackside.frameworks.keras.training_calls import TrainingCalls
 
 _MODES = {"train": "TRAIN", "test": "EVAL", "predict": "PREDICT"}
 Function = Callable[[Any, Iterator[Any]], Any]  # of a state and the batches to come; returns logs and the new state
@@ -46,10 +47,12 @@ class JaxSteps:
         session: The run.
         step: The step under way.
         batches: Gets the steps of `train_on_batch` as batches: Keras calls no callbacks for them.
+        calls: Gets notice of the calls of the function that trains.
     """
 
-    def __init__(self, session: RunSession, step: KerasStep, batches: Batches) -> None:
+    def __init__(self, session: RunSession, step: KerasStep, batches: Batches, calls: TrainingCalls) -> None:
         self._guard, self._engine, self._step, self._batches = session.guard, session.engine, step, batches
+        self._calls = calls
         self._makers: dict[str, Any] = {}  # Keras's own, by the word for what they make; while we listen
         self._is_plain = False  # a step is computed by plain calls now
 
@@ -79,11 +82,17 @@ class JaxSteps:
             self._batches.loop_began(mode)
             self._batches.batch_begins(mode, function.model)
         try:
+            if mode == "TRAIN" and not is_by_hand:
+                batches = self._calls.timed(batches)
             if mode == step.batch_mode and self._engine.due.kinds - WITHOUT_TENSORS:
                 seen: list[Any] = []
                 self._guard.attempt("capturing a step", lambda: self._compute(function, state, _noted(batches, seen)))
                 batches = itertools.chain(seen, batches)
-            logs, state = function.compiled(state, batches)
+            with self._calls.inside() if mode == "TRAIN" else contextlib.nullcontext():
+                logs, state = function.compiled(state, batches)
+                if mode == "TRAIN":  # our reading of the loss waits for it anyway, and would be taken for our own cost
+                    wait = functools.partial(sys.modules["jax"].block_until_ready, logs)
+                    self._guard.attempt("waiting for a step", wait)
             if is_by_hand:
                 self._batches.batch_ended(mode, 0, logs)
         finally:

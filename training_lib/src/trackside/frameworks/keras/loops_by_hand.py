@@ -12,6 +12,7 @@ from trackside.frameworks.keras.compiled_functions import CompiledFunctions
 from trackside.frameworks.keras.eager import EagerSteps
 from trackside.frameworks.keras.replicas import number_of_replicas
 from trackside.frameworks.keras.step import WITHOUT_TENSORS, KerasStep
+from trackside.frameworks.keras.training_calls import TrainingCalls
 from trackside.frameworks.keras.values import array_of, number_of
 
 
@@ -21,10 +22,11 @@ class LoopsByHand:
     Args:
         session: The run.
         step: The step under way.
+        calls: Gets notice of the calls of the function that trains.
     """
 
-    def __init__(self, session: RunSession, step: KerasStep) -> None:
-        self._session, self._engine, self._step = session, session.engine, step
+    def __init__(self, session: RunSession, step: KerasStep, calls: TrainingCalls) -> None:
+        self._session, self._engine, self._step, self._calls = session, session.engine, step, calls
         self._functions, self._eager = CompiledFunctions(), EagerSteps()
         self._is_in_compute_loss = False
         self._tapes = 0  # that record
@@ -62,25 +64,29 @@ class LoopsByHand:
         elif self._functions.current is not None and not self._step.batch_mode:
             self._functions.note_update()
 
-    def function_called(self, function: Any, call: Callable[[], Any]) -> Any:
+    def function_called(self, function: Any, call: Callable[[], Any], argument: Any) -> Any:
         """Make a call of a compiled function. The outermost one is a step, if it updates weights."""
         if self._functions.current is not None or self._session.guard.is_off:
             return call()
-        self._function_begins(function)
+        self._function_begins(function, argument)
         try:
             result = call()
+            self._calls.end()
             self._function_ended(function)
         finally:
+            self._calls.end()
             self._eager.end()
             self._functions.end()
         return result
 
-    def _before_function(self, function: Any) -> None:
+    def _before_function(self, function: Any, argument: Any) -> None:
         self._functions.begin(function)
         self._is_in_compute_loss = False
         if self._step.is_others():
             return
         mode = self._step.batch_mode
+        if mode == "TRAIN":
+            self._calls.begin(argument)
         if not mode:
             if not self._functions.may_train(function):
                 return

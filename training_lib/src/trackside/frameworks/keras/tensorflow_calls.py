@@ -16,8 +16,11 @@ from trackside.frameworks.keras.replacement import replaced
 class TapeListener(Protocol):
     """A receiver of these calls. Only `function_called` raises, and only what the function raises."""
 
-    def function_called(self, function: Any, call: Callable[[], Any]) -> Any:
-        """Make `call`, once, which calls a function that TensorFlow compiles. Return its result."""
+    def function_called(self, function: Any, call: Callable[[], Any], argument: Any) -> Any:
+        """Make `call`, once, which calls a function that TensorFlow compiles, with this first argument.
+
+        Return its result.
+        """
 
     def tape_began(self) -> None:
         """Handle the start of a tape's recording."""
@@ -56,7 +59,8 @@ def _function(listener: TapeListener, is_outermost: Callable[[], bool], original
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_outermost():  # but a part of a graph, as in the `map` of a data set
             return original(self, *args, **kwargs)
-        return listener.function_called(self, functools.partial(original, self, *args, **kwargs))
+        argument = args[0] if args else None
+        return listener.function_called(self, functools.partial(original, self, *args, **kwargs), argument)
 
     return call
 

@@ -36,7 +36,9 @@ class DataStarvation(SpeedRule):
         part of all steps. All time in which the training thread had no processor is taken off it.
 
         Keras's `fit` is timed where it asks for its batches between steps: on PyTorch, without the first batch of an
-        epoch. On TensorFlow and JAX the function that trains fetches its batch itself, and the rule lacks data.
+        epoch. On JAX the waits of the function that trains are timed. On TensorFlow it waits in its graph: the wait is
+        the share of samples in which `tf.data` had not returned the batch of the call. Where `tf.data` keeps no count
+        (autotune is off) or one call takes several batches (`steps_per_execution`), the rule lacks data.
 
         The finding names the line that the wait was mostly spent in, where stacks were sampled, else the one that made
         the DataLoader. Loops that fetch by calling a function are silent. Its issues are warnings; with `is_critical`
@@ -102,9 +104,17 @@ class DataStarvation(SpeedRule):
         if not counts or max(counts) < self.steps:
             return f"{self.steps} timed steps; the run has {max(counts, default=0)}"
         is_keras = window.facts is not None and window.facts.program.framework == "keras"
-        if is_keras and not any(DATA in times.phases for times in step_times(window)):
-            return "the waits for batches, which are recorded of Keras on PyTorch alone"
+        if is_keras and not any(
+            DATA in times.phases or self._is_sampled(window, times) for times in step_times(window)
+        ):
+            return "the waits for batches: on TensorFlow, samples of a data set of which tf.data keeps a count"
         return ""
+
+    def _is_sampled(self, window: Window, times: StepTimes) -> bool:
+        """Return True if samples show waits for a batch or computing."""
+        facts = window.speed_facts.get(times.worker)
+        lines = facts.lines if facts is not None else ()
+        return sum(line.samples for line in lines if line.is_in_model or line.is_wait_for_data) >= self.samples
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """Return the one cause, with the settings of the DataLoader as its evidence."""

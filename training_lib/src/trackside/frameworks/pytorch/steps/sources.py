@@ -128,6 +128,7 @@ class PyTorchSources:
             self.losses.looks,
             self.timing.phases,
             self.timing.fetches,
+            self.timing.queues,
             self.timing.windows,
             *(make(session, self.modules) for make in extra),
         )

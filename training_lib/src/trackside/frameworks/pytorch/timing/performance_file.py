@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import linecache
 import math
-import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 
 import torch
@@ -20,20 +18,22 @@ from trackside.frameworks.pytorch.ground.source_lines import SourceLines
 from trackside.frameworks.pytorch.timing.collectives import GradientAverages
 from trackside.frameworks.pytorch.timing.device import device_of_training
 from trackside.frameworks.pytorch.timing.loaders import Loaders, MetLoader
+from trackside.frameworks.pytorch.timing.queue_takes import MetQueue, QueueTakes
 from trackside.frameworks.pytorch.timing.step_samples import StepSamples
+from trackside.frameworks.shown_lines import MOST_CODE, shown_lines, usable_processors
 from trackside.profiling.garbage_watch import Collections, GarbageWatch
 from trackside.profiling.hang_watch import Hang, HangWatch
 from trackside.profiling.phase_clock import Phase, PhaseClock
-from trackside.profiling.stack_sampler import SampledLine, StackSampler
+from trackside.profiling.stack_sampler import StackSampler
 from trackside.profiling.step_loop import StepLoop
 from trackside.records.performance_facts import (
-    FETCH,
-    MOST_LINES,
+    MOST_QUEUES,
+    UNKNOWN_COUNT,
     GarbageFacts,
     HangFacts,
-    LineSamples,
     LoaderFacts,
     PerformanceFacts,
+    QueueFacts,
     encode_performance,
 )
 from trackside.storage.store import Store
@@ -41,7 +41,6 @@ from trackside.storage.store import Store
 FIRST_FLUSH_SECONDS, FLUSH_SECONDS = 2.0, 15.0
 SAMPLED_STEPS = 5  # at a time, with longer and longer pauses
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 15.0, 600.0
-MOST_CODE = 120  # characters of a line
 _MODEL_FILE = torch.nn.modules.module.__file__
 
 
@@ -54,6 +53,7 @@ class PerformanceFile:
         workers: Number of workers.
         clock: The clock of the training.
         loaders: The DataLoaders of the training.
+        queues: Other queues that it takes batches from.
         averages: The averages of gradients over ranks.
         samples: The steps on which modules and collectives are timed.
         sample_steps: Asks for so many such steps.
@@ -70,6 +70,7 @@ class PerformanceFile:
         workers: int,
         clock: PhaseClock,
         loaders: Loaders,
+        queues: QueueTakes,
         averages: GradientAverages,
         samples: StepSamples,
         sample_steps: Callable[[int], object],
@@ -78,7 +79,7 @@ class PerformanceFile:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._open_store, self._worker, self._monotonic = open_store, worker, monotonic
-        self._workers, self._loaders, self._averages = workers, loaders, averages
+        self._workers, self._loaders, self._queues, self._averages = workers, loaders, queues, averages
         self._samples, self._sample_steps, self._machine = samples, sample_steps, machine
         self._sample_at, self._sample_pause = -math.inf, FIRST_PAUSE_SECONDS
         self._store: Store | None = None
@@ -94,6 +95,7 @@ class PerformanceFile:
             loop=loop,
             is_user_file=is_user_file,
             model_file=_MODEL_FILE,
+            compiled=queues,
             failed=lambda error: guard.warn_once(
                 "stacks", "stacks are sampled no longer, all else goes on: %s.", error
             ),
@@ -142,14 +144,13 @@ class PerformanceFile:
     def _facts(self) -> PerformanceFacts:
         script = script_path()
         pins = self._loaders.times.pins
-        lines: Counter[SampledLine] = Counter(dict(list(self._sampler.lines.items())))
         return PerformanceFacts(
             device=device_of_training(),
             workers=self._workers,
-            processors=_processors(),
+            processors=usable_processors(),
             threads=torch.get_num_threads(),
             loaders=tuple(self._loader(loader, script) for loader in list(self._loaders.met)),
-            lines=tuple(_line(line, count, script) for line, count in lines.most_common(MOST_LINES)),
+            lines=shown_lines(self._sampler, script),
             collectives=self._averages.facts() or self._samples.collectives(),
             garbage=_garbage(found, script) if (found := self._garbage.so_far()) is not None else None,
             hang=_hang(hang, script) if (hang := self._watch.hang) is not None else None,
@@ -159,6 +160,7 @@ class PerformanceFile:
             modules=self._samples.modules,
             exchanges=self._samples.exchanges,
             machine=self._machine,
+            queues=tuple(_queue(met, script) for met in self._queues.met[:MOST_QUEUES]),
         )
 
     def _loader(self, met: MetLoader, script: str) -> LoaderFacts:
@@ -185,16 +187,15 @@ class PerformanceFile:
         )
 
 
-def _line(line: SampledLine, count: int, script: str) -> LineSamples:
-    place = Place(line.file, line.line) if line.file else None
-    return LineSamples(
-        phase=FETCH if line.is_fetch else Phase(line.phase).name.lower(),
-        place=shown(place, script),
-        function=line.function,
-        code=linecache.getline(line.file, line.line).strip()[:MOST_CODE] if line.file else "",
-        library=line.library,
-        is_in_model=line.is_in_model,
-        samples=count,
+def _queue(met: MetQueue, script: str) -> QueueFacts:
+    return QueueFacts(
+        kind=met.kind,
+        taken_at=shown(met.taken_at, script),
+        takes=met.takes,
+        ready=met.ready / met.takes if met.ready >= 0 else UNKNOWN_COUNT,
+        makes=met.makes,
+        make_seconds=met.make_seconds / met.makes if met.makes else 0.0,
+        make_waited_share=min(1.0, met.newest_waits / met.newest_seconds) if met.newest_seconds else 0.0,
     )
 
 
@@ -223,9 +224,3 @@ def _hang(hang: Hang, script: str) -> HangFacts:
         stacks=hang.stacks,
         is_over=hang.is_over,
     )
-
-
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 0

@@ -19,6 +19,7 @@ from trackside.frameworks.pytorch.timing.loaders import Loaders
 from trackside.frameworks.pytorch.timing.operators import begin_operator_profile
 from trackside.frameworks.pytorch.timing.performance_file import PerformanceFile
 from trackside.frameworks.pytorch.timing.phases import StepPhases
+from trackside.frameworks.pytorch.timing.queue_takes import QueueTakes
 from trackside.frameworks.pytorch.timing.step_samples import SAMPLED, StepSamples
 
 
@@ -30,6 +31,7 @@ class Timing:
         batches: The source of numbers about batches, which also times them.
         windows: The windows of detailed profiling, a source.
         fetches: The source of the times of DataLoaders' own work.
+        queues: The source of the waits for batches from other queues.
 
     Args:
         session: The session.
@@ -58,6 +60,9 @@ class Timing:
             loader_met=Fuse(guard, "looking at DataLoaders").protect(self._loaders.fetched),
             loader_starts=Fuse(guard, "timing the workers of DataLoaders").protect(self._loaders.starts),
         )
+        self.queues = QueueTakes(
+            session.statistics, clock=self.phases.clock, protect=Fuse(guard, "looking at queues").protect
+        )
         self._samples = StepSamples(
             modules,
             clock=self.phases.clock,
@@ -84,6 +89,7 @@ class Timing:
             workers=rank.of,
             clock=self.phases.clock,
             loaders=self._loaders,
+            queues=self.queues,
             averages=GradientAverages(),
             samples=self._samples,
             sample_steps=lambda count: self.windows.open(SAMPLED, Window(steps=count)),

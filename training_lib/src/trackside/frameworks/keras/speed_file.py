@@ -1,0 +1,161 @@
+"""The file of facts about the speed of a training of Keras: the lines of its stacks, and the queue of its batches."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import inspect
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import keras
+
+from trackside.capture.guard import Guard
+from trackside.capture.script_lines import is_user_file, script_path
+from trackside.capture.session import Rank, RunSession
+from trackside.contracts.run_layout import PROFILES, performance_key, worker_name
+from trackside.frameworks.keras.training_calls import TrainingCalls
+from trackside.frameworks.shown_lines import shown_lines, usable_processors
+from trackside.profiling.phase_clock import PhaseClock
+from trackside.profiling.stack_sampler import StackSampler
+from trackside.records.performance_facts import PerformanceFacts, encode_performance
+from trackside.storage.store import Store
+
+FIRST_FLUSH_SECONDS, FLUSH_SECONDS = 2.0, 15.0
+
+
+class Speed:
+    """Facts about the speed of a training.
+
+    Attributes:
+        calls: The calls of the function that trains.
+
+    Args:
+        session: The run.
+        clock: The clock of the training.
+    """
+
+    def __init__(self, session: RunSession, clock: PhaseClock) -> None:
+        self.calls = TrainingCalls(clock)
+        self._session, self._clock = session, clock
+
+    def parts(self, rank: Rank) -> Iterator[SpeedFile]:
+        """Yield the file of a worker, and start to fill it. Yield none if the run has no place for it.
+
+        Args:
+            rank: The rank of this process.
+        """
+        session = self._session
+        if session.has_place_for_profiles and session.statistics.is_on:
+            yield SpeedFile(
+                functools.partial(session.open_folder, PROFILES),
+                worker=worker_name(rank.number),
+                workers=rank.of,
+                clock=self._clock,
+                calls=self.calls,
+                machine=session.environment.machine or socket.gethostname(),
+                guard=session.guard,
+            )
+
+
+class SpeedFile:
+    """The file of one worker, and the stack sampler that fills it; see `BackgroundPart`.
+
+    Args:
+        open_store: Opens the store of the run's profiles.
+        worker: Name of the worker.
+        workers: Number of workers.
+        clock: The clock of the training.
+        calls: The calls of the function that trains.
+        machine: Name of this machine.
+        guard: Logs a failure of the sampler.
+        monotonic: Returns seconds.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        *,
+        worker: str,
+        workers: int,
+        clock: PhaseClock,
+        calls: TrainingCalls,
+        machine: str,
+        guard: Guard,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._open_store, self._worker, self._workers, self._machine = open_store, worker, workers, machine
+        self._calls, self._monotonic = calls, monotonic
+        self._store: Store | None = None
+        self._stored: PerformanceFacts | None = None
+        self._due_at: float | None = None
+        self._sampler = StackSampler(
+            clock,
+            is_user_file=is_user_file,
+            model_file=sys.modules[keras.layers.Layer.__module__].__file__ or "",
+            failed=lambda error: guard.warn_once(
+                "stacks", "stacks are sampled no longer, all else goes on: %s.", error
+            ),
+            watch=None,
+            compiled=calls,
+            loop_file=inspect.unwrap(keras.Model.fit).__code__.co_filename,
+            fetch_file=getattr(sys.modules.get("keras.src.trainers.epoch_iterator"), "__file__", None) or "",
+        )
+        self._sampler.start()
+
+    @property
+    def due_in_seconds(self) -> float:
+        """Seconds until the next flush; see `BackgroundPart`."""
+        now = self._monotonic()
+        if self._due_at is None:
+            self._due_at = now + FIRST_FLUSH_SECONDS
+        return max(0.0, self._due_at - now)
+
+    def flush_if_due(self) -> bool:
+        """Store new facts, if it is time; see `BackgroundPart`. An outage passes, or `close` meets it."""
+        if self.due_in_seconds:
+            return False
+        with contextlib.suppress(OSError):
+            self.flush()
+        return True
+
+    def flush(self) -> None:
+        """Store new facts; see `BackgroundPart`."""
+        self._due_at = self._monotonic() + FLUSH_SECONDS
+        facts = self._facts()
+        if facts != self._stored:
+            if self._store is None:
+                self._store = self._open_store()
+            self._store.put(performance_key(self._worker), encode_performance(facts))
+            self._stored = facts
+
+    def close(self) -> None:
+        """End the sampling, and store the rest; see `BackgroundPart`."""
+        self._sampler.stop()
+        self.flush()
+
+    def _facts(self) -> PerformanceFacts:
+        return PerformanceFacts(
+            device=_device(),
+            workers=self._workers,
+            processors=usable_processors(),
+            lines=shown_lines(self._sampler, script_path()),
+            queues=self._calls.queues(),
+            machine=self._machine,
+        )
+
+
+def _device() -> str:
+    """Return the kind of device that the backend computes on: "cpu" where it has none other."""
+    with contextlib.suppress(Exception):  # another version of a backend: the host's times are shown as they are
+        match keras.backend.backend():
+            case "tensorflow":
+                return "cuda" if sys.modules["tensorflow"].config.list_physical_devices("GPU") else "cpu"
+            case "torch":
+                return "cuda" if sys.modules["torch"].cuda.is_available() else "cpu"
+            case "jax":
+                return {"gpu": "cuda", "tpu": "xla"}.get(importlib.import_module("jax").default_backend(), "cpu")
+    return "cpu"
