@@ -35,7 +35,9 @@ from trackside.contracts.recorded_names import DEAR_INTERVAL, NORMS_INTERVAL
 
 MOST_WAITING = 256  # steps with numbers on their way, or that ended before the run began
 
-RECORD_SECONDS = 0.25  # so often rows are made, of all steps since: code that runs cold costs three times as much
+# So often the training's thread makes rows, of all steps since: code that runs cold costs three times as much. Where
+# the run is stored, the writer's thread mostly makes them before, each second (`recorded_through`).
+RECORD_SECONDS = 1.0
 MOST_AT_ONCE = 64
 RECORDER_SECONDS = 0.05  # how long the writer thread waits for the training thread to have made its rows
 
@@ -191,18 +193,29 @@ class AlwaysOn:
         budget.begin_step(is_sampled=self.takes_dear or self._ended_alone % SAMPLE_INTERVAL == 0)
         self._keep(ended, now=marks["wall_time"])
 
-    def steps_to_keep(self) -> int:
+    def steps_to_keep(self, *, takes_tiers: bool = True, keeps_updates: bool = False) -> int:
         """Return the number of steps, from the open one on, that an adapter may end by adding them to `waiting`.
 
         They take no tier, and the adapter calls `end_kept_steps` after the last of them, or before it calls any other
         method.
+
+        Args:
+            takes_tiers: False if the adapter can take no tier at any step, as of a compiled training.
+            keeps_updates: True if it measures the size of the update of kept steps, too; see `takes_update_after`.
         """
         intervals, steps = self.budget.intervals, self._steps
         if steps < self._tiers.dense_until or intervals is not self._recorded or self.budget.expected_share is None:
             return 0
         if self._settled or self._readings or not self.numbers.is_clock_alone:
             return 0
-        return min(-steps % interval for interval in (intervals.norms, intervals.dear, intervals.updates))
+        if not takes_tiers:
+            return MOST_AT_ONCE
+        of_updates = -steps % intervals.updates if not keeps_updates else MOST_AT_ONCE
+        return min(-steps % intervals.norms, -steps % intervals.dear, of_updates)
+
+    def takes_update_after(self, kept: int) -> bool:
+        """Return True if the open step takes the size of its update, after so many kept steps that are not judged."""
+        return (self._steps + kept) % self.budget.intervals.updates == 0
 
     def end_kept_steps(self, kept: Sequence[KeptStep], *, is_within_step: bool) -> None:
         """Judge steps that were added to `waiting`.
