@@ -100,6 +100,7 @@ class KerasAdapter(ListeningAdapter):
             timed("capturing a loss", self._loss_computed),
             timed("capturing gradients", self._before_update),
             timed("ending a step", self._after_update),
+            self.session.guard.protect("noting progress", self.note_progress),
         )
         self.layer_called = timed("capturing a layer", self._layer_called)
         short = self.short = ShortWay(
@@ -191,8 +192,11 @@ class KerasAdapter(ListeningAdapter):
             self._is_fetching = False
         if step.is_others():
             return
-        if mode == "TRAIN" and not self.session.has_begun:
-            self.session.read_request()
+        if mode == "TRAIN":
+            self._way.notes_progress = self.progressed is not None
+            self.note_progress()
+            if not self.session.has_begun:
+                self.session.read_request()
         step.batch_mode, step.is_by_hand, step.losses = mode, False, []
         self.facts.model = model
         self.jax.take(model)
@@ -285,6 +289,8 @@ class KerasAdapter(ListeningAdapter):
         if not self.session.has_begun:
             self.session.read_request()
         self._step.begin()
+        if not self._step.batch_mode:
+            self.note_progress()
         self._engine.set_mode("TRAIN")
         recorder = self._statistics.recorder
         has_norms = self._statistics.is_on and recorder.takes_norms

@@ -43,6 +43,7 @@ class LongWay:
     """The functions of the long way; none of them raises. See `calls.Listener`.
 
     Attributes:
+        notes_progress: True if `note_progress` has anything to do.
         phase: The phase of the time that is not ours.
     """
 
@@ -53,6 +54,8 @@ class LongWay:
     loss_computed: Callable[[Any, Any, Any, Any, Any], Any]
     before: Callable[[Any, Any, Any], Any]
     after: Callable[[Any, Any], Any]
+    note_progress: Callable[[], Any]
+    notes_progress: bool = False
     phase: int = OTHER
 
 
@@ -110,6 +113,8 @@ class ShortWay(StepKeeper):
         now = self._read()
         if self._meter.is_on:
             self._meter.enter()
+        if self._way.notes_progress:
+            self._way.note_progress()
         clock.seconds[_BETWEEN] += now - clock.moved_at
         clock.moved_at = now
         step = self._step

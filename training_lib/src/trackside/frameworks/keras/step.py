@@ -112,9 +112,7 @@ class KerasStep:
             self._statistics.add_loss(LOSS, loss, mode=engine.mode)
         self.losses = []
         self.ended = StepPosition(engine.step, engine.mode, engine.mode_step())
-        self._statistics.end_step(engine)
-        engine.end_step()
-        self._adapter.detailed.step_ended()
+        self._adapter.end_step()
 
     def add_parts(self, *parts: tuple[str, Any]) -> None:
         """Add inputs (`x`), labels (`y`) and `predictions` that the step saves: (which, value)."""
