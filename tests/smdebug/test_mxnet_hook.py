@@ -295,6 +295,7 @@ def test_another_instance_goes_on_where_the_checkpoints_were_made(
         before = hook.step, hook.init_step, hook.training_run, hook.last_saved_step
         training = Training()
         hook.register_block(training.net)
+        hook.register_block(training.loss)
         for step in range(6):
             training.step()
             if step == 3 and folder == "first":

@@ -260,6 +260,11 @@ class KerasAdapter(ListeningAdapter):
                 self._way.phase = BACKWARD  # until the optimizer is called
         self._step.add_parts(("x", x), ("y", y), ("predictions", predictions))
 
+    def backward_begins(self, loss: Any) -> None:
+        """Take the loss of a `train_step` of the script's own, which calls no `compute_loss`."""
+        if self._step.batch_mode == "TRAIN" and not self._step.losses:
+            self.loss_computed(self.facts.model, None, None, None, self.loops.unscaled(loss))
+
     def layer_trained(self, layer: Any, *, is_training: bool) -> None:
         """Note the mode of a layer's call by a training step, before the run begins."""
         if not self.session.has_begun and (self._step.batch_mode == "TRAIN" or self.loops.is_recording):

@@ -7,6 +7,7 @@ gets the gradients; `compute_loss` gets inputs, labels and predictions, and retu
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ from trackside.frameworks.keras.jax_steps import JaxSteps
 from trackside.frameworks.keras.replacement import replaced
 from trackside.frameworks.keras.short_way import ShortWay
 from trackside.frameworks.keras.tensorflow_calls import TapeListener, listen_to_tensorflow
+from trackside.frameworks.replaced_methods import replace
 
 
 class LoopListener(TapeListener, Protocol):
@@ -50,6 +52,9 @@ class Listener(Protocol):
 
     def loss_computed(self, model: Any, x: Any, y: Any, predictions: Any, loss: Any) -> None:
         """Handle a loss of a model."""
+
+    def backward_begins(self, loss: Any) -> None:
+        """Handle the start of a backward pass of PyTorch."""
 
     def layer_trained(self, layer: Any, *, is_training: bool) -> None:
         """Handle a call of a layer that differs in training, in training mode or not."""
@@ -98,6 +103,7 @@ def listen(listener: Listener) -> Undo:
         replaced(keras.Model, "compile", functools.partial(_noted, listener.facts.compiled)),
         replaced(keras.layers.Dropout, "call", functools.partial(_in_training, listener)),
         replaced(keras.layers.BatchNormalization, "call", functools.partial(_in_training, listener)),
+        *_backward_passes(listener),
         *listen_to_tensorflow(listener.loops),
         *listener.jax.listen(),
     ]
@@ -153,6 +159,21 @@ def _callback_list(listener: Listener) -> list[Undo]:
     for name, mode in (("on_epoch_begin", "TRAIN"), ("on_test_begin", "EVAL"), ("on_predict_begin", "PREDICT")):
         found.append(replaced(keras.callbacks.CallbackList, name, functools.partial(loop, mode)))
     return found
+
+
+def _backward_passes(listener: Listener) -> list[Undo]:
+    if keras.backend.backend() != "torch":
+        return []
+
+    def backward(original: Any) -> Any:
+        @functools.wraps(original)
+        def call(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            listener.backward_begins(tensors)
+            return original(tensors, *args, **kwargs)
+
+        return call
+
+    return [replace([(sys.modules["torch"].autograd, "backward")], backward)]
 
 
 def _noted(lines: ScriptLines, original: Any) -> Any:
