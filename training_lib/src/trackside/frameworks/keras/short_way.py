@@ -178,7 +178,7 @@ class ShortWay(StepKeeper):
             rate = variable._value.item() if variable is self._rate else learning_rate_of(optimizer)
             if rate is None or len(self._reading.rates) != 1 or self._reading.rates[0] != rate:  # type: ignore[arg-type,index]
                 self._reading = NOT_READ if rate is None else Reading(_WATCHED, [rate])
-            if self._recorder.takes_update_after(len(self._kept)):
+            if (self._recorder.steps + len(self._kept)) % self._recorder.budget.intervals.updates == 0:
                 self._size.measure(optimizer, self._recorder)
         except Exception as error:  # noqa: BLE001 - see `switch_off`
             self._record.switch_off(error)
