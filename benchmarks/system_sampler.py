@@ -39,9 +39,9 @@ from trackside.frameworks.pytorch.data.batches import _batches_ready
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.modules.source import TrainedModules
-from trackside.frameworks.pytorch.steps.short_way import WAITS_EVERY
 from trackside.frameworks.pytorch.timing.fetch_times import FetchTimes
 from trackside.frameworks.pytorch.timing.module_times import ModuleTimer
+from trackside.frameworks.step_keeper import WAITS_EVERY
 from trackside.profiling import system_sampler
 from trackside.profiling.phase_clock import BACKWARD, CAPTURE, DATA, OPTIMIZER, PhaseClock
 from trackside.profiling.processor_wait import ProcessorWait

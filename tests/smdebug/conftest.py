@@ -95,3 +95,28 @@ def run_or_fail(
             f"{ENVIRONMENT}.\nThis failed: {' '.join(map(str, command))}\n{done.stderr[-3000:]}",
             pytrace=False,
         )
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of checkpoints, as a job on spot capacity names it. It is looked at between any two steps."""
+    from smdebug.core.checkpoint_watch import CheckpointWatch
+
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    configuration = tmp_path / "checkpointconfig.json"
+    configuration.write_text(json.dumps({"LocalPath": str(folder)}), "utf-8")
+    monkeypatch.setenv("CHECKPOINT_CONFIG_FILE_PATH", str(configuration))
+    monkeypatch.setattr(CheckpointWatch, "step_ends", CheckpointWatch.look)
+    return folder
+
+
+@pytest.fixture
+def states(checkpoints: Path) -> Callable[[], list[dict[str, Any]]]:
+    """Return the states that were left beside the checkpoints."""
+
+    def read() -> list[dict[str, Any]]:
+        path = checkpoints / "metadata.json"
+        return json.loads(path.read_text("utf-8")) if path.exists() else []
+
+    return read

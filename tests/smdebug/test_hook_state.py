@@ -167,7 +167,7 @@ class LooksAlways(CheckpointWatch):
 
 @pytest.fixture
 def _looks_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smdebug.pytorch.hook.CheckpointWatch", LooksAlways)
+    monkeypatch.setattr("smdebug.core.hook.CheckpointWatch", LooksAlways)
 
 
 @pytest.mark.usefixtures("_looks_always")

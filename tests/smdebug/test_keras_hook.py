@@ -272,3 +272,34 @@ def test_a_loop_with_a_tape(is_compiled: bool, tmp_path: Path) -> None:
     assert set(trial.tensor_names(collection="weights")) == {"weights/dense/kernel:0", "weights/scores/kernel:0"}
     assert set(trial.tensor_names(collection="biases")) == {"weights/dense/bias:0", "weights/scores/bias:0"}
     assert set(trial.tensor_names(collection="gradients")) == MEMBERS["gradients"]
+
+
+@pytest.mark.parametrize("moment", ["epoch", "batch"])
+def test_another_instance_goes_on_where_the_checkpoints_were_made(
+    moment: str, tmp_path: Path, checkpoints: Path, states: Callable[[], list[dict[str, Any]]]
+) -> None:
+    """As the original's spot training: the folder of checkpoints comes to the new instance, and no tensors."""
+
+    class Saves(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            if moment == "epoch" and epoch == 0:
+                (checkpoints / "weights").write_bytes(b"first")
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if moment == "batch" and batch == 3 and not (checkpoints / "weights").exists():
+                (checkpoints / "weights").write_bytes(b"first")
+
+    def trained(folder: str) -> Any:
+        hook = KerasHook(str(tmp_path / folder), save_config=smd.SaveConfig(save_interval=2))
+        before = hook.step, hook.init_step, hook.training_run, hook.last_saved_step
+        inputs, labels = rows()
+        network().fit(inputs, labels, batch_size=10, epochs=2, verbose=0, callbacks=[hook, Saves()])
+        hook.close()
+        smd.del_hook()
+        return before
+
+    assert trained("first") == (-1, -1, 0, None)
+    assert [state["latest-mode-step"] for state in states()] == [{"TRAIN": 3, "GLOBAL": 3}]
+    assert [state["latest-global-step-saved"] for state in states()] == [3]
+    assert trained("second") == (3, 3, 1, 3)
+    assert create_trial(str(tmp_path / "second")).steps()[0] == 4

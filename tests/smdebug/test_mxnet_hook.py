@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -283,3 +283,29 @@ def test_the_hook_of_a_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("module", "name"), NAMES, ids=lambda name: name)
 def test_every_name_can_be_imported(module: str, name: str) -> None:
     assert hasattr(importlib.import_module(module), name)
+
+
+def test_another_instance_goes_on_where_the_checkpoints_were_made(
+    tmp_path: Path, checkpoints: Path, states: Callable[[], list[dict[str, Any]]]
+) -> None:
+    """As the original's spot training: the folder of checkpoints comes to the new instance, and no tensors."""
+
+    def trained(folder: str) -> Any:
+        hook = smd.Hook(str(tmp_path / folder), save_config=smd.SaveConfig(save_interval=2))
+        before = hook.step, hook.init_step, hook.training_run, hook.last_saved_step
+        training = Training()
+        hook.register_block(training.net)
+        hook.register_block(training.loss)
+        for step in range(6):
+            training.step()
+            if step == 3 and folder == "first":
+                training.net.save_parameters(str(checkpoints / "net.params"))
+        hook.close()
+        smd.del_hook()
+        return before
+
+    assert trained("first") == (-1, -1, 0, None)
+    assert [state["latest-mode-step"] for state in states()] == [{"TRAIN": 3, "GLOBAL": 3}]
+    assert [state["latest-global-step-saved"] for state in states()] == [2]
+    assert trained("second") == (3, 3, 1, 2)
+    assert create_trial(str(tmp_path / "second")).steps() == [4, 6, 8]

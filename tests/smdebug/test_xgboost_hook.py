@@ -181,3 +181,32 @@ def _boost(hook: Hook | None, *, closes: bool = True) -> xgboost.Booster:
     if hook is not None and closes:
         hook.close()
     return model
+
+
+def test_another_instance_goes_on_where_the_checkpoints_were_made(
+    tmp_path: Path, checkpoints: Path, states: Callable[[], list[dict[str, Any]]]
+) -> None:
+    """As the original's spot training: the folder of checkpoints comes to the new instance, and no tensors."""
+    inputs = np.random.default_rng(0).normal(size=(60, 3))
+    rows = xgboost.DMatrix(inputs, inputs[:, 0] > 0)
+
+    class Saves(xgboost.callback.TrainingCallback):
+        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+            if epoch == 3:
+                model.save_model(str(checkpoints / "model.ubj"))
+            return False
+
+    def trained(folder: str, **further: Any) -> Any:
+        hook = smd.Hook(str(tmp_path / folder), save_config=smd.SaveConfig(save_interval=2))
+        before = hook.step, hook.init_step, hook.training_run, hook.last_saved_step
+        evals = [(rows, "train")]
+        xgboost.train({}, rows, 6, evals=evals, callbacks=[hook, Saves()], verbose_eval=False, **further)
+        hook.close()
+        smd.del_hook()
+        return before
+
+    assert trained("first") == (-1, -1, 0, None)
+    assert [state["latest-global-step-seen"] for state in states()] == [3]
+    assert [state["latest-global-step-saved"] for state in states()] == [2]
+    assert trained("second", xgb_model=str(checkpoints / "model.ubj")) == (3, 3, 1, 2)
+    assert create_trial(str(tmp_path / "second")).steps() == [4, 6, 8]

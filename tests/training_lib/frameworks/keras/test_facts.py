@@ -190,6 +190,80 @@ def test_rules_about_the_program_find_its_faults(rule: str, is_faulty: bool, tmp
     assert bool(found.issues) == (is_faulty and BACKEND not in unseen), found.issues
 
 
+class OwnStep(keras.Model):  # type: ignore[misc]  # as above
+    """A model with a step of its own, as keras.io has it for PyTorch ("Customizing what happens in fit").
+
+    Args:
+        loss: A function of predictions and answers, as PyTorch orders them.
+        units: Of its layer.
+    """
+
+    def __init__(self, loss: Any, units: int) -> None:
+        super().__init__()
+        self.own_loss, self.dense = loss, keras.layers.Dense(units)
+        self.mean = keras.metrics.Mean(name="loss")
+
+    def call(self, inputs: Any) -> Any:
+        return self.dense(inputs)
+
+    def train_step(self, data: Any) -> Any:
+        import torch
+
+        x, y = data
+        self.zero_grad()
+        loss = self.own_loss(self(x, training=True), y)
+        loss.backward()
+        weights = list(self.trainable_weights)
+        with torch.no_grad():
+            self.optimizer.apply([weight.value.grad for weight in weights], weights)
+        self.mean.update_state(loss)
+        return {"loss": self.mean.result()}
+
+
+def _own_likelihood(sign: float) -> Any:
+    def loss(scores: Any, y: Any) -> Any:
+        return sign * scores.log_softmax(-1).gather(1, y.reshape(-1, 1).long()).mean()
+
+    return loss
+
+
+def _own_squares(*shape: int) -> Any:
+    def loss(predictions: Any, y: Any) -> Any:
+        return (predictions - y.reshape(shape).float()).square().mean()
+
+    return loss
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="such a step is compiled there, and its graph is not read: 0140")
+@pytest.mark.parametrize(
+    ("units", "loss", "is_faulty"),
+    [
+        pytest.param(3, _own_likelihood(0.05), True, id="likelihood, fault"),
+        pytest.param(3, _own_likelihood(-0.05), False, id="likelihood, clean"),
+        pytest.param(1, _own_squares(-1), True, id="broadcast, fault"),
+        pytest.param(1, _own_squares(-1, 1), False, id="broadcast, clean"),
+    ],
+)
+def test_the_loss_of_a_step_of_the_scripts_own(units: int, loss: Any, is_faulty: bool, tmp_path: Path) -> None:
+    keras.utils.set_random_seed(1)
+    seen: list[float] = []
+
+    def noted(predictions: Any, y: Any) -> Any:
+        found = loss(predictions, y)
+        seen.append(float(found.item()))
+        return found
+
+    model = OwnStep(noted, units)
+    with trackside.KerasHook(str(tmp_path), save=EVERY_STEP) as hook:
+        model.compile(optimizer=keras.optimizers.SGD(0.01))
+        model.fit(*examples(), batch_size=4, epochs=15, verbose=0, callbacks=[hook])
+    found = backtest(str(tmp_path), [RuleConfiguration("unsuitable-loss")], clock=lambda: 0.0)
+    assert bool(found.issues) == is_faulty, found.issues
+    trial = trackside.open_trial(str(tmp_path))
+    column = trial.tensor("loss_output_0").statistic("mean")
+    assert list(column.values) == pytest.approx(seen)
+
+
 SCRIPT = """import keras
 from tests.training_lib.frameworks.keras.test_adapter import examples
 

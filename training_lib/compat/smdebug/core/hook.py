@@ -277,8 +277,11 @@ class BaseHook(ConfiguredHook):
         return self._earlier
 
     def _step_ends(self, position: Position, last_saved_step: int | None) -> None:
-        if self._watch is not None and self.worker == self.chief_worker:
-            self._watch.step_ends(lambda: self._state(position, last_saved_step))
+        if self.state_store is None or self.worker != self.chief_worker:
+            return
+        if self._watch is None:
+            self._watch = CheckpointWatch(self.state_store)
+        self._watch.step_ends(lambda: self._state(position, last_saved_step))
 
     def _state(self, position: Position, last_saved_step: int | None) -> dict[str, Any]:
         if last_saved_step is None:

@@ -42,11 +42,20 @@ class Hook(CallbackHook):
             earlier.close()
         self._blocks = Blocks(self._begins)
         options = SessionOptions(
-            saves_nothing=self.dry_run, holds_last_step=True, kinds_of_regex=OF_SMDEBUG, regexes=REGEXES
+            saves_nothing=self.dry_run,
+            earlier=self._earlier_state(),
+            holds_last_step=True,
+            kinds_of_regex=OF_SMDEBUG,
+            regexes=REGEXES,
         )
         make = functools.partial(BlocksAdapter, blocks=self._blocks)
         self._capture = ListeningScript(
-            self._capture_request, make, place=Place(tensors=self.out_dir), options=options, array_of=array_of
+            self._capture_request,
+            make,
+            place=Place(tensors=self.out_dir),
+            options=options,
+            array_of=array_of,
+            progressed=self._step_ends,
         )
         singleton_utils.made(self)
 

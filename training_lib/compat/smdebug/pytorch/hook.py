@@ -9,7 +9,6 @@ import torch
 
 from smdebug import not_offered
 from smdebug.core import singleton_utils
-from smdebug.core.checkpoint_watch import CheckpointWatch
 from smdebug.core.collection import Collection as BaseCollection
 from smdebug.core.hook import CallbackHook
 from smdebug.exceptions import SMDebugError
@@ -33,8 +32,6 @@ class Hook(CallbackHook):
         super().__init__(*args, **kwargs)
         for earlier in singleton_utils.hooks_of(self.out_dir):  # of a notebook's cell that runs again, for example
             earlier.retire()
-        if self.state_store is not None:
-            self._watch = CheckpointWatch(self.state_store)
         self._capture = ScriptedCapture(
             self._request,
             place=Place(tensors=self.out_dir),

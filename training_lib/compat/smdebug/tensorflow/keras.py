@@ -51,6 +51,7 @@ class KerasHook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # Ke
             earlier.retire()
         options = SessionOptions(
             saves_nothing=self.dry_run,
+            earlier=self._earlier_state(),
             holds_last_step=True,
             awaits_last_step=True,
             kinds_of_regex=OF_SMDEBUG | {"metrics", "optimizer_variables"},
@@ -58,7 +59,12 @@ class KerasHook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # Ke
         )
         make = functools.partial(KerasAdapter, names=NAMES)
         self._capture = ListeningScript(
-            self._request, make, place=Place(tensors=self.out_dir), options=options, array_of=_array_of
+            self._request,
+            make,
+            place=Place(tensors=self.out_dir),
+            options=options,
+            array_of=_array_of,
+            progressed=self._step_ends,
         )
         self.has_registered_model = False
         singleton_utils.made(self)

@@ -80,8 +80,13 @@ class Hook(CallbackHook, TrainingCallback):
             earlier.close()
         given_data = GivenData(self.hyperparameters, self.train_data, self.validation_data)
         make = functools.partial(XGBoostAdapter, takes=given_to(self), given=given_data, as_smdebug=True)
-        options = SessionOptions(saves_nothing=self.dry_run)
-        self._capture = ListeningScript(self._capture_request, make, place=Place(tensors=self.out_dir), options=options)
+        self._capture = ListeningScript(
+            self._capture_request,
+            make,
+            place=Place(tensors=self.out_dir),
+            options=SessionOptions(saves_nothing=self.dry_run, earlier=self._earlier_state()),
+            progressed=self._step_ends,
+        )
         singleton_utils.made(self)
 
     @classmethod

@@ -35,7 +35,9 @@ from trackside.contracts.recorded_names import DEAR_INTERVAL, NORMS_INTERVAL
 
 MOST_WAITING = 256  # steps with numbers on their way, or that ended before the run began
 
-RECORD_SECONDS = 0.25  # so often rows are made, of all steps since: code that runs cold costs three times as much
+# So often the training's thread makes rows, of all steps since: code that runs cold costs three times as much. Where
+# the run is stored, the writer's thread mostly makes them before, each second (`recorded_through`).
+RECORD_SECONDS = 1.0
 MOST_AT_ONCE = 64
 RECORDER_SECONDS = 0.05  # how long the writer thread waits for the training thread to have made its rows
 
@@ -98,6 +100,7 @@ class AlwaysOn:
         budget: The share of a step's time that may be spent.
         numbers: The numbers of the open step.
         losses: The losses of the open step of each mode: name and value.
+        steps: Number of training steps of this process that have ended and are judged.
         waiting: Ended steps that rows are to be made of, the oldest first.
         newest: The newest training step that has ended.
         usual_loss: A loss from this one on, and one that is not finite, is unusual.
@@ -125,7 +128,7 @@ class AlwaysOn:
         self.waiting: deque[_Step | KeptStep] = deque()
         self._record_seconds, self._recorded_at = record_seconds, 0.0
         self._recording = _OneAtATime()
-        self._steps = self._ended_alone = 0  # of training, by this process; and of those, not kept
+        self.steps = self._ended_alone = 0
         self._tiers = TierSchedule(request)
         self._loss_jumps, self._norm_jumps = Jumps(), Jumps()
         self.usual_loss = math.inf
@@ -181,28 +184,36 @@ class AlwaysOn:
             elif reading.norms is not None:
                 is_known = False
         ended = self.newest = _Step(marks, losses, readings, overhead, changes, numbers, is_known)
-        self._steps += 1
+        self.steps += 1
         if is_known and (norm is not None or len(losses) != 1):
             self._judge(losses, norm)
         elif is_known and self._loss_jumps.sees(losses[0][1]):  # type: ignore[arg-type] # it is known
-            self._tiers.densify(self._steps, dear_interval=budget.intervals.dear)
+            self._tiers.densify(self.steps, dear_interval=budget.intervals.dear)
         self._decide()
         self._ended_alone += 1  # a multiple of the steps would never meet those after a regular one of these
         budget.begin_step(is_sampled=self.takes_dear or self._ended_alone % SAMPLE_INTERVAL == 0)
         self._keep(ended, now=marks["wall_time"])
 
-    def steps_to_keep(self) -> int:
+    def steps_to_keep(self, *, takes_tiers: bool = True, keeps_updates: bool = False) -> int:
         """Return the number of steps, from the open one on, that an adapter may end by adding them to `waiting`.
 
         They take no tier, and the adapter calls `end_kept_steps` after the last of them, or before it calls any other
         method.
+
+        Args:
+            takes_tiers: False if the adapter can take no tier at any step, as of a compiled training.
+            keeps_updates: True if it measures the size of the update of kept steps, too; where `steps`, and those
+                that are kept since, are a multiple of its interval.
         """
-        intervals, steps = self.budget.intervals, self._steps
+        intervals, steps = self.budget.intervals, self.steps
         if steps < self._tiers.dense_until or intervals is not self._recorded or self.budget.expected_share is None:
             return 0
         if self._settled or self._readings or not self.numbers.is_clock_alone:
             return 0
-        return min(-steps % interval for interval in (intervals.norms, intervals.dear, intervals.updates))
+        if not takes_tiers:
+            return MOST_AT_ONCE
+        of_updates = -steps % intervals.updates if not keeps_updates else MOST_AT_ONCE
+        return min(-steps % intervals.norms, -steps % intervals.dear, of_updates)
 
     def end_kept_steps(self, kept: Sequence[KeptStep], *, is_within_step: bool) -> None:
         """Judge steps that were added to `waiting`.
@@ -215,8 +226,8 @@ class AlwaysOn:
         started = budget.thread_seconds()
         budget.end_kept_steps([step.ended_at for step in kept])
         for place in self._loss_jumps.places([step.loss[1] for step in kept]):
-            self._tiers.densify(self._steps + place + 1, dear_interval=budget.intervals.dear)
-        self._steps += len(kept)
+            self._tiers.densify(self.steps + place + 1, dear_interval=budget.intervals.dear)
+        self.steps += len(kept)
         self.usual_loss = self._loss_jumps.limit
         self._decide()
         self._record_if_due(kept[-1].wall_time)
@@ -276,7 +287,7 @@ class AlwaysOn:
                 yield self.waiting.popleft()
 
     def _decide(self) -> None:
-        intervals, steps = self.budget.intervals, self._steps
+        intervals, steps = self.budget.intervals, self.steps
         self.takes_dear = steps < self._tiers.dense_until or steps % intervals.dear == 0
         self.takes_norms = self.takes_dear or steps % intervals.norms == 0
         self.takes_update = steps % intervals.updates == 0
@@ -332,7 +343,7 @@ class AlwaysOn:
         is_unusual = isinstance(first, float) and self._loss_jumps.sees(first)
         is_unusual |= norm is not None and self._norm_jumps.sees(norm)
         if is_unusual:
-            self._tiers.densify(self._steps, dear_interval=self.budget.intervals.dear)
+            self._tiers.densify(self.steps, dear_interval=self.budget.intervals.dear)
 
 
 class _OneAtATime:

@@ -199,6 +199,7 @@ class OverheadBudget:
         self._kept: deque[float] = deque(maxlen=_EVERY_SAMPLES)  # of those that are
         self._expected_of_kept = 0.0
         self._has_kept = False  # since the last look
+        self._keeps_updates = False  # kept steps measure the size of their updates, too
         self._samples = {kind: deque[float](maxlen=_SAMPLES) for kind in (NORMS, DEAR, UPDATES)}
         self._new = dict.fromkeys((NORMS, DEAR, UPDATES), 0)  # samples since the last look
         self._others: deque[float] = deque(maxlen=_SAMPLES)  # rows and other threads, a step, by look
@@ -279,10 +280,17 @@ class OverheadBudget:
             self._think()
 
     def take_sample(self) -> None:
-        """End the measurement of the open step, which has no tier. It is not sampled any more."""
-        metered = self.meter.take()
+        """End the measurement of the open step, which has no tier but the size of its update.
+
+        It is not sampled any more.
+        """
+        metered, updates = self.meter.take(), self._spent[UPDATES]
         if metered is not None:
-            self._kept.append(max(0.0, metered - (self._spent[ROWS] - self._rows_before)))
+            self._kept.append(max(0.0, metered - updates - (self._spent[ROWS] - self._rows_before)))
+        if updates:
+            self._samples[UPDATES].append(updates)
+            self._new[UPDATES] += 1
+            self._spent[UPDATES], self._keeps_updates = 0.0, True
         self.begin_step(is_sampled=False)
 
     def _noted(self, spent: Sequence[float], metered: float | None) -> float:
@@ -330,7 +338,8 @@ class OverheadBudget:
         )
         self.intervals = next_intervals(now, self._costs, self.share, densest=self._densest, sparsest=sparsest)
         self._expected = self._expectation(self._costs)
-        self._expected_of_kept = fmean(self._kept) if self._kept else self._expected
+        of_each = self._costs.updates / self.intervals.updates if self._keeps_updates else 0.0
+        self._expected_of_kept = fmean(self._kept) + of_each if self._kept else self._expected
         self.expected_share = (self._expected_of_kept + fmean(self._others)) / self._costs.step
 
     def _step_seconds(self, steps: int) -> float:

@@ -14,7 +14,7 @@ from trackside.capture.open_step import SCALARS
 from trackside.capture.place import Place, settled
 from trackside.capture.program_facts import ProgramFactsFile
 from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, Rank, RunSession, SessionOptions
-from trackside.capture.step_engine import TRAIN
+from trackside.capture.step_engine import TRAIN, Position
 from trackside.capture.writer_parts import BackgroundPart
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.model_facts import ModelFacts
@@ -34,7 +34,12 @@ class ListeningAdapter:
     Attributes:
         session: The run.
         speed_parts: Returns the parts of the writer that store facts about speed, for a rank: none, by default.
-        detailed: The detailed profiling of a few steps. An inheriting class calls its `step_ended` after each step.
+        detailed: The detailed profiling of a few steps.
+        progressed: Called between two steps, with the number of steps that have ended, and the last one that had
+            anything to save; None: not called.
+        last_saved_step: The number of the last step that had anything to save; None if none had.
+
+    An inheriting class ends each step by `end_step`.
 
     Args:
         environment: Address of the run, and the capture request.
@@ -61,6 +66,8 @@ class ListeningAdapter:
         )
         self._owner, self._undo = owner or self, list[Undo]()
         self.speed_parts: Callable[[Rank], Iterable[BackgroundPart]] = lambda rank: ()
+        self.progressed: Progressed | None = None
+        self._latest: int | None = None
 
     @property
     def has_begun(self) -> bool:
@@ -79,6 +86,29 @@ class ListeningAdapter:
     def signs(self) -> UncapturedProcess:
         """Return the signs of training before the first step: none is known."""
         return UncapturedProcess()
+
+    def end_step(self) -> None:
+        """End the open step: its statistics, its tensors."""
+        engine = self.session.engine
+        if not engine.open_step.is_empty:
+            self._latest = engine.step
+        self.session.statistics.end_step(engine)
+        engine.end_step()
+        self.detailed.step_ended()
+
+    def note_progress(self) -> None:
+        """Call `progressed`, unless it is not known how many steps an earlier process has made.
+
+        An inheriting class calls it between two steps: after the script may have written a checkpoint of the one, and
+        before it may write one of the next.
+        """
+        session = self.session
+        if self.progressed is not None and session.engine.step and session.is_start_known:
+            self.progressed(session.engine.position(), self.last_saved_step)
+
+    @property
+    def last_saved_step(self) -> int | None:
+        return self._latest if self.session.last is None else self.session.last.latest
 
     def end_open_step(self) -> None:
         """End a step that the script gave values after the last one."""
@@ -127,6 +157,7 @@ class ListeningAdapter:
         return file
 
 
+Progressed = Callable[[Position, "int | None"], object]
 MakeAdapter = Callable[..., ListeningAdapter]
 
 
@@ -176,7 +207,7 @@ class ListeningView:
     def last_saved_step(self) -> int | None:
         """The number of the last step that had anything to save; None if none had."""
         adapter = self._script.adapter
-        return None if adapter is None or adapter.session.last is None else adapter.session.last.latest
+        return None if adapter is None else adapter.last_saved_step
 
     def open_tensors(self) -> dict[str, np.ndarray]:
         """Return the tensors of the open step so far."""
@@ -204,6 +235,7 @@ class ListeningScript:
         place: The place of the run.
         options: Options for storing the run.
         array_of: Returns a copy of a tensor of the framework as an array; None for any other value.
+        progressed: See `ListeningAdapter`.
     """
 
     def __init__(
@@ -214,7 +246,9 @@ class ListeningScript:
         place: Place,
         options: SessionOptions | None = None,
         array_of: Callable[[Any], np.ndarray | None] = np.array,
+        progressed: Progressed | None = None,
     ) -> None:
+        self._progressed = progressed
         self._request, self._make, self._place, self._array_of = request, make, place, array_of
         self._options = options or SessionOptions()
         self._guard = Guard()
@@ -287,6 +321,7 @@ class ListeningScript:
         )
         self.adapter = self._make(environment, options=options)
         self.adapter.session.engine.set_mode(self.mode)
+        self.adapter.progressed = self._progressed
         for each in self._waiting:
             self._add(self.adapter, *each)
         self._waiting = []

@@ -178,9 +178,8 @@ class RoundsAdapter(ListeningAdapter):
                 session.guard.attempt(f"saving the collection {kind}", add)
         if has_evaluation and statistics.is_on:  # of the same round, whose model it measures
             statistics.recorder.end_step(step=engine.step, mode="EVAL", mode_step=engine.step)
-        statistics.end_step(engine)
-        engine.end_step()
-        self.detailed.step_ended()
+        self.end_step()
+        self.note_progress()  # the script's own callbacks have run, and saved the model of this round
 
     def _requested(self) -> frozenset[str]:
         return frozenset(collection.name for collection in self.session.request.collections)

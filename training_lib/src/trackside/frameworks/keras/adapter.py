@@ -21,6 +21,7 @@ from trackside.frameworks.keras.loops_by_hand import LoopsByHand
 from trackside.frameworks.keras.names import OURS, Names, weight_name
 from trackside.frameworks.keras.operators import begin_operator_profile
 from trackside.frameworks.keras.replicas import ReplicaGradients
+from trackside.frameworks.keras.short_way import FETCHES_BETWEEN, LONG, RATE, LongWay, ShortWay
 from trackside.frameworks.keras.speed_file import Speed
 from trackside.frameworks.keras.step import KerasStep
 from trackside.frameworks.keras.update_size import UpdateSize
@@ -32,11 +33,8 @@ from trackside.profiling.processor_wait import ProcessorWait
 P = ParamSpec("P")
 R = TypeVar("R")
 
-FETCHES_BETWEEN = frozenset({"torch"})  # on TensorFlow and JAX the function that trains fetches its batch itself
-_LONG = 1.5  # times the usual step
 _MOST_UNREAD = 8  # steps
 _STEPS_OF_USUAL = 32
-RATE = "hyperparameters/optimizer/group_0/lr"
 
 _LOSSES, _METRICS = frozenset({"losses"}), frozenset({"metrics"})
 _LAYERS = frozenset({"inputs", "outputs", "activations", "activation_inputs", "relu_outputs", "saturating_inputs"})
@@ -64,6 +62,7 @@ class KerasAdapter(ListeningAdapter):
         loops: Loops by hand.
         jax: Steps on JAX.
         facts: Facts about the program.
+        short: The short way through a batch.
 
     Args:
         environment: Address of the run, and the capture request.
@@ -92,20 +91,34 @@ class KerasAdapter(ListeningAdapter):
         self.speed_parts = speed.parts
         self.loops = LoopsByHand(self.session, self._step, speed.calls)
         self._parameters, self._size, self._replicas = Parameters(), UpdateSize(), ReplicaGradients()
-        self._mean = (0, 0.0)  # batches and their mean loss so far, where only means are seen
         self._usual_seconds, self._unread = 0.0, 0
-        self._phase = OTHER  # of the time that is not ours
         self._is_fetching = False  # between two batches of a training, where `fit` fetches one on PyTorch
         self.session.statistics.samplers.append(self.session.guard.protect("timing a step", self._clock.take))
-        protect = self._timed
-        self.batch_begins = protect("beginning a batch", self._batch_begins)
-        self.batch_ended = protect("capturing a batch", self._batch_ended)
-        self.epoch_ended = protect("ending an epoch", self._epoch_ended)
-        self.loop_began = protect("beginning a loop", self._loop_began)
-        self.loss_computed = protect("capturing a loss", self._loss_computed)
-        self.layer_called = protect("capturing a layer", self._layer_called)
-        self._before = protect("capturing gradients", self._before_update)
-        self._after = protect("ending a step", self._after_update)
+        timed = self._timed
+        self._way = LongWay(
+            timed("beginning a batch", self._batch_begins),
+            timed("capturing a batch", self._batch_ended),
+            timed("ending an epoch", self._epoch_ended),
+            timed("beginning a loop", self._loop_began),
+            timed("capturing a loss", self._loss_computed),
+            timed("capturing gradients", self._before_update),
+            timed("ending a step", self._after_update),
+            self.session.guard.protect("noting progress", self.note_progress),
+        )
+        self.layer_called = timed("capturing a layer", self._layer_called)
+        short = self.short = ShortWay(
+            self.session,
+            self._clock,
+            way=self._way,
+            step=self._step,
+            size=self._size,
+            windows=self.detailed.windows,
+            waited=self._processor_wait.take,
+        )
+        self._step.settle = short.settle
+        self.batch_begins, self.batch_ended = short.batch_begins, short.batch_ended
+        self.loop_began, self.epoch_ended = short.loop_began, short.epoch_ended
+        self.loss_computed, self._before, self._after = short.loss_computed, short.before, short.after
         self.jax = JaxSteps(self.session, self._step, self, speed.calls)
 
     def _timed(self, doing: str, method: Callable[P, R]) -> Callable[P, R | None]:
@@ -117,7 +130,7 @@ class KerasAdapter(ListeningAdapter):
             try:
                 return protected(*args, **kwargs)
             finally:
-                clock.enter(self._phase)
+                clock.enter(self._way.phase)
 
         return run
 
@@ -128,7 +141,7 @@ class KerasAdapter(ListeningAdapter):
         """
         took = self._clock.read() - self._clock.began
         self._unread += 1
-        is_read = took > _LONG * self._usual_seconds or self._unread >= _MOST_UNREAD
+        is_read = took > LONG * self._usual_seconds or self._unread >= _MOST_UNREAD
         self._usual_seconds += (took - self._usual_seconds) / _STEPS_OF_USUAL
         if not is_read:
             return None
@@ -169,21 +182,24 @@ class KerasAdapter(ListeningAdapter):
     # Batches of `fit`, `evaluate` and `predict`.
 
     def _loop_began(self, mode: str) -> None:
-        self._mean = (0, 0.0)
+        self._step.means.begin()
         self._is_fetching = False
-        self._phase = OTHER if mode == "TRAIN" else EVALUATION  # until a batch of the training begins
+        self._way.phase = OTHER if mode == "TRAIN" else EVALUATION  # until a batch of the training begins
 
     def _batch_begins(self, mode: str, model: Any) -> None:
         step = self._step
         if mode == "TRAIN":
-            self._phase = OTHER
+            self._way.phase = OTHER
             if self._is_fetching:
                 self._clock.rename(OTHER, DATA)
             self._is_fetching = False
         if step.is_others():
             return
-        if mode == "TRAIN" and not self.session.has_begun:
-            self.session.read_request()
+        if mode == "TRAIN":
+            self._way.notes_progress = self.progressed is not None
+            self.note_progress()
+            if not self.session.has_begun:
+                self.session.read_request()
         step.batch_mode, step.is_by_hand, step.losses = mode, False, []
         self.facts.model = model
         self.jax.take(model)
@@ -197,7 +213,7 @@ class KerasAdapter(ListeningAdapter):
         if step.is_refused or mode != step.batch_mode:
             return
         step.batch_mode = ""
-        self._phase = OTHER if mode == "TRAIN" else EVALUATION
+        self._way.phase = OTHER if mode == "TRAIN" else EVALUATION
         if mode != "TRAIN" and not self.session.has_begun and not self._names.loss:  # one that only evaluates
             self._engine.set_mode("TRAIN")
             return
@@ -205,9 +221,8 @@ class KerasAdapter(ListeningAdapter):
         values = logs if isinstance(logs, dict) else {}
         mean = number_of(values.get("loss"))
         if mean is not None:
-            count, before = self._mean
-            step.losses = step.losses or [mean * (count + 1) - before * count]
-            self._mean = count + 1, mean
+            loss = step.means.loss(mean)
+            step.losses = step.losses or ([] if loss is None else [loss])
         if "metrics" in self._engine.due.kinds and mode != "PREDICT":
             for name, array in self._metrics(values, mode, batch):
                 self._engine.open_step.add(name, array, collections=_METRICS)
@@ -245,8 +260,13 @@ class KerasAdapter(ListeningAdapter):
         if value is not None:
             self._step.add_loss(value)
             if self._step.batch_mode == "TRAIN":
-                self._phase = BACKWARD  # until the optimizer is called
+                self._way.phase = BACKWARD  # until the optimizer is called
         self._step.add_parts(("x", x), ("y", y), ("predictions", predictions))
+
+    def backward_begins(self, loss: Any) -> None:
+        """Take the loss of a `train_step` of the script's own, which calls no `compute_loss`."""
+        if self._step.batch_mode == "TRAIN" and not self._step.losses:
+            self.loss_computed(self.facts.model, None, None, None, self.loops.unscaled(loss))
 
     def layer_trained(self, layer: Any, *, is_training: bool) -> None:
         """Note the mode of a layer's call by a training step, before the run begins."""
@@ -263,8 +283,8 @@ class KerasAdapter(ListeningAdapter):
         """Add gradients and weights. Return what is known before the update; None if no step of ours makes it."""
         if self._step.is_others():
             return None
-        if self._phase == BACKWARD:
-            self._phase = OPTIMIZER
+        if self._way.phase == BACKWARD:
+            self._way.phase = OPTIMIZER
         gradients = list(gradients)
         variables = list(variables or optimizer._trainable_variables)
         self.facts.note_update(optimizer, gradients, variables)
@@ -277,6 +297,8 @@ class KerasAdapter(ListeningAdapter):
         if not self.session.has_begun:
             self.session.read_request()
         self._step.begin()
+        if not self._step.batch_mode:
+            self.note_progress()
         self._engine.set_mode("TRAIN")
         recorder = self._statistics.recorder
         has_norms = self._statistics.is_on and recorder.takes_norms
@@ -312,8 +334,8 @@ class KerasAdapter(ListeningAdapter):
         self._statistics.budget.spend(SAVED, started)
 
     def _after_update(self, optimizer: Any, update: _Update | None) -> None:
-        if self._phase == OPTIMIZER:
-            self._phase = OTHER
+        if self._way.phase == OPTIMIZER:
+            self._way.phase = OTHER
         if update is None:
             return
         recorder = self._statistics.recorder
@@ -325,7 +347,8 @@ class KerasAdapter(ListeningAdapter):
             if updates:
                 recorder.budget.spend(DEAR, started)
             recorder.add(self._parameters.after(update.reading, updates, rates, recorder))
-            self._size.measure(optimizer, recorder)
+            if recorder.takes_update:
+                self._size.measure(optimizer, recorder)
         if "optimizer_variables" in self._engine.due.kinds:
             for variable in optimizer.variables:
                 name = self._names.optimizer_variable(optimizer, variable)

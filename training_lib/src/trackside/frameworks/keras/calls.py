@@ -7,6 +7,7 @@ gets the gradients; `compute_loss` gets inputs, labels and predictions, and retu
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -16,7 +17,9 @@ from trackside.frameworks.adapter import Undo
 from trackside.frameworks.keras.facts import KerasFacts, ScriptLines
 from trackside.frameworks.keras.jax_steps import JaxSteps
 from trackside.frameworks.keras.replacement import replaced
+from trackside.frameworks.keras.short_way import ShortWay
 from trackside.frameworks.keras.tensorflow_calls import TapeListener, listen_to_tensorflow
+from trackside.frameworks.replaced_methods import replace
 
 
 class LoopListener(TapeListener, Protocol):
@@ -50,6 +53,9 @@ class Listener(Protocol):
     def loss_computed(self, model: Any, x: Any, y: Any, predictions: Any, loss: Any) -> None:
         """Handle a loss of a model."""
 
+    def backward_begins(self, loss: Any) -> None:
+        """Handle the start of a backward pass of PyTorch."""
+
     def layer_trained(self, layer: Any, *, is_training: bool) -> None:
         """Handle a call of a layer that differs in training, in training mode or not."""
 
@@ -62,6 +68,10 @@ class Listener(Protocol):
     @property
     def facts(self) -> KerasFacts:
         """Gets notice of objects that the script makes."""
+
+    @property
+    def short(self) -> ShortWay:
+        """Gets the calls of a step first. Within a batch that takes it, layers and losses need no notice."""
 
     @property
     def loops(self) -> LoopListener:
@@ -85,7 +95,7 @@ def listen(listener: Listener) -> Undo:
         *_callback_list(listener),
         replaced(keras.optimizers.Optimizer, "apply", functools.partial(_apply, listener)),
         replaced(keras.Model, "compute_loss", functools.partial(_compute_loss, listener)),
-        replaced(keras.losses.Loss, "__call__", functools.partial(_loss, listener.loops)),
+        replaced(keras.losses.Loss, "__call__", functools.partial(_loss, listener)),
         replaced(keras.optimizers.LossScaleOptimizer, "scale_loss", functools.partial(_scale, listener.loops)),
         replaced(keras.layers.Layer, "__call__", functools.partial(_call, listener)),
         replaced(keras.layers.Layer, "__init__", functools.partial(_noted, listener.facts.made)),
@@ -93,6 +103,7 @@ def listen(listener: Listener) -> Undo:
         replaced(keras.Model, "compile", functools.partial(_noted, listener.facts.compiled)),
         replaced(keras.layers.Dropout, "call", functools.partial(_in_training, listener)),
         replaced(keras.layers.BatchNormalization, "call", functools.partial(_in_training, listener)),
+        *_backward_passes(listener),
         *listen_to_tensorflow(listener.loops),
         *listener.jax.listen(),
     ]
@@ -150,6 +161,21 @@ def _callback_list(listener: Listener) -> list[Undo]:
     return found
 
 
+def _backward_passes(listener: Listener) -> list[Undo]:
+    if keras.backend.backend() != "torch":
+        return []
+
+    def backward(original: Any) -> Any:
+        @functools.wraps(original)
+        def call(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            listener.backward_begins(tensors)
+            return original(tensors, *args, **kwargs)
+
+        return call
+
+    return [replace([(sys.modules["torch"].autograd, "backward")], backward)]
+
+
 def _noted(lines: ScriptLines, original: Any) -> Any:
     @functools.wraps(original)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -182,9 +208,12 @@ def _apply(listener: Listener, original: Any) -> Any:
 
 
 def _compute_loss(listener: Listener, original: Any) -> Any:
+    short = listener.short
+
     @functools.wraps(original)
     def compute_loss(self: Any, x: Any = None, y: Any = None, y_pred: Any = None, *args: Any, **kwargs: Any) -> Any:
-        listener.loops.loss_begins()
+        if not short.is_within:
+            listener.loops.loss_begins()
         loss = original(self, x, y, y_pred, *args, **kwargs)
         listener.loss_computed(self, x, y, y_pred, loss)
         return loss
@@ -192,11 +221,14 @@ def _compute_loss(listener: Listener, original: Any) -> Any:
     return compute_loss
 
 
-def _loss(listener: LoopListener, original: Any) -> Any:
+def _loss(listener: Listener, original: Any) -> Any:
+    short = listener.short
+
     @functools.wraps(original)
     def call(self: Any, y_true: Any, y_pred: Any, *args: Any, **kwargs: Any) -> Any:
         loss = original(self, y_true, y_pred, *args, **kwargs)
-        listener.loss_called(y_true, y_pred, loss)
+        if not short.is_within:
+            listener.loops.loss_called(y_true, y_pred, loss)
         return loss
 
     return call
@@ -213,10 +245,12 @@ def _scale(listener: LoopListener, original: Any) -> Any:
 
 
 def _call(listener: Listener, original: Any) -> Any:
+    short = listener.short
+
     @functools.wraps(original)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         outputs = original(self, *args, **kwargs)
-        if listener.wants_layers:
+        if not short.is_within and listener.wants_layers:
             listener.layer_called(self, args[0] if args else None, outputs)
         return outputs
 

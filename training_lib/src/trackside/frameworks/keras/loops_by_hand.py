@@ -126,15 +126,18 @@ class LoopsByHand:
             return
         if not any(getattr(source, "trainable", False) for source in keras.tree.flatten(sources)):
             return
-        loss, scaled = self._scaled
-        if scaled is target:
-            target = loss
+        target = self.unscaled(target)
         self._scaled = None, None
         array = array_of(target)
         if array is not None:
             self._take(float(array.mean()))
         elif self._functions.current is not None:
             self._functions.keep_loss(target)
+
+    def unscaled(self, loss: Any) -> Any:
+        """Return the loss that was scaled last, if this is the result; else this one."""
+        own, scaled = self._scaled
+        return own if scaled is loss else loss
 
     def _loss_scaled(self, loss: Any, scaled: Any) -> None:
         self._scaled = loss, scaled

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from trackside.capture.last_step import StepPosition
 from trackside.capture.session import Rank
+from trackside.contracts.capture_request import StatisticsRequest
 from trackside.frameworks import in_charge
 from trackside.frameworks.keras.facts import KerasFacts
 from trackside.frameworks.keras.names import Names
@@ -16,7 +18,31 @@ from trackside.frameworks.keras.values import array_of, named_parts
 from trackside.frameworks.listening import ListeningAdapter
 
 LOSS = "loss"
+STATISTICS_SHARE = 0.009  # of a step, where the request leaves it open; decision 0150
 WITHOUT_TENSORS = frozenset({"losses", "metrics"})  # recorded of compiled steps, too
+
+
+class MeanLoss:
+    """The mean loss over the batches of an epoch so far, where each batch's own loss is not seen."""
+
+    def __init__(self) -> None:
+        self._count, self._mean = 0, 0.0
+
+    def begin(self) -> None:
+        """Begin an epoch."""
+        self._count, self._mean = 0, 0.0
+
+    def skip(self) -> None:
+        """Note batches with losses of their own and means that were not looked at."""
+        self._count = -1
+
+    def loss(self, mean: float) -> float | None:
+        """Return the loss of the batch after which the mean is this; None after batches that were skipped."""
+        count, before = self._count, self._mean
+        if count < 0:
+            return None
+        self._count, self._mean = count + 1, mean
+        return mean * (count + 1) - before * count
 
 
 class KerasStep:
@@ -28,6 +54,8 @@ class KerasStep:
         is_refused: True once another adapter has the run of this process.
         is_by_hand: True if the step that ended last was none of `fit`, `evaluate` and `predict`.
         ended: The step that ended last; None before the first.
+        means: The mean loss of the epoch.
+        settle: Settles the steps that were kept, before another one ends.
 
     Args:
         adapter: The adapter.
@@ -44,6 +72,8 @@ class KerasStep:
         self.ended: StepPosition | None = None
         self.losses: list[float] = []
         self.is_refused = False
+        self.means = MeanLoss()
+        self.settle: Callable[[], object] = float
 
     def is_others(self) -> bool:
         """Return True if another adapter has the run of this process, now or before."""
@@ -55,6 +85,8 @@ class KerasStep:
         session = self._session
         if session.has_begun:
             return
+        if session.request.statistics.budget == StatisticsRequest().budget:
+            self._statistics.budget.share = STATISTICS_SHARE
         rank = Rank(session.environment.rank, session.environment.world_size)
         self._adapter.begin_run(rank, self._facts.read(rank.of))
 
@@ -68,6 +100,7 @@ class KerasStep:
     def end(self, shown: float | None = None) -> None:
         """End the step, with its loss; `shown` is the loss that Keras shows for it: a mean over the epoch."""
         engine = self._engine
+        self.settle()
         for loss in self.losses[:1]:
             if not engine.due.losses:
                 pass
@@ -79,9 +112,7 @@ class KerasStep:
             self._statistics.add_loss(LOSS, loss, mode=engine.mode)
         self.losses = []
         self.ended = StepPosition(engine.step, engine.mode, engine.mode_step())
-        self._statistics.end_step(engine)
-        engine.end_step()
-        self._adapter.detailed.step_ended()
+        self._adapter.end_step()
 
     def add_parts(self, *parts: tuple[str, Any]) -> None:
         """Add inputs (`x`), labels (`y`) and `predictions` that the step saves: (which, value)."""

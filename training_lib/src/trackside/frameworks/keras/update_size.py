@@ -20,7 +20,7 @@ from trackside.contracts.recorded_names import UPDATE_SIZE
 from trackside.frameworks.keras.values import tensor_of, view_of
 
 _MOST_TENSORS = 4
-_MOST_ELEMENTS = 256  # of a tensor
+_MOST_ELEMENTS = 64  # of a tensor: each lies in a cache line of its own, which the training has pushed out
 _LOOK_EVERY = 16  # measurements, before it is looked whether the weights lie elsewhere by now
 _KEY = UPDATE_SIZE, "mean"
 
@@ -35,14 +35,12 @@ class UpdateSize:
         self._fixed: _FixedSample | None = None
 
     def measure(self, optimizer: Any, recorder: AlwaysOn) -> None:
-        """Add the change since the last call to the numbers of the open step, if it takes that. For after an update.
+        """Add the change since the last call to the numbers of the open step. For after an update.
 
         Args:
             optimizer: The optimizer.
-            recorder: Decides whether the step takes it, and gets the time that was spent.
+            recorder: Gets the number, and the time that was spent.
         """
-        if not recorder.takes_update:
-            return
         started = recorder.budget.clock()
         if optimizer is not self._optimizer:
             self._optimizer, self._before = optimizer, None

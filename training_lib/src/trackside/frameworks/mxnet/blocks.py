@@ -148,6 +148,7 @@ class BlocksAdapter(ListeningAdapter):
 
     def _model_called(self, block: Any) -> None:
         self._end_model_step()
+        self.note_progress()
         if not self.session.has_begun:
             environment = self.session.environment
             self.session.read_request()
@@ -181,10 +182,8 @@ class BlocksAdapter(ListeningAdapter):
                     f"saving the parameter {parameter.name}", functools.partial(self._add_parameter, parameter)
                 )
         self._counts.clear()
-        self._statistics.end_step(self._engine)
-        self._engine.end_step()
+        self.end_step()
         self.updates += 1
-        self.detailed.step_ended()
 
     def _add_parameter(self, parameter: Any) -> None:
         place = parameter.list_ctx()[0]

@@ -12,19 +12,17 @@ the short way settles it when it closes.
 
 from __future__ import annotations
 
-import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any
 
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.plain_steps import KeptStep, NumberKeys
+from trackside.capture.plain_steps import KeptStep
 from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
-from trackside.capture.statistic_rows import Reading, Watched
 from trackside.capture.step_engine import TRAIN
 from trackside.contracts.recorded_names import BACKWARD_PASSES, GRADIENTS_KEPT
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
@@ -36,38 +34,19 @@ from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNum
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
 from trackside.frameworks.pytorch.statistics.update_size import UpdateSize
 from trackside.frameworks.pytorch.steps.graph_looks import GraphLooks
-from trackside.profiling.phase_clock import (
-    BACKWARD,
-    CAPTURE,
-    DATA,
-    FIRST_STEPS,
-    OPTIMIZER,
-    OTHER,
-    PHASE_KEYS,
-    STEP_KEY,
-    WAIT_KEY,
-    Phase,
-    PhaseClock,
-)
+from trackside.frameworks.step_keeper import MOST_KEPT, StepKeeper
+from trackside.profiling.phase_clock import BACKWARD, CAPTURE, OPTIMIZER, OTHER, PhaseClock
 from trackside.profiling.windows import ProfilingWindows
 
-NOT_READ = Reading(Watched(()), [])
-MOST_KEPT = 16  # steps, until what they change elsewhere is done
 MOST_KEPT_SHORT, SHORT_STEP = 32, 4e-3  # for steps of fewer seconds; passes that `StepOrder` worries about are more
 # To read how long a thread had no processor is a call of the system, 12 us within a training. Steps that usually take
 # fewer seconds than the first number pay for it if they took longer by the second, and at every so many others, with
 # the waits before them.
 # With a DataLoader each does: the wait within a fetch is what has come since the end of the step before.
-WAITS_SELDOM_BELOW, LONGER, WAITS_EVERY = SHORT_STEP, 1.5, 8
-_KEYS = NumberKeys(
-    (*map(PHASE_KEYS.get, range(len(Phase))), STEP_KEY, (BACKWARD_PASSES, "mean"), (GRADIENTS_KEPT, "mean")), len(Phase)
-)
-_KEYS_WITH_WAIT = NumberKeys((*_KEYS.keys, WAIT_KEY), len(Phase))
-_PHASES = len(Phase)
-_kept_step = tuple.__new__  # a named tuple's own is a function of Python
+WAITS_SELDOM_BELOW, LONGER = SHORT_STEP, 1.5
 
 
-class ShortWay:
+class ShortWay(StepKeeper):
     """The short way of one adapter. Nothing raises.
 
     - `is_open`: True while the next step may take it
@@ -75,6 +54,8 @@ class ShortWay:
 
     Where torch.compile is in use, neither is valid and nothing may be called: it would compile this.
     """
+
+    _waits_with_data = True
 
     def __init__(
         self,
@@ -91,29 +72,23 @@ class ShortWay:
         windows: ProfilingWindows,
         looks: GraphLooks,
     ) -> None:
+        super().__init__(session, clock, ((BACKWARD_PASSES, "mean"), (GRADIENTS_KEPT, "mean")))
         self.is_open = self.is_stepping = False
         self._has_seen_loss = False  # in this step, so its gradients were cleared
-        self._engine, self._guard = session.engine, session.guard
-        self._statistics, self._record = statistics, session.statistics
+        self._guard, self._statistics = session.guard, statistics
         self._device_numbers = statistics.numbers
         self._numbers, self._cleared, self._order = numbers, numbers.cleared, numbers.order
         self._update_size = update_size
         self._facts, self._validation, self._skipped_steps = facts, validation, skipped_steps
         self._look_ahead, self._looks = look_ahead, looks
-        self._clock, self._read, self._windows = clock, clock.read, windows
-        self._meter = session.statistics.meter
+        self._windows = windows
         self._optimizer: Callable[[], Optimizer | None] = lambda: None
-        self._reading = NOT_READ
         self._known_loss = ""  # the newest loss, of no interest to the facts any more
         self._known_node: tuple[Any, Any] = (ShortWay, None)  # of its graph, and of the node before
-        self._recorder = session.statistics.recorder
         self._watched: list[weakref.ref[torch.Tensor]] = []  # parameters, whose gradients show that all were cleared
         self._remembered = OfOptimizer(self._optimizer)  # the gradients of these
         self._passes = 0  # of backward, at the step before
         self._group_count, self._rates = -1, list[tuple[int, float]]()  # of `_reading`
-        self._left = 0  # steps that may be kept
-        self._long_step = 0.0  # seconds
-        self._kept: list[KeptStep] = []  # since the last `_settle`
         self._unskipped = self._to_look = 0  # steps since the facts looked, and until they do
 
     def open_after(self, optimizer: Optimizer) -> None:
@@ -238,7 +213,17 @@ class ShortWay:
                 self._statistics.hold(optimizer, self._reading)
                 return False
             self._cleared.is_waiting = self._remembered.is_open = True
-            if not (self._left and self._keep()):
+            passes = self._order.passes
+            kept = self._keep((float(passes - self._passes), 0.0)) if self._left else None
+            if kept is not None:
+                self._passes = passes
+                if kept.added is not None:
+                    self._numbers.end_clippings()
+                self._count_for_facts(kept.step)
+                if not self._left:
+                    self.settle(is_within_step=False)
+                    self._plan_ahead(self._recorder.budget.thread_seconds())
+            else:
                 self._end_by_parts(optimizer)
         except Exception as error:  # noqa: BLE001 - see `switch_off`
             return self._switch_off(error)
@@ -249,25 +234,12 @@ class ShortWay:
         clock.moved_at, clock.current = now, OTHER
         return True
 
-    def settle(self, *, is_within_step: bool = True) -> None:
-        """Do what the kept steps change elsewhere. Nothing raises.
-
-        Args:
-            is_within_step: False right at the end of a step.
-        """
-        self._left = 0
-        if not self._kept:
-            return
-        kept, self._kept = self._kept, []
-        try:
-            self._facts.skip_steps(self._unskipped)
-            self._unskipped = 0
-            optimizer = self._optimizer()
-            if optimizer is not None:
-                self._order.note_steps(optimizer, self._passes)
-            self._recorder.end_kept_steps(kept, is_within_step=is_within_step)
-        except Exception as error:  # noqa: BLE001 - see `switch_off`
-            self._record.switch_off(error)
+    def _settle_others(self, kept: Sequence[KeptStep]) -> None:
+        self._facts.skip_steps(self._unskipped)
+        self._unskipped = 0
+        optimizer = self._optimizer()
+        if optimizer is not None:
+            self._order.note_steps(optimizer, self._passes)
 
     def _sees_loss(self, args: Any, kwargs: Any) -> bool:
         if self._validation.is_watching:
@@ -306,64 +278,6 @@ class ShortWay:
     def _read_rates(self, optimizer: Optimizer) -> None:
         self._reading = self._statistics.reading_without_norms(optimizer)
         self._group_count, self._rates = self._statistics.known_rates(optimizer)
-
-    def _keep(self) -> bool:
-        """End the step as one of those that are kept. Return False, with nothing done, if it is another."""
-        recorder, engine, clock = self._recorder, self._engine, self._clock
-        losses, open_step = recorder.losses[TRAIN], engine.open_step
-        if len(losses) != 1 or open_step.unsettled or open_step.settled or engine.due is not NOTHING_DUE:
-            return False
-        if engine.mode is not TRAIN:
-            return False
-        now, left = self._read(), self._left - 1
-        self._left = left
-        seconds, clock.seconds = clock.seconds, [0.0] * _PHASES
-        seconds[CAPTURE] += now - clock.moved_at
-        took = now - clock.began
-        clock.moved_at = clock.began = now
-        clock.steps += 1
-        if took > clock.longest and clock.steps > FIRST_STEPS + 1:
-            clock.longest = took
-        passes = self._order.passes
-        seconds += (took, float(passes - self._passes), 0.0)
-        keys = _KEYS
-        if took > self._long_step or not left % WAITS_EVERY or seconds[DATA]:
-            waited = clock.waited()
-            if waited is not None:
-                seconds.append(min(waited, took))
-                keys = _KEYS_WITH_WAIT
-        self._passes = passes
-        loss: Any = losses.pop()  # a float: no number comes from a device
-        added = recorder.numbers.added
-        if added:
-            recorder.numbers.added = {}
-            self._numbers.end_clippings()
-        wall_time, share = recorder.clock(), recorder.budget.expected_share
-        values = (
-            engine.step,
-            open_step.mode_step,
-            wall_time,
-            now,
-            loss,
-            self._reading,
-            share,
-            seconds,
-            keys,
-            added or None,
-        )
-        step = _kept_step(KeptStep, values)
-        recorder.waiting.append(step)
-        recorder.newest = step
-        self._kept.append(step)
-        self._count_for_facts(engine.step)
-        engine.step += 1
-        open_step.mode_step += 1
-        if self._meter.is_on:
-            recorder.budget.take_sample()
-        if not left or not -math.inf < loss[1] <= recorder.usual_loss:
-            self.settle(is_within_step=False)
-            self._plan_ahead(recorder.budget.thread_seconds())
-        return True
 
     def _count_for_facts(self, step: int) -> None:
         facts = self._facts
