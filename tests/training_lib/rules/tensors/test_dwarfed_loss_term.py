@@ -45,11 +45,15 @@ def terms(
 
 
 DWARFED = (loss_term(0),)
+AT_REST = {20 * look: value for look, value in enumerate([0.03, 0.02, 0.014, 0.011, *[0.005] * 4, *[0.002] * 6])}
 GUESS, STALLED = flat(0.07), down(0.3, 0.072)
 CASES = [
     RuleCase("a sum", recorded=terms(down(0.01, 0.001), down(2, 0.1), value=STALLED, guess=GUESS), fires=DWARFED),
     RuleCase("a penalty", recorded=terms(flat(0.1), down(400, 1.5), value=flat(2.3), guess=flat(2.25)), fires=DWARFED),
     RuleCase("satisfied at once", recorded=terms(flat(0.1), down(9, 1.1), value=STALLED, guess=GUESS), fires=DWARFED),
+    RuleCase("at rest", recorded=terms(flat(0.003), AT_REST, value=STALLED, guess=GUESS), fires=DWARFED),
+    RuleCase("at rest and learning", recorded=terms(flat(0.003), AT_REST, value=down(0.3, 0.02), guess=GUESS)),
+    RuleCase("never dwarfed, and at rest", recorded=terms(flat(0.009), AT_REST, value=STALLED, guess=GUESS)),
     RuleCase("in balance", recorded=terms(flat(0.1), down(0.5, 0.01), value=STALLED, guess=GUESS)),
     RuleCase("dwarfed and learning", recorded=terms(flat(0.01), down(2, 0.2), value=down(0.3, 0.02), guess=GUESS)),
     RuleCase("both on their way", recorded=terms(flat(0.01), flat(2), value=STALLED, guess=GUESS)),

@@ -17,6 +17,7 @@ from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
 _LEARNED = 0.5  # of the cost of a constant answer
+_ALIKE = 3.0  # times: forces at rest
 _AT_FIRST = 3  # looks that show how strong a term was
 
 
@@ -33,7 +34,9 @@ class DwarfedLossTerm(Rule):
         At few steps the hook measures, for each term, the norm of the gradient that it sends into what the terms share
         (a code, a trunk, weights), its value, and what a constant answer costs: from the targets of that batch.
 
-        1. d is the largest gradient of another term over the term's own. d > `times` at every look.
+        1. d is the largest gradient of another term over the term's own. d > `times` at every look. Or they have come
+           to rest: the median of d over the first three looks is above `times_at_first`, and d below 3 at each of the
+           newest `looks`. Where a code is pulled to the prior for good, both forces on it are small and alike.
         2. The median of the newest `looks` values is above `guess_share` times the cost of a constant answer.
         3. The other term has had its way: its gradient is below `satisfied` times that of its first looks. Where it has
            not, both are still on their way.
@@ -50,11 +53,10 @@ class DwarfedLossTerm(Rule):
     Example:
         ```python
         import numpy as np
-        from trackside.rules.tensors.dwarfed_loss_term import least_dominance
+        from trackside.rules.tensors.dwarfed_loss_term import dominances
 
         own, other = np.array([0.01, 0.005]), np.array([2.0, 0.4])
-        assert least_dominance(own, [other]) == 80.0
-        assert least_dominance(own, []) == 0.0
+        assert dominances(own, [other]).tolist() == [200.0, 80.0]
         ```
 
     References:
@@ -80,6 +82,9 @@ class DwarfedLossTerm(Rule):
     )
 
     times: float = parameter(10.0, "gradient of another term over its own, above which it is dwarfed", minimum=1)
+    times_at_first: float = parameter(
+        5.0, "the same at the first looks, above which it is dwarfed if both come to rest", minimum=1
+    )
     guess_share: float = parameter(
         0.95, "value over that of a constant answer, above which nothing is learned", minimum=0
     )
@@ -133,8 +138,8 @@ class DwarfedLossTerm(Rule):
         if len(counts) != 1 or counts.pop() < 2 * self.looks:
             return None
         share = self._share_of_guess(values, guesses)
-        dominance = least_dominance(own.values, [column.values for column in others])
-        if not (share > self.guess_share and dominance > self.times and self._has_had_its_way(window, others, began)):
+        dominance, threshold = self._dominance(own, others)
+        if not (share > self.guess_share and dominance > threshold and self._has_had_its_way(window, others, began)):
             return None
         named = [f.name for f in window.facts.losses if f.type_name] if window.facts is not None else []
         return Finding(
@@ -145,10 +150,20 @@ class DwarfedLossTerm(Rule):
             measure="gradient of another term of the loss over that of this term",
             observed=dominance,
             relation=">",
-            threshold=self.times,
+            threshold=threshold,
             statistics={"value_over_guess": share, "term": float(number)},
             series=own.series,
         )
+
+    def _dominance(self, own: Column, others: Sequence[Column]) -> tuple[float, float]:
+        """Return the largest other gradient over the own one, and the threshold above which it dwarfs.
+
+        The least of all looks; that of the first ones, if both terms have come to rest.
+        """
+        ratios = dominances(own.values, [column.values for column in others])
+        at_first = median(ratios[:_AT_FIRST])
+        is_at_rest = bool((ratios[-self.looks :] < _ALIKE).all()) and at_first > self.times_at_first
+        return (at_first, self.times_at_first) if is_at_rest else (float(ratios.min()), self.times)
 
     def _share_of_guess(self, values: Column, guesses: Column) -> float:
         """Return the median of the newest values over what a constant answer costs; 0 if one costs nothing."""
@@ -163,19 +178,16 @@ class DwarfedLossTerm(Rule):
         return falls and not _has_learned(window, strongest, newest, began)
 
 
-def least_dominance(own: NDArray[np.float64], others: Sequence[NDArray[np.float64]]) -> float:
-    """Return the least, over the looks, of the largest other gradient over the own one; 0 without another.
+def dominances(own: NDArray[np.float64], others: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return the largest other gradient over the own one at each look, shape (looks,); 0 where any is not finite.
 
     Args:
         own: Norms of the term's gradients, shape (looks,).
-        others: Those of the other terms, each of shape (looks,).
+        others: Those of the other terms, at least one, each of shape (looks,).
     """
-    if not others or not len(own):
-        return 0.0
     largest = np.max(np.stack(others), axis=0)
-    if not np.isfinite(largest).all() or not np.isfinite(own).all():
-        return 0.0
-    return float((largest / np.maximum(own, np.finfo(np.float32).tiny)).min())
+    is_finite = np.isfinite(largest) & np.isfinite(own)
+    return np.where(is_finite, largest, 0.0) / np.where(is_finite, np.maximum(own, np.finfo(np.float32).tiny), 1.0)
 
 
 def _has_learned(window: Window, gradient: Column, newest: slice, began: int) -> bool:
