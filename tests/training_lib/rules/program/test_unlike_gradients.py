@@ -93,6 +93,7 @@ for kind in sys.argv[3:]:
     capture = PyTorchAdapter(CaptureEnvironment(f"{folder}/{kind}", CaptureRequest().to_json(), rank, 2))
     capture.install()
     train(kind)
+    capture.flush(60)  # all of it, on a busy machine as well
     capture.uninstall()
     dist.barrier()
 """
@@ -106,6 +107,8 @@ def test_two_processes_that_average(tmp_path: Path) -> None:
     rule = UnlikeGradients()
     for kind in kinds:
         found = list(rule.check(Window(opened(tmp_path / kind), 139, "TRAIN", now=0.0, newest_step_at=0.0)))
+        looked = opened(tmp_path / kind).columns(LOCAL_GRADIENT, "l2", last_step=139, mode="TRAIN")
+        assert [len(column.steps) for column in looked] == [10, 10], kind
         assert [finding.worker for finding in found] == (["worker_1"] if kind in FAULTS else []), kind
         if found:
             assert rule.severity_of(found) is FAULTS[kind]

@@ -193,8 +193,9 @@ def odd_one(norms: NDArray[np.float64], *, times: float) -> int | None:
 
 def _are_copies(window: Window) -> bool:
     """Return True if the weights that several workers measured at one step are the same."""
-    compared = 0
-    for name in (*window.tensors("weights"), *window.tensors("biases")):
+    compared, facts = 0, window.facts
+    names = [p.name for p in facts.parameters if not p.tied_to] if facts is not None else []
+    for name in names or (*window.tensors("weights"), *window.tensors("biases")):
         columns = window.statistic(name, "l2", mode=None)
         if len(columns) < 2 or window.statistic(name, "is_sharded", last=1, mode=None):
             continue
