@@ -25,6 +25,7 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 120.0
 FIRST_STEP = 3  # before it, memory is allocated and kernels are chosen
 IDLE_SECONDS = 0.05  # between two looks until then
 MOST_LINES = 500
+STOP_SECONDS = 0.5  # at most, for the sample under way
 
 
 class SampledLine(NamedTuple):
@@ -113,8 +114,10 @@ class StackSampler:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the sampling. A second call does nothing."""
+        """End the sampling, and a sample that is under way. A second call does nothing."""
         self._stop.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(STOP_SECONDS)
 
     def sample(self) -> None:
         """Take one sample."""
