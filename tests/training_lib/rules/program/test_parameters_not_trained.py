@@ -126,7 +126,7 @@ CASES = [
         "a whole model was trained earlier in the same process",
         BODY,
         replace(HEAD, **OUTSIDE, name="Encoder_0.weight"),
-        before=(BODY, replace(HEAD, name="Encoder_0.weight")),
+        before=(BODY, replace(HEAD, name="Encoder_0.weight", module="Encoder.head")),
     ),
     case("an input is optimised", replace(BODY, module="", name="Parameters_0.weight"), replace(HEAD, **OUTSIDE)),
     case("all of it trains", BODY, HEAD),

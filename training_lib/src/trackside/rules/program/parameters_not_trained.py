@@ -410,11 +410,8 @@ class _History:
         now, root = self._revisions[0], _root(held)
         if any(p.optimizer for p in now.parameters if _root(p) == root):
             return False
-        return any(
-            p.optimizer and p.name == held.name and p.module == held.module
-            for earlier in self._revisions[1:]
-            for p in earlier.parameters
-        )
+        # Not by the module's name: that of a model which was the second one, and is the first now, is another.
+        return any(p.optimizer and p.name == held.name for each in self._revisions[1:] for p in each.parameters)
 
     def as_now_since(self, held: ParameterFacts) -> int:
         """Return the first step from which the parameter had the optimizer and the flag that it has now."""
