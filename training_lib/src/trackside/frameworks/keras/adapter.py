@@ -21,20 +21,17 @@ from trackside.frameworks.keras.loops_by_hand import LoopsByHand
 from trackside.frameworks.keras.names import OURS, Names, weight_name
 from trackside.frameworks.keras.operators import begin_operator_profile
 from trackside.frameworks.keras.replicas import ReplicaGradients
-from trackside.frameworks.keras.short_way import FETCHES_BETWEEN, LONG, RATE, LongWay, ShortWay
+from trackside.frameworks.keras.short_way import FETCHES_BETWEEN, RATE, LongSteps, LongWay, ShortWay
 from trackside.frameworks.keras.speed_file import Speed
 from trackside.frameworks.keras.step import KerasStep
 from trackside.frameworks.keras.update_size import UpdateSize
 from trackside.frameworks.keras.values import array_of, has_value, learning_rate_of, number_of, view_of
 from trackside.frameworks.listening import ListeningAdapter
 from trackside.profiling.phase_clock import BACKWARD, CAPTURE, DATA, EVALUATION, OPTIMIZER, OTHER, PhaseClock
-from trackside.profiling.processor_wait import ProcessorWait
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_MOST_UNREAD = 8  # steps
-_STEPS_OF_USUAL = 32
 
 _LOSSES, _METRICS = frozenset({"losses"}), frozenset({"metrics"})
 _LAYERS = frozenset({"inputs", "outputs", "activations", "activation_inputs", "relu_outputs", "saturating_inputs"})
@@ -85,13 +82,12 @@ class KerasAdapter(ListeningAdapter):
         self._engine, self._statistics, self._names = self.session.engine, self.session.statistics, names
         self.facts = KerasFacts(self.session.guard)
         self._step = KerasStep(self, names, self.facts)
-        self._processor_wait = ProcessorWait()
-        self._clock = PhaseClock(meter=self.session.statistics.meter, waited=self._waited)
+        waits = self._waits = LongSteps(lambda: self._clock.read() - self._clock.began)
+        self._clock = PhaseClock(meter=self.session.statistics.meter, waited=waits.waited)
         speed = Speed(self.session, self._clock)
         self.speed_parts = speed.parts
         self.loops = LoopsByHand(self.session, self._step, speed.calls)
         self._parameters, self._size, self._replicas = Parameters(), UpdateSize(), ReplicaGradients()
-        self._usual_seconds, self._unread = 0.0, 0
         self._is_fetching = False  # between two batches of a training, where `fit` fetches one on PyTorch
         self.session.statistics.samplers.append(self.session.guard.protect("timing a step", self._clock.take))
         timed = self._timed
@@ -113,7 +109,7 @@ class KerasAdapter(ListeningAdapter):
             step=self._step,
             size=self._size,
             windows=self.detailed.windows,
-            waited=self._processor_wait.take,
+            waited=waits.take,
         )
         self._step.settle = short.settle
         self.batch_begins, self.batch_ended = short.batch_begins, short.batch_ended
@@ -134,20 +130,6 @@ class KerasAdapter(ListeningAdapter):
 
         return run
 
-    def _waited(self) -> float | None:
-        """Return the seconds without a processor since the last reading, at a step that took long, and now and then.
-
-        To read them costs a tenth of all that a step costs. Those of some steps before rather excuse a long step.
-        """
-        took = self._clock.read() - self._clock.began
-        self._unread += 1
-        is_read = took > LONG * self._usual_seconds or self._unread >= _MOST_UNREAD
-        self._usual_seconds += (took - self._usual_seconds) / _STEPS_OF_USUAL
-        if not is_read:
-            return None
-        self._unread = 0
-        return self._processor_wait.take()
-
     @property
     def wants_layers(self) -> bool:
         """True while the open step saves inputs or outputs of layers."""
@@ -159,7 +141,7 @@ class KerasAdapter(ListeningAdapter):
 
         def leave() -> None:
             undo()
-            self._processor_wait.close()
+            self._waits.close()
 
         return leave
 

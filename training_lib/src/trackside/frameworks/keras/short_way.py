@@ -27,10 +27,13 @@ from trackside.frameworks.keras.update_size import UpdateSize
 from trackside.frameworks.keras.values import learning_rate_of, number_of
 from trackside.frameworks.step_keeper import MOST_KEPT, NOT_READ, StepKeeper
 from trackside.profiling.phase_clock import BACKWARD, CAPTURE, DATA, OPTIMIZER, OTHER, PhaseClock
+from trackside.profiling.processor_wait import ProcessorWait
 from trackside.profiling.windows import ProfilingWindows
 
 RATE = "hyperparameters/optimizer/group_0/lr"
 LONG = 1.5  # times the usual step
+_MOST_UNREAD = 8  # steps
+_STEPS_OF_USUAL = 32
 FETCHES_BETWEEN = frozenset({"torch"})  # on TensorFlow and JAX the function that trains fetches its batch itself
 
 _IS_TORCH = keras.backend.backend() == "torch"
@@ -57,6 +60,36 @@ class LongWay:
     note_progress: Callable[[], Any]
     notes_progress: bool = False
     phase: int = OTHER
+
+
+class LongSteps:
+    """The waits of this thread for a processor, read at steps that took long.
+
+    To read them costs a tenth of all that a step costs. Those of some steps before rather excuse a long step.
+
+    Attributes:
+        take: Returns the seconds without a processor since the last reading; None if unknown.
+        close: Closes what they are read from.
+
+    Args:
+        took: Returns the seconds of the open step so far.
+    """
+
+    def __init__(self, took: Callable[[], float]) -> None:
+        wait = ProcessorWait()
+        self._took, self.take, self.close = took, wait.take, wait.close
+        self._usual_seconds, self._unread = 0.0, 0
+
+    def waited(self) -> float | None:
+        """Return the same at the end of a step that took long, and now and then; None at others."""
+        took = self._took()
+        self._unread += 1
+        is_read = took > LONG * self._usual_seconds or self._unread >= _MOST_UNREAD
+        self._usual_seconds += (took - self._usual_seconds) / _STEPS_OF_USUAL
+        if not is_read:
+            return None
+        self._unread = 0
+        return self.take()
 
 
 class _Plain:

@@ -71,7 +71,7 @@ class Validation:
     ) -> None:
         self._engine = engine
         self._in_training_mode, self._random = in_training_mode, random
-        in_training_mode.look_changed, in_training_mode.found = self._watching_changed, self._record_held
+        in_training_mode.look_changed = self._watching_changed
         self.records_in_training_mode = True
         self.modules = modules
         self._losses = ValidationLosses(
@@ -80,6 +80,9 @@ class Validation:
             inputs=loss_inputs,
             reads_every_loss=reads_every_loss,
             in_training_mode=self._in_training_mode,
+        )
+        in_training_mode.found = lambda: (
+            self._losses.record_held(ended) if self.records_in_training_mode else None  # else the script directs steps
         )
         self.trained_on = self._losses.trained_on
         self._changed = changed
@@ -262,24 +265,6 @@ class Validation:
         self._ended(self._engine.mode)
         self._engine.end_step()
         self._close_step()
-
-    def _record_held(self) -> None:
-        """Record the held losses of a validation in training mode, unless the script directs its steps."""
-        held = self._losses.take_held()
-        if not self.records_in_training_mode or self._engine.mode != TRAIN:
-            return
-        self._engine.set_mode(EVAL)
-        try:
-            for losses in held:
-                self._losses.values = losses
-                if self._engine.due.losses:
-                    for name, value in losses:
-                        self._engine.open_step.add_loss(name, value)
-                self._ended(EVAL, is_past=True)
-                self._engine.end_step()
-        finally:
-            self._losses.values = []
-            self._engine.set_mode(TRAIN)
 
     def _close_step(self) -> None:
         self._losses.close_step()

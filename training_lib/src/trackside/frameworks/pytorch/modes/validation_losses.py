@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from trackside.capture.step_engine import StepEngine
+from trackside.capture.step_engine import EVAL, TRAIN, StepEngine
 from trackside.frameworks.pytorch.ground.structures import holds_value, is_no_computation
 from trackside.frameworks.pytorch.losses.description import UNNAMED, inputs_of_call, name_of_loss_module
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
@@ -72,6 +72,28 @@ class ValidationLosses:
         self._end_held_step()
         taken, self.held = self.held, []
         return taken
+
+    def record_held(self, ended: Callable[..., None]) -> None:
+        """Record the held losses as steps of the mode EVAL, in the midst of a training step.
+
+        Args:
+            ended: Called right before each step ends; see `Validation`.
+        """
+        held, engine = self.take_held(), self._engine
+        if engine.mode != TRAIN:
+            return
+        engine.set_mode(EVAL)
+        try:
+            for losses in held:
+                self.values = losses
+                if engine.due.losses:
+                    for name, value in losses:
+                        engine.open_step.add_loss(name, value)
+                ended(EVAL, is_past=True)
+                engine.end_step()
+        finally:
+            self.values = []
+            engine.set_mode(TRAIN)
 
     def _end_held_step(self) -> None:
         if self._is_held_open and self.values:
