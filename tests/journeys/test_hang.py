@@ -19,7 +19,7 @@ HANGS = """
 import queue
 import torch
 import trackside.profiling.hang_watch as watch
-import trackside.frameworks.pytorch.timing.performance_file as file
+import trackside.frameworks.speed_facts_file as file
 watch.LEAST_SECONDS, watch.LOOK_SECONDS = 1.0, 0.2
 file.FLUSH_SECONDS = 1.0
 model = torch.nn.Linear(4, 2)

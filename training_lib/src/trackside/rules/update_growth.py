@@ -161,6 +161,17 @@ def _recent(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
     return sizes[-TRAILING - _NEWEST : -_NEWEST]
 
 
+def has_run_away(sizes: NDArray[np.float64], *, deviations: float, beyond: float) -> bool:
+    """Return True if the newest three sizes are far above those before, and above all of the run.
+
+    Args:
+        sizes: Relative updates, or attention logits, oldest first, shape (n,).
+        deviations: How far above the recent ones they must be, in deviations.
+        beyond: How many times the largest earlier one they must be.
+    """
+    return stands_out(sizes, deviations=deviations) and float(sizes[-_NEWEST:].min()) > beyond * peak_of(sizes)
+
+
 def peak_of(sizes: NDArray[np.float64]) -> float:
     """Return the largest size that the run has lived through: of medians of three, without its start and the newest.
 

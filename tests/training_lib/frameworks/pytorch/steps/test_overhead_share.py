@@ -32,9 +32,9 @@ from pathlib import Path
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch import PyTorchAdapter
-from trackside.frameworks.pytorch.timing import performance_file
+from trackside.frameworks import speed_facts_file
 
-performance_file.FIRST_FLUSH_SECONDS = 1e9  # no steps on which modules are timed: they come by the clock
+speed_facts_file.FIRST_FLUSH_SECONDS = 1e9  # no steps on which modules are timed: they come by the clock
 interval, budget = int(sys.argv[2]), float(sys.argv[3])
 collections = (CollectionRequest("weights", Schedule(interval)),) if interval else ()
 request = CaptureRequest(collections, statistics=StatisticsRequest(budget=budget))

@@ -22,7 +22,7 @@ SCRIPT = """
 import os, sys, time
 import torch
 import torch.distributed as dist
-import trackside.frameworks.pytorch.timing.performance_file as file
+import trackside.frameworks.speed_facts_file as file
 
 file.FIRST_FLUSH_SECONDS = 0.2  # steps are sampled early: this training is short
 rank = int(os.environ["RANK"])

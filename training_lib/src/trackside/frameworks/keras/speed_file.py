@@ -8,7 +8,6 @@ import importlib
 import inspect
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterator
 
 import keras
@@ -16,15 +15,14 @@ import keras
 from trackside.capture.guard import Guard
 from trackside.capture.script_lines import is_user_file, script_path
 from trackside.capture.session import Rank, RunSession
-from trackside.contracts.run_layout import PROFILES, performance_key, worker_name
+from trackside.contracts.run_layout import PROFILES, worker_name
 from trackside.frameworks.keras.training_calls import TrainingCalls
 from trackside.frameworks.shown_lines import shown_lines, usable_processors
+from trackside.frameworks.speed_facts_file import SpeedFactsFile
 from trackside.profiling.phase_clock import PhaseClock
 from trackside.profiling.stack_sampler import StackSampler
-from trackside.records.performance_facts import PerformanceFacts, encode_performance
+from trackside.records.performance_facts import PerformanceFacts
 from trackside.storage.store import Store
-
-FIRST_FLUSH_SECONDS, FLUSH_SECONDS = 2.0, 15.0
 
 
 class Speed:
@@ -61,7 +59,7 @@ class Speed:
             )
 
 
-class SpeedFile:
+class SpeedFile(SpeedFactsFile):
     """The file of one worker, and the stack sampler that fills it; see `BackgroundPart`.
 
     Args:
@@ -72,7 +70,6 @@ class SpeedFile:
         calls: The calls of the function that trains.
         machine: Name of this machine.
         guard: Logs a failure of the sampler.
-        monotonic: Returns seconds.
     """
 
     def __init__(
@@ -85,13 +82,9 @@ class SpeedFile:
         calls: TrainingCalls,
         machine: str,
         guard: Guard,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._open_store, self._worker, self._workers, self._machine = open_store, worker, workers, machine
-        self._calls, self._monotonic = calls, monotonic
-        self._store: Store | None = None
-        self._stored: PerformanceFacts | None = None
-        self._due_at: float | None = None
+        super().__init__(open_store, worker=worker)
+        self._workers, self._machine, self._calls = workers, machine, calls
         self._sampler = StackSampler(
             clock,
             is_user_file=is_user_file,
@@ -105,32 +98,6 @@ class SpeedFile:
             fetch_file=getattr(sys.modules.get("keras.src.trainers.epoch_iterator"), "__file__", None) or "",
         )
         self._sampler.start()
-
-    @property
-    def due_in_seconds(self) -> float:
-        """Seconds until the next flush; see `BackgroundPart`."""
-        now = self._monotonic()
-        if self._due_at is None:
-            self._due_at = now + FIRST_FLUSH_SECONDS
-        return max(0.0, self._due_at - now)
-
-    def flush_if_due(self) -> bool:
-        """Store new facts, if it is time; see `BackgroundPart`. An outage passes, or `close` meets it."""
-        if self.due_in_seconds:
-            return False
-        with contextlib.suppress(OSError):
-            self.flush()
-        return True
-
-    def flush(self) -> None:
-        """Store new facts; see `BackgroundPart`."""
-        self._due_at = self._monotonic() + FLUSH_SECONDS
-        facts = self._facts()
-        if facts != self._stored:
-            if self._store is None:
-                self._store = self._open_store()
-            self._store.put(performance_key(self._worker), encode_performance(facts))
-            self._stored = facts
 
     def close(self) -> None:
         """End the sampling, and store the rest; see `BackgroundPart`."""

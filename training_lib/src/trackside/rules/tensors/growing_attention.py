@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.recorded_names import ATTENTION_ENTROPY, ATTENTION_LOGIT
 from trackside.contracts.verdict import Finding, Severity
@@ -15,7 +12,7 @@ from trackside.rules.diagnosis import certain_causes
 from trackside.rules.medians import median
 from trackside.rules.phases import newest_phase, since
 from trackside.rules.rule import Rule, parameter
-from trackside.rules.update_growth import FEWEST, peak_of, risen_rate, stands_out
+from trackside.rules.update_growth import FEWEST, has_run_away, peak_of, risen_rate
 from trackside.trial.window import Column, Window
 
 _NEWEST = 3
@@ -53,11 +50,11 @@ class GrowingAttention(Rule):
     Example:
         ```python
         import numpy as np
-        from trackside.rules.tensors.growing_attention import have_run_away
+        from trackside.rules.tensors.growing_attention import has_run_away
 
         calm = np.random.default_rng(0).normal(10, 0.5, 80)
-        assert have_run_away(np.append(calm, [20.0, 25.0, 31.0]), deviations=8, beyond=1.2)
-        assert not have_run_away(calm, deviations=8, beyond=1.2)
+        assert has_run_away(np.append(calm, [20.0, 25.0, 31.0]), deviations=8, beyond=1.2)
+        assert not has_run_away(calm, deviations=8, beyond=1.2)
         ```
 
     References:
@@ -128,7 +125,7 @@ class GrowingAttention(Rule):
 
     def _judge(self, window: Window, column: Column, began: int) -> Finding | None:
         values = column.values
-        if len(values) < FEWEST or not have_run_away(values, deviations=self.deviations, beyond=self.beyond):
+        if len(values) < FEWEST or not has_run_away(values, deviations=self.deviations, beyond=self.beyond):
             return None
         now, limit = float(values[-_NEWEST:].min()), self.beyond * peak_of(values)
         entropies = since(window.statistic(ATTENTION_ENTROPY, "mean", mode=None), began)
@@ -153,14 +150,3 @@ class GrowingAttention(Rule):
             },
             series=column.series,
         )
-
-
-def have_run_away(logits: NDArray[np.float64], *, deviations: float, beyond: float) -> bool:
-    """Return True if the newest three logits are far above those before, and above all of the run.
-
-    Args:
-        logits: The largest logits, oldest first, shape (n,).
-        deviations: How far above the recent ones they must be, in deviations.
-        beyond: How many times the largest earlier one they must be.
-    """
-    return stands_out(logits, deviations=deviations) and float(logits[-_NEWEST:].min()) > beyond * peak_of(logits)

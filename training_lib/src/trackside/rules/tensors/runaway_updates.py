@@ -6,15 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.recorded_names import UPDATE_SIZE
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import certain_causes, training_losses
 from trackside.rules.rule import Rule, parameter
-from trackside.rules.update_growth import FEWEST, growth_of_updates, peak_of, risen_rate, stands_out
+from trackside.rules.update_growth import FEWEST, growth_of_updates, has_run_away, risen_rate
 from trackside.trial.window import Window
 
 _BEFORE = 10  # steps before the growth that do not count as before
@@ -145,14 +142,3 @@ class RunawayUpdates(Rule):
         times = lead.observed / lead.statistics["usual"] if lead.statistics["usual"] > 0 else math.inf
         because = f"updates of the weights are {times:.3g} times as large as in the 50 steps before"
         return (*certain_causes(window), Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because))
-
-
-def has_run_away(sizes: NDArray[np.float64], *, deviations: float, beyond: float) -> bool:
-    """Return True if the newest three sizes are far above those before, and above all of the run.
-
-    Args:
-        sizes: Relative updates, oldest first, shape (n,).
-        deviations: How far above the recent ones they must be, in deviations.
-        beyond: How many times the largest earlier one they must be.
-    """
-    return stands_out(sizes, deviations=deviations) and float(sizes[-3:].min()) > beyond * peak_of(sizes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import linecache
 import math
 import sys
@@ -13,7 +12,6 @@ import torch
 
 from trackside.capture.guard import Guard
 from trackside.capture.script_lines import Place, is_user_file, script_path, shown
-from trackside.contracts.run_layout import performance_key
 from trackside.frameworks.pytorch.ground.source_lines import SourceLines
 from trackside.frameworks.pytorch.timing.collectives import GradientAverages
 from trackside.frameworks.pytorch.timing.device import device_of_training
@@ -21,6 +19,7 @@ from trackside.frameworks.pytorch.timing.loaders import Loaders, MetLoader
 from trackside.frameworks.pytorch.timing.queue_takes import MetQueue, QueueTakes
 from trackside.frameworks.pytorch.timing.step_samples import StepSamples
 from trackside.frameworks.shown_lines import MOST_CODE, shown_lines, usable_processors
+from trackside.frameworks.speed_facts_file import SpeedFactsFile
 from trackside.profiling.garbage_watch import Collections, GarbageWatch
 from trackside.profiling.hang_watch import Hang, HangWatch
 from trackside.profiling.phase_clock import Phase, PhaseClock
@@ -34,17 +33,15 @@ from trackside.records.performance_facts import (
     LoaderFacts,
     PerformanceFacts,
     QueueFacts,
-    encode_performance,
 )
 from trackside.storage.store import Store
 
-FIRST_FLUSH_SECONDS, FLUSH_SECONDS = 2.0, 15.0
 SAMPLED_STEPS = 5  # at a time, with longer and longer pauses
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 15.0, 600.0
 _MODEL_FILE = torch.nn.modules.module.__file__
 
 
-class PerformanceFile:
+class PerformanceFile(SpeedFactsFile):
     """The file of one worker, and the stack sampler that fills it; see `BackgroundPart`.
 
     Args:
@@ -78,14 +75,11 @@ class PerformanceFile:
         guard: Guard,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._open_store, self._worker, self._monotonic = open_store, worker, monotonic
+        super().__init__(open_store, worker=worker, monotonic=monotonic)
         self._workers, self._loaders, self._queues, self._averages = workers, loaders, queues, averages
         self._samples, self._sample_steps, self._machine = samples, sample_steps, machine
         self._sample_at, self._sample_pause = -math.inf, FIRST_PAUSE_SECONDS
-        self._store: Store | None = None
         self._source = SourceLines()
-        self._stored = PerformanceFacts()
-        self._due_at: float | None = None  # from the writer's first look on: a run in S3 may take seconds to begin
         self._watch = HangWatch(clock, is_user_file=is_user_file)
         loop = StepLoop(is_user_file=is_user_file)
         loop.note(sys._getframe())  # a run begins within its first step
@@ -104,36 +98,14 @@ class PerformanceFile:
         self._garbage = GarbageWatch(clock, is_user_file=is_user_file)
         self._garbage.start()
 
-    @property
-    def due_in_seconds(self) -> float:
-        """Seconds until the next flush; see `BackgroundPart`."""
-        now = self._monotonic()
-        if self._due_at is None:
-            self._due_at = now + FIRST_FLUSH_SECONDS
-        return max(0.0, self._due_at - now)
-
-    def flush_if_due(self) -> bool:
-        """Store new facts, if it is time; see `BackgroundPart`. An outage passes, or `close` meets it."""
-        if self.due_in_seconds:
-            return False
-        with contextlib.suppress(OSError):
-            self.flush()
-        return True
-
     def flush(self) -> None:
-        """Store new facts; see `BackgroundPart`."""
+        """Store new facts, and ask for steps to sample; see `BackgroundPart`."""
         now = self._monotonic()
-        self._due_at = now + FLUSH_SECONDS
         if now >= self._sample_at:
             self._sample_at = now + self._sample_pause
             self._sample_pause = min(2 * self._sample_pause, LONGEST_PAUSE_SECONDS)
             self._sample_steps(SAMPLED_STEPS)
-        facts = self._facts()
-        if facts != self._stored:
-            if self._store is None:
-                self._store = self._open_store()
-            self._store.put(performance_key(self._worker), encode_performance(facts))
-            self._stored = facts
+        super().flush()
 
     def close(self) -> None:
         """End the sampling, and store the rest; see `BackgroundPart`."""
