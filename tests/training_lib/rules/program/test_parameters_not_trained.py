@@ -346,9 +346,14 @@ def reached(*parts: tuple[str, tuple[int, ...], bool]) -> RuleCase:
             id="detached-behind-the-second-layer",
         ),
         pytest.param(
-            reached(("bias", (4,), False), ("body", (64, 64), True), ("head", (10, 64), True)),
+            reached(("norm", (64,), False), ("body", (64, 64), True), ("head", (10, 64), True)),
+            Severity.INFO,
+            id="a-norm-before-the-first-layer",
+        ),
+        pytest.param(
+            reached(("words", (4, 64), False), ("body", (64, 64), True), ("head", (10, 64), True)),
             Severity.WARNING,
-            id="the-first-is-small",
+            id="the-first-matrix-is-small",
         ),
         pytest.param(
             reached(("first", (64, 64), True), ("second", (64, 64), False), ("head", (10, 64), True)),

@@ -177,6 +177,65 @@ def test_a_model_that_gives_its_loss(
     assert evals(read_modes(store)) == [expected]
 
 
+class WithPenalty(Net):
+    """Gives scores, and a number beside them as it is told."""
+
+    def __init__(self, number: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.number = number
+
+    def forward(self, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        scores = self.fc(values)
+        return scores, self.number(scores)
+
+
+def _entropy(scores: torch.Tensor) -> torch.Tensor:
+    shares = scores.softmax(1)
+    return (shares * shares.log()).sum(1).mean()
+
+
+def _sum_of_entropies(scores: torch.Tensor) -> torch.Tensor:
+    return (_entropy(scores) + _entropy(2 * scores)) / 2
+
+
+@pytest.mark.parametrize(
+    ("number", "loss_of", "is_loss"),
+    [
+        pytest.param(_entropy, lambda ce, penalty: ce - 0.001 * penalty, False, id="sparsity-of-TabNet"),
+        pytest.param(_entropy, lambda ce, penalty: (penalty * 2 + ce) / 4, False, id="first-of-two-terms"),
+        pytest.param(_sum_of_entropies, lambda ce, penalty: ce - 0.001 * penalty, False, id="a-sum-among-terms"),
+        pytest.param(_sum_of_entropies, lambda _, penalty: penalty / 4, True, id="a-sum"),
+        pytest.param(lambda scores: scores.detach().max(), lambda ce, _: ce, False, id="without-gradient"),
+        pytest.param(_entropy, lambda _, penalty: penalty / 4, True, id="divided-for-accumulation"),
+        pytest.param(
+            lambda scores: functional.cross_entropy(scores, LABELS),
+            lambda _, loss: loss + 0.001 * loss.detach().sqrt() * loss,
+            True,
+            id="a-loss-of-torch-among-terms",
+        ),
+    ],
+)
+def test_a_number_beside_the_output(
+    number: Callable[[torch.Tensor], torch.Tensor],
+    loss_of: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    is_loss: bool,
+    capturing: Any,
+    read_modes: Any,
+) -> None:
+    with capturing(losses=1) as store:
+        model = WithPenalty(number)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            model.train()
+            scores, beside = model(VALUES)
+            loss_of((scores * 1.5).log_softmax(1)[torch.arange(4), LABELS].mean().neg(), beside).backward()
+            optimizer.step()
+            model.eval()
+            with torch.no_grad():
+                model(VALUES)
+    assert len(evals(read_modes(store))) == (3 if is_loss else 1)  # after the first one the model is seen in training
+
+
 def test_steps_of_evaluation_are_batches_and_may_have_several_losses(capturing: Any, read_modes: Any) -> None:
     with capturing(losses=1) as store:
         model, criterion = Net(), nn.CrossEntropyLoss()

@@ -110,3 +110,38 @@ def test_the_output_of_a_trained_module_is_no_input_of_the_program(
     trial = Trial(store, store)
     trial.refresh()
     assert set(trial.tensor_names(collection="model_inputs")) == names
+
+
+class Parts(nn.Module):
+    """A model of which a script calls the parts, as the `training_step` of a LightningModule does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.criterion = nn.MSELoss()
+        self.flatten = nn.Flatten()
+        self.body, self.head = nn.Sequential(nn.Linear(3, 4), nn.Tanh()), nn.Linear(4, 2)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return self.head(self.body(values))
+
+
+@pytest.mark.parametrize(
+    ("predict", "names"),
+    [
+        pytest.param(lambda m, x: m.head(m.body(m.flatten(x))), {"body_input_0"}, id="its first part with weights"),
+        pytest.param(lambda m, x: m.head(m.body(x).detach()), {"body_input_0"}, id="not what a part gave"),
+        pytest.param(lambda m, x: m.body(x)[:, :2] + m.body(x)[:, 2:], {"body_input_0", "body_input_1"}, id="twice"),
+        pytest.param(lambda m, x: m(x), {"Parts_input_0"}, id="a model that is called itself"),
+    ],
+)
+def test_the_inputs_of_a_model_never_called_at_its_root(capturing: Any, predict: Any, names: set[str]) -> None:
+    with capturing(model_inputs=1) as store:
+        model = Parts()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            model.criterion(predict(model, torch.randn(5, 3)), torch.zeros(5, 2)).backward()
+            optimizer.step()
+    trial = Trial(store, store)
+    trial.refresh()
+    assert set(trial.tensor_names(collection="model_inputs")) == names

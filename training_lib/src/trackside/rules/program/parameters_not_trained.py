@@ -60,7 +60,7 @@ class ParametersNotTrained(Rule):
            the model take turns (experts, blocks that are skipped, heads of one task after the other: some parameter
            had a gradient after steps without), that is information. So it is for parts that stand aside, as an unused
            pooler does, or a head or a decoder for later, or members of an ensemble that are not at work yet: the
-           model's first layer trains, and the model would not fit together without them, or all together are less than
+           model's first matrix trains, and the model would not fit together without them, or all together are less than
            a tenth of the numbers that should train.
         4. *No change*: an optimizer with a learning rate above zero holds it and it gets gradients that are more than
            rounding noise, but its update was exactly zero whenever it was measured, three times at least.
@@ -319,7 +319,8 @@ def stands_aside(facts: ModelFacts, unreached: Sequence[ParameterFacts]) -> bool
     trainable = [p for p in facts.parameters if _should_train(p) and p.module]
     for root in {_root(p) for p in unreached}:
         own = [p for p in trainable if _root(p) == root]
-        if not own or own[0].name in without:
+        first = next((p for p in own if len(p.shape) > 1), own[0] if own else None)  # a norm before it may be unused
+        if first is None or first.name in without:
             return False
     if sum(p.size for p in unreached) < _ASIDE * sum(p.size for p in trainable):
         return True

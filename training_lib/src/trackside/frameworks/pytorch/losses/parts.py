@@ -59,6 +59,26 @@ def terms_of(node: Any, *, most: int) -> list[Any]:
     return list(itertools.islice(_terms(node), most))
 
 
+def is_term_among_others(node: Any, end: Any) -> bool:
+    """Return True if a number is a term by hand of a sum: not the sum itself, and without a loss function of torch.nn.
+
+    Args:
+        node: The last node of the number.
+        end: The last node of the loss.
+    """
+    if any(describe_loss(each).name != UNNAMED for each in (node, *_terms(node))):
+        return False
+    number, waiting = _unweighted(node), _summands(_unweighted(end))
+    for _ in range(_MOST_NODES):  # not `_terms`: the number may be a sum itself
+        if not waiting:
+            return False
+        term = _unweighted(waiting.pop())
+        if term is number:
+            return True
+        waiting += _summands(term)
+    return False
+
+
 def _terms(node: Any) -> Iterator[Any]:
     """Return the nodes that are summed up, leftmost first, each without its weight; none if nothing is."""
     waiting = _summands(_unweighted(node))[::-1]

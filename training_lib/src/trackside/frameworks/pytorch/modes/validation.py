@@ -165,6 +165,11 @@ class Validation:
         self._random.switch(on=self.is_on)
         self._changed()
 
+    @property
+    def needs_calls(self) -> bool:
+        """True if calls of the model are to be observed."""
+        return self.is_watching or self._losses.needs_training_call
+
     def _switch_off(self) -> None:
         self.is_on = self._losses.is_step_open = self._has_training_begun = False
         self._in_training_mode.stand_down()
@@ -228,7 +233,10 @@ class Validation:
 
     def model_returned(self, output: Any) -> None:
         """Read the loss in the output of a model; see `CallWatcher`."""
+        needs_more = self._losses.needs_training_call
         self._protected(self._losses.model_returned, output)
+        if needs_more and not self._losses.needs_training_call:
+            self._changed()
 
     def loss_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         """Note the call of a loss module; see `CallWatcher`."""

@@ -16,6 +16,7 @@ from trackside.capture.step_engine import EVAL, TRAIN, StepEngine
 from trackside.frameworks.pytorch.ground.structures import holds_value, is_no_computation
 from trackside.frameworks.pytorch.losses.description import UNNAMED, inputs_of_call, name_of_loss_module
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
+from trackside.frameworks.pytorch.losses.parts import is_term_among_others
 from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 
@@ -29,6 +30,8 @@ class ValidationLosses:
         values: Name and value of each loss of the open step so far.
         is_step_open: True while a step is open.
         held: The losses of each ended step of what may be a validation in training mode.
+        needs_training_call: True if a number beside the model's output was taken for its loss, before the model was
+            seen in training.
         takes_functions: Returns True if results of loss functions belong to the watched training.
 
     Args:
@@ -47,15 +50,24 @@ class ValidationLosses:
         self._engine, self._saver, self._loss_inputs = engine, saver, inputs
         self._reads_every_loss, self._in_training_mode = reads_every_loss, in_training_mode
         self._names_in_training: set[str] = set()
+        self._beside: torch.Tensor | None = None  # the scalar beside the model's output in the open training step
+        self._is_beside_a_loss = True
+        self._is_seen_in_training = self.needs_training_call = False
         self._scopes: list[tuple[int, int]] = []  # (module, how many losses there were when it was called)
         self.values: list[tuple[str, np.ndarray]] = []
         self.is_step_open = self._is_held_open = False
         self.held: list[list[tuple[str, np.ndarray]]] = []
         self.takes_functions: Callable[[], bool] = lambda: True
 
-    def trained_on(self, loss_name: str) -> None:
-        """Note the name of a loss in training."""
+    def trained_on(self, loss_name: str, loss: torch.Tensor | None = None) -> None:
+        """Note the name of a loss in training, and whether the scalar beside the model's output is it.
+
+        It is not if it needs no gradient, or is a penalty by hand among other terms: what falls may be worse then.
+        """
         self._names_in_training.add(loss_name)
+        beside, self._beside = self._beside, None
+        if beside is not None and loss is not None:
+            self._is_beside_a_loss = beside.requires_grad and not is_term_among_others(beside.grad_fn, loss.grad_fn)
 
     def close_step(self) -> None:
         """Drop the losses; no step is open."""
@@ -112,8 +124,14 @@ class ValidationLosses:
 
     def model_returned(self, output: Any) -> None:
         """Add the loss in the output of the model."""
+        if not self._is_seen_in_training and self._engine.mode == TRAIN and torch.is_grad_enabled():
+            self._is_seen_in_training, self.needs_training_call = True, False
+            self._beside = _scalar_beside(output)
         if self.is_step_open or self._in_training_mode.is_looking:
             loss = _loss_in(output)
+            if loss is not None and loss is _scalar_beside(output):
+                self.needs_training_call = not self._is_seen_in_training
+                loss = loss if self._is_beside_a_loss else None
             self._in_training_mode.loss_taken(loss)
             if self._takes:
                 self._settle(0, loss)
@@ -181,7 +199,12 @@ def _loss_in(output: Any) -> Any:
         return output.get("loss")
     if hasattr(output, "loss"):
         return output.loss
-    if dataclasses.is_dataclass(output) or not isinstance(output, (tuple, list)):
+    return _scalar_beside(output)
+
+
+def _scalar_beside(output: Any) -> torch.Tensor | None:
+    """Return the only scalar in a tuple or list that a model returns; else None."""
+    if dataclasses.is_dataclass(output) or hasattr(output, "loss") or not isinstance(output, (tuple, list)):
         return None
     scalars = [v for v in output if isinstance(v, torch.Tensor) and v.dim() == 0 and v.is_floating_point()]
     return scalars[0] if len(scalars) == 1 else None

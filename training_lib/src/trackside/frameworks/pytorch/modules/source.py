@@ -40,6 +40,7 @@ from trackside.frameworks.pytorch.modules.roles import (
     role_of,
     sequence_read,
 )
+from trackside.frameworks.pytorch.modules.stand_ins import StandIns
 from trackside.frameworks.pytorch.modules.trial_calls import TrialCalls
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 
@@ -184,6 +185,7 @@ class ModuleSource:
         self.unmasked: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # attention that was seen to see all
         self.sequences: weakref.WeakKeyDictionary[torch.nn.Module, tuple[int, int]] = weakref.WeakKeyDictionary()
         self._numbering = numbering
+        self._stand_ins = StandIns()
         self._generation = 0
         self.calls = ModuleCalls(self)
         fuse.when_blown = self.remove
@@ -251,7 +253,10 @@ class ModuleSource:
             self.sequences.setdefault(module, read)
         kinds = self._engine.due.kinds
         if "inputs" in kinds or not kinds.isdisjoint(INPUT_COLLECTIONS):
-            collections = collections_of_inputs(role_of(module), is_root=self._modules.is_root(module))
+            is_root = self._modules.is_root(module)
+            if self._model == id(module):
+                is_root |= self._stand_ins.is_one(module, root=self._modules.root_of(module))
+            collections = collections_of_inputs(role_of(module), is_root=is_root)
             if not kinds.isdisjoint(collections):
                 self._save(module, "input", collections, args, kwargs)
 

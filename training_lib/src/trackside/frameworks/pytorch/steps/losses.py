@@ -72,7 +72,7 @@ class LossSource:
                 loss = describe_loss(tensor.grad_fn)
                 if self._facts.wants_loss(loss.name):
                     self._facts.loss_seen(tensor, loss)
-                self._validation.trained_on(loss.name)
+                self._validation.trained_on(loss.name, tensor)
                 self._statistics.add_loss(loss.name, tensor, loss.scale, mode=engine.mode)
                 if engine.step >= self.looks.due:
                     self.looks.backward_begins(tensor)
