@@ -50,13 +50,18 @@ def case(
 
 
 def by_hand(
-    name: str, *norms: Mapping[int, float], ratio: float = 1e-6, loss: Mapping[int, float] = STUCK, fires: bool = False
+    name: str,
+    *norms: Mapping[int, float],
+    ratio: float = 1e-6,
+    loss: Mapping[int, float] = STUCK,
+    weight: Mapping[int, float] | None = None,
+    fires: bool = False,
 ) -> RuleCase:
     """Gradients of several tensors after what a script did to them, unseen by any hook."""
     recorded: dict[str, dict[str, Mapping[int, Any]]] = {
         f"gradient/Net_{place}.weight": {"l2": values} for place, values in enumerate(norms)
     }
-    recorded |= {LOSS: {"mean": loss}, W: {"update_ratio": steady(ratio, 100)}}
+    recorded |= {LOSS: {"mean": loss}, W: {"update_ratio": steady(ratio, 100), "l2": weight or steady(4.0, 100)}}
     return RuleCase(name, recorded=recorded, fires=("gradients",) if fires else (), facts=PLAIN)
 
 
@@ -88,6 +93,8 @@ CASES = [
     by_hand("by value, at times", *[along([1e-5, *NOISE[i : i + 4]] * 20) for i in (0, 9, 20)], NOISY, fires=True),
     by_hand("one of four tensors, as the last bias of a loss of signs", steady(1e-5, 100), NOISY, OTHER, NOISY),
     by_hand("divided by their norm, and the steps are large", *PARTS, ratio=1e-3),
+    by_hand("a decay outweighs them", *PARTS, ratio=0.1, weight=falling(4.0, 0.1, 100), fires=True),
+    by_hand("a decay beside gradients as they are", NOISY, OTHER, ratio=0.1, weight=falling(4.0, 0.1, 100)),
     by_hand("divided by their norm at the end of a schedule", *PARTS, loss=LEARNS),
     by_hand("no gradient at all", steady(0.0, 100), steady(0.0, 100)),
     by_hand("not finite", steady(float("inf"), 100), steady(float("nan"), 100)),

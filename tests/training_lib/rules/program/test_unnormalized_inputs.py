@@ -83,6 +83,22 @@ CASES = [
         tensors={X: {100: np.tile(np.arange(8), (32, 1))}, Y: {100: RANDOM.integers(0, 50, size=(32, 8))}},
         collections={"model_inputs": ("^Net_input_[01]$",)},
     ),
+    replace(
+        case("a lost batch beside the edges of a graph", GOOD),
+        tensors={X: {50: GOOD, 100: GOOD * 0}, Y: {100: RANDOM.integers(0, 50, size=(32, 8))}},
+        collections={"model_inputs": ("^Net_input_[01]$",)},
+        fires=(X,),
+    ),
+    replace(
+        case("a state that begins with zeros", GOOD),
+        tensors={X: {50: GOOD, 100: GOOD}, Y: {50: GOOD, 100: GOOD * 0}},
+        collections={"model_inputs": ("^Net_input_[01]$",)},
+    ),
+    replace(
+        case("positions first, at every step", GOOD),
+        tensors={X: {50: GOOD * 0 + 1, 100: GOOD * 0 + 1}, Y: {50: GOOD, 100: GOOD}},
+        collections={"model_inputs": ("^Net_input_[01]$",)},
+    ),
     case("pixels of 0 to 1", IMAGES),
     case("large, but normalised by the model", GOOD * 1000, roles=("normalization", "linear")),
     case("large, but it learns", GOOD * 1000, loss=falling(2.3, 0.1, 101)),

@@ -15,12 +15,14 @@ from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import Evidence, learned_share
 from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
+from trackside.rules.shrinking import have_shrunk, norms_of_weights
 from trackside.trial.window import Column, Window
 
 _SLOW_UPDATES = 1e-4  # relative update of the weights in a step
 _LEARNED = 0.3  # of the first loss
 _ALWAYS = 0.95  # share of the steps
 _ROUNDING = 1e-5  # relative difference of norms that were cut to the same size
+_SHRUNK = 0.5  # norm of the weights over their first
 _SAME, _SAME_OF_TENSOR = 0.19, 0.14  # shares of the steps; of 40 norms as they are, one is the usual one
 SAME = "share of the steps, or of the tensors, with the very same norm of the gradient"
 
@@ -45,8 +47,8 @@ class GradientClipping(Rule):
            changes the weights by less than that.
         4. Clipping by value, and what a script does by hand, show in their result: the norm of all gradients is the
            usual one, to a hundred-thousandth, at a fifth of the newest `steps` steps, or that of a fifth of the tensors
-           (two at least) is at one in seven. It fires where a step changes the weights by less than 1e-4 besides, and
-           less than 30 % of the loss is gone.
+           (two at least) is at one in seven. It fires where less than 30 % of the loss is gone, and a step changes the
+           weights by less than 1e-4, or they shrink to half: a decay outweighs such gradients, and moves the weights.
 
         How often and how hard clipping bites stands in the finding. Amazon's Debugger has no such rule; its
         documentation names one, GradientClipping, without a description.
@@ -109,7 +111,8 @@ class GradientClipping(Rule):
     def _unseen(self, window: Window) -> list[Finding]:
         """Return one finding per worker with gradients that are cut where no hook sees it."""
         ratio, learned = Evidence(window).update_ratio, learned_share(window)
-        if ratio is None or not ratio < _SLOW_UPDATES or (learned is not None and learned >= _LEARNED):
+        is_slow = ratio is not None and ratio < _SLOW_UPDATES
+        if not (is_slow or _shrink(window)) or (learned is not None and learned >= _LEARNED):
             return []
         by_worker: dict[str, list[NDArray[np.float64]]] = {}
         for panel in window.newest(tuple(window.tensors("gradients")), "l2", last=self.steps, mode=None):
@@ -186,6 +189,11 @@ def kept_shares(norms: NDArray[np.float64], *, limits: NDArray[np.float64]) -> N
     """Return the share of each gradient that a limit leaves, 0 to 1; `norms` before clipping, both of shape (n,)."""
     sound = np.where(np.isfinite(norms) & (norms > 0), norms, limits)
     return np.asarray(limits / np.maximum(sound, limits))
+
+
+def _shrink(window: Window) -> bool:
+    columns = norms_of_weights(window)
+    return have_shrunk({c.tensor: float(c.values[-1] / c.values[0]) for c in columns}, share=_SHRUNK)
 
 
 def _is_slow(window: Window) -> bool:

@@ -142,7 +142,7 @@ class UnnormalizedInputs(Rule):
         return [
             replace(each, statistics={**each.statistics, "is_one_of_many": beside[_module_of(each.subject)]})
             for each in found
-            if each.measure != CONSTANT or not varies
+            if each.measure != CONSTANT or not varies or self._varied_before(window, each)
         ]
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
@@ -184,6 +184,25 @@ class UnnormalizedInputs(Rule):
             threshold=wrong.threshold,
             statistics={"samples": float(len(batch))},
         )
+
+    def _varied_before(self, window: Window, finding: Finding) -> bool:
+        """Return True if a first input is constant now, and was none in an earlier batch.
+
+        A position is the same for each sample at every step, and so is a mask. A state that begins with zeros, and a
+        condition that is dropped now and then, come second.
+        """
+        if not finding.subject.endswith("_input_0"):
+            return False
+        for column in window.statistic(finding.subject, "mean", last=_FEWEST_BATCHES + 1):
+            for step in column.steps[:-1].tolist() if column.worker == finding.worker else ():
+                try:
+                    batch = window.value(finding.subject, worker=finding.worker, step=step)
+                except TensorNotSavedError:
+                    continue
+                wrong = wrong_with(batch, size=self.threshold_size, ratio=self.threshold_ratio)
+                if len(batch) >= _FEWEST_SAMPLES and (wrong is None or wrong.measure != CONSTANT):
+                    return True
+        return False
 
     def _unlike(self, window: Window, name: str, worker: str) -> Finding | None:
         """Return a finding if the inputs of training and evaluation differ in scale."""

@@ -12,9 +12,11 @@ from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import Evidence
 from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
+from trackside.rules.shrinking import FEWEST_NORMS, have_shrunk, norms_of_weights
 from trackside.trial.window import Column, Window
 
-_FEWEST = 3  # norms of a weight
+_FIRST_STEPS = 5
+_USUAL_DECAY = 0.01  # of an optimizer
 _MEASURE = "norm of the weight over its first"
 
 
@@ -65,7 +67,7 @@ class ShrunkenWeights(Rule):
     patience = 2
     severity = Severity.WARNING
     since = "0.1"
-    likely_causes = (Cause.PENALTY_TOO_STRONG, Cause.WEIGHT_DECAY_TOO_STRONG)
+    likely_causes = (Cause.PENALTY_TOO_STRONG, Cause.WEIGHT_DECAY_TOO_STRONG, Cause.VANISHING_GRADIENTS)
     shows_its_cause = True
     what_to_do = (
         "Print each term of the loss times its weight, and divide the weight of a penalty by a hundred.",
@@ -80,7 +82,7 @@ class ShrunkenWeights(Rule):
         if window.step < self.start_step:
             return []
         found: list[Finding] = []
-        norms = _norms(window)
+        norms = norms_of_weights(window)
         for worker in dict.fromkeys(column.worker for column in norms):
             own = {c.tensor: c for c in norms if c.worker == worker}
             sizes = {name: float(c.values[-1] / c.values[0]) for name, c in own.items()}
@@ -91,15 +93,21 @@ class ShrunkenWeights(Rule):
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: norms of weights."""
-        return "" if _norms(window) else f"{_FEWEST} norms of trained weights"
+        return "" if norms_of_weights(window) else f"{FEWEST_NORMS} norms of trained weights"
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return weight decay where an optimizer has it, else a penalty in the loss."""
+        """Return gradients that a usual weight decay outweighs, else the decay of an optimizer, else a penalty.
+
+        Beside a gradient that is nearly nothing any decay is too strong.
+        """
         because = f"weights shrank to {median([finding.observed for finding in findings]):.2%} of their size"
-        decays = Evidence(window).weight_decay > 0
-        first = Cause.WEIGHT_DECAY_TOO_STRONG if decays else Cause.PENALTY_TOO_STRONG
-        others = [cause for cause in self.likely_causes if cause is not first and decays]
-        return (Suspicion(first, because), *map(Suspicion, others))
+        decay = Evidence(window).weight_decay
+        if 0 < decay <= _USUAL_DECAY and _outweighs(window, decay):
+            small = f"{because}: a usual weight decay of {decay:g} outweighs the gradients"
+            return (Suspicion(Cause.VANISHING_GRADIENTS, small), Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG))
+        if decay > 0:
+            return (Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG, because), Suspicion(Cause.PENALTY_TOO_STRONG))
+        return (Suspicion(Cause.PENALTY_TOO_STRONG, because),)
 
     def _finding(self, window: Window, column: Column) -> Finding:
         module = window.facts.module_of(column.tensor) if window.facts else None
@@ -119,24 +127,11 @@ class ShrunkenWeights(Rule):
         )
 
 
-def have_shrunk(sizes: dict[str, float], *, share: float) -> bool:
-    """Return True if the median size is below a share of the first.
-
-    Args:
-        sizes: The norm of each weight over its first one.
-        share: The share.
-    """
-    return bool(sizes) and median(list(sizes.values())) < share
-
-
-def _norms(window: Window) -> list[Column]:
-    """Return the norms of trained matrices that began above zero and are finite."""
-    facts, found = window.facts, list[Column]()
-    for name in window.tensors("weights"):
-        held = facts.parameter(name) if facts else None
-        if held is None or (len(held.shape) > 1 and held.requires_grad):
-            columns = window.statistic(name, "l2", mode=None)
-            found += [
-                c for c in columns if len(c.values) >= _FEWEST and c.values[0] > 0 and np.isfinite(c.values).all()
-            ]
-    return found
+def _outweighs(window: Window, decay: float) -> bool:
+    """Return True if the decay of most matrices was larger at the first steps than their gradients."""
+    larger = []
+    for weight in norms_of_weights(window):
+        held = window.facts.parameter(weight.tensor) if window.facts else None
+        columns = window.statistic(held.gradient, "l2", mode=None) if held is not None else ()
+        larger += [decay * float(weight.values[0]) > median(c.values[:_FIRST_STEPS]) for c in columns if len(c.values)]
+    return bool(larger) and 2 * sum(larger) > len(larger)
