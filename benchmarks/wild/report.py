@@ -3,7 +3,8 @@
     python -m benchmarks.wild.report --seeds 3 --write docs/wild.md
     python -m benchmarks.wild.report --seeds 1 --split tune            # prints them
 
-Of the report half only sums over all of its programs are shown, by level and by rule: nobody reads its single runs.
+Of the report half only sums over all of its programs are shown, by level, by rule and by answer: people who change
+rules read neither its single runs nor the answers to them.
 What stands above the marker in the file is left as it is.
 """
 
@@ -40,6 +41,8 @@ def tables(programs: Sequence[Program], found: Sequence[tuple[Job, Judged]], ans
     yield from _by_program(programs, found)
     yield ""
     yield from _answers(halves[TUNE], answers)
+    yield ""
+    yield _sum_of_answers(halves[REPORT], answers)
 
 
 def _alarmed(halves: Mapping[str, Sequence[Judged]], answers: Answers) -> Iterator[str]:
@@ -57,7 +60,8 @@ def _alarmed(halves: Mapping[str, Sequence[Judged]], answers: Answers) -> Iterat
         name = LEVEL_NAMES[level]
         shares = (_share(runs, is_alarmed) for runs in (halves[TUNE], halves[REPORT], both))
         yield f"| {name} | {' | '.join(map(str, shares))} |"
-        yield f"| {name}, settled as true left out | {_share(halves[TUNE], is_wrongly_alarmed)} | not settled | - |"
+        shares = (_share(runs, is_wrongly_alarmed) for runs in (halves[TUNE], halves[REPORT], both))
+        yield f"| {name}, settled as true left out | {' | '.join(map(str, shares))} |"
 
     def is_still_alarmed(run: Judged) -> bool:
         return any(not alarm.is_recovered for alarm in run.at_least(Severity.WARNING))
@@ -105,15 +109,32 @@ def _by_program(programs: Sequence[Program], found: Sequence[tuple[Job, Judged]]
 
 
 def _answers(runs: Sequence[Judged], answers: Answers) -> Iterator[str]:
-    alarmed = sorted({(run.program, alarm.rule) for run in runs for alarm in run.at_least(Severity.WARNING)})
+    alarmed = _alarmed_pairs(runs)
     yield f"{len(alarmed)} pairs of program and rule with an alarm in the half `{TUNE}`:"
     yield ""
     yield "| program | rule | settled as | why |"
     yield "|---|---|---|---|"
     for pair in alarmed:
         answer = answers.get(pair)
-        settled = "open" if answer is None else "true" if answer.is_true else "false"
-        yield f"| {pair[0]} | {pair[1]} | {settled} | {answer.why if answer else '-'} |"
+        yield f"| {pair[0]} | {pair[1]} | {_settled_as(answer)} | {answer.why if answer else '-'} |"
+
+
+def _sum_of_answers(runs: Sequence[Judged], answers: Answers) -> str:
+    """Return how many alarms of the half `report` are settled, without the name of a program or rule."""
+    alarmed = _alarmed_pairs(runs)
+    counts = Counter(_settled_as(answers.get(pair)) for pair in alarmed)
+    settled = ", ".join(f"{counts[word]} {word}" for word in ("true", "false", "open"))
+    return f"{len(alarmed)} pairs of program and rule with an alarm in the half `{REPORT}`: {settled}."
+
+
+def _alarmed_pairs(runs: Sequence[Judged]) -> list[tuple[str, str]]:
+    return sorted({(run.program, alarm.rule) for run in runs for alarm in run.at_least(Severity.WARNING)})
+
+
+def _settled_as(answer: Answer | None) -> str:
+    if answer is None:
+        return "open"
+    return "true" if answer.is_true else "false"
 
 
 def _share(runs: Sequence[Judged], holds: Callable[[Judged], bool]) -> Share:

@@ -141,6 +141,11 @@ def tables_of(*found: tuple[Program, Judged], answers: dict[tuple[str, str], Ans
     return "\n".join(report.tables([TUNED, REPORTED], runs, answers or {}))
 
 
+def answer_to(program: Program, is_true: bool | None) -> dict[tuple[str, str], Answer]:
+    """Return an answer to the program's alarm of `overfit`, or none."""
+    return {} if is_true is None else {(program.name, "overfit"): Answer(program.name, "overfit", is_true, "Because.")}
+
+
 class TestReport:
     def test_counts_runs_by_level_in_each_half(self) -> None:
         text = tables_of(
@@ -168,10 +173,30 @@ class TestReport:
         ],
     )
     def test_an_alarm_settled_as_true_is_no_false_one(self, answer: bool | None, counted: str) -> None:
-        answers = {} if answer is None else {(TUNED.name, "overfit"): Answer(TUNED.name, "overfit", answer, "Because.")}
-        text = tables_of((TUNED, judged(TUNED.name, alarm())), answers=answers)
+        for program, expected in ((TUNED, [counted, "-", counted]), (REPORTED, ["-", counted, counted])):
+            text = tables_of((program, judged(program.name, alarm())), answers=answer_to(program, answer))
+            (line,) = [each for each in text.splitlines() if each.startswith("| warning or above, settled")]
+            assert [cell.split()[0] for cell in line.split("|")[2:-1]] == expected
+
+    def test_a_run_counts_until_every_alarm_is_settled_as_true(self) -> None:
+        found = judged(REPORTED.name, alarm(), alarm("exploding-tensor"))
+        text = tables_of((REPORTED, found), answers=answer_to(REPORTED, True))
         (line,) = [each for each in text.splitlines() if each.startswith("| warning or above, settled")]
-        assert re.findall(r"\d+/\d+", line) == [counted]
+        assert re.findall(r"\d+/\d+", line) == ["1/1", "1/1"]
+
+    @pytest.mark.parametrize(
+        ("answer", "counted"),
+        [
+            pytest.param(None, "0 true, 0 false, 1 open", id="open"),
+            pytest.param(False, "0 true, 1 false, 0 open", id="false alarm"),
+            pytest.param(True, "1 true, 0 false, 0 open", id="the training is wrong"),
+        ],
+    )
+    def test_shows_the_sum_of_answers_of_the_report_half_alone(self, answer: bool | None, counted: str) -> None:
+        text = tables_of((REPORTED, judged(REPORTED.name, alarm())), answers=answer_to(REPORTED, answer))
+        line = text.splitlines()[-1]
+        assert line == f"1 pairs of program and rule with an alarm in the half `report`: {counted}."
+        assert "Because." not in text
 
     def test_a_recovered_alarm_is_not_one_at_the_end(self) -> None:
         text = tables_of((TUNED, judged(TUNED.name, alarm(is_recovered=True))))
@@ -186,18 +211,30 @@ class TestReport:
 
 
 class TestAnswers:
-    def test_are_about_programs_of_the_tune_half(self) -> None:
-        tune = {each.name for name in FRAMEWORKS for each in all_programs(name) if each.split == TUNE}
-        assert {program for program, _ in settled.read_answers()} <= tune
+    @pytest.mark.parametrize(
+        ("path", "half"),
+        [pytest.param(settled.TUNE_ANSWERS, TUNE, id=TUNE), pytest.param(settled.REPORT_ANSWERS, REPORT, id=REPORT)],
+    )
+    def test_of_a_file_are_about_programs_of_its_half(self, path: Path, half: str) -> None:
+        programs = {each.name for name in FRAMEWORKS for each in all_programs(name) if each.split == half}
+        misplaced = {program for program, _ in settled.read_answers([path])} - programs
+        assert not misplaced
+
+    def test_of_both_files_are_read(self) -> None:
+        sizes = [len(settled.read_answers([path])) for path in (settled.TUNE_ANSWERS, settled.REPORT_ANSWERS)]
+        assert min(sizes) > 0
+        assert len(settled.read_answers()) == sum(sizes)
 
     def test_give_a_reason(self) -> None:
         assert all(len(answer.why) > 20 for answer in settled.read_answers().values())
 
-    def test_two_about_the_same_are_refused(self, tmp_path: Path) -> None:
-        path = tmp_path / "settled.toml"
-        path.write_text('[[answer]]\nprogram = "a"\nrule = "b"\nis_true = true\nwhy = "c"\n' * 2)
+    @pytest.mark.parametrize("counts", [pytest.param([2], id="in one file"), pytest.param([1, 1], id="in two files")])
+    def test_two_about_the_same_are_refused(self, counts: list[int], tmp_path: Path) -> None:
+        paths = [tmp_path / f"{number}.toml" for number in range(len(counts))]
+        for path, count in zip(paths, counts, strict=True):
+            path.write_text('[[answer]]\nprogram = "a"\nrule = "b"\nis_true = true\nwhy = "c"\n' * count)
         with pytest.raises(ValueError, match="same program and rule"):
-            settled.read_answers(path)
+            settled.read_answers(paths)
 
 
 @pytest.mark.slow
