@@ -269,6 +269,41 @@ def optimizer_of_old_parameters(is_faulty: bool) -> None:
         step(model, optimizer, values, labels)
 
 
+class Traced(nn.Module):
+    """A layer as a tracing compiler calls it: within the call its own `linear` stands for that of torch."""
+
+    def __init__(self, layer: nn.Linear, *, is_faulty: bool) -> None:
+        super().__init__()
+        self.layer, self.is_faulty = layer, is_faulty
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        original = functional.linear
+
+        def primitive(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+            if not self.is_faulty:
+                return original(inputs, weight, bias)
+            with torch.autocast("cpu", enabled=False):  # autocast knows the functions of torch, not this one
+                return original(inputs.float(), weight, bias)
+
+        functional.linear = primitive
+        try:
+            return self.layer(values)
+        finally:
+            functional.linear = original
+
+
+def outside_of_autocast(is_faulty: bool) -> None:
+    """Compute one layer through a function that autocast does not know (lightning-thunder-725)."""
+    model = network(nn.ReLU(), Traced(nn.Linear(32, 32), is_faulty=is_faulty), nn.ReLU())
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    for values, labels in batches():
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = functional.cross_entropy(model(values), labels)
+        loss.backward()
+        optimizer.step()
+
+
 def train_on_ranks(wrapped: nn.Module, *, raw: nn.Module | None = None) -> None:
     """Train with other data on each rank; at every second step the raw model, if given."""
     torch.manual_seed(100 + torch.distributed.get_rank())
@@ -283,7 +318,7 @@ PROGRAMS: dict[str, Program] = {
         clipping_on_one_rank, frozen_only_by_train, spectral_norm_in_eval_mode, hooks_lost,
         step_that_stays_frozen, zeros_from_transfer, only_norms_train, never_cleared, shared_seed,
         dropout_in_evaluation, collapsed_batch, sometimes_raw, wrong_total_steps, optimizer_of_old_parameters,
-        frozen_before_initialisation, altered_while_saving,
+        frozen_before_initialisation, altered_while_saving, outside_of_autocast,
     )
 }  # fmt: skip
 ON_TWO_RANKS = frozenset({"clipping-on-one-rank", "hooks-lost", "sometimes-raw"})

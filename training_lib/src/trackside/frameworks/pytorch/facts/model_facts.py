@@ -104,6 +104,7 @@ class ModelFactsSource:
     - `clipping`: places where gradients were clipped, by kind and limit
     - `unmasked`: the attention modules that were seen to read all of their input
     - `sequences`: steps and sequences of the first input of layers that read time along the first axis
+    - `autocast`: returns what became of a layer under autocast, as `ModuleFacts.autocast`
     - `schedules`: the learning-rate schedules of the optimizers
     - `passes`: returns the number of backward passes of this process so far
     - `evaluations`: counters of validations in training mode, and of those with a live dropout
@@ -121,6 +122,7 @@ class ModelFactsSource:
         clipping: Mapping[tuple[str, float], Place | None],
         unmasked: Container[nn.Module] = (),
         sequences: Mapping[nn.Module, tuple[int, int]] | None = None,
+        autocast: Callable[[nn.Module], str] = lambda _: "",
         passes: Callable[[], int] = lambda: 0,
         evaluations: tuple[Counter, Counter],
         set_to_train: weakref.WeakSet[nn.Module] | None = None,
@@ -130,6 +132,7 @@ class ModelFactsSource:
         self._names, self._optimizer_name = names, optimizer_name
         self._program, self._clipping, self._unmasked = program, clipping, unmasked
         self._sequences = sequences if sequences is not None else {}
+        self._autocast = autocast
         self.schedules = Schedules(passes=passes, changed=self.look_soon, protect=protect)
         self._lost_states = LostStates()
         self._in_training_mode, self._random = evaluations
@@ -369,6 +372,7 @@ class ModelFactsSource:
             sees_ahead=reads_both_ways(module) or module in self._unmasked,
             stale_state=self._stale.of(module),
             sequence=self._sequences.get(module, ()),
+            autocast=self._autocast(module),
             own_train_unused=(
                 self._set_to_train is not None and module not in self._set_to_train and has_own_train(type(module))
             ),
