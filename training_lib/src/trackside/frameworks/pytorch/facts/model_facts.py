@@ -13,7 +13,7 @@ import math
 import re
 import time
 import weakref
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Protocol
@@ -246,9 +246,9 @@ class ModelFactsSource:
         held = groups[0]["params"] if len(groups) == 1 else [p for group in groups for p in group["params"]]
         parameters = tuple(map(id, held)), bytes(map(_REQUIRES_GRAD, held))
         kinds = tuple(tuple(map(_kind_of, group.values())) for group in groups)
-        flags = bytes(m.training for r in self._modules if (m := r()) is not None)
+        flags = mode_flags(m for r in self._modules if (m := r()) is not None)
         self._states[optimizer] = (parameters, kinds, flags)
-        self._lost_states.before_step(optimizer, self._steps, lambda: _smallest(optimizer))
+        self._lost_states.before_step(optimizer, self._steps, lambda: smallest_parameter(optimizer))
         if optimizer not in self._optimizers:
             if not self._revisions:
                 self._first_values.look_before_first_step(held)
@@ -263,7 +263,7 @@ class ModelFactsSource:
         if self._file is None:
             return
         for optimizer in self._states:
-            self._lost_states.step_ended(optimizer, functools.partial(_smallest, optimizer))
+            self._lost_states.step_ended(optimizer, functools.partial(smallest_parameter, optimizer))
         if self._state() == self._recorded_state and self._steps not in LOOKS_AGAIN:
             return
         is_first = not self._revisions
@@ -467,7 +467,21 @@ def _numbers_of(group: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def _smallest(optimizer: Optimizer) -> Any:
+def mode_flags(modules: Iterable[nn.Module]) -> bytes:
+    """Return a byte for each module, 1 in training mode and 0 in evaluation mode.
+
+    Args:
+        modules: The modules.
+    """
+    return bytes([module.training for module in modules])
+
+
+def smallest_parameter(optimizer: Optimizer) -> Any:
+    """Return the parameter with the fewest elements; None without one.
+
+    Args:
+        optimizer: The optimizer that holds it.
+    """
     return min((p for group in optimizer.param_groups for p in group["params"]), key=torch.Tensor.numel, default=None)
 
 
