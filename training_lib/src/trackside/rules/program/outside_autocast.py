@@ -28,19 +28,19 @@ class OutsideAutocast(Rule):
         At the calls that the hook watches anyway, in training, it looks at the output of each `Linear` and
         convolution of `torch.nn` with weights in float32.
 
-        1. The output is float32 while autocast is on for its device: something went round autocast, as a compiler or
-           a replaced function does. This is a warning.
+        1. The output is float32 while autocast is on for its device: something went round autocast, as a patched
+           function does. This is a warning.
         2. The output is float32 with autocast off, and autocast was off when the outermost module was called. It
            fires where such layers hold at least `share` of the weights of all layers that were seen, and others
            computed in half precision. This is a remark, for it may be meant.
 
         A part that switches autocast off on the way (`enabled=False`) is silent. So are layers with hooks or a
         `forward` of their own, classes that are not of `torch.nn`, layers frozen from the input on, and whatever a
-        compiled or traced function computes inside. Amazon's Debugger has no such rule.
+        compiled or traced function computes inside (Thunder, `torch.compile`). Amazon's Debugger has no such rule.
 
     What to do:
         Call the layers within `with torch.autocast(...)`. If they are, compare their time with and without the tool
-        that calls them (a compiler, a patched function). Where float32 is meant, leave it.
+        that patches what they call. Where float32 is meant, leave it.
 
     Example:
         ```python
@@ -76,7 +76,7 @@ class OutsideAutocast(Rule):
     shows_its_cause = True
     what_to_do = (
         "Call these layers within `with torch.autocast(...)`.",
-        "If they are called within it: find the tool that calls them another way (a compiler, a replaced function).",
+        "If they are called within it: find the tool that patches the function they call.",
         "If full precision is meant, leave it.",
     )
 
