@@ -278,14 +278,14 @@ class Traced(nn.Module):
         super().__init__()
         self.layer, self.is_faulty = layer, is_faulty
 
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
+    def forward(self, values: torch.Tensor) -> Any:
         original = functional.linear
 
-        def primitive(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        def primitive(inputs: torch.Tensor, *weights: torch.Tensor) -> Any:
             if not self.is_faulty:
-                return original(inputs, weight, bias)
+                return original(inputs, *weights)
             with torch.autocast("cpu", enabled=False):  # autocast knows the functions of torch, not this one
-                return original(inputs.float(), weight, bias)
+                return original(inputs.float(), *weights)
 
         functional.linear = primitive
         try:

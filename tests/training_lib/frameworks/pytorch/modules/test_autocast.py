@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional
 
-torch = pytest.importorskip("torch")
-from torch import nn  # noqa: E402
-from torch.nn import functional  # noqa: E402
-
-from trackside.trial.trial import Trial  # noqa: E402
+from trackside.trial.trial import Trial
 
 
 def cast(*, enabled: bool = True) -> Any:
@@ -41,7 +40,7 @@ class Careful(Net):
 class Upcast(nn.Linear):
     """A class of the script's own that computes in full precision."""
 
-    def forward(self, values: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
         with cast(enabled=False):
             return super().forward(values.float())
 
