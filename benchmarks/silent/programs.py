@@ -279,7 +279,7 @@ class Traced(nn.Module):
         self.layer, self.is_faulty = layer, is_faulty
 
     def forward(self, values: torch.Tensor) -> Any:
-        original = functional.linear
+        original: Any = functional.linear
 
         def primitive(inputs: torch.Tensor, *weights: torch.Tensor) -> Any:
             if not self.is_faulty:
@@ -287,7 +287,7 @@ class Traced(nn.Module):
             with torch.autocast("cpu", enabled=False):  # autocast knows the functions of torch, not this one
                 return original(inputs.float(), *weights)
 
-        functional.linear = primitive
+        setattr(functional, "linear", primitive)  # noqa: B010 - mypy forbids the plain assignment
         try:
             return self.layer(values)
         finally:
