@@ -82,6 +82,11 @@ def after_a_trial(net: nn.Module, values: torch.Tensor) -> Any:
     return whole(net, values)
 
 
+def after_a_meta_tensor(net: nn.Module, values: torch.Tensor) -> Any:
+    nn.Linear(4, 8, device="meta")(values.to("meta"))
+    return whole(net, values)
+
+
 def hooked() -> nn.Module:
     net = Net()
     net.head.register_forward_hook(lambda _, __, output: output.float())
@@ -97,6 +102,7 @@ def hooked() -> nn.Module:
             lambda: Net(Replaced()), whole, {"body": "half", "head.inner": "bypassed"}, id="replaced-function"
         ),
         pytest.param(Net, after_a_trial, {"body": "half", "head": "half"}, id="called-outside-once"),
+        pytest.param(Net, after_a_meta_tensor, {"body": "half", "head": "half"}, id="a-device-without-autocast"),
         pytest.param(Careful, whole, {"body": "half"}, id="off-on-purpose"),
         pytest.param(lambda: Net(Upcast(8, 3)), whole, {"body": "half"}, id="a-class-of-its-own"),
         pytest.param(hooked, whole, {"body": "half"}, id="a-hook-of-the-script"),

@@ -64,6 +64,6 @@ class AutocastLayers:
 
 
 def _is_on(device: str) -> bool:
-    if hasattr(torch, "get_autocast_dtype"):
-        return torch.is_autocast_enabled(device)
+    if hasattr(torch.amp, "is_autocast_available"):
+        return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
     return torch.is_autocast_cpu_enabled() if device == "cpu" else torch.is_autocast_enabled()  # before PyTorch 2.4
