@@ -265,7 +265,7 @@ EXPLANATIONS = {
     ),
     Cause.OUTSIDE_AUTOCAST: Explanation(
         "layers are not covered by autocast, and compute in full precision",
-        "Call them within torch.autocast; if they are, look for the tool that patches what they call.",
+        "Call these layers within `with torch.autocast(...)`.",
     ),
     Cause.INCOMPLETE_CHECKPOINT: Explanation(
         "what is saved is not the model that trains",
