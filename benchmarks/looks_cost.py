@@ -1,17 +1,20 @@
-"""What one look into the graph of a loss costs the training thread, part by part.
+"""What one look into the graph of a loss costs the training thread, part by part, and some facts about a program.
 
     python -m benchmarks.looks_cost [--write docs/capture-overhead.md]
 
 Processor time of the training thread, the least of `ROUNDS` looks, on graphs made anew for each. Hooks that fire in the
-backward pass count as the difference of two passes, with them and without.
+backward pass count as the difference of two passes, with them and without; so do functions and modules that are
+watched, beside the same calls unwatched.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +23,24 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
+from trackside.capture.guard import Guard
+from trackside.capture.restart import read_state, state_at, write_state
+from trackside.capture.step_engine import Position
 from trackside.frameworks.pytorch.data.order_seed import order_seed
+from trackside.frameworks.pytorch.facts.lost_state import LostStates
+from trackside.frameworks.pytorch.facts.model_facts import mode_flags, smallest_parameter
+from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.losses.attention import attention_nodes, numbers_of
 from trackside.frameworks.pytorch.losses.terms import TermGradients
+from trackside.frameworks.pytorch.modes.random_evaluation import RandomEvaluation
+from trackside.frameworks.pytorch.modules.autocast import AutocastLayers
+from trackside.storage.local import LocalStore
 
 ROUNDS = 25
-BEGIN, END = "<!-- looks -->", "<!-- /looks -->"
+CALLS = 100  # of what takes less than some microseconds
+LOOKS, FACTS = "looks", "facts"  # what the tables are called between their markers
+
+Row = tuple[str, str, float]
 
 
 def _least(work: Callable[[Any], object], prepare: Callable[[], Any]) -> float:
@@ -61,7 +76,8 @@ def _blocks(layers: int) -> nn.Module:
     return nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
 
 
-def _rows() -> Iterator[tuple[str, str, float]]:
+def look_rows() -> Iterator[Row]:
+    """Return (look, when, microseconds) of looks into the graph of a loss."""
     for layers in (2, 50):
         model = _chain(layers)
         with_looks = _least(_looked, lambda model=model: _two_terms(model))  # type: ignore[misc]
@@ -103,24 +119,136 @@ def _rows() -> Iterator[tuple[str, str, float]]:
     yield "the seed of a pass's order", "each pass over the data", _least(order_seed, begun)
 
 
-def main() -> None:
-    """Print the table, or write it between its markers."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--write", type=Path, help="the page to write to")
-    arguments = options.parse_args()
-    torch.set_num_threads(1)
+def _many(work: Callable[[], object]) -> float:
+    """Return the processor time of one call of `work`, the least of rounds of many, in microseconds."""
+
+    def round_of(_: Any) -> None:
+        for _ in range(CALLS):
+            work()
+
+    return _least(round_of, lambda: None) / CALLS
+
+
+def _dropping(model: nn.Module, x: torch.Tensor) -> None:
+    model(x)
+    for _ in range(4):
+        functional.dropout(x, 0.1, training=False)
+
+
+def _dropout_in_evaluation() -> Iterator[Row]:
+    fuse = Fuse(Guard(), "watching dropout")
+    x = torch.randn(1, 4)
+    model = _chain(2, 4).eval()
+    watched = RandomEvaluation(counted=lambda: None, is_compiler_used=lambda: False, fuse=fuse)
+
+    def switched() -> None:
+        watched.switch(on=True)
+        watched.switch(on=False)
+
+    yield (
+        "dropout in evaluation: its functions watched, and left again",
+        "each of the first evaluations",
+        _many(switched),
+    )
+    alone = _least(lambda _: _dropping(model, x), lambda: None)
+
+    def begun() -> RandomEvaluation:
+        each = RandomEvaluation(counted=lambda: None, is_compiler_used=lambda: False, fuse=fuse)
+        each.switch(on=True)
+        return each
+
+    def call(each: RandomEvaluation) -> None:
+        each.call_begins(model, (x,), {})
+        _dropping(model, x)
+        each.call_ends()
+
+    def one_call() -> float:
+        each = begun()
+        began = time.thread_time()
+        call(each)
+        took = time.thread_time() - began
+        each.stand_down()
+        return 1e6 * took
+
+    seen = min(one_call() for _ in range(ROUNDS))
+    what = f"the same: a call of a model with four such functions, beside {alone:.0f} of its own"
+    yield what, "the first 12 calls in evaluations", max(0.0, seen - alone)
+
+
+def _modes() -> Iterator[Row]:
+    for count in (50, 1000):
+        modules = [nn.ReLU() for _ in range(count)]
+        yield f"modes of {count:,} submodules", "each look at the model", _many(partial(mode_flags, modules))
+
+
+def _resume() -> Iterator[Row]:
+    for count in (4, 148):
+        parameters = [nn.Parameter(torch.randn(4, 4)) for _ in range(count)]
+        optimizer = torch.optim.Adam(parameters)
+        for each in parameters:
+            each.grad = torch.ones_like(each)
+        optimizer.step()
+        states, smallest = LostStates(), partial(smallest_parameter, optimizer)
+
+        def look(optimizer: Any = optimizer, states: LostStates = states, smallest: Any = smallest) -> None:
+            states.before_step(optimizer, 1, smallest)
+            states.step_ended(optimizer, smallest)
+
+        yield f"whether the state of an optimizer was lost, {count} parameters", "each look at the model", _many(look)
+    with tempfile.TemporaryDirectory() as folder:
+        store = LocalStore(Path(folder))
+        position = Position(1000, {"TRAIN": 1000})
+        write_state(store, "worker_0", state_at(position, training_run=1, last_saved_step=None))
+        took = _least(lambda _: read_state(store, "worker_0"), lambda: None)
+    yield "where the process before stopped, from a disk", "once, on the writer's thread", took
+
+
+def _autocast() -> Iterator[Row]:
+    layer = nn.Linear(4, 4)
+    layers = AutocastLayers()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = layer(torch.randn(2, 4))
+    when = "each call of a layer, on steps that watch calls"
+    yield "the precision of a layer's output", when, _many(lambda: layers.look(layer, output))
+
+
+def fact_rows() -> Iterator[Row]:
+    """Return (fact, when, microseconds) of facts about the program."""
+    for rows in (_dropout_in_evaluation, _modes, _resume, _autocast):
+        yield from rows()
+
+
+def _table(name: str, head: str, rows: Iterator[Row]) -> str:
     load = os.getloadavg()[0]
-    rows = [f"| {what} | {when} | {cost:,.0f} |" for what, when, cost in _rows()]
+    cells = [f"| {what} | {when} | {_number(cost)} |" for what, when, cost in rows]
     now = time.strftime("%-d %B %Y, %H:%M", time.gmtime())
     loads = f"load {load:.1f} to {os.getloadavg()[0]:.1f}"
-    head = f"{now} UTC, {loads}, torch {torch.__version__}; the least of {ROUNDS}."
-    lines = [BEGIN, "", head, "", "| look | when | microseconds |", "|---|---|---|", *rows, "", END]
-    print("\n".join(lines))
-    if arguments.write is not None:
-        page = arguments.write.read_text(encoding="utf-8")
-        before, _, rest = page.partition(BEGIN)
-        _, _, after = rest.partition(END)
-        arguments.write.write_text(before + "\n".join(lines) + after, encoding="utf-8")
+    measured = f"{now} UTC, {loads}, torch {torch.__version__}; the least of {ROUNDS}."
+    table = [f"| {head} | when | microseconds |", "|---|---|---|", *cells]
+    return "\n".join([f"<!-- {name} -->", "", measured, "", *table, "", f"<!-- /{name} -->"])
+
+
+def _number(cost: float) -> str:
+    return f"{cost:,.0f}" if cost >= 10 else f"{cost:.1f}"
+
+
+def main() -> None:
+    """Print the tables, or write them between their markers."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--write", type=Path, help="the page to write to")
+    options.add_argument("--only", choices=(LOOKS, FACTS), help="one of the tables")
+    arguments = options.parse_args()
+    torch.set_num_threads(1)
+    for name, head, rows in ((FACTS, "fact", fact_rows), (LOOKS, "look", look_rows)):
+        if arguments.only not in (None, name):
+            continue
+        table = _table(name, head, rows())
+        print(table)
+        if arguments.write is not None:
+            page = arguments.write.read_text(encoding="utf-8")
+            before, _, rest = page.partition(f"<!-- {name} -->")
+            _, _, after = rest.partition(f"<!-- /{name} -->")
+            arguments.write.write_text(before + table + after, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -131,7 +131,12 @@ ENTRIES = (
     Entry(TAXONOMY, "API: deprecated, image decoding", (), CRASH),
     Entry(TRAINCHECK, "deepspeed-1801, pytorch-104336, x-jxmnop-ddp-out-of-sync", (), f"need two ranks: {SILENT}"),
     Entry(TRAINCHECK, "deepspeed-5794", (), "a hang: the rule of that name finds it, docs/lab-notes/silent-errors.md"),
-    Entry(TRAINCHECK, "lightning-thunder-725", (), "types inside of a forward pass have no seam from outside"),
+    Entry(
+        TRAINCHECK,
+        "lightning-thunder-725",
+        (),
+        "a function that autocast does not know has no seam from outside; re-made it is found",
+    ),
     Entry(TRAINCHECK, "mmpretrain-702", ("layers-frozen",), f"with the opposite sign; {SILENT}"),
     Entry(TRAINCHECK, "pytorch-51800", ("trained-in-evaluation-mode",), f"without spectral norm; {SILENT}"),
     Entry(TRAINCHECK, "pytorch-115607", (), f"a step that stays frozen needs the compiler: {SILENT}"),

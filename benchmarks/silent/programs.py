@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 STEPS = 150
 Program = Callable[[bool], None]
@@ -196,12 +196,14 @@ def dropout_in_evaluation(is_faulty: bool) -> None:
     """Leave dropout inside of attention live in evaluation (transformers-33844)."""
     model = Attention(is_faulty=is_faulty)
     optimizer = torch.optim.Adam(model.parameters(), 0.01)
-    for number, (values, labels) in enumerate(batches()):
+    rows = data()
+    trained, held_out = Subset(rows, range(1472)), Subset(rows, range(1472, 1600))
+    for number, (values, labels) in enumerate(batches(trained)):
         step(model, optimizer, values, labels)
         if number % 30 == 29:
             model.eval()
             with torch.no_grad():
-                for batch in batches(count=4, shuffle=False):
+                for batch in batches(held_out, count=4, shuffle=False):
                     (model(batch[0]).argmax(1) == batch[1]).float().mean()
             model.train()
 
@@ -269,6 +271,41 @@ def optimizer_of_old_parameters(is_faulty: bool) -> None:
         step(model, optimizer, values, labels)
 
 
+class Traced(nn.Module):
+    """A layer as a tracing compiler calls it: within the call its own `linear` stands for that of torch."""
+
+    def __init__(self, layer: nn.Linear, *, is_faulty: bool) -> None:
+        super().__init__()
+        self.layer, self.is_faulty = layer, is_faulty
+
+    def forward(self, values: torch.Tensor) -> Any:
+        original: Any = functional.linear
+
+        def primitive(inputs: torch.Tensor, *weights: torch.Tensor) -> Any:
+            if not self.is_faulty:
+                return original(inputs, *weights)
+            with torch.autocast("cpu", enabled=False):  # autocast knows the functions of torch, not this one
+                return original(inputs.float(), *weights)
+
+        setattr(functional, "linear", primitive)  # noqa: B010 - mypy forbids the plain assignment
+        try:
+            return self.layer(values)
+        finally:
+            functional.linear = original
+
+
+def outside_of_autocast(is_faulty: bool) -> None:
+    """Compute one layer through a function that autocast does not know (lightning-thunder-725)."""
+    model = network(nn.ReLU(), Traced(nn.Linear(32, 32), is_faulty=is_faulty), nn.ReLU())
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    for values, labels in batches():
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = functional.cross_entropy(model(values), labels)
+        loss.backward()
+        optimizer.step()
+
+
 def train_on_ranks(wrapped: nn.Module, *, raw: nn.Module | None = None) -> None:
     """Train with other data on each rank; at every second step the raw model, if given."""
     torch.manual_seed(100 + torch.distributed.get_rank())
@@ -283,7 +320,7 @@ PROGRAMS: dict[str, Program] = {
         clipping_on_one_rank, frozen_only_by_train, spectral_norm_in_eval_mode, hooks_lost,
         step_that_stays_frozen, zeros_from_transfer, only_norms_train, never_cleared, shared_seed,
         dropout_in_evaluation, collapsed_batch, sometimes_raw, wrong_total_steps, optimizer_of_old_parameters,
-        frozen_before_initialisation, altered_while_saving,
+        frozen_before_initialisation, altered_while_saving, outside_of_autocast,
     )
 }  # fmt: skip
 ON_TWO_RANKS = frozenset({"clipping-on-one-rank", "hooks-lost", "sometimes-raw"})

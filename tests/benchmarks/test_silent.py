@@ -12,7 +12,11 @@ from benchmarks.silent.programs import ON_TWO_RANKS, PROGRAMS
 
 @pytest.mark.parametrize(
     ("name", "rule"),
-    [("collapsed-batch", "repeated-data"), ("spectral-norm-in-eval-mode", "stale-statistics")],
+    [
+        ("collapsed-batch", "repeated-data"),
+        ("spectral-norm-in-eval-mode", "stale-statistics"),
+        ("outside-of-autocast", "outside-autocast"),
+    ],
 )
 def test_a_silent_error_is_found_beyond_its_twin(tmp_path: Path, name: str, rule: str) -> None:
     for state in ("clean", "faulty"):

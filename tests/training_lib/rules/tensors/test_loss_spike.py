@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.training_lib.rules.columns import along
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
-from trackside.contracts.recorded_names import UPDATE_SIZE
+from trackside.contracts.recorded_names import UPDATE_SIZE, loss_term
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.tensors.loss_spike import LossSpike, first_of_spike, level_left
 from trackside.testing.rule_case import RuleCase, assert_case
@@ -46,6 +46,10 @@ ONE_MODEL_AGAIN = tuple(
 )
 TWO_PARTS = ModelFacts(parameters=(BODY, HEAD), optimizers=(OptimizerFacts("AdamW", "AdamW"),))
 SUM = ModelFacts(losses=(LossFacts(LOSS, backward_line="train.py:9"),))  # computed by hand
+OF_CLASSES, OF_NUMBERS = (
+    replace(SUM, losses=(*SUM.losses, replace(term, backward_line="train.py:9")))
+    for term in (LossFacts("NLLLoss_output_0", "NLLLoss", class_count=9), LossFacts("MSELoss_output_0", "MSELoss"))
+)
 NUMBERS = ModelFacts(losses=(LossFacts(LOSS, "MSELoss", "mean"),))
 _NOISE = np.random.default_rng(0).normal(0, 1, 2000)
 
@@ -90,6 +94,12 @@ HARDER = learned() + learned(60, level=4.5)
 def small_steps(steps: int) -> dict[str, Any]:
     """Return updates of a thousandth of the weights."""
     return {"also": {BODY.name: {"update_ratio": dict.fromkeys(range(steps), 1e-3)}}}
+
+
+def term_of(share: float) -> dict[str, Any]:
+    """Return updates that run away, and the value of a term that makes that share of a sum."""
+    looks = {step: share * AFTER_40[step] for step in (20, 40, 100)}
+    return {"updates": LATE_UPDATES[:209], "also": {loss_term(0): {"mean": looks}}}
 
 
 def targets(*levels: float) -> dict[str, Any]:
@@ -150,6 +160,7 @@ FIRES = [
         **small_steps(215),
         fires=(LOSS,),
     ),
+    case("classes beside a small balance of experts", AFTER_40[:209], facts=OF_CLASSES, **term_of(0.97), fires=(LOSS,)),
     case("several optimizers of one loss", [*learned(), 9.0, 20.0, 60.0], facts=TWO_OPTIMIZERS, fires=(LOSS,)),
 ]
 SILENT = [
@@ -177,6 +188,10 @@ SILENT = [
     case("a cycle of the rate", (2.4 + 0.3 * np.sin(np.arange(400) / 20) + 0.05 * _NOISE[:400]).tolist()),
     case("interpolated: a loss near zero that jumps", [*[4.0 * 0.9**k for k in range(150)], 1e-4, 2e-4, 1e-4]),
     case("by hand, above all that was", [*learned(), *[9.0] * 15], facts=SUM, **small_steps(215)),
+    case("by hand, with larger updates", AFTER_40[:209], facts=SUM, **term_of(0.97)),
+    case("classes beside a penalty as large", AFTER_40[:209], facts=OF_CLASSES, **term_of(0.5)),
+    case("numbers beside a small penalty", AFTER_40[:209], facts=OF_NUMBERS, **term_of(0.97)),
+    case("a sum without looks at its terms", AFTER_40[:209], facts=OF_CLASSES, updates=LATE_UPDATES[:209]),
     case(
         "values that grow with the policy: not for long",
         [*learned(), *[9.0] * 15],

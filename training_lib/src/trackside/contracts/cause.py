@@ -66,6 +66,7 @@ class Cause(str, Enum):
     WEIGHTS_SET_BACK = "weights-set-back"
     INCOMPLETE_CHECKPOINT = "incomplete-checkpoint"
     MIXED_SAMPLES = "mixed-samples"
+    OUTSIDE_AUTOCAST = "outside-autocast"
     UNBALANCED_TERMS = "unbalanced-terms"
     UNLIKE_RANKS = "unlike-ranks"
 
@@ -261,6 +262,10 @@ EXPLANATIONS = {
     Cause.MIXED_SAMPLES: Explanation(
         "an axis is mixed up: the samples of a batch influence one another",
         "Give the axis: log_softmax(scores, dim=1), batch_first=True; compare one sample alone with it in a batch.",
+    ),
+    Cause.OUTSIDE_AUTOCAST: Explanation(
+        "layers are not covered by autocast, and compute in full precision",
+        "Call these layers within `with torch.autocast(...)`.",
     ),
     Cause.INCOMPLETE_CHECKPOINT: Explanation(
         "what is saved is not the model that trains",

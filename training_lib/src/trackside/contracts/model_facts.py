@@ -40,6 +40,9 @@ class ModuleFacts:
     sequence      (steps, sequences) of the first input of a recurrent layer or attention without `batch_first`, as it
                   reads it; () if none was seen
     own_train_unused   its class has a `train` of its own, which nothing has called with True
+    autocast      what a training under autocast made of a layer of matrix products: "half" if its output was in half
+                  precision; "bypassed" if it was float32 though autocast was on; "outside" if it was float32 with
+                  autocast off since before the outermost module was called; "" for others and without autocast
     """
 
     name: str
@@ -55,6 +58,7 @@ class ModuleFacts:
     stale_state: str = ""
     sequence: tuple[int, ...] = ()
     own_train_unused: bool = False
+    autocast: str = ""
 
 
 @dataclass(frozen=True)

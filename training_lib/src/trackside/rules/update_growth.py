@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.contracts.recorded_names import UPDATE_SIZE
+from trackside.contracts.recorded_names import MOST_TERMS, UPDATE_SIZE, loss_term
 from trackside.rules.diagnosis import TRAINING_MODES, WILD, Evidence, training_losses
 from trackside.rules.guessing import labels_of
 from trackside.rules.medians import median, medians_of_three
@@ -24,6 +24,7 @@ _MAD_TO_DEVIATION = 1.4826
 _AT_LEAST = 1.5  # times the usual size
 _WEIGHTS_GROWN = 10.0  # times their first norm
 _FEWEST_BATCHES = 4  # of saved labels
+_MOST = 0.9  # of a loss
 _MOVED, _SPREAD = 1.0, 2.0  # deviations of the first labels; times their deviation
 
 
@@ -118,6 +119,31 @@ def may_move(window: Window, loss: str, *, worker: str) -> bool:
     first, newest = (np.concatenate([each.reshape(-1) for each in some]) for some in (batches[:half], batches[-half:]))
     spread = float(first.std())
     return bool(abs(newest.mean() - first.mean()) > _MOVED * spread or newest.std() > _SPREAD * spread)
+
+
+def is_mostly_of_classes(window: Window, loss: str, *, worker: str) -> bool:
+    """Return True for a sum of which a loss over classes made nine tenths at the newest look at its terms.
+
+    Its other terms move it little, and the targets of classes do not grow.
+
+    Args:
+        window: The window to read.
+        loss: The name of the sum.
+        worker: The worker.
+    """
+    facts = window.facts
+    whole = facts.loss(loss) if facts is not None else None
+    if facts is None or whole is None or whole.is_built_in or not whole.backward_line:
+        return False
+    named = [f for f in facts.losses if f.is_built_in and f.backward_line == whole.backward_line]
+    if not named or any(term.class_count is None for term in named):
+        return False
+    total = next((c for c in training_losses(window) if (c.tensor, c.worker) == (loss, worker)), None)
+    columns = [c for n in range(MOST_TERMS) for c in window.statistic(loss_term(n), "mean", mode=None)]
+    terms = [c for c in columns if c.worker == worker and len(c.values)]
+    newest = max((int(c.steps[-1]) for c in terms), default=-1)
+    now = total.values[total.steps == newest] if total is not None else np.zeros(0)
+    return bool(len(now)) and sum(c.values[-1] for c in terms if c.steps[-1] == newest) >= _MOST * now[0] > 0
 
 
 def is_driven(window: Window, *, worker: str) -> bool:

@@ -25,7 +25,14 @@ from trackside.rules.medians import median, medians_of_three
 from trackside.rules.phases import NewPart, new_part, newest_phase, since
 from trackside.rules.rule import FoldingRule, parameter
 from trackside.rules.training_loss import whole_losses
-from trackside.rules.update_growth import BEYOND, growth_of_updates, is_driven, may_move, risen_rate
+from trackside.rules.update_growth import (
+    BEYOND,
+    growth_of_updates,
+    is_driven,
+    is_mostly_of_classes,
+    may_move,
+    risen_rate,
+)
 from trackside.trial.window import Column, Window
 
 Losses = NDArray[np.float64]
@@ -88,7 +95,8 @@ class LossSpike(FoldingRule):
         the loss at which the run began. Otherwise it is a remark, and only after `remark_steps` steps: a curriculum, a
         change of the data and a schedule that goes up and down move a loss as well. A loss computed by hand, and one
         whose targets have moved (returns, bootstrapped values), must be higher than ever and driven: by such updates,
-        by such a rate, by updates of a tenth of the weights, or by weights ten times as large.
+        by such a rate, by updates of a tenth of the weights, or by weights ten times as large. Not a sum of which a
+        loss over classes makes nine tenths: the rest, as what balances experts, moves it little.
 
         Where a DataLoader is used, the finding names the batches of the step before the spike and of its first six, by
         their numbers in the pass over the data. `rule-output/skip_batches.json` in the run's folder lists them all, in
@@ -505,7 +513,9 @@ def _reason(column: Column, spike: tuple[float, ...], window: Window, *, times: 
     is_lost = far > _FAR * spike[_HIGHEST] or now > spike[_HIGHEST] or far > many_times
     moves = (is_lost or by_updates or by_rate) and may_move(window, column.tensor, worker=column.worker)
     if moves and not (is_lost and is_driven(window, worker=column.worker)):
-        return _UNKNOWN
+        is_of_classes = (by_updates or by_rate) and is_mostly_of_classes(window, column.tensor, worker=column.worker)
+        if not is_of_classes:
+            return _UNKNOWN
     if by_updates or by_rate:
         return _BY_UPDATES if by_updates else _BY_RATE
     return _LOST if is_lost else _UNKNOWN

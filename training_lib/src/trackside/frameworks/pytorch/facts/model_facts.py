@@ -13,7 +13,7 @@ import math
 import re
 import time
 import weakref
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Protocol
@@ -104,6 +104,7 @@ class ModelFactsSource:
     - `clipping`: places where gradients were clipped, by kind and limit
     - `unmasked`: the attention modules that were seen to read all of their input
     - `sequences`: steps and sequences of the first input of layers that read time along the first axis
+    - `autocast`: returns what became of a layer under autocast, as `ModuleFacts.autocast`
     - `schedules`: the learning-rate schedules of the optimizers
     - `passes`: returns the number of backward passes of this process so far
     - `evaluations`: counters of validations in training mode, and of those with a live dropout
@@ -121,6 +122,7 @@ class ModelFactsSource:
         clipping: Mapping[tuple[str, float], Place | None],
         unmasked: Container[nn.Module] = (),
         sequences: Mapping[nn.Module, tuple[int, int]] | None = None,
+        autocast: Callable[[nn.Module], str] = lambda _: "",
         passes: Callable[[], int] = lambda: 0,
         evaluations: tuple[Counter, Counter],
         set_to_train: weakref.WeakSet[nn.Module] | None = None,
@@ -130,6 +132,7 @@ class ModelFactsSource:
         self._names, self._optimizer_name = names, optimizer_name
         self._program, self._clipping, self._unmasked = program, clipping, unmasked
         self._sequences = sequences if sequences is not None else {}
+        self._autocast = autocast
         self.schedules = Schedules(passes=passes, changed=self.look_soon, protect=protect)
         self._lost_states = LostStates()
         self._in_training_mode, self._random = evaluations
@@ -243,9 +246,9 @@ class ModelFactsSource:
         held = groups[0]["params"] if len(groups) == 1 else [p for group in groups for p in group["params"]]
         parameters = tuple(map(id, held)), bytes(map(_REQUIRES_GRAD, held))
         kinds = tuple(tuple(map(_kind_of, group.values())) for group in groups)
-        flags = bytes(m.training for r in self._modules if (m := r()) is not None)
+        flags = mode_flags(m for r in self._modules if (m := r()) is not None)
         self._states[optimizer] = (parameters, kinds, flags)
-        self._lost_states.before_step(optimizer, self._steps, lambda: _smallest(optimizer))
+        self._lost_states.before_step(optimizer, self._steps, lambda: smallest_parameter(optimizer))
         if optimizer not in self._optimizers:
             if not self._revisions:
                 self._first_values.look_before_first_step(held)
@@ -260,7 +263,7 @@ class ModelFactsSource:
         if self._file is None:
             return
         for optimizer in self._states:
-            self._lost_states.step_ended(optimizer, functools.partial(_smallest, optimizer))
+            self._lost_states.step_ended(optimizer, functools.partial(smallest_parameter, optimizer))
         if self._state() == self._recorded_state and self._steps not in LOOKS_AGAIN:
             return
         is_first = not self._revisions
@@ -369,6 +372,7 @@ class ModelFactsSource:
             sees_ahead=reads_both_ways(module) or module in self._unmasked,
             stale_state=self._stale.of(module),
             sequence=self._sequences.get(module, ()),
+            autocast=self._autocast(module),
             own_train_unused=(
                 self._set_to_train is not None and module not in self._set_to_train and has_own_train(type(module))
             ),
@@ -463,7 +467,21 @@ def _numbers_of(group: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def _smallest(optimizer: Optimizer) -> Any:
+def mode_flags(modules: Iterable[nn.Module]) -> bytes:
+    """Return a byte for each module, 1 in training mode and 0 in evaluation mode.
+
+    Args:
+        modules: The modules.
+    """
+    return bytes([module.training for module in modules])
+
+
+def smallest_parameter(optimizer: Optimizer) -> Any:
+    """Return the parameter with the fewest elements; None without one.
+
+    Args:
+        optimizer: The optimizer that holds it.
+    """
     return min((p for group in optimizer.param_groups for p in group["params"]), key=torch.Tensor.numel, default=None)
 
 

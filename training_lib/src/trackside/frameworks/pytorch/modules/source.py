@@ -29,6 +29,7 @@ from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames, 
 from trackside.frameworks.pytorch.ground.structures import flatten, holds_value, is_no_computation
 from trackside.frameworks.pytorch.losses.description import is_loss_like
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
+from trackside.frameworks.pytorch.modules.autocast import AutocastLayers
 from trackside.frameworks.pytorch.modules.calls import ModuleCalls
 from trackside.frameworks.pytorch.modules.roles import (
     INPUT_COLLECTIONS,
@@ -184,6 +185,7 @@ class ModuleSource:
         )
         self.unmasked: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # attention that was seen to see all
         self.sequences: weakref.WeakKeyDictionary[torch.nn.Module, tuple[int, int]] = weakref.WeakKeyDictionary()
+        self.autocast = AutocastLayers()
         self._numbering = numbering
         self._stand_ins = StandIns()
         self._generation = 0
@@ -237,6 +239,7 @@ class ModuleSource:
             return
         if is_outermost:  # whatever an exception has left behind
             self._model, self._is_ignored = None, False
+            self.autocast.begin(module)
         if self._model is None and self._watcher.is_model(module):
             self._model = id(module)
             self._is_ignored = self._is_outside = not self._watcher.model_called(module, args, kwargs)
@@ -269,6 +272,7 @@ class ModuleSource:
         if self._is_ignored:
             self._is_ignored = not is_model
             return
+        self.autocast.look(module, output)
         kinds = self._engine.due.kinds
         if "outputs" in kinds or "activation_gradients" in kinds or not kinds.isdisjoint(OUTPUT_COLLECTIONS):
             collections = collections_of_outputs(role_of(module))

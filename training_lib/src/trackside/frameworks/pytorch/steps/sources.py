@@ -175,6 +175,7 @@ class PyTorchSources:
             clipping=self.gradient_numbers.clipping_places,
             unmasked=self.calls.unmasked,
             sequences=self.calls.sequences,
+            autocast=self.calls.autocast.of,
             passes=lambda: self.gradient_numbers.order.passes,
             evaluations=(self.evaluations.in_training_mode, self.evaluations.random),
             set_to_train=self.validation.set_to_train if sees_start else None,
