@@ -68,6 +68,7 @@ class Cause(str, Enum):
     MIXED_SAMPLES = "mixed-samples"
     UNBALANCED_TERMS = "unbalanced-terms"
     UNLIKE_RANKS = "unlike-ranks"
+    STALE_COPY = "stale-copy"
 
 
 @dataclass(frozen=True)
@@ -261,6 +262,10 @@ EXPLANATIONS = {
     Cause.MIXED_SAMPLES: Explanation(
         "an axis is mixed up: the samples of a batch influence one another",
         "Give the axis: log_softmax(scores, dim=1), batch_first=True; compare one sample alone with it in a batch.",
+    ),
+    Cause.STALE_COPY: Explanation(
+        "an average of the weights is used without the running statistics of its batch norms",
+        "Copy the buffers with the weights, as AveragedModel does, or call update_bn before the average is used.",
     ),
     Cause.INCOMPLETE_CHECKPOINT: Explanation(
         "what is saved is not the model that trains",

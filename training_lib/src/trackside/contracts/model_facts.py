@@ -292,6 +292,9 @@ class ProgramFacts:
     evaluation_line   "train.py:88", the line of the latest such call of the model
     random_evaluations  number of calls of a model in eval mode with a live dropout; counted to 3
     random_line         "net.py:31", the line on the way to that dropout
+    stale_copy_evaluations  number of calls in eval mode of a copy of the model (an average of its weights) whose
+                        parameters have changed, and whose running statistics are as they began; counted to 3
+    stale_copy_line     "train.py:93", the line of the newest such call
     shared_randomness   source of random numbers that are the same in all workers of a DataLoader: an attribute of its
                       data ("Crops.rng"), or "worker_init_fn"; "" if none was found
     resumed_at          step of the run at which this process began; 0 for the first process of the run
@@ -312,6 +315,8 @@ class ProgramFacts:
     evaluation_line: str = ""
     random_evaluations: int = 0
     random_line: str = ""
+    stale_copy_evaluations: int = 0
+    stale_copy_line: str = ""
     shared_randomness: str = ""
     resumed_at: int = 0
     checkpoints: CheckpointFacts | None = None

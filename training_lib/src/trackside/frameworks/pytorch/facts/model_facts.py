@@ -38,6 +38,7 @@ from trackside.contracts.model_facts import (
 from trackside.contracts.run_layout import model_facts_key
 from trackside.frameworks.pytorch.facts.initial_values import FirstValues
 from trackside.frameworks.pytorch.facts.lost_state import LostStates
+from trackside.frameworks.pytorch.facts.stale_copies import StaleCopies
 from trackside.frameworks.pytorch.facts.stale_state import StaleState, has_state
 from trackside.frameworks.pytorch.facts.state_loads import StateLoads
 from trackside.frameworks.pytorch.ground.parameter_names import (
@@ -83,6 +84,7 @@ class _Found:
     program: ProgramFacts
     evaluated_at: Place | None = None
     random_at: Place | None = None
+    copy_at: Place | None = None
     load: tuple[LoadFacts | None, Place | None] = (None, None)
 
 
@@ -107,6 +109,7 @@ class ModelFactsSource:
     - `schedules`: the learning-rate schedules of the optimizers
     - `passes`: returns the number of backward passes of this process so far
     - `evaluations`: counters of validations in training mode, and of those with a live dropout
+    - `copies`: counts evaluations of copies of the models with stale statistics
     - `set_to_train`: the modules whose own `train` was called with True; None where that is not known from the start
 
     Of the methods only `wants_loss` could raise.
@@ -123,6 +126,7 @@ class ModelFactsSource:
         sequences: Mapping[nn.Module, tuple[int, int]] | None = None,
         passes: Callable[[], int] = lambda: 0,
         evaluations: tuple[Counter, Counter],
+        copies: StaleCopies,
         set_to_train: weakref.WeakSet[nn.Module] | None = None,
         protect: Callable[[Callable[..., None]], Callable[..., None]],
     ) -> None:
@@ -133,6 +137,7 @@ class ModelFactsSource:
         self.schedules = Schedules(passes=passes, changed=self.look_soon, protect=protect)
         self._lost_states = LostStates()
         self._in_training_mode, self._random = evaluations
+        self._copies = copies
         self._set_to_train = set_to_train
         self.checkpoints = CheckpointContents(names, changed=self.look_soon)
         self.loads = StateLoads(has_stepped=lambda: self._steps > 0, changed=self.look_soon, protect=protect)
@@ -287,6 +292,7 @@ class ModelFactsSource:
             len(self._clipping),
             self._in_training_mode.count,
             self._random.count,
+            self._copies.count,
             self.checkpoints.count,
             self.loads.count,
             self._set_to_train is None or len(self._set_to_train),
@@ -294,6 +300,8 @@ class ModelFactsSource:
 
     def _gather(self, step: int) -> _Found:
         self._first_values.look()
+        if not self._revisions:
+            self._copies.look(self._names)
         owners = _Owners(
             self._states,
             self._optimizers,
@@ -332,6 +340,7 @@ class ModelFactsSource:
             clipping=[(ClippingFacts(kind, limit), place) for (kind, limit), place in list(self._clipping.items())],
             evaluated_at=self._in_training_mode.place,
             random_at=self._random.place,
+            copy_at=self._copies.place,
             load=self.loads.facts(),
             program=replace(
                 self._program(),
@@ -339,6 +348,7 @@ class ModelFactsSource:
                 data_parallel=_data_parallel([r for _, r in self._names.roots()]),
                 training_mode_evaluations=self._in_training_mode.count,
                 random_evaluations=self._random.count,
+                stale_copy_evaluations=self._copies.count,
                 checkpoints=self.checkpoints.facts(),
             ),
         )
@@ -632,6 +642,7 @@ class ModelFactsFile:
                 clipping=clipping,
                 evaluation_line=shown(found.evaluated_at, script),
                 random_line=shown(found.random_at, script),
+                stale_copy_line=shown(found.copy_at, script),
                 idle_load=load and replace(load, line=shown(loaded_at, script)),
             ),
         )

@@ -57,9 +57,13 @@ def has_state(module: nn.Module) -> bool:
     return isinstance(module, nn.modules.batchnorm._NormBase) or _spectral_vector(module) is not None
 
 
+def is_stale_norm(module: nn.Module) -> bool:
+    """Return True if the running statistics of a norm, in whatever mode, are as they began."""
+    return isinstance(module, nn.modules.batchnorm._NormBase) and _is_as_made(module)
+
+
 def _stale_statistics(module: nn.Module) -> str:
-    is_norm = isinstance(module, nn.modules.batchnorm._NormBase) and not module.training
-    return RUNNING_STATISTICS if is_norm and _is_as_made(module) else ""
+    return RUNNING_STATISTICS if not module.training and is_stale_norm(module) else ""
 
 
 def _is_as_made(norm: Any) -> bool:
