@@ -220,7 +220,7 @@ class Validation:
         if root is None and not is_trained and self._copies.called(module):
             self._copy_counted()
         if is_trained and root is not None and self._in_training_mode.is_looking:
-            self._in_training_mode.model_called()
+            self._in_training_mode.model_called(args, kwargs)
             if not torch.is_grad_enabled():
                 self._losses.hold_step()
         if is_trained or (torch.is_grad_enabled() and (self._trains_in_eval_mode or not self._has_training_begun)):
