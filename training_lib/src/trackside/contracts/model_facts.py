@@ -271,6 +271,22 @@ class LoadFacts:
     line: str = ""
 
 
+@dataclass(frozen=True)
+class SelectionFacts:
+    """A callback or setting that chooses the best state, ends the training, or lowers the rate, by a number.
+
+    kind     its class: "EarlyStopping"; for a setting its name: "load_best_model_at_end"
+    monitor  the name of the number: "val_accuracy"; "" if unknown
+    mode     "min" or "max": the way that number is to go
+    line     the line of the script that handed it over; "" if unknown
+    """
+
+    kind: str
+    monitor: str
+    mode: str
+    line: str = ""
+
+
 BOOSTED = frozenset({"xgboost", "lightgbm", "catboost"})  # frameworks with trees and no network
 ESTIMATORS = frozenset({"scikit-learn"})  # nothing of a network is seen
 
@@ -300,6 +316,8 @@ class ProgramFacts:
     resumed_at          step of the run at which this process began; 0 for the first process of the run
     checkpoints         the content of the script's checkpoints; None if none was compared
     idle_load           a load of a state that had no effect; None without
+    selections          what chooses by a number in a direction of the script's own; of PyTorch's `ReduceLROnPlateau`
+                        those whose numbers have gone against it
     """
 
     script: str = ""
@@ -321,6 +339,7 @@ class ProgramFacts:
     resumed_at: int = 0
     checkpoints: CheckpointFacts | None = None
     idle_load: LoadFacts | None = None
+    selections: tuple[SelectionFacts, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import gc
 import itertools
 import math
 import re
+import sys
 import time
 import weakref
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ from trackside.contracts.model_facts import (
     OptimizerFacts,
     ParameterFacts,
     ProgramFacts,
+    SelectionFacts,
 )
 from trackside.contracts.run_layout import model_facts_key
 from trackside.frameworks.pytorch.facts.initial_values import FirstValues
@@ -53,6 +55,7 @@ from trackside.frameworks.pytorch.losses.graph import GraphFacts, addends
 from trackside.frameworks.pytorch.modules.roles import dropout_probability, reads_both_ways, role_of, widths
 from trackside.frameworks.pytorch.optimizers.schedules import Schedules
 from trackside.frameworks.pytorch.saving.checkpoint_contents import CheckpointContents
+from trackside.frameworks.selections import of_running_trainer
 from trackside.records.model_facts import MOST_BYTES, MOST_REVISIONS, encode_facts, read_facts
 from trackside.storage.store import Store
 
@@ -86,6 +89,7 @@ class _Found:
     random_at: Place | None = None
     copy_at: Place | None = None
     load: tuple[LoadFacts | None, Place | None] = (None, None)
+    schedules: Sequence[tuple[SelectionFacts, Place | None]] = ()
 
 
 class Counter(Protocol):
@@ -154,6 +158,7 @@ class ModelFactsSource:
         self._others: list[weakref.ref[torch.Tensor]] = []  # parameters that no optimizer holds
         self._first_values = FirstValues()
         self._recorded_state: object = None
+        self._selections: tuple[SelectionFacts, ...] = ()
         self._revisions = 0
         self._steps = 0
         self._interval = LOOK_INTERVAL
@@ -295,6 +300,7 @@ class ModelFactsSource:
             self._copies.count,
             self.checkpoints.count,
             self.loads.count,
+            len(self.schedules.reversed),
             self._set_to_train is None or len(self._set_to_train),
         )
 
@@ -302,6 +308,7 @@ class ModelFactsSource:
         self._first_values.look()
         if not self._revisions:
             self._copies.look(self._names)
+            self._selections = of_running_trainer(sys._getframe())
         owners = _Owners(
             self._states,
             self._optimizers,
@@ -342,6 +349,7 @@ class ModelFactsSource:
             random_at=self._random.place,
             copy_at=self._copies.place,
             load=self.loads.facts(),
+            schedules=list(self.schedules.reversed),
             program=replace(
                 self._program(),
                 autocast_dtype=half,
@@ -350,6 +358,7 @@ class ModelFactsSource:
                 random_evaluations=self._random.count,
                 stale_copy_evaluations=self._copies.count,
                 checkpoints=self.checkpoints.facts(),
+                selections=self._selections,
             ),
         )
 
@@ -644,6 +653,13 @@ class ModelFactsFile:
                 random_line=shown(found.random_at, script),
                 stale_copy_line=shown(found.copy_at, script),
                 idle_load=load and replace(load, line=shown(loaded_at, script)),
+                selections=(
+                    *found.program.selections,
+                    *(
+                        replace(facts, monitor=self._source.argument(place, "step"), line=shown(place, script))
+                        for facts, place in found.schedules
+                    ),
+                ),
             ),
         )
 
