@@ -38,6 +38,7 @@ from trackside.contracts.recorded_names import (
     PASSES_WITHOUT_STEP,
     PROCESSOR_WAIT_SECONDS,
     ROWS_REPEATED,
+    SAME_VIEWS,
     STEP_SECONDS,
     UPDATE_SIZE,
     WITHOUT_GRADIENTS,
@@ -114,6 +115,11 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         "batches of a DataLoader's workers that were ready when the newest was asked for; not recorded without workers",
     ),
     StepNumber(BATCH_OF_ONE_ROW, "mean", "1 where all rows of the newest batch were equal, else 0"),
+    StepNumber(
+        SAME_VIEWS,
+        "mean",
+        "1 where two passes of one model that the loss compares were the same, else 0; at steps with a look",
+    ),
     StepNumber(
         BATCH_REPEATED, "mean", "1 where the newest batch came before, less than half of the data set ago, else 0"
     ),
