@@ -102,7 +102,7 @@ class ReversedSelection(Rule):
 
 
 def direction_of(name: str) -> str:
-    """Return "min" for the name of a number that is to fall, "max" for one that is to rise, "" if it does not tell."""
+    """Return "min" for the name of a number that is to fall, "max" for one that is to rise, "" if it is unknown."""
     words = set(re.findall(r"[a-z]+[0-9]*|[0-9]+", name.lower()))
     falls, rises = bool(words & _LOWER), bool(words & _HIGHER)
     if falls == rises or words - _LOWER - _HIGHER - _BESIDE:
@@ -111,5 +111,5 @@ def direction_of(name: str) -> str:
 
 
 def is_reversed(selection: SelectionFacts) -> bool:
-    """Return True if the name of the number tells the other direction than the selection's mode."""
+    """Return True if the name of the number has the other direction than the selection's mode."""
     return direction_of(selection.monitor) not in ("", selection.mode)

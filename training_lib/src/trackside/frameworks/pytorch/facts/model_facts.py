@@ -40,7 +40,6 @@ from trackside.contracts.model_facts import (
 from trackside.contracts.run_layout import model_facts_key
 from trackside.frameworks.pytorch.facts.initial_values import FirstValues
 from trackside.frameworks.pytorch.facts.lost_state import LostStates
-from trackside.frameworks.pytorch.facts.stale_copies import StaleCopies
 from trackside.frameworks.pytorch.facts.stale_state import StaleState, has_state
 from trackside.frameworks.pytorch.facts.state_loads import StateLoads
 from trackside.frameworks.pytorch.ground.parameter_names import (
@@ -52,6 +51,7 @@ from trackside.frameworks.pytorch.ground.parameter_names import (
 from trackside.frameworks.pytorch.ground.source_lines import ModuleTree, SourceLines, user_classes
 from trackside.frameworks.pytorch.losses.description import UNNAMED, LossDescription
 from trackside.frameworks.pytorch.losses.graph import GraphFacts, addends
+from trackside.frameworks.pytorch.modes.stale_copies import StaleCopies
 from trackside.frameworks.pytorch.modules.roles import dropout_probability, reads_both_ways, role_of, widths
 from trackside.frameworks.pytorch.optimizers.schedules import Schedules
 from trackside.frameworks.pytorch.saving.checkpoint_contents import CheckpointContents

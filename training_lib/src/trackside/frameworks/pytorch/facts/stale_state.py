@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import nn
+
+from trackside.frameworks.pytorch.modes.stale_copies import is_stale_norm
 
 RUNNING_STATISTICS = "running statistics"
 SPECTRAL_NORM = "spectral norm"
@@ -57,21 +58,8 @@ def has_state(module: nn.Module) -> bool:
     return isinstance(module, nn.modules.batchnorm._NormBase) or _spectral_vector(module) is not None
 
 
-def is_stale_norm(module: nn.Module) -> bool:
-    """Return True if the running statistics of a norm, in whatever mode, are as they began."""
-    return isinstance(module, nn.modules.batchnorm._NormBase) and _is_as_made(module)
-
-
 def _stale_statistics(module: nn.Module) -> str:
     return RUNNING_STATISTICS if not module.training and is_stale_norm(module) else ""
-
-
-def _is_as_made(norm: Any) -> bool:
-    mean, variance = norm.running_mean, norm.running_var
-    if mean is None or variance is None or not mean.is_cpu or mean.is_meta:
-        return False
-    with torch.no_grad():
-        return not bool(mean.any()) and bool((variance == 1).all())
 
 
 def _spectral_vector(module: nn.Module) -> torch.Tensor | None:

@@ -1,4 +1,4 @@
-"""Two passes of one model whose outputs a loss compares, and which are the same: the two views of contrastive learning.
+"""The two views of contrastive learning: two passes of one model that a loss compares, and that may be the same.
 
 Linear layers and convolutions keep their inputs for the backward pass. Where each weight of a model was used twice in
 one graph, first on data, and the outputs of the two passes meet in a matrix product, a concatenation, a difference or a

@@ -8,10 +8,10 @@ import torch
 
 from trackside.capture.session import RunSession
 from trackside.capture.step_engine import TRAIN
-from trackside.frameworks.pytorch.facts.stale_copies import StaleCopies
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
 from trackside.frameworks.pytorch.modes.random_evaluation import RandomEvaluation
+from trackside.frameworks.pytorch.modes.stale_copies import StaleCopies
 from trackside.frameworks.pytorch.modes.validation import Validation
 from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
 from trackside.frameworks.pytorch.modules.source import TrainedModules

@@ -31,12 +31,12 @@ import torch
 
 from trackside.capture.step_engine import EVAL, TRAIN, StepEngine
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
-from trackside.frameworks.pytorch.facts.stale_copies import StaleCopies
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.losses.calls import FunctionCalls
 from trackside.frameworks.pytorch.losses.description import LOSS_OF_FUNCTION
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
 from trackside.frameworks.pytorch.modes.random_evaluation import RandomEvaluation
+from trackside.frameworks.pytorch.modes.stale_copies import StaleCopies
 from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
 from trackside.frameworks.pytorch.modes.validation_losses import ValidationLosses
 from trackside.frameworks.pytorch.modules.source import TrainedModules, as_written

@@ -247,7 +247,7 @@ class _Data(NamedTuple):
     """The first tensor of a call, by its memory's owner and its place in it. Nothing is read or held."""
 
     owner: weakref.ref[torch.Tensor]
-    place: tuple[int, torch.Size, int]
+    place: tuple[Any, torch.Size, int]
 
     @classmethod
     def of(cls, args: Any, kwargs: Any) -> _Data | None:

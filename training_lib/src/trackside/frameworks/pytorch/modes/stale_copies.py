@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from trackside.capture.script_lines import Place, user_place
-from trackside.frameworks.pytorch.facts.stale_state import is_stale_norm
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 
 ENOUGH = 3  # calls
@@ -46,7 +45,7 @@ class StaleCopies:
         self._copies: weakref.WeakKeyDictionary[nn.Module, _Copy] = weakref.WeakKeyDictionary()
 
     def look(self, names: ParameterNames) -> None:
-        """Find the copies of the roots that no optimizer trains and whose norms are as they began."""
+        """Find the copies of the roots that no optimizer trains, with norms as they began."""
         by_type: dict[type, list[nn.Module]] = {}
         for _, root in names.roots():
             by_type.setdefault(type(root), []).append(root)
@@ -81,6 +80,19 @@ class StaleCopies:
             if trained.requires_grad and copied is not trained and copied.is_cpu and not copied.is_meta:
                 self._copies[module] = _Copy(weakref.ref(root), number, _sample(copied).clone())
                 return
+
+
+def is_stale_norm(module: nn.Module) -> bool:
+    """Return True if the running statistics of a norm, in whatever mode, are as they began."""
+    return isinstance(module, nn.modules.batchnorm._NormBase) and _is_as_made(module)
+
+
+def _is_as_made(norm: Any) -> bool:
+    mean, variance = norm.running_mean, norm.running_var
+    if mean is None or variance is None or not mean.is_cpu or mean.is_meta:
+        return False
+    with torch.no_grad():
+        return not bool(mean.any()) and bool((variance == 1).all())
 
 
 def _is_copy(module: nn.Module, root: nn.Module) -> bool:
