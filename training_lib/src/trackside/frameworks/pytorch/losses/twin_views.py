@@ -16,7 +16,7 @@ import torch
 from trackside.frameworks.pytorch.losses.attention import kept
 
 MOST_NODES = 4000  # of a graph; a larger one is not looked at
-FEWEST_LAYERS = 2
+FEWEST_LAYERS, MOST_COMPARED = 2, 32
 _PASSES = 2
 _ROWS = 16  # of each input that are compared
 _LONGEST_WALK = 4
@@ -43,10 +43,10 @@ def same_views(end: Any) -> torch.Tensor | None:
     """
     nodes = _nodes(end)
     pairs = _pairs(nodes)
-    if len(pairs) < FEWEST_LAYERS or not any(_is_of_data(first) and _is_of_data(second) for first, second in pairs):
+    of_data = next((pair for pair in pairs if all(map(_is_of_data, pair))), None)
+    if of_data is None or len(pairs) < FEWEST_LAYERS or not _meet(nodes, of_data):
         return None
-    if not _meet(nodes, pairs):
-        return None
+    pairs = [*pairs[: MOST_COMPARED - 1], of_data]  # the last layers: what differs before them differs there
     inputs = [(kept(one, _LAYERS[one.name()][2]), kept(two, _LAYERS[two.name()][2])) for one, two in pairs]
     with torch.no_grad():
         equal = [_are_equal(one, two) for one, two in inputs if one is not None and two is not None]
@@ -98,10 +98,9 @@ def _is_of_data(node: Any) -> bool:
     return node.next_functions[_LAYERS[node.name()][0]][0] is None
 
 
-def _meet(nodes: Sequence[Any], pairs: Sequence[tuple[Any, Any]]) -> bool:
+def _meet(nodes: Sequence[Any], first_layers: tuple[Any, Any]) -> bool:
     """Return True if some node takes the output of one pass beside that of the other."""
-    first, second = next(pair for pair in pairs if _is_of_data(pair[0]) and _is_of_data(pair[1]))
-    bits = {first: 1, second: 2}
+    bits = {first_layers[0]: 1, first_layers[1]: 2}
     reached: dict[Any, int] = {}
     for node in reversed(nodes):
         of_inputs = [reached.get(each, 0) for each in _inputs(node)]
