@@ -23,6 +23,7 @@ from trackside.contracts.model_facts import (
     ParameterFacts,
     ProgramFacts,
     ScheduleFacts,
+    SelectionFacts,
     at_step,
 )
 from trackside.contracts.run_layout import model_facts_key
@@ -106,7 +107,17 @@ def test_a_layer_that_sees_ahead() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [ModuleFacts, ParameterFacts, OptimizerFacts, LossFacts, ClippingFacts, CheckpointFacts, LoadFacts, ProgramFacts],
+    [
+        ModuleFacts,
+        ParameterFacts,
+        OptimizerFacts,
+        LossFacts,
+        ClippingFacts,
+        CheckpointFacts,
+        LoadFacts,
+        SelectionFacts,
+        ProgramFacts,
+    ],
     ids=lambda k: k.__name__,
 )
 def test_every_field_of_a_fact_is_written_and_read(kind: type) -> None:
@@ -114,14 +125,22 @@ def test_every_field_of_a_fact_is_written_and_read(kind: type) -> None:
     values |= {"tuple[int, ...]": (2, 3), "tuple[Mapping[str, float], ...]": ({"lr": 0.5},)}
     values |= {"tuple[ClippingFacts, ...]": (ClippingFacts("norm", 1.0),), "tuple[str, ...]": ("a", "b")}
     values |= {"CheckpointFacts | None": CheckpointFacts("last.pt", 2), "LoadFacts | None": LoadFacts("w", 2)}
+    values |= {"tuple[SelectionFacts, ...]": (SelectionFacts("EarlyStopping", "val_loss", "max"),)}
     values |= {"ScheduleFacts | None": ScheduleFacts("StepLR", 0.1, 2)}
     fact = kind(**{f.name: False if f.default is True else values[str(f.type)] for f in fields(kind)})
     sections = {ProgramFacts: "program", ClippingFacts: "program", CheckpointFacts: "program", ModuleFacts: "modules"}
-    sections |= {LoadFacts: "program", ParameterFacts: "parameters", OptimizerFacts: "optimizers", LossFacts: "losses"}
+    sections |= {
+        SelectionFacts: "program",
+        LoadFacts: "program",
+        ParameterFacts: "parameters",
+        OptimizerFacts: "optimizers",
+        LossFacts: "losses",
+    }
     whole = {
         ClippingFacts: lambda: ProgramFacts(clipping=(fact,)),
         CheckpointFacts: lambda: ProgramFacts(checkpoints=fact),
         LoadFacts: lambda: ProgramFacts(idle_load=fact),
+        SelectionFacts: lambda: ProgramFacts(selections=(fact,)),
     }
     whole_fact = whole[kind]() if kind in whole else fact
     name = sections[kind]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -188,6 +189,29 @@ def test_rules_about_the_program_find_its_faults(rule: str, is_faulty: bool, tmp
         model.fit(inputs, answers, batch_size=4, epochs=15, verbose=0, callbacks=[hook])
     found = backtest(str(tmp_path), [RuleConfiguration(rule.partition(",")[0])], clock=lambda: 0.0)
     assert bool(found.issues) == (is_faulty and BACKEND not in unseen), found.issues
+
+
+@pytest.mark.parametrize(
+    ("make", "is_faulty"),
+    [
+        pytest.param(lambda: keras.callbacks.EarlyStopping("val_accuracy", mode="min", patience=9), True, id="fault"),
+        pytest.param(lambda: keras.callbacks.ReduceLROnPlateau("val_loss", mode="max"), True, id="a schedule"),
+        pytest.param(lambda: keras.callbacks.EarlyStopping("val_accuracy", mode="max", patience=9), False, id="clean"),
+        pytest.param(lambda: keras.callbacks.EarlyStopping("val_loss", patience=9), False, id="keras decides"),
+        pytest.param(lambda: keras.callbacks.CSVLogger(os.devnull), False, id="another callback"),
+    ],
+)
+def test_callbacks_that_choose_the_wrong_way_round_are_found(
+    make: Callable[[], Any], is_faulty: bool, tmp_path: Path
+) -> None:
+    keras.utils.set_random_seed(1)
+    model, (inputs, labels) = _network(), examples()
+    with trackside.KerasHook(str(tmp_path), save=EVERY_STEP) as hook:
+        model.compile(optimizer="sgd", loss=_scores(), metrics=["accuracy"])
+        held_out = (inputs, labels)
+        model.fit(inputs, labels, validation_data=held_out, epochs=2, verbose=0, callbacks=[hook, make()])
+    found = backtest(str(tmp_path), [RuleConfiguration("reversed-selection")], clock=lambda: 0.0)
+    assert bool(found.issues) == is_faulty, found.issues
 
 
 class OwnStep(keras.Model):  # type: ignore[misc]  # as above

@@ -9,7 +9,7 @@ import pytest
 from tests.training_lib.rules.columns import along, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ProgramFacts
-from trackside.contracts.recorded_names import BATCH, BATCH_OF_ONE_ROW, BATCH_REPEATED, ROWS_REPEATED
+from trackside.contracts.recorded_names import BATCH, BATCH_OF_ONE_ROW, BATCH_REPEATED, ROWS_REPEATED, SAME_VIEWS
 from trackside.rules.program.repeated_data import SHARED_RANDOMNESS, RepeatedData
 from trackside.testing.rule_case import RuleCase, Statistics, assert_case
 
@@ -43,6 +43,9 @@ CASES = [
         fires=(SHARED_RANDOMNESS,),
     ),
     RuleCase("a few rows", recorded=noted(ROWS_REPEATED, along([0.0] * 9 + [0.9] * 20)), fires=(ROWS_REPEATED,)),
+    RuleCase("the same two views", recorded=noted(SAME_VIEWS, along([1] * 4)), fires=(SAME_VIEWS,)),
+    RuleCase("two views, now and then the same", recorded=noted(SAME_VIEWS, along([1, 1, 0, 1, 1]))),
+    RuleCase("two views, too few looks", recorded=noted(SAME_VIEWS, along([1] * 3))),
     RuleCase("drawn with weights", recorded=noted(ROWS_REPEATED, steady(0.5))),
     RuleCase("no batch", recorded=noted(BATCH_REPEATED, steady(0))),
     RuleCase("now and then", recorded=noted(BATCH_REPEATED, along([0, 0, 0, 1] * 10))),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.columns import steady
-from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ParameterFacts
+from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ParameterFacts, ProgramFacts
 from trackside.rules.program.stale_statistics import StaleStatistics
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -33,6 +33,13 @@ CASES = [
         facts=with_weight(PARAMETRIZED, optimizer="SGD"),
         fires=("fc.parametrizations.weight.0",),
     ),
+    RuleCase(
+        "an average of weights",
+        recorded=LOSS,
+        facts=ModelFacts(program=ProgramFacts(stale_copy_evaluations=1, stale_copy_line="train.py:93")),
+        fires=("copy of the model",),
+    ),
+    RuleCase("no average that is stale", recorded=LOSS, facts=ModelFacts(program=ProgramFacts())),
     RuleCase("nothing stale", recorded=LOSS, facts=layer("")),
     RuleCase("in training mode again", recorded=LOSS, facts=layer("running statistics", is_training=True)),
     RuleCase("too early to tell", recorded=LOSS, facts=layer("running statistics", from_step=10)),

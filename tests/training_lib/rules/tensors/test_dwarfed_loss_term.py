@@ -13,7 +13,13 @@ from torch.nn import functional
 from tests.training_lib.frameworks.pytorch.statistics.test_readings import capturing, opened
 from tests.training_lib.rules.columns import falling, steady
 from trackside.contracts.capture_request import StatisticsRequest
-from trackside.contracts.recorded_names import loss_term, loss_term_guess
+from trackside.contracts.recorded_names import (
+    LARGE_TARGET_ERROR,
+    SMALL_TARGET_ERROR,
+    TARGET_SCALE,
+    loss_term,
+    loss_term_guess,
+)
 from trackside.rules.tensors.dwarfed_loss_term import DwarfedLossTerm
 from trackside.testing.rule_case import RuleCase, Statistics, assert_case
 from trackside.trial.window import Window
@@ -44,6 +50,10 @@ def terms(
     return recorded
 
 
+def columns(scale: Column, small: Column, large: Column) -> Statistics:
+    return {TARGET_SCALE: {"mean": scale}, SMALL_TARGET_ERROR: {"mean": small}, LARGE_TARGET_ERROR: {"mean": large}}
+
+
 DWARFED = (loss_term(0),)
 AT_REST = {20 * look: value for look, value in enumerate([0.03, 0.02, 0.014, 0.011, *[0.005] * 4, *[0.002] * 6])}
 GUESS, STALLED = flat(0.07), down(0.3, 0.072)
@@ -63,6 +73,11 @@ CASES = [
         "a main loss that learns",
         recorded=terms(flat(1e-4), down(1, 0.1), value=STALLED, guess=GUESS, learned=(down(2, 0.1), flat(2.3))),
     ),
+    RuleCase("a drowned column", recorded=columns(flat(5e3), flat(40), down(1, 0.02)), fires=(TARGET_SCALE,)),
+    RuleCase("a small column that learns", recorded=columns(flat(5e3), down(40, 0.3), down(1, 0.02))),
+    RuleCase("no column is learned", recorded=columns(flat(5e3), flat(40), flat(0.9))),
+    RuleCase("columns of like size", recorded=columns(flat(20), flat(1.1), down(1, 0.02))),
+    RuleCase("a drowned column, too few looks", recorded=columns(steady(5e3, 8), steady(40, 8), steady(0.02, 8))),
 ]
 
 
@@ -119,3 +134,28 @@ def test_trainings(tmp_path: Path, balance: Balance, *, fires: bool) -> None:
         bool(list(DwarfedLossTerm().check(Window(opened(tmp_path), 299, "TRAIN", now=0.0, newest_step_at=0.0))))
         is fires
     )
+
+
+def _raw(y: torch.Tensor) -> torch.Tensor:
+    return y * torch.tensor([4e3, 1.0, 0.2]) + 5
+
+
+def _scaled(y: torch.Tensor) -> torch.Tensor:
+    return (y - y.mean(0)) / y.std(0)
+
+
+@pytest.mark.parametrize(("prepare", "fires"), [(_raw, True), (_scaled, False)], ids=["raw", "scaled"])
+def test_columns_of_a_target(tmp_path: Path, prepare: Callable[[torch.Tensor], torch.Tensor], *, fires: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2048, 6)
+    y = prepare(torch.stack([x[:, 0] + x[:, 1], x[:, 2] - x[:, 3], x[:, 4] * 0.7 + x[:, 5]], 1))
+    with capturing(tmp_path, statistics=StatisticsRequest()):
+        model = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 3))
+        optimizer = torch.optim.Adam(model.parameters(), 0.03)
+        for step in range(900):
+            rows = torch.arange(64) + 64 * (step % 32)
+            optimizer.zero_grad()
+            functional.mse_loss(model(x[rows]), y[rows]).backward()
+            optimizer.step()
+    found = list(DwarfedLossTerm().check(Window(opened(tmp_path), 899, "TRAIN", now=0.0, newest_step_at=0.0)))
+    assert [finding.subject for finding in found] == ([TARGET_SCALE] if fires else [])

@@ -28,6 +28,7 @@ from trackside.contracts.recorded_names import (
     EVALUATED_ROWS_TRAINED_ON,
     EVALUATION_SECONDS,
     GRADIENTS_KEPT,
+    LARGE_TARGET_ERROR,
     LOCAL_GRADIENT,
     LOST_UPDATES,
     MOST_TERMS,
@@ -38,7 +39,10 @@ from trackside.contracts.recorded_names import (
     PASSES_WITHOUT_STEP,
     PROCESSOR_WAIT_SECONDS,
     ROWS_REPEATED,
+    SAME_VIEWS,
+    SMALL_TARGET_ERROR,
     STEP_SECONDS,
+    TARGET_SCALE,
     UPDATE_SIZE,
     WITHOUT_GRADIENTS,
     loss_term,
@@ -114,6 +118,22 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         "batches of a DataLoader's workers that were ready when the newest was asked for; not recorded without workers",
     ),
     StepNumber(BATCH_OF_ONE_ROW, "mean", "1 where all rows of the newest batch were equal, else 0"),
+    StepNumber(
+        SAME_VIEWS,
+        "mean",
+        "1 where two passes of one model that the loss compares were the same, else 0; at steps with a look",
+    ),
+    StepNumber(
+        TARGET_SCALE,
+        "mean",
+        "of the columns of one target, the largest deviation over the smallest; at steps with a look",
+    ),
+    StepNumber(
+        SMALL_TARGET_ERROR, "mean", "the squared error of the column of the smallest deviation over its variance"
+    ),
+    StepNumber(
+        LARGE_TARGET_ERROR, "mean", "the squared error of the column of the largest deviation over its variance"
+    ),
     StepNumber(
         BATCH_REPEATED, "mean", "1 where the newest batch came before, less than half of the data set ago, else 0"
     ),

@@ -69,6 +69,8 @@ class Cause(str, Enum):
     OUTSIDE_AUTOCAST = "outside-autocast"
     UNBALANCED_TERMS = "unbalanced-terms"
     UNLIKE_RANKS = "unlike-ranks"
+    STALE_COPY = "stale-copy"
+    REVERSED_SELECTION = "reversed-selection"
 
 
 @dataclass(frozen=True)
@@ -266,6 +268,14 @@ EXPLANATIONS = {
     Cause.OUTSIDE_AUTOCAST: Explanation(
         "layers are not covered by autocast, and compute in full precision",
         "Call these layers within `with torch.autocast(...)`.",
+    ),
+    Cause.STALE_COPY: Explanation(
+        "an average of the weights is used without the running statistics of its batch norms",
+        "Copy the buffers with the weights, as AveragedModel does, or call update_bn before the average is used.",
+    ),
+    Cause.REVERSED_SELECTION: Explanation(
+        "the best model is chosen by a number that is to go the other way",
+        'Set mode="max" for an accuracy and "min" for a loss.',
     ),
     Cause.INCOMPLETE_CHECKPOINT: Explanation(
         "what is saved is not the model that trains",

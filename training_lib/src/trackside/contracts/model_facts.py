@@ -275,6 +275,22 @@ class LoadFacts:
     line: str = ""
 
 
+@dataclass(frozen=True)
+class SelectionFacts:
+    """A callback or setting that chooses the best state, ends the training, or lowers the rate, by a number.
+
+    kind     its class: "EarlyStopping"; for a setting its name: "load_best_model_at_end"
+    monitor  the name of the number: "val_accuracy"; "" if unknown
+    mode     "min" or "max": the way that number is to go
+    line     the line of the script that handed it over; "" if unknown
+    """
+
+    kind: str
+    monitor: str
+    mode: str
+    line: str = ""
+
+
 BOOSTED = frozenset({"xgboost", "lightgbm", "catboost"})  # frameworks with trees and no network
 ESTIMATORS = frozenset({"scikit-learn"})  # nothing of a network is seen
 
@@ -296,11 +312,16 @@ class ProgramFacts:
     evaluation_line   "train.py:88", the line of the latest such call of the model
     random_evaluations  number of calls of a model in eval mode with a live dropout; counted to 3
     random_line         "net.py:31", the line on the way to that dropout
+    stale_copy_evaluations  number of calls in eval mode of a copy of the model (an average of its weights) whose
+                        parameters have changed, and whose running statistics are as they began; counted to 3
+    stale_copy_line     "train.py:93", the line of the newest such call
     shared_randomness   source of random numbers that are the same in all workers of a DataLoader: an attribute of its
                       data ("Crops.rng"), or "worker_init_fn"; "" if none was found
     resumed_at          step of the run at which this process began; 0 for the first process of the run
     checkpoints         the content of the script's checkpoints; None if none was compared
     idle_load           a load of a state that had no effect; None without
+    selections          what chooses by a number in a direction of the script's own; of PyTorch's `ReduceLROnPlateau`
+                        those whose numbers have gone against it
     """
 
     script: str = ""
@@ -316,10 +337,13 @@ class ProgramFacts:
     evaluation_line: str = ""
     random_evaluations: int = 0
     random_line: str = ""
+    stale_copy_evaluations: int = 0
+    stale_copy_line: str = ""
     shared_randomness: str = ""
     resumed_at: int = 0
     checkpoints: CheckpointFacts | None = None
     idle_load: LoadFacts | None = None
+    selections: tuple[SelectionFacts, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from trackside.contracts.model_facts import (
     ProgramFacts,
     Revisions,
     ScheduleFacts,
+    SelectionFacts,
 )
 from trackside.contracts.run_layout import MODEL_FACTS_PREFIX, model_facts_key
 from trackside.records.untrusted_json import MOST_JSON_BYTES, UntrustedJson
@@ -175,5 +176,6 @@ _READERS: Mapping[str, Callable[[UntrustedJson, str], object]] = {
     "ScheduleFacts | None": lambda found, name: _facts(found.object(name), ScheduleFacts),
     "tuple[Mapping[str, float], ...]": lambda found, name: tuple(map(_numbers, found.objects(name))),
     "tuple[ClippingFacts, ...]": lambda found, name: tuple(_facts(f, ClippingFacts) for f in found.objects(name)),
+    "tuple[SelectionFacts, ...]": lambda found, name: tuple(_facts(f, SelectionFacts) for f in found.objects(name)),
 }
 """Annotation of a field -> reader of its value."""

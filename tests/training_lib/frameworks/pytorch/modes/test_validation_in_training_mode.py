@@ -273,6 +273,65 @@ def test_no_loss_of_every_step_is_recorded(capturing: Any, read_modes: Any) -> N
     assert recorded(capturing, read_modes, in_a_block, every=1)[0] == []
 
 
+HELD_OUT, BUFFER = VALUES + 1, VALUES + 2
+WIDER = torch.cat([VALUES + 1, VALUES + 2])
+
+
+@torch.no_grad()
+def held_out(model: nn.Module) -> None:
+    loss_of(model, HELD_OUT)
+
+
+@torch.inference_mode()
+def part_of_a_tensor(model: nn.Module) -> None:
+    loss_of(model, WIDER[4:])
+
+
+@torch.no_grad()
+def in_batches(model: nn.Module) -> None:
+    for values in WIDER.split(4):
+        loss_of(model, values)
+
+
+@torch.no_grad()
+def of_the_training_batch(model: nn.Module) -> None:
+    loss_of(model, VALUES)
+
+
+@torch.no_grad()
+def of_new_data(model: nn.Module) -> None:
+    loss_of(model, torch.randn(4, 6))
+
+
+@torch.no_grad()
+def of_one_buffer(model: nn.Module) -> None:
+    loss_of(model, BUFFER.normal_())
+
+
+@pytest.mark.parametrize(
+    ("evaluate", "batches"), [(held_out, 1), (part_of_a_tensor, 1), (in_batches, 2)], ids=lambda each: str(each)[:20]
+)
+def test_a_validation_of_every_step_is_recorded_now_and_then(
+    capturing: Any, read_modes: Any, evaluate: Callable[[nn.Module], None], batches: int
+) -> None:
+    seen, modes = recorded(capturing, read_modes, evaluate, every=1, steps=24)
+    assert len(seen) == 5 * batches  # of the third time and of each fifth after it
+    assert modes.count("TRAIN") == 24
+
+
+def test_a_validation_of_every_step_in_training_mode_is_counted(capturing: Any) -> None:
+    assert program_facts(capturing, held_out, every=1, steps=24).training_mode_evaluations == 3
+
+
+@pytest.mark.parametrize(
+    "other", [of_the_training_batch, of_new_data, of_one_buffer, *WITHOUT_EVAL], ids=lambda function: function.__name__
+)
+def test_nothing_else_of_every_step_is_taken_for_one(
+    capturing: Any, read_modes: Any, other: Callable[[nn.Module], None]
+) -> None:
+    assert recorded(capturing, read_modes, other, model=Net, every=1, steps=24)[0] == []
+
+
 def enter() -> list[object]:
     return [kind.__enter__ for kind in (torch.no_grad, torch.inference_mode, torch.set_grad_enabled)]
 

@@ -136,6 +136,8 @@ def _callback_list(listener: Listener) -> list[Undo]:
     def loop(mode: str, original: Any) -> Any:
         @functools.wraps(original)
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if mode == "TRAIN":
+                listener.facts.note_callbacks(self.callbacks)
             listener.loop_began(mode)
             return original(self, *args, **kwargs)
 

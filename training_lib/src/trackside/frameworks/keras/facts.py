@@ -21,12 +21,14 @@ from trackside.contracts.model_facts import (
     OptimizerFacts,
     ParameterFacts,
     ProgramFacts,
+    SelectionFacts,
 )
 from trackside.frameworks.initial_draws import MOST_NUMBERS, Moments, is_drawn
 from trackside.frameworks.keras.layers import family_of, leaves, role_of
 from trackside.frameworks.keras.names import path_of, weight_name
 from trackside.frameworks.keras.torch_graph import OfGraph, of_graph
 from trackside.frameworks.keras.values import array_of, has_value, learning_rate_of
+from trackside.frameworks.selections import selections_of
 
 OPTIMIZER = "optimizer"  # as in hyperparameters/optimizer/group_0/lr
 LOSS_TENSOR = "loss_output_0"
@@ -91,6 +93,7 @@ class KerasFacts:
         self._modes: dict[str, bool] = {}  # by layer
         self._frozen: tuple[ParameterFacts, ...] = ()
         self._rate: float | None = None
+        self._selections: tuple[SelectionFacts, ...] | None = None  # None: not known yet
         self._of_loss: OfGraph | None = None
         self._more_losses: bool | None = None  # of layers; None: not known yet
 
@@ -102,6 +105,15 @@ class KerasFacts:
         self._rate = learning_rate_of(getattr(model, "optimizer", None))
         self._more_losses = bool(model.losses)
         self._frozen = tuple(_frozen_facts(model))
+
+    def note_callbacks(self, callbacks: Iterable[Any]) -> None:
+        """Note the callbacks of `fit`, once."""
+        if self._selections is None:
+            self._selections = ()
+            self._guard.attempt("reading callbacks", functools.partial(self._note_callbacks, callbacks))
+
+    def _note_callbacks(self, callbacks: Iterable[Any]) -> None:
+        self._selections = selections_of(callbacks, line=shown(user_place(), script_path()))
 
     def note_update(self, optimizer: Any, gradients: Iterable[Any], variables: Iterable[Any]) -> None:
         """Note the first update, or the one that is being compiled."""
@@ -160,6 +172,7 @@ class KerasFacts:
             autocast_dtype=compute if compute in ("float16", "bfloat16") else "",
             has_grad_scaler=isinstance(getattr(self.model, "optimizer", None), keras.optimizers.LossScaleOptimizer),
             clipping=clipping,
+            selections=self._selections or (),
         )
 
     def _module_facts(self, layer: Any) -> ModuleFacts:

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause, Suspicion
-from trackside.contracts.recorded_names import BATCH, BATCH_OF_ONE_ROW, BATCH_REPEATED, ROWS_REPEATED
+from trackside.contracts.recorded_names import BATCH, BATCH_OF_ONE_ROW, BATCH_REPEATED, ROWS_REPEATED, SAME_VIEWS
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
 _DRAWN = "share of rows drawn before in the same pass"
+_VIEWS = "share of looks at which both views of a batch were the same"
 SHARED_RANDOMNESS = "random numbers of the workers"
 _SPREADS_DATA = frozenset({"DDP", "FSDP1", "FSDP2"})
 
@@ -27,7 +28,8 @@ class RepeatedData(Rule):
         A loop that makes a new iterator for each batch gets the first batch each time. An iterable data set that does
         not divide itself gives every sample to each worker. A collator that goes wrong fills a batch with one sample.
         Ranks without a distributed sampler all train on the same batch. The loss falls in each case, often faster than
-        it should, and the model has seen a fraction of the data.
+        it should, and the model has seen a fraction of the data. Contrastive learning compares two views of a batch:
+        where both are the same one, there is nothing to become invariant to.
 
     How it decides:
         The hook takes a fingerprint of the batches that DataLoaders return, a few hundred elements of each tensor. Over
@@ -41,7 +43,10 @@ class RepeatedData(Rule):
            `worker_init_fn` seeds them all alike. This is read from the program, not from the batches;
         5. at least `drawn_share` of the rows that the sampler drew in a pass had been drawn in it before, and less than
            half of the data set came: with 0.7, each row more than three times, while most never come. A subset that
-           is drawn in turn and a sampler with weights that come down to less are silent.
+           is drawn in turn and a sampler with weights that come down to less are silent;
+        6. in the newest `views` looks into the graph of the loss two passes of one model were the same in each linear
+           layer and convolution, and their outputs meet in a product, a difference or a concatenation. Passes with
+           dropout, and terms of a loss that use one model each, are silent.
 
         Batches of one row, data sets of fewer than four batches, a batch that is fetched once and used for ever, and
         data that are not read by a DataLoader are silent. Amazon's Debugger has no such rule.
@@ -82,6 +87,7 @@ class RepeatedData(Rule):
         "Divide the data among workers (get_worker_info) and ranks (DistributedSampler); seed each worker otherwise.",
         "Count the different row numbers that the sampler gives in a pass: they should be as many as it draws.",
         "Print the first rows of a batch behind the collate function: they should be different.",
+        "Augment each view of a batch by a call of its own.",
     )
 
     steps: int = parameter(20, "newest fingerprints that are looked at", minimum=2)
@@ -94,11 +100,14 @@ class RepeatedData(Rule):
         0.7, "share of rows that were drawn before in the same pass, while most never came", minimum=0, maximum=1
     )
 
+    views: int = parameter(4, "newest looks into the graph at which two compared views were the same", minimum=1)
+
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per worker and kind of repetition."""
         found = [*self._over(window, BATCH_REPEATED, "share of batches that came before", self.share)]
         found += self._over(window, BATCH_OF_ONE_ROW, "share of batches of equal rows", self.rows_share)
         found += self._over(window, ROWS_REPEATED, _DRAWN, self.drawn_share)
+        found += [*self._over(window, SAME_VIEWS, _VIEWS, 1.0, steps=self.views)]
         return [*found, *self._on_ranks(window), *self._by_workers(window)]
 
     def lacks(self, window: Window) -> str:
@@ -115,9 +124,9 @@ class RepeatedData(Rule):
             because = f"every worker copies {window.facts.program.shared_randomness}"
         return tuple([replace(each, because=because) for each in super().suspicions(findings, window)])
 
-    def _over(self, window: Window, name: str, measure: str, limit: float) -> Iterable[Finding]:
+    def _over(self, window: Window, name: str, measure: str, limit: float, *, steps: int = 0) -> Iterable[Finding]:
         for column in window.statistic(name, "mean", mode=None):
-            share = share_of_newest(column.values, steps=self.steps)
+            share = share_of_newest(column.values, steps=steps or self.steps)
             if share is not None and share >= limit and share > 0:
                 yield self._finding(window, column, share=share, limit=limit, measure=measure, since=_begin(column))
 
@@ -171,6 +180,7 @@ class RepeatedData(Rule):
 _EVIDENCE = {
     "share of batches that came before": "the same batches come back long before the data set is through",
     _DRAWN: "the same rows come again and again, while most of the data set never come",
+    _VIEWS: "the loss compares two views of a batch that are the same",
     "share of batches of equal rows": "all rows of a batch are equal",
     "share of batches that are the same on all ranks": "all ranks train on the same batches",
 }

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trackside.contracts.cause import Cause
+from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Window
+
+_OF_COPY = "evaluations of a copy with running statistics as they began"
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,8 @@ class StaleStatistics(Rule):
         In eval mode, batch normalisation normalises by its running statistics. Where the layer was never in training
         mode these are mean 0 and variance 1 of nothing, so that it does not normalise at all. Spectral normalisation
         divides by an estimate that only training mode improves: in eval mode the weights change and the estimate does
-        not, so that the norm is bounded no more.
+        not, so that the norm is bounded no more. An average of weights (EMA, SWA) is a copy that never sees a batch:
+        its norms keep the statistics of their first moment, unless the script copies or estimates them.
 
     How it decides:
         The hook looks at the layers in eval mode after training steps.
@@ -29,12 +32,16 @@ class StaleStatistics(Rule):
         2. A vector of spectral normalisation is stale where it stood still between two looks, while a parameter of the
            model trains.
         3. It fires for the layers whose state has been stale for `steps` steps.
+        4. It also fires where a copy of the model is called in eval mode: its parameters have changed since the first
+           step, its running statistics are mean 0 and variance 1, and those of the trained model are not. Found are
+           copies that were made before the first step.
 
         Frozen layers with statistics of a checkpoint are silent, and layers in training mode. State on a device is not
         read. Amazon's Debugger has no such rule.
 
     What to do:
-        Call `model.train()` before training. To freeze batch normalisation, load its statistics first.
+        Call `model.train()` before training. To freeze batch normalisation, load its statistics first. For an average
+        of weights copy the buffers too, as `AveragedModel` does, or call `update_bn` before it is used.
 
     Example:
         ```python
@@ -59,11 +66,12 @@ class StaleStatistics(Rule):
     paced = True
     severity = Severity.WARNING
     since = "0.1"
-    likely_causes = (Cause.TRAIN_EVAL_MODE,)
+    likely_causes = (Cause.TRAIN_EVAL_MODE, Cause.STALE_COPY)
     shows_its_cause = True
     what_to_do = (
         "Call model.train() before training, so that the layers learn their statistics.",
         "If these layers are frozen on purpose, load a checkpoint with their statistics first.",
+        "Copy the buffers of an average with its weights, or call torch.optim.swa_utils.update_bn before it is used.",
     )
 
     steps: int = parameter(20, "steps that the state must have been stale", minimum=1)
@@ -71,9 +79,12 @@ class StaleStatistics(Rule):
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per layer with stale state."""
         facts = window.facts
-        if facts is None or window.step < facts.from_step + self.steps:
+        if facts is None:
             return []
-        return [
+        found = [_of_copy(window, facts)] if facts.program.stale_copy_evaluations else []
+        if window.step < facts.from_step + self.steps:
+            return found
+        return found + [
             Finding(
                 subject=module.name,
                 step=window.step,
@@ -87,9 +98,27 @@ class StaleStatistics(Rule):
             for module in stale_modules(facts)
         ]
 
+    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
+        """Return the one cause: of an average of weights another than of layers in the wrong mode."""
+        is_copy = findings[0].measure == _OF_COPY
+        return (Suspicion(Cause.STALE_COPY if is_copy else Cause.TRAIN_EVAL_MODE),)
+
     def lacks(self, window: Window) -> str:
         """Return a clause if the hook recorded no facts about modules."""
         return "" if window.facts is not None else "what a hook of this version tells of the program (its modules)"
+
+
+def _of_copy(window: Window, facts: ModelFacts) -> Finding:
+    return Finding(
+        subject="copy of the model",
+        step=window.step,
+        since_step=facts.from_step,
+        measure=_OF_COPY,
+        observed=float(facts.program.stale_copy_evaluations),
+        relation=">",
+        threshold=0.0,
+        place=facts.program.stale_copy_line,
+    )
 
 
 def stale_modules(facts: ModelFacts) -> tuple[ModuleFacts, ...]:

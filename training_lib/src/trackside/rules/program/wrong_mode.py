@@ -43,8 +43,9 @@ class WrongMode(Rule):
         3. It also fires where a loss was taken of a model in training mode while gradients were off, at least
            `evaluations` times, and some module in training mode behaves otherwise there. Each time must be one call of
            the model for one loss, with training steps between one time and the next: Monte-Carlo dropout, targets of
-           another loss, statistics estimated anew and what belongs to every step are no evaluation. Once the script
-           has called `model.eval()` nothing more is counted.
+           another loss, statistics estimated anew and what belongs to every step are no evaluation, unless the same
+           tensor comes each time, which the training never gets. Once the script has called `model.eval()` nothing
+           more is counted.
         4. It also fires where a class outside of torch has a `train` of its own that freezes stages or holds layers in
            evaluation mode, and nothing has called it with True in `own_train_steps` steps: they were never frozen. This
            is known where the script is watched from its start.

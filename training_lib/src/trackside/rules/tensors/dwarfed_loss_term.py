@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.recorded_names import MOST_TERMS, loss_term, loss_term_guess
+from trackside.contracts.recorded_names import (
+    LARGE_TARGET_ERROR,
+    MOST_TERMS,
+    SMALL_TARGET_ERROR,
+    TARGET_SCALE,
+    loss_term,
+    loss_term_guess,
+)
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.medians import median
 from trackside.rules.phases import newest_phase, since
@@ -28,7 +35,8 @@ class DwarfedLossTerm(Rule):
     Why it matters:
         The divergence of a variational autoencoder as a sum over the batch, beside a reconstruction that is a mean, is
         thousands of times too large: the code is pulled to the prior, holds nothing, and the decoder returns the mean
-        of all samples. The whole loss falls all the while.
+        of all samples. The whole loss falls all the while. The columns of one target are terms as well: a price in
+        euros beside a rate in per cent leaves the rate unlearned.
 
     How it decides:
         At few steps the hook measures, for each term, the norm of the gradient that it sends into what the terms share
@@ -43,12 +51,16 @@ class DwarfedLossTerm(Rule):
         4. The other term is none that has learned: a main loss far below a constant answer's may leave an auxiliary one
            of a small weight as it is.
         5. All hold from look 2 x `looks` on at the earliest.
+        6. Of a squared error of rows with 2 to 32 columns it also looks at the columns of the largest and the smallest
+           deviation. It fires where the one is above `target_scale` times the other at each of the newest `looks`, the
+           median of the small one's error is above `guess_share` times its variance, and that of the large one is
+           below half of its variance. Columns of few different values (one-hot, flags) do not count.
 
         Small weights alone are everyday practice (auxiliary losses of 0.01, beta-VAE, warm-ups, GANs) and silent, and
         so are terms without known targets, or with targets that are all alike. Amazon's Debugger has no such rule.
 
     What to do:
-        Print each term times its weight, and reduce all of them alike.
+        Print each term times its weight, and reduce all of them alike. Scale each column of a target to deviation 1.
 
     Example:
         ```python
@@ -91,6 +103,10 @@ class DwarfedLossTerm(Rule):
     satisfied: float = parameter(0.25, "gradient of the other term over that of its first looks", minimum=0, maximum=1)
     looks: int = parameter(6, "newest looks whose values count", minimum=1)
 
+    target_scale: float = parameter(
+        100.0, "deviation of one column of a target over that of another, above which it may drown it", minimum=1
+    )
+
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per worker and term.
 
@@ -104,7 +120,7 @@ class DwarfedLossTerm(Rule):
                 finding = self._judge(window, number, column, began)
                 if finding is not None:
                     found.append(finding)
-        return found
+        return [*found, *self._columns_of_targets(window, began)]
 
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: how much larger the other gradient is, and what the term has learned.
@@ -113,12 +129,41 @@ class DwarfedLossTerm(Rule):
             findings: The findings, worst first.
         """
         lead = findings[0]
+        if lead.subject == TARGET_SCALE:
+            return (
+                f"One column of the target has {lead.observed:.3g} times the deviation of another, which costs "
+                f"{lead.statistics['value_over_guess']:.2f} times what a constant answer to it costs."
+            )
         number, share = int(lead.statistics["term"]) + 1, lead.statistics["value_over_guess"]
         what = f"term {number} of the loss" if lead.subject == loss_term(number - 1) else lead.subject
         return (
             f"Another term of the loss sends a gradient of at least {lead.observed:.3g} times that of {what} "
             f"into what they share; {what} costs {share:.2f} times what a constant answer costs."
         )
+
+    def _columns_of_targets(self, window: Window, began: int) -> Iterable[Finding]:
+        scales, small, large = (
+            {c.worker: c for c in since(window.statistic(name, "mean", mode=None), began)}
+            for name in (TARGET_SCALE, SMALL_TARGET_ERROR, LARGE_TARGET_ERROR)
+        )
+        for worker, column in scales.items():
+            if worker not in small or worker not in large or len(column.values) < 2 * self.looks:
+                continue
+            scale = float(column.values[-self.looks :].min())
+            of_small, of_large = (median(each[worker].values[-self.looks :]) for each in (small, large))
+            if scale > self.target_scale and of_small > self.guess_share and of_large < _LEARNED:
+                yield Finding(
+                    subject=TARGET_SCALE,
+                    worker=worker,
+                    step=window.step,
+                    since_step=int(column.steps[-self.looks]),
+                    measure="deviation of one column of the target over that of another",
+                    observed=scale,
+                    relation=">",
+                    threshold=self.target_scale,
+                    statistics={"value_over_guess": of_small},
+                    series=small[worker].series,
+                )
 
     def _judge(self, window: Window, number: int, values: Column, began: int) -> Finding | None:
         guesses, own = (

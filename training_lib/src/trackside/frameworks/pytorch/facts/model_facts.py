@@ -11,6 +11,7 @@ import gc
 import itertools
 import math
 import re
+import sys
 import time
 import weakref
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ from trackside.contracts.model_facts import (
     OptimizerFacts,
     ParameterFacts,
     ProgramFacts,
+    SelectionFacts,
 )
 from trackside.contracts.run_layout import model_facts_key
 from trackside.frameworks.pytorch.facts.initial_values import FirstValues
@@ -49,9 +51,11 @@ from trackside.frameworks.pytorch.ground.parameter_names import (
 from trackside.frameworks.pytorch.ground.source_lines import ModuleTree, SourceLines, user_classes
 from trackside.frameworks.pytorch.losses.description import UNNAMED, LossDescription
 from trackside.frameworks.pytorch.losses.graph import GraphFacts, addends
+from trackside.frameworks.pytorch.modes.stale_copies import StaleCopies
 from trackside.frameworks.pytorch.modules.roles import dropout_probability, reads_both_ways, role_of, widths
 from trackside.frameworks.pytorch.optimizers.schedules import Schedules
 from trackside.frameworks.pytorch.saving.checkpoint_contents import CheckpointContents
+from trackside.frameworks.selections import of_running_trainer
 from trackside.records.model_facts import MOST_BYTES, MOST_REVISIONS, encode_facts, read_facts
 from trackside.storage.store import Store
 
@@ -83,7 +87,9 @@ class _Found:
     program: ProgramFacts
     evaluated_at: Place | None = None
     random_at: Place | None = None
+    copy_at: Place | None = None
     load: tuple[LoadFacts | None, Place | None] = (None, None)
+    schedules: Sequence[tuple[SelectionFacts, Place | None]] = ()
 
 
 class Counter(Protocol):
@@ -108,6 +114,7 @@ class ModelFactsSource:
     - `schedules`: the learning-rate schedules of the optimizers
     - `passes`: returns the number of backward passes of this process so far
     - `evaluations`: counters of validations in training mode, and of those with a live dropout
+    - `copies`: counts evaluations of copies of the models with stale statistics
     - `set_to_train`: the modules whose own `train` was called with True; None where that is not known from the start
 
     Of the methods only `wants_loss` could raise.
@@ -125,6 +132,7 @@ class ModelFactsSource:
         autocast: Callable[[nn.Module], str] = lambda _: "",
         passes: Callable[[], int] = lambda: 0,
         evaluations: tuple[Counter, Counter],
+        copies: StaleCopies,
         set_to_train: weakref.WeakSet[nn.Module] | None = None,
         protect: Callable[[Callable[..., None]], Callable[..., None]],
     ) -> None:
@@ -136,6 +144,7 @@ class ModelFactsSource:
         self.schedules = Schedules(passes=passes, changed=self.look_soon, protect=protect)
         self._lost_states = LostStates()
         self._in_training_mode, self._random = evaluations
+        self._copies = copies
         self._set_to_train = set_to_train
         self.checkpoints = CheckpointContents(names, changed=self.look_soon)
         self.loads = StateLoads(has_stepped=lambda: self._steps > 0, changed=self.look_soon, protect=protect)
@@ -152,6 +161,7 @@ class ModelFactsSource:
         self._others: list[weakref.ref[torch.Tensor]] = []  # parameters that no optimizer holds
         self._first_values = FirstValues()
         self._recorded_state: object = None
+        self._selections: tuple[SelectionFacts, ...] = ()
         self._revisions = 0
         self._steps = 0
         self._interval = LOOK_INTERVAL
@@ -290,13 +300,18 @@ class ModelFactsSource:
             len(self._clipping),
             self._in_training_mode.count,
             self._random.count,
+            self._copies.count,
             self.checkpoints.count,
             self.loads.count,
+            len(self.schedules.reversed),
             self._set_to_train is None or len(self._set_to_train),
         )
 
     def _gather(self, step: int) -> _Found:
         self._first_values.look()
+        if not self._revisions:
+            self._copies.look(self._names)
+            self._selections = of_running_trainer(sys._getframe())
         owners = _Owners(
             self._states,
             self._optimizers,
@@ -335,14 +350,18 @@ class ModelFactsSource:
             clipping=[(ClippingFacts(kind, limit), place) for (kind, limit), place in list(self._clipping.items())],
             evaluated_at=self._in_training_mode.place,
             random_at=self._random.place,
+            copy_at=self._copies.place,
             load=self.loads.facts(),
+            schedules=list(self.schedules.reversed),
             program=replace(
                 self._program(),
                 autocast_dtype=half,
                 data_parallel=_data_parallel([r for _, r in self._names.roots()]),
                 training_mode_evaluations=self._in_training_mode.count,
                 random_evaluations=self._random.count,
+                stale_copy_evaluations=self._copies.count,
                 checkpoints=self.checkpoints.facts(),
+                selections=self._selections,
             ),
         )
 
@@ -650,7 +669,15 @@ class ModelFactsFile:
                 clipping=clipping,
                 evaluation_line=shown(found.evaluated_at, script),
                 random_line=shown(found.random_at, script),
+                stale_copy_line=shown(found.copy_at, script),
                 idle_load=load and replace(load, line=shown(loaded_at, script)),
+                selections=(
+                    *found.program.selections,
+                    *(
+                        replace(facts, monitor=self._source.argument(place, "step"), line=shown(place, script))
+                        for facts, place in found.schedules
+                    ),
+                ),
             ),
         )
 

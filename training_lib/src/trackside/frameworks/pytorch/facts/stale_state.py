@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import nn
+
+from trackside.frameworks.pytorch.modes.stale_copies import is_stale_norm
 
 RUNNING_STATISTICS = "running statistics"
 SPECTRAL_NORM = "spectral norm"
@@ -58,16 +59,7 @@ def has_state(module: nn.Module) -> bool:
 
 
 def _stale_statistics(module: nn.Module) -> str:
-    is_norm = isinstance(module, nn.modules.batchnorm._NormBase) and not module.training
-    return RUNNING_STATISTICS if is_norm and _is_as_made(module) else ""
-
-
-def _is_as_made(norm: Any) -> bool:
-    mean, variance = norm.running_mean, norm.running_var
-    if mean is None or variance is None or not mean.is_cpu or mean.is_meta:
-        return False
-    with torch.no_grad():
-        return not bool(mean.any()) and bool((variance == 1).all())
+    return RUNNING_STATISTICS if not module.training and is_stale_norm(module) else ""
 
 
 def _spectral_vector(module: nn.Module) -> torch.Tensor | None:

@@ -79,21 +79,25 @@ class ParameterNames:
             if root is not None:
                 yield name, root
 
+    def others(self) -> Iterator[torch.nn.Module]:
+        """Return each live root that was seen in the newest search, and of which no optimizer holds a parameter."""
+        for reference in self._others:
+            root = reference()
+            if root is not None and id(root) not in self._root_names:
+                yield root
+
     def outside(self) -> Iterator[tuple[str, torch.nn.Module]]:
         """Return (name, module) of each live root that gets gradients, and of which no optimizer holds a parameter.
 
         They were seen beside the roots, in the search for these.
         """
-        for reference in self._others:
-            root = reference()
-            if root is None or id(root) in self._root_names:
-                continue
+        for root in self.others():
             known, name = self._outside.get(id(root), (None, ""))
             if known is None or known() is not root:
                 if not any(p.requires_grad and p.grad is not None for p in root.parameters()):
                     continue
                 name = self._new_name(root)
-                self._outside[id(root)] = (reference, name)
+                self._outside[id(root)] = (weakref.ref(root), name)
             yield name, root
 
     def name_of(self, parameter: torch.Tensor) -> str | None:

@@ -114,6 +114,22 @@ class SourceLines:
         file = self._file(place.file)
         return file is not None and file.call_at(place.line, name) is not None
 
+    def argument(self, place: Place | None, name: str) -> str:
+        """Return the words of the first argument of that function's call on that line: "val_loss", "logs.val_loss".
+
+        "" if it is no variable, attribute or item: a number computed there may be turned round.
+        """
+        file = self._file(place.file) if place is not None else None
+        call = file.call_at(place.line, name) if file is not None and place is not None else None
+        given = call.args[0] if call is not None and call.args else None
+        while isinstance(given, ast.Call) and _called(given) == "item":
+            given = _callee(given)
+        if isinstance(given, ast.Name):
+            return given.id
+        if isinstance(given, ast.Attribute):
+            return given.attr
+        return (_text(given.slice) or "") if isinstance(given, ast.Subscript) else ""
+
     def _file(self, path: str) -> _File | None:
         if path not in self._files:
             self._files[path] = _File.read(path) if len(self._files) < MOST_FILES else None

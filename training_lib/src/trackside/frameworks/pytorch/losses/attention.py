@@ -83,7 +83,7 @@ def numbers_of(nodes: Sequence[Any]) -> AttentionNumbers | None:
         return AttentionNumbers(torch.stack(logits).max(), torch.stack(entropies).min())
 
 
-def _kept(node: Any, name: str) -> torch.Tensor | None:
+def kept(node: Any, name: str) -> torch.Tensor | None:
     """Return a tensor that a node keeps; None for one that a hook of the program unpacks."""
     saved = getattr(node, f"_raw_saved_{name}", None)
     if saved is None or getattr(saved, "unpack_hook", node) is not None:  # a node stands for: it is not known
@@ -93,11 +93,11 @@ def _kept(node: Any, name: str) -> torch.Tensor | None:
 
 
 def _fused(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
-    query, key = _kept(node, "query"), _kept(node, "key")
+    query, key = kept(node, "query"), kept(node, "key")
     if query is None or key is None or query.dim() != 4 or key.dim() != 4 or key.shape[2] > _KEYS:
         return None
-    mask = _kept(node, "attn_mask")
-    mask = _kept(node, "attn_bias") if mask is None else mask
+    mask = kept(node, "attn_mask")
+    mask = kept(node, "attn_bias") if mask is None else mask
     samples, heads, places = _chosen(query.shape)
     scale = getattr(node, "_saved_scale", None)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
@@ -120,9 +120,9 @@ def _by_hand(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
     product, scale, is_permuted = _product(node)
     if product is None:
         return None
-    shares = _kept(node, "result")
+    shares = kept(node, "result")
     names = _PRODUCTS[product.name()]
-    query, key = _kept(product, names[0]), _kept(product, names[1])
+    query, key = kept(product, names[0]), kept(product, names[1])
     if (
         shares is None
         or query is None

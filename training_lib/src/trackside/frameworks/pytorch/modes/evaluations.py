@@ -11,6 +11,7 @@ from trackside.capture.step_engine import TRAIN
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
 from trackside.frameworks.pytorch.modes.random_evaluation import RandomEvaluation
+from trackside.frameworks.pytorch.modes.stale_copies import StaleCopies
 from trackside.frameworks.pytorch.modes.validation import Validation
 from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
 from trackside.frameworks.pytorch.modules.source import TrainedModules
@@ -23,6 +24,7 @@ class Evaluations:
     Attributes:
         in_training_mode: Counts evaluations in training mode.
         random: Counts evaluations with a live dropout.
+        copies: Counts evaluations of copies with stale statistics.
 
     Args:
         session: The session that they add to.
@@ -39,7 +41,8 @@ class Evaluations:
         counted: Callable[[], None],
         is_compiler_used: Callable[[], bool],
     ) -> None:
-        self._session, self._modules = session, modules
+        self._session, self._modules, self._counted = session, modules, counted
+        self.copies = StaleCopies()
         self.in_training_mode = ValidationInTrainingMode(
             modules=modules,
             step=lambda: session.engine.mode_step(TRAIN),
@@ -61,7 +64,7 @@ class Evaluations:
         ended: Callable[..., None],
         reads_every_loss: Callable[[torch.Tensor], bool],
     ) -> Validation:
-        """Return the observer of evaluations in eval mode, which reports to the other two; see `Validation`."""
+        """Return the observer of evaluations in eval mode, which reports to the others; see `Validation`."""
         return Validation(
             self._session.engine,
             modules=self._modules,
@@ -72,5 +75,7 @@ class Evaluations:
             reads_every_loss=reads_every_loss,
             in_training_mode=self.in_training_mode,
             random=self.random,
+            copies=self.copies,
+            copy_counted=self._counted,
             fuse=Fuse(self._session.guard, "watching evaluation"),
         )

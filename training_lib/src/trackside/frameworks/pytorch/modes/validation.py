@@ -36,6 +36,7 @@ from trackside.frameworks.pytorch.losses.calls import FunctionCalls
 from trackside.frameworks.pytorch.losses.description import LOSS_OF_FUNCTION
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
 from trackside.frameworks.pytorch.modes.random_evaluation import RandomEvaluation
+from trackside.frameworks.pytorch.modes.stale_copies import StaleCopies
 from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
 from trackside.frameworks.pytorch.modes.validation_losses import ValidationLosses
 from trackside.frameworks.pytorch.modules.source import TrainedModules, as_written
@@ -52,6 +53,7 @@ class Validation:
     - `protect` makes a function of ours harmless to the script
     - `modules` are the trained modules
     - `has_set_mode` is True if a step of the validation has set the engine's mode, which is put back when it ends
+    - `copies` counts evaluations of copies with stale statistics, `copy_counted()` is called after each that counts
     - `records_in_training_mode` is True if losses of a validation without `eval()` are recorded
     """
 
@@ -67,10 +69,13 @@ class Validation:
         reads_every_loss: Callable[[torch.Tensor], bool],
         in_training_mode: ValidationInTrainingMode,
         random: RandomEvaluation,
+        copies: StaleCopies,
+        copy_counted: Callable[[], None],
         fuse: Fuse,
     ) -> None:
         self._engine = engine
         self._in_training_mode, self._random = in_training_mode, random
+        self._copies, self._copy_counted = copies, copy_counted
         in_training_mode.look_changed = self._watching_changed
         self.records_in_training_mode = True
         self.modules = modules
@@ -202,7 +207,9 @@ class Validation:
         root = self.modules.root_of(module)
         if root is not None:
             return root is module
-        return type(module) in self.modules.root_types and not type(module).__module__.startswith("torch.nn.")
+        if type(module) not in self.modules.root_types:
+            return False
+        return module in self._copies or not type(module).__module__.startswith("torch.nn.")
 
     # Called by ModuleSource.
 
@@ -215,8 +222,10 @@ class Validation:
         module = as_written(module)
         root = self.modules.root_of(module)
         is_trained = (root or module).training
+        if root is None and not is_trained and self._copies.called(module):
+            self._copy_counted()
         if is_trained and root is not None and self._in_training_mode.is_looking:
-            self._in_training_mode.model_called()
+            self._in_training_mode.model_called(args, kwargs)
             if not torch.is_grad_enabled():
                 self._losses.hold_step()
         if is_trained or (torch.is_grad_enabled() and (self._trains_in_eval_mode or not self._has_training_begun)):

@@ -9,7 +9,9 @@ then, a step of the mode EVAL for each call. It is counted as a mistake too, if 
   one call, one loss. Several calls to a loss are none (Monte-Carlo dropout, a generator before its discriminator), nor
   are calls without a loss: targets and rollouts of reinforcement learning, pseudo-labels, batch statistics that are
   estimated anew, a momentum teacher, which besides is no trained model.
-- An event of every step is none either: a line search, the choice of hard examples, a monitor of the batch.
+- An event of every step is none either: a line search, the choice of hard examples, a monitor of the batch. But it is
+  one if its first input is the very same tensor three times, and no call of the training had it: a training on all
+  data at once is validated after each step. From then on every fifth of them is looked at.
 - A place in the script that showed no validation three times is not observed again. No place is once the script calls
   `eval()` after all.
 
@@ -22,9 +24,10 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -32,7 +35,7 @@ from torch import nn
 from trackside.capture.script_lines import Place, user_place
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.fuse import Fuse
-from trackside.frameworks.pytorch.ground.structures import is_no_computation
+from trackside.frameworks.pytorch.ground.structures import flatten, is_no_computation
 from trackside.frameworks.pytorch.modules.roles import role_of
 from trackside.frameworks.pytorch.modules.source import TrainedModules
 
@@ -40,6 +43,9 @@ ENOUGH = 3  # evaluations
 MOST_LOOKS = 3  # at a place in the script that shows nothing
 MOST_PLACES = 16
 _EVERY_STEP = 2  # evaluations fewer steps apart than this belong to each step
+_SAME_BEFORE = 2  # looks in a row that have met the same data, before that is a validation of every step
+_THINNED = 5  # steps between looks at such a validation
+_MOST_TRAINED = 8  # calls of the training that are remembered
 _DIFFERING_ROLES = {"dropout", "normalization"}
 _ALIKE = (nn.LayerNorm, nn.GroupNorm, nn.modules.instancenorm._InstanceNorm, nn.LocalResponseNorm)
 _BETWEEN_MODULES = {"torch.autograd.grad_mode", "torch.utils._contextlib"}
@@ -81,6 +87,11 @@ class ValidationInTrainingMode:
         self._has_extra_calls = False
         self._called_at: Place | None = None
         self._last_step: int | None = None
+        self._data: _Data | None = None  # of the first call of this look
+        self._trained: list[_Data] = []  # of the training's calls since
+        self._data_before: _Data | None = None
+        self._same = 0  # looks before this one that met the same data
+        self._next_look: dict[_Location, int] = {}  # step of the next look at a validation of every step
         self._undo: list[Callable[[], None]] = []
         fuse.when_blown = self.stand_down
         self._see = untraced(fuse.protect(self._gradients_off))
@@ -138,10 +149,14 @@ class ValidationInTrainingMode:
 
     # What is seen while it looks.
 
-    def model_called(self) -> None:
+    def model_called(self, args: Any, kwargs: Any) -> None:
         """Note that a trained model in training mode is about to be called."""
         if torch.is_grad_enabled():
+            if len(self._trained) < _MOST_TRAINED and (data := _Data.of(args, kwargs)) is not None:
+                self._trained.append(data)
             return
+        if not self._calls and not self._losses:
+            self._data = _Data.of(args, kwargs)
         self._calls += 1
         self._called_at = user_place()
 
@@ -163,6 +178,8 @@ class ValidationInTrainingMode:
         if self.is_looking or threading.get_ident() != self._thread:
             return
         if self._looks.get(location, 0) >= MOST_LOOKS or len(self._looks) >= MOST_PLACES:
+            return
+        if self._step() < self._next_look.get(location, 0):
             return
         if self._counts is None:
             self._counts = self._can_differ()
@@ -186,6 +203,11 @@ class ValidationInTrainingMode:
         is_of_every_step = is_validation and self._last_step is not None and step - self._last_step < _EVERY_STEP
         if is_validation:
             self._last_step = step
+        if location is not None and is_of_every_step and self._is_of_fixed_data():
+            self._next_look[location] = step
+        if location in self._next_look:
+            is_of_every_step = False
+            self._next_look[location] = step + _THINNED
         if is_validation and not is_of_every_step:
             if step >= _EVERY_STEP:  # else it may be the first of every step
                 self.found()
@@ -198,6 +220,13 @@ class ValidationInTrainingMode:
         if location is not None:
             self._looks[location] = self._looks.get(location, 0) + 1
 
+    def _is_of_fixed_data(self) -> bool:
+        """Return True if this look and those before it met the same data, and none of the training's."""
+        data, before, self._data_before = self._data, self._data_before, self._data
+        is_same = data is not None and before is not None and data.is_same(before)
+        self._same = self._same + 1 if is_same and data is not None and not any(map(data.is_same, self._trained)) else 0
+        return self._same >= _SAME_BEFORE
+
     def _count(self, place: Place | None) -> None:
         if self._counts and self.count < ENOUGH:
             self.count += 1
@@ -209,8 +238,29 @@ class ValidationInTrainingMode:
             return
         self.is_looking = self._has_extra_calls = False
         self._calls = self._losses = 0
-        self._location = self._called_at = None
+        self._location = self._called_at = self._data = None
+        self._trained = []
         self.look_changed()
+
+
+class _Data(NamedTuple):
+    """The first tensor of a call, by its memory's owner and its place in it. Nothing is read or held."""
+
+    owner: weakref.ref[torch.Tensor]
+    place: tuple[Any, torch.Size, int]
+
+    @classmethod
+    def of(cls, args: Any, kwargs: Any) -> _Data | None:
+        tensor = next(flatten(args, kwargs), None)
+        if tensor is None or tensor.layout != torch.strided:
+            return None
+        owner = tensor if tensor._base is None else tensor._base
+        version = 0 if tensor.is_inference() else tensor._version
+        return cls(weakref.ref(owner), (tensor.storage_offset(), tensor.shape, version))
+
+    def is_same(self, other: _Data) -> bool:
+        owner = self.owner()
+        return owner is not None and owner is other.owner() and self.place == other.place
 
 
 def _users_location() -> _Location | None:

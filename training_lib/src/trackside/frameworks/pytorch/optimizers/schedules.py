@@ -2,26 +2,30 @@
 
 `LRScheduler.step` is wrapped, which each schedule also calls once as it is made. A call costs some microseconds.
 Backward passes tell turns of the loop apart: a schedule that moves on by several places between two passes, again and
-again, is stepped too often. Schedules that follow a measure (ReduceLROnPlateau) and those of other libraries are not
-seen.
+again, is stepped too often. Of those that follow a number (ReduceLROnPlateau) it is noted where the number goes against
+their mode. Those of other libraries are not seen.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch.optim import lr_scheduler
 from torch.optim.optimizer import Optimizer
 
-from trackside.contracts.model_facts import ScheduleFacts
+from trackside.capture.script_lines import Place, user_place
+from trackside.contracts.model_facts import ScheduleFacts, SelectionFacts
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 
 FEWEST_TURNS = 3  # with several places each, before they are reported
 _MOST_PLAIN = 0.2  # of the turns with a place: the share with one alone, beyond which it is no habit
+FEWEST_VALUES, MOST_VALUES = 5, 64  # of a number that a schedule follows
 _STEPPING = (lr_scheduler.LRScheduler, lr_scheduler.CosineAnnealingWarmRestarts)  # with a `step` of their own
 
 
@@ -75,15 +79,30 @@ class Schedules:
         self._passes, self._changed = passes, changed
         self._turns: weakref.WeakKeyDictionary[Any, _Turn] = weakref.WeakKeyDictionary()
         self._found: weakref.WeakKeyDictionary[Optimizer, ScheduleFacts] = weakref.WeakKeyDictionary()
+        self.reversed: list[tuple[SelectionFacts, Place | None]] = []  # whose number goes against their mode
+        self._followed: weakref.WeakKeyDictionary[Any, list[float]] = weakref.WeakKeyDictionary()
         self._stepped = untraced(protect(self._after_step))
+        self._follow = untraced(protect(self._after_number))
 
     def install(self) -> Callable[[], None]:
         """Wrap `step`. Return the function that undoes it."""
         originals = [(owner, owner.step) for owner in _STEPPING]
         for owner, original in originals:
             owner.step = self._stand_in(original)  # type: ignore[method-assign]
+        plateau: Any = lr_scheduler.ReduceLROnPlateau
+        original_of_plateau, follow = plateau.step, self._follow
+
+        @functools.wraps(original_of_plateau)
+        def step(schedule: Any, metrics: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original_of_plateau(schedule, metrics, *args, **kwargs)
+            follow(schedule, metrics)
+            return result
+
+        skip_frame(step)
+        plateau.step = step
 
         def undo() -> None:
+            plateau.step = original_of_plateau
             for owner, original in originals:
                 owner.step = original  # type: ignore[method-assign]
 
@@ -121,6 +140,19 @@ class Schedules:
         turn.ended = schedule.last_epoch
         if is_set:  # to a place that the script chose
             turn.began = turn.ended
+
+    def _after_number(self, schedule: Any, number: Any) -> None:
+        values = self._followed.setdefault(schedule, [])
+        if isinstance(number, torch.Tensor) and not number.is_cpu:
+            return
+        if len(values) < MOST_VALUES and math.isfinite(value := float(number)):
+            values.append(value)
+            half = len(values) // 2
+            rise = sum(values[-half:]) - sum(values[:half])
+            if len(values) >= FEWEST_VALUES and (rise > 0 if schedule.mode == "min" else rise < 0):
+                values += [math.nan] * (MOST_VALUES - len(values))  # once
+                self.reversed.append((SelectionFacts(type(schedule).__name__, "", schedule.mode), user_place()))
+                self._changed()
 
     def _set(self, schedule: Any, calls: int) -> None:
         self._found[schedule.optimizer] = ScheduleFacts(type(schedule).__name__, _highest(schedule), calls)

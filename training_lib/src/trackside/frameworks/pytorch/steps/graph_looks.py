@@ -1,4 +1,4 @@
-"""Looks into the graph of a loss at few steps: gradients of its terms, attention, gradients before they are averaged.
+"""Looks into the graph of a loss at few steps: gradients of its terms, attention, two views, columns of a target.
 
 A look is taken where `due` has come, in the backward pass of the script, and its numbers are those of the step. Steps
 between looks are not touched. Terms and gradients are looked at on steps that follow from their number alone, so that
@@ -18,20 +18,26 @@ from trackside.capture.step_engine import TRAIN
 from trackside.contracts.recorded_names import (
     ATTENTION_ENTROPY,
     ATTENTION_LOGIT,
+    LARGE_TARGET_ERROR,
     LOCAL_GRADIENT,
+    SAME_VIEWS,
+    SMALL_TARGET_ERROR,
+    TARGET_SCALE,
     loss_term,
     loss_term_guess,
 )
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.losses.attention import attention_nodes, numbers_of
+from trackside.frameworks.pytorch.losses.target_columns import column_numbers
 from trackside.frameworks.pytorch.losses.terms import TermGradients
+from trackside.frameworks.pytorch.losses.twin_views import same_views
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
 
 MOST_PARAMETERS = 16  # whose gradients are measured before they are averaged
 ATTENTION_SHARE = 1 / 8  # of the budget
 MOST_INTERVAL = 500
 _NEVER = 1 << 62
-_TRIES = 3  # looks without attention, after which it is no longer looked for
+_TRIES = 3  # looks without attention, or without two views, after which they are no longer looked for
 _ALARM, _DENSE_STEPS = 1.25, 10  # times the usual logit; steps that are looked at after such a look
 _REMEMBERED = 50
 _CALM_INTERVALS = 4  # usual intervals after a burst, in which no other begins
@@ -69,6 +75,7 @@ class GraphLooks:
         self._local: list[torch.Tensor] = []
         self._handles: list[Any] = []
         self._is_open = False
+        self._view_misses = 0
         self._attention = _AttentionPace()
         self.backward_begins: Callable[[torch.Tensor], None] = protect(self._backward_begins)
         self._end = protect(self._ended)
@@ -89,6 +96,8 @@ class GraphLooks:
             self._due_terms = next_look(step)
             self._look_at_terms(loss.grad_fn)
             self._look_at_gradients()
+            self._look_at_views(loss.grad_fn)
+            self._look_at_columns(loss.grad_fn)
         if step >= self._due_attention:
             self._look_at_attention(loss.grad_fn, began, step)
         self.due = min(self._due_terms, self._due_attention)
@@ -101,6 +110,27 @@ class GraphLooks:
             self._kinds, self._open = kinds, looked
         else:
             looked.sizes()
+
+    def _look_at_views(self, end: Any) -> None:
+        if self._view_misses >= _TRIES:
+            return
+        try:
+            found = same_views(end)
+        except RuntimeError:  # the script has written over what the graph keeps
+            found = None
+        self._view_misses = self._view_misses + 1 if found is None else 0
+        if found is not None:
+            self._add(SAME_VIEWS, "mean", found)
+
+    def _look_at_columns(self, end: Any) -> None:
+        try:
+            found = column_numbers(end)
+        except RuntimeError:  # as above
+            return
+        if found is not None:
+            self._add(TARGET_SCALE, "mean", found.scale)
+            self._add(SMALL_TARGET_ERROR, "mean", found.small_error)
+            self._add(LARGE_TARGET_ERROR, "mean", found.large_error)
 
     def _look_at_gradients(self) -> None:
         distributed = torch.distributed

@@ -178,6 +178,7 @@ class PyTorchSources:
             autocast=self.calls.autocast.of,
             passes=lambda: self.gradient_numbers.order.passes,
             evaluations=(self.evaluations.in_training_mode, self.evaluations.random),
+            copies=self.evaluations.copies,
             set_to_train=self.validation.set_to_train if sees_start else None,
             protect=Fuse(session.guard, "recording what the model is made of").protect,
         )

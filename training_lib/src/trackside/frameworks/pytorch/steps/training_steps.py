@@ -253,9 +253,15 @@ class TrainingSteps:
 
     def _end_validation(self) -> None:
         self._validation.end()
-        unseen, live = self.sources.evaluations.in_training_mode, self.sources.evaluations.random
-        unseen.training_goes_on()
-        count = unseen.count + live.count + self._facts.checkpoints.count + self._facts.loads.count
+        seen = self.sources.evaluations
+        seen.in_training_mode.training_goes_on()
+        count = (
+            seen.in_training_mode.count
+            + seen.random.count
+            + seen.copies.count
+            + self._facts.checkpoints.count
+            + self._facts.loads.count
+        )
         has_news = self._facts.is_looking and count > 0
         if has_news and not self._strategy.boundary.is_open:  # no step will end after it
             self._facts.end_step(max(0, self._engine.step - 1))

@@ -1,0 +1,133 @@
+"""The two views of contrastive learning: two passes of one model that a loss compares, and that may be the same.
+
+Linear layers and convolutions keep their inputs for the backward pass. Where each weight of a model was used twice in
+one graph, first on data, and the outputs of the two passes meet in a matrix product, a concatenation, a difference or a
+squared error, the kept inputs of both passes are compared. Passes that differ by dropout, by another graph of
+neighbours or by weights are not the same from some layer on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from trackside.frameworks.pytorch.losses.attention import kept
+
+MOST_NODES = 4000  # of a graph; a larger one is not looked at
+FEWEST_LAYERS, MOST_COMPARED = 2, 32
+_PASSES = 2
+_ROWS = 16  # of each input that are compared
+_LONGEST_WALK = 4
+_LAYERS = {  # kind -> places of the input and of the weight among its inputs, and the name of the kept input
+    "AddmmBackward0": (1, 2, "mat1"),
+    "MmBackward0": (0, 1, "self"),
+    "ConvolutionBackward0": (0, 1, "input"),
+}
+_MEETINGS = {
+    "CatBackward0", "StackBackward0", "MmBackward0", "BmmBackward0", "SubBackward0", "MseLossBackward0",
+}  # fmt: skip
+_OF_BATCHES = 2  # numbers of dimensions from which a difference is one of outputs, not of losses of samples
+
+
+def same_views(end: Any) -> torch.Tensor | None:
+    """Return 1 if the two passes that a loss compares are the same, 0 if they differ, as a tensor without dimensions.
+
+    None if the loss compares no two passes of one model, or nothing is kept of them.
+
+    Args:
+        end: The last node of the loss.
+
+    Errors: `RuntimeError` if the script has written over what the graph keeps.
+    """
+    nodes = _nodes(end)
+    pairs = _pairs(nodes)
+    of_data = next((pair for pair in pairs if all(map(_is_of_data, pair))), None)
+    if of_data is None or len(pairs) < FEWEST_LAYERS or not _meet(nodes, of_data):
+        return None
+    pairs = [*pairs[: MOST_COMPARED - 1], of_data]  # the last layers: what differs before them differs there
+    inputs = [(kept(one, _LAYERS[one.name()][2]), kept(two, _LAYERS[two.name()][2])) for one, two in pairs]
+    with torch.no_grad():
+        equal = [_are_equal(one, two) for one, two in inputs if one is not None and two is not None]
+    if len(equal) < len(pairs) or len({each.device for each in equal}) > 1:
+        return None
+    return torch.stack(equal).all().float()
+
+
+def _nodes(end: Any) -> list[Any]:
+    """Return the nodes of a graph, each before what it was computed from; [] for a larger one."""
+    order: list[Any] = []
+    seen, waiting = {end}, [(end, False)]
+    while waiting:
+        node, is_done = waiting.pop()
+        if is_done:
+            order.append(node)
+            continue
+        waiting.append((node, True))
+        for following in _inputs(node):
+            if following not in seen:
+                seen.add(following)
+                waiting.append((following, False))
+        if len(seen) > MOST_NODES:
+            return []
+    return order[::-1]
+
+
+def _pairs(nodes: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Return the two uses of each weight of a layer that was used twice."""
+    uses: dict[Any, list[Any]] = {}
+    for node in nodes:
+        if node.name() in _LAYERS and (weight := _weight(node)) is not None:
+            uses.setdefault(weight, []).append(node)
+    return [(of_weight[0], of_weight[1]) for of_weight in uses.values() if len(of_weight) == _PASSES]
+
+
+def _weight(node: Any) -> Any:
+    """Return the node that stands for the weight of a layer; None if it is computed."""
+    weight = node.next_functions[_LAYERS[node.name()][1]][0]
+    for _ in range(_LONGEST_WALK):
+        if weight is None or weight.name().endswith("AccumulateGrad"):
+            return weight
+        inputs = list(_inputs(weight))
+        weight = inputs[0] if len(inputs) == 1 else None
+    return None
+
+
+def _is_of_data(node: Any) -> bool:
+    return node.next_functions[_LAYERS[node.name()][0]][0] is None
+
+
+def _meet(nodes: Sequence[Any], first_layers: tuple[Any, Any]) -> bool:
+    """Return True if some node takes the output of one pass beside that of the other."""
+    bits = {first_layers[0]: 1, first_layers[1]: 2}
+    reached: dict[Any, int] = {}
+    for node in reversed(nodes):
+        of_inputs = [reached.get(each, 0) for each in _inputs(node)]
+        reached[node] = bits.get(node, 0)
+        for each in of_inputs:
+            reached[node] |= each
+        if node.name() in _MEETINGS and {1, 2} <= set(of_inputs) and _dimensions(node) >= _OF_BATCHES:
+            return True
+    return False
+
+
+def _dimensions(node: Any) -> int:
+    """Return the number of dimensions of what a node gives; of a squared error, of what it was given."""
+    if node.name() == "MseLossBackward0":
+        value = kept(node, "self")
+        return 0 if value is None else value.dim()
+    metadata = getattr(node, "_input_metadata", None)
+    return len(metadata[0].shape) if metadata else 0
+
+
+def _are_equal(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+    one, two = one.detach(), two.detach()
+    if one.shape != two.shape or one.device != two.device or not one.dim():
+        return torch.zeros((), dtype=torch.bool, device=one.device)
+    every = max(1, -(-len(one) // _ROWS))
+    return (one[::every] == two[::every]).all()
+
+
+def _inputs(node: Any) -> Iterator[Any]:
+    return (following for following, _ in node.next_functions if following is not None)

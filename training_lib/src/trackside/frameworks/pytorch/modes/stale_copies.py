@@ -1,0 +1,107 @@
+"""Copies of a trained model that are evaluated with the running statistics that its norms began with.
+
+An average of weights is a copy whose parameters are updated by hand. Its batch norms never see a batch: unless the
+script copies or estimates their statistics (`AveragedModel` copies them), in eval mode they normalise by mean 0 and
+variance 1.
+Copies are looked for once, among the models that were there at the first step. A call is read until three were counted
+of copies that have changed since, while the trained model's own statistics have moved. Nothing on a device is read.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from trackside.capture.script_lines import Place, user_place
+from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
+
+ENOUGH = 3  # calls
+_SAMPLED = 64  # elements of one parameter
+
+
+class _Copy(NamedTuple):
+    """A copy of a root, the number of its parameter that is sampled, and the sample at the first look."""
+
+    root: weakref.ref[nn.Module]
+    number: int
+    sample: torch.Tensor
+
+
+class StaleCopies:
+    """A counter of evaluations of such copies.
+
+    Attributes:
+        count: Calls with stale statistics, at most `ENOUGH`.
+        place: Line of the script that made the newest of them; None if unknown.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.place: Place | None = None
+        self._copies: weakref.WeakKeyDictionary[nn.Module, _Copy] = weakref.WeakKeyDictionary()
+
+    def look(self, names: ParameterNames) -> None:
+        """Find the copies of the roots that no optimizer trains, with norms as they began."""
+        by_type: dict[type, list[nn.Module]] = {}
+        for _, root in names.roots():
+            by_type.setdefault(type(root), []).append(root)
+        for other in names.others():
+            for module in other.modules():
+                for root in by_type.get(type(module), ()):
+                    if any(map(is_stale_norm, module.modules())) and _is_copy(module, root):
+                        self._add(module, root)
+
+    def __contains__(self, module: nn.Module) -> bool:
+        return bool(self._copies) and module in self._copies
+
+    def called(self, module: nn.Module) -> bool:
+        """Read a copy in eval mode that is about to be called. Return True if it counts."""
+        found = self._copies.get(module) if self._copies and self.count < ENOUGH else None
+        root = found.root() if found is not None else None
+        if found is None or root is None:
+            return False
+        is_stale = any(
+            is_stale_norm(norm) and not norm.training and not is_stale_norm(trained)
+            for norm, trained in zip(module.modules(), root.modules(), strict=False)
+        )
+        if not is_stale or torch.equal(_sample(list(module.parameters())[found.number]), found.sample):
+            return False
+        self.count += 1
+        self.place = user_place()
+        return True
+
+    def _add(self, module: nn.Module, root: nn.Module) -> None:
+        parameters = zip(module.parameters(), root.parameters(), strict=True)
+        for number, (copied, trained) in enumerate(parameters):
+            if trained.requires_grad and copied is not trained and copied.is_cpu and not copied.is_meta:
+                self._copies[module] = _Copy(weakref.ref(root), number, _sample(copied).clone())
+                return
+
+
+def is_stale_norm(module: nn.Module) -> bool:
+    """Return True if the running statistics of a norm, in whatever mode, are as they began."""
+    return isinstance(module, nn.modules.batchnorm._NormBase) and _is_as_made(module)
+
+
+def _is_as_made(norm: Any) -> bool:
+    mean, variance = norm.running_mean, norm.running_var
+    if mean is None or variance is None or not mean.is_cpu or mean.is_meta:
+        return False
+    with torch.no_grad():
+        return not bool(mean.any()) and bool((variance == 1).all())
+
+
+def _is_copy(module: nn.Module, root: nn.Module) -> bool:
+    return module is not root and _shapes(module.named_parameters()) == _shapes(root.named_parameters())
+
+
+def _shapes(named: Iterable[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Size]]:
+    return [(name, tensor.shape) for name, tensor in named]
+
+
+def _sample(parameter: torch.Tensor) -> torch.Tensor:
+    return parameter.detach().reshape(-1)[:_SAMPLED]
