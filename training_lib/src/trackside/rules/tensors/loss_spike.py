@@ -24,7 +24,7 @@ from trackside.rules.diagnosis import certain_causes, why_it_breaks
 from trackside.rules.medians import median, medians_of_three
 from trackside.rules.phases import NewPart, new_part, newest_phase, since
 from trackside.rules.rule import FoldingRule, parameter
-from trackside.rules.training_loss import whole_losses
+from trackside.rules.training_loss import terms_stay, whole_losses
 from trackside.rules.update_growth import (
     BEYOND,
     growth_of_updates,
@@ -96,7 +96,9 @@ class LossSpike(FoldingRule):
         change of the data and a schedule that goes up and down move a loss as well. A loss computed by hand, and one
         whose targets have moved (returns, bootstrapped values), must be higher than ever and driven: by such updates,
         by such a rate, by updates of a tenth of the weights, or by weights ten times as large. Not a sum of which a
-        loss over classes makes nine tenths: the rest, as what balances experts, moves it little.
+        loss over classes makes nine tenths: the rest, as what balances experts, moves it little. Of another sum with
+        terms of loss functions one of these must have risen too, by a fifth of what it had learned: a penalty that is
+        phased in raises the sum alone.
 
         Where a DataLoader is used, the finding names the batches of the step before the spike and of its first six, by
         their numbers in the pass over the data. `rule-output/skip_batches.json` in the run's folder lists them all, in
@@ -511,10 +513,11 @@ def _reason(column: Column, spike: tuple[float, ...], window: Window, *, times: 
     far, now = (float(column.values[-count:].min()) for count in (_NEWEST, _LASTING))
     many_times = max(times * spike[_PLATEAU], 2 * _first(column.values))
     is_lost = far > _FAR * spike[_HIGHEST] or now > spike[_HIGHEST] or far > many_times
-    moves = (is_lost or by_updates or by_rate) and may_move(window, column.tensor, worker=column.worker)
-    if moves and not (is_lost and is_driven(window, worker=column.worker)):
-        is_of_classes = (by_updates or by_rate) and is_mostly_of_classes(window, column.tensor, worker=column.worker)
-        if not is_of_classes:
+    loss, worker = column.tensor, column.worker
+    if (is_lost or by_updates or by_rate) and may_move(window, loss, worker=worker):
+        stays = terms_stay(window, loss, worker=worker, since=int(spike[_SINCE]))
+        hurts = is_lost and not stays and is_driven(window, worker=worker)
+        if not hurts and not ((by_updates or by_rate) and is_mostly_of_classes(window, loss, worker=worker)):
             return _UNKNOWN
     if by_updates or by_rate:
         return _BY_UPDATES if by_updates else _BY_RATE
