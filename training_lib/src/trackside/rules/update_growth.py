@@ -25,6 +25,7 @@ _AT_LEAST = 1.5  # times the usual size
 _WEIGHTS_GROWN = 10.0  # times their first norm
 _FEWEST_BATCHES = 4  # of saved labels
 _MOST = 0.9  # of a loss
+_RISE = 0.1  # of a term, or of what it had learned
 _MOVED, _SPREAD = 1.0, 2.0  # deviations of the first labels; times their deviation
 
 
@@ -144,6 +145,30 @@ def is_mostly_of_classes(window: Window, loss: str, *, worker: str) -> bool:
     newest = max((int(c.steps[-1]) for c in terms), default=-1)
     now = total.values[total.steps == newest] if total is not None else np.zeros(0)
     return bool(len(now)) and sum(c.values[-1] for c in terms if c.steps[-1] == newest) >= _MOST * now[0] > 0
+
+
+def main_term_rose(window: Window, loss: str, *, worker: str, since: int) -> bool | None:
+    """Return whether the largest term of a sum by hand has risen since a step; None if no look at its terms tells.
+
+    It stays where a penalty is phased in, or another term begins late: then only the sum rises.
+
+    Args:
+        window: The window to read.
+        loss: The name of the sum.
+        worker: The worker.
+        since: The step at which the sum rose.
+    """
+    facts = window.facts.loss(loss) if window.facts is not None else None
+    if facts is None or facts.is_built_in:
+        return None
+    columns = [c for n in range(MOST_TERMS) for c in window.statistic(loss_term(n), "mean", mode=None)]
+    terms = [(c.values[c.steps < since], c.values[c.steps >= since]) for c in columns if c.worker == worker]
+    known = [(before, after) for before, after in terms if before.size and after.size]
+    if not known:
+        return None
+    before, after = max(known, key=lambda term: abs(float(term[0][-1])))
+    level = float(before[-1])
+    return not float(after[-1]) <= level + _RISE * max(abs(level), float(before[0]) - level)
 
 
 def is_driven(window: Window, *, worker: str) -> bool:

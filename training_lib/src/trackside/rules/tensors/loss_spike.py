@@ -24,12 +24,13 @@ from trackside.rules.diagnosis import certain_causes, why_it_breaks
 from trackside.rules.medians import median, medians_of_three
 from trackside.rules.phases import NewPart, new_part, newest_phase, since
 from trackside.rules.rule import FoldingRule, parameter
-from trackside.rules.training_loss import terms_stay, whole_losses
+from trackside.rules.training_loss import whole_losses
 from trackside.rules.update_growth import (
     BEYOND,
     growth_of_updates,
     is_driven,
     is_mostly_of_classes,
+    main_term_rose,
     may_move,
     risen_rate,
 )
@@ -48,6 +49,8 @@ _BACK = 5  # losses of which the median must be back at the old level
 _LEVEL_EVERY = 10  # steps between two looks at the whole history
 _MAD_TO_DEVIATION = 1.4826
 
+_FIRST_LOOKS = 2  # steps with a look at the terms of a sum, where it has any
+_STAYS, _RISEN, _NOT_SEEN = 0.0, 1.0, 2.0  # the largest term of a sum
 _SINCE, _PLATEAU, _ALLOWED, _HIGHEST, _REASON, _BROKEN = range(6)
 _UNKNOWN, _BY_UPDATES, _BY_RATE, _LOST, _BROKEN_LOSS, _MOVED = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0  # reasons
 
@@ -96,9 +99,7 @@ class LossSpike(FoldingRule):
         change of the data and a schedule that goes up and down move a loss as well. A loss computed by hand, and one
         whose targets have moved (returns, bootstrapped values), must be higher than ever and driven: by such updates,
         by such a rate, by updates of a tenth of the weights, or by weights ten times as large. Not a sum of which a
-        loss over classes makes nine tenths: the rest, as what balances experts, moves it little. Of another sum with
-        terms of loss functions one of these must have risen too, by a fifth of what it had learned: a penalty that is
-        phased in raises the sum alone.
+        loss over classes makes nine tenths: the rest, as what balances experts, moves it little.
 
         Where a DataLoader is used, the finding names the batches of the step before the spike and of its first six, by
         their numbers in the pass over the data. `rule-output/skip_batches.json` in the run's folder lists them all, in
@@ -264,14 +265,15 @@ class LossSpike(FoldingRule):
         )
 
     def _severity(self, numbers: Mapping[str, float]) -> Severity:
-        if numbers["reason"] == _MOVED:
+        if numbers["reason"] == _MOVED or numbers.get("main_term") == _STAYS:
             return Severity.INFO
         if numbers["not_finite"] >= _NEWEST:
             return Severity.CRITICAL
         has_driver = numbers["reason"] in {_BY_UPDATES, _BY_RATE}
         lasts = numbers["steps"] >= 5 * self.critical_steps and not numbers.get("may_move")
         is_lost = numbers["steps_lost"] >= self.critical_steps or lasts
-        return Severity.CRITICAL if has_driver and is_lost else Severity.WARNING
+        is_known = numbers.get("main_term") != _NOT_SEEN
+        return Severity.CRITICAL if has_driver and is_lost and is_known else Severity.WARNING
 
     def _followed(
         self, column: Column, spike: tuple[float, ...] | None, window: Window, *, is_shared: bool
@@ -335,6 +337,7 @@ class LossSpike(FoldingRule):
                 "not_finite": spike[_BROKEN],
                 "reason": spike[_REASON],
                 "may_move": float(may_move(window, column.tensor, worker=column.worker)),
+                **_main_term(window, column, since),
             },
             series=column.series,
             place=facts.line if facts else "",
@@ -499,6 +502,15 @@ def _is_back(values: Losses, spike: tuple[float, ...]) -> bool:
     return bool(np.isfinite(newest).all()) and median(newest) <= spike[_PLATEAU] + spike[_ALLOWED]
 
 
+def _main_term(window: Window, column: Column, since: int) -> dict[str, float]:
+    """Return whether the largest term of a sum has risen; nothing for a loss whose terms are never looked at."""
+    rose = main_term_rose(window, column.tensor, worker=column.worker, since=since)
+    if rose is None:
+        seen = main_term_rose(window, column.tensor, worker=column.worker, since=_FIRST_LOOKS)
+        return {} if seen is None else {"main_term": _NOT_SEEN}
+    return {"main_term": _RISEN if rose else _STAYS}
+
+
 def _steps_above(column: Column, level: float) -> int:
     """Return the number of newest steps at which the loss was above a level, or not finite."""
     below = np.flatnonzero(column.values <= level)
@@ -515,8 +527,7 @@ def _reason(column: Column, spike: tuple[float, ...], window: Window, *, times: 
     is_lost = far > _FAR * spike[_HIGHEST] or now > spike[_HIGHEST] or far > many_times
     loss, worker = column.tensor, column.worker
     if (is_lost or by_updates or by_rate) and may_move(window, loss, worker=worker):
-        stays = terms_stay(window, loss, worker=worker, since=int(spike[_SINCE]))
-        hurts = is_lost and not stays and is_driven(window, worker=worker)
+        hurts = is_lost and is_driven(window, worker=worker)
         if not hurts and not ((by_updates or by_rate) and is_mostly_of_classes(window, loss, worker=worker)):
             return _UNKNOWN
     if by_updates or by_rate:
