@@ -148,7 +148,7 @@ def is_mostly_of_classes(window: Window, loss: str, *, worker: str) -> bool:
 
 
 def main_term_rose(window: Window, loss: str, *, worker: str, since: int) -> bool | None:
-    """Return whether the largest term of a sum by hand has risen since a step; None if no look at its terms tells.
+    """Return True if the largest term of a sum by hand has risen since a step; None without a look since then.
 
     It stays where a penalty is phased in, or another term begins late: then only the sum rises.
 

@@ -503,7 +503,7 @@ def _is_back(values: Losses, spike: tuple[float, ...]) -> bool:
 
 
 def _main_term(window: Window, column: Column, since: int) -> dict[str, float]:
-    """Return whether the largest term of a sum has risen; nothing for a loss whose terms are never looked at."""
+    """Return one number for what the looks at the terms of a sum show; nothing for a loss without looks."""
     rose = main_term_rose(window, column.tensor, worker=column.worker, since=since)
     if rose is None:
         seen = main_term_rose(window, column.tensor, worker=column.worker, since=_FIRST_LOOKS)

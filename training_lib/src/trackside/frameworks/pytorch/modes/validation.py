@@ -90,6 +90,7 @@ class Validation:
             self._losses.record_held(ended) if self.records_in_training_mode else None  # else the script directs steps
         )
         self.trained_on = self._losses.trained_on
+        self.needs_calls: Callable[[], bool] = lambda: self.is_watching or self._losses.needs_training_call
         self._changed = changed
         self._ended = ended
         self.is_on = False
@@ -169,11 +170,6 @@ class Validation:
         self._calls.switch(on=self.is_watching)
         self._random.switch(on=self.is_on)
         self._changed()
-
-    @property
-    def needs_calls(self) -> bool:
-        """True if calls of the model are to be observed."""
-        return self.is_watching or self._losses.needs_training_call
 
     def _switch_off(self) -> None:
         self.is_on = self._losses.is_step_open = self._has_training_begun = False

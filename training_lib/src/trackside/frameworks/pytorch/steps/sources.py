@@ -143,7 +143,7 @@ class PyTorchSources:
 
     def look_ahead(self, *, sees_calls: bool) -> None:
         """Observe calls of modules if the open step, a validation or `sees_calls` needs them."""
-        self.calls.look_ahead(is_validating=self.validation.needs_calls or sees_calls)
+        self.calls.look_ahead(is_validating=self.validation.needs_calls() or sees_calls)
 
     def stand_down(self) -> None:
         """Remove everything with a noticeable cost, once capture is switched off."""
