@@ -49,12 +49,24 @@ def hurts(twins: Sequence[float], mutants: Sequence[float], *, nothing: Sequence
     """
     if min(len(twins), len(mutants)) < LEAST_SEEDS:
         return None
+    lost = lost_share(twins, mutants, nothing=nothing)
+    return lost is not None and p_value(twins, mutants) <= LEVEL and lost >= LEAST_EFFECT
+
+
+def lost_share(twins: Sequence[float], mutants: Sequence[float], *, nothing: Sequence[float]) -> float | None:
+    """Return the share of what the twins learned that the mutants lack; None if the twins learned nothing.
+
+    Args:
+        twins: A number for each twin, the higher the better, by seed.
+        mutants: A number for each mutant, by the same seeds.
+        nothing: A number for each seed: that of a model that has learned nothing.
+    """
     lost = [
         (good - bad) / (good - none)
         for good, bad, none in zip(twins, mutants, nothing, strict=True)
         if good > none  # else this seed of the twin has learned nothing
     ]
-    return bool(lost) and p_value(twins, mutants) <= LEVEL and statistics.mean(lost) >= LEAST_EFFECT
+    return statistics.mean(lost) if lost else None
 
 
 def measured_series(twin: Recorded) -> str:

@@ -2,6 +2,7 @@
 
     python -m benchmarks.mutants.report --seeds 3 --write docs/mutants.md
     python -m benchmarks.mutants.report --half tune --seeds 1            # prints them
+    python -m benchmarks.mutants.report --half tune --seeds 1 --lost 0.1 # counts what lost a tenth, without a test
     python -m benchmarks.mutants.report --half report --only own --seeds 3 --sample 36 --read
 
 Of the half `report` sums are shown, by family of operators, and only with `--read`: that is a reading, which is counted
@@ -74,13 +75,20 @@ class Planted:
         return self.fate in COUNTED
 
 
-def planted(chosen: Sequence[Mutant], *, root: Path) -> list[Planted]:
-    """Return each program and operator of which anything is stored. No verdict has a part in a fate."""
+def planted(chosen: Sequence[Mutant], *, root: Path, lost: float | None = None) -> list[Planted]:
+    """Return each program and operator of which anything is stored. No verdict has a part in a fate.
+
+    Args:
+        chosen: Mutants.
+        root: The folder of their runs.
+        lost: The share of what the twin learned from which on a mutant hurts that has too few seeds for the test; None:
+            then it is `untested`.
+    """
     of: dict[tuple[str, str], list[Mutant]] = defaultdict(list)
     for each in chosen:
         if each.operator is not None and Outcome.read(each.folder(root)) is not None:
             of[each.subject.name, each.operator.name].append(each)
-    return [Planted(tuple(several), _fate(several, root=root)) for several in of.values()]
+    return [Planted(tuple(several), _fate(several, root=root, lost=lost)) for several in of.values()]
 
 
 def groups(found: Sequence[Planted], judged: Mapping[Mutant, Judged]) -> Iterator[Group]:
@@ -102,7 +110,7 @@ def to_judge(found: Sequence[Planted], *, is_read: bool) -> list[Mutant]:
     return list(dict.fromkeys(each for mutant in counted for each in (mutant.twin, mutant)))
 
 
-def _fate(whole: Sequence[Mutant], *, root: Path) -> str:
+def _fate(whole: Sequence[Mutant], *, root: Path, lost: float | None) -> str:
     outcomes = {each: Outcome.read(each.folder(root)) for each in (*whole, *(one.twin for one in whole))}
     if any(outcome and outcome.status for each in whole if (outcome := outcomes[each])):
         return "raised"
@@ -115,7 +123,7 @@ def _fate(whole: Sequence[Mutant], *, root: Path) -> str:
     if operator is not None and operator.is_silent:
         return "silent"
     twins = {each.seed: Recorded.read(each.twin.folder(root) / LOSSES) for each in whole}
-    verdict = _hurts(whole, twins, recorded, root=root)
+    verdict = _hurts(whole, twins, recorded, root=root, lost=lost)
     return "untested" if verdict is None else "hurts" if verdict else "harmless"
 
 
@@ -125,6 +133,7 @@ def _hurts(
     recorded: Mapping[int, Recorded | None],
     *,
     root: Path,
+    lost: float | None,
 ) -> bool | None:
     program = whole[0].subject.program
     if not isinstance(program, OwnProgram):
@@ -132,13 +141,17 @@ def _hurts(
             {seed: each for seed, each in twins.items() if each},
             {seed: each for seed, each in recorded.items() if each},
         )
-        return harm.hurts(good, bad, nothing=nothing)
-    scores: list[list[float]] = [[], []]
-    for place, runs in enumerate(([each.twin for each in whole], whole)):
-        for each in runs:
-            outcome = Outcome.read(each.folder(root))
-            scores[place].append(program.chance if outcome is None or outcome.score is None else outcome.score)
-    return harm.hurts(scores[0], scores[1], nothing=[program.chance] * len(whole))
+    else:
+        good, bad, nothing = [], [], [program.chance] * len(whole)
+        for scores, runs in ((good, [each.twin for each in whole]), (bad, whole)):
+            for each in runs:
+                outcome = Outcome.read(each.folder(root))
+                scores.append(program.chance if outcome is None or outcome.score is None else outcome.score)
+    verdict = harm.hurts(good, bad, nothing=nothing)
+    if verdict is None and lost is not None:
+        share = harm.lost_share(good, bad, nothing=nothing)
+        return share is not None and share >= lost
+    return verdict
 
 
 @dataclass(frozen=True)
@@ -304,9 +317,11 @@ def operators_table() -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def page(chosen: Sequence[Mutant], judged: Mapping[Mutant, Judged], *, root: Path) -> Iterator[str]:
+def page(
+    chosen: Sequence[Mutant], judged: Mapping[Mutant, Judged], *, root: Path, lost: float | None = None
+) -> Iterator[str]:
     """Yield the written part of the page."""
-    found = list(groups(planted(chosen, root=root), judged))
+    found = list(groups(planted(chosen, root=root, lost=lost), judged))
     outcomes = [outcome for each in chosen if (outcome := Outcome.read(each.folder(root)))]
     subjects: set[Subject] = {group.mutant.subject for group in found}
     seeds = max(Counter(each.subject.name for each in chosen if each.operator is None).values(), default=0)
@@ -385,17 +400,20 @@ def main(words: Sequence[str] | None = None) -> int:
     add_choice(options)
     options.add_argument("--write", type=Path, help="the page whose tables are replaced; else they are printed")
     options.add_argument("--read", action="store_true", help="read the half `report`, which counts as a reading")
+    options.add_argument("--lost", type=float, help="count what lost this share, where seeds are too few for the test")
     arguments = options.parse_args(words)
     try:
         chosen = chosen_mutants(arguments)
     except ValueError as error:
         options.error(str(error))
-    stored = planted(chosen, root=arguments.root)
+    if arguments.read and arguments.lost is not None:
+        options.error("--lost counts without a test, and a reading needs one: leave one of them out.")
+    stored = planted(chosen, root=arguments.root, lost=arguments.lost)
     needed = to_judge(stored, is_read=arguments.read)
     judged = dict(judge_all(needed, root=arguments.root, processes=arguments.processes))
     if arguments.read and any(mutant.half == REPORT for mutant in needed):
         readings.add(reading_of(list(groups(stored, judged)), choice=_choice(arguments)))
-    lines = [*page(chosen, judged, root=arguments.root)]
+    lines = [*page(chosen, judged, root=arguments.root, lost=arguments.lost)]
     if arguments.write:
         write(arguments.write, lines)
     else:

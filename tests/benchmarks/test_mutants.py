@@ -365,6 +365,18 @@ class TestHarm:
         assert harm.hurts(twins, mutants, nothing=[0.1] * len(twins)) is expected
 
     @pytest.mark.parametrize(
+        ("twins", "mutants", "expected"),
+        [
+            pytest.param([0.9], [0.1], 1.0, id="all"),
+            pytest.param([0.9, 0.5], [0.5, 0.5], 0.25, id="on average"),
+            pytest.param([0.9], [0.98], -0.1, id="better"),
+            pytest.param([0.05], [0.0], None, id="the twin learns nothing"),
+        ],
+    )
+    def test_what_is_lost(self, twins: Numbers, mutants: Numbers, expected: float | None) -> None:
+        assert harm.lost_share(twins, mutants, nothing=[0.1] * len(twins)) == pytest.approx(expected)
+
+    @pytest.mark.parametrize(
         ("counts", "name"),
         [
             pytest.param({"mse_loss": 40, "backward": 40}, "mse_loss", id="training"),
@@ -627,6 +639,11 @@ def test_a_mutant_is_trained_judged_and_reported_once(tmp_path: Path, capsys: py
     capsys.readouterr()
     assert report.main([*CHOICE, *root]) == 0
     assert "| untested | 2 | 0 |" in capsys.readouterr().out
+    assert report.main([*CHOICE, *root, "--lost", "0.1"]) == 0
+    assert "| hurts | 1 | 0 |" in capsys.readouterr().out  # a right mode makes this program no better
+    with pytest.raises(SystemExit):
+        report.main([*CHOICE, *root, "--lost", "0.1", "--read"])
+    assert "a reading needs one" in capsys.readouterr().err
 
 
 def root_mean_square(folder: Path) -> float:
