@@ -58,9 +58,18 @@ def test_it_says_since_when_where_and_why() -> None:
     assert StepsWithoutGradients().suspicions([finding], case.window)[0].cause is Cause.STEP_ORDER
 
 
-def held(optimizer: str, *, gets: bool) -> ParameterFacts:
-    name = f"Net_{optimizer or 'left'}.weight"
-    return ParameterFacts(name, "Net", (8, 8), "float32", optimizer=optimizer, has_gradient=gets, looks_untrained=True)
+def held(optimizer: str, *, gets: bool, is_frozen: bool = False) -> ParameterFacts:
+    name = f"Net_{optimizer or 'left'}{is_frozen}.weight"
+    return ParameterFacts(
+        name,
+        "Net",
+        (8, 8),
+        "float32",
+        optimizer=optimizer,
+        has_gradient=gets,
+        looks_untrained=True,
+        requires_grad=not is_frozen,
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,11 +80,23 @@ def held(optimizer: str, *, gets: bool) -> ParameterFacts:
         pytest.param(
             (held("", gets=True), held("SGD", gets=True)), passes(steady(1), steady(1)), "STEP_ORDER", id="both"
         ),
+        pytest.param(
+            (held("SGD", gets=True, is_frozen=True),),
+            passes(along([1] * 9 + [0] * 30)),
+            "FROZEN_PARAMETERS",
+            id="frozen",
+        ),
+        pytest.param(
+            (held("SGD", gets=True), held("SGD", gets=False, is_frozen=True)),
+            passes(along([1] * 9 + [0] * 30)),
+            "STEP_ORDER",
+            id="one-of-two-is-frozen",
+        ),
         pytest.param((held("", gets=False),), passes(steady(1), steady(1)), "STEP_ORDER", id="without-gradients"),
         pytest.param((held("", gets=True),), passes(along([1, 0] * 20)), "STEP_ORDER", id="two-steps-a-pass"),
     ],
 )
-def test_an_optimizer_of_other_parameters_is_named(
+def test_what_the_optimizers_hold_is_named(
     parameters: tuple[ParameterFacts, ...], recorded: Statistics, cause: str
 ) -> None:
     case = RuleCase("a run", recorded=recorded, facts=ModelFacts(parameters=parameters))

@@ -71,7 +71,7 @@ class StepsWithoutGradients(Rule):
     paced = True
     severity = Severity.WARNING
     since = "0.1"
-    likely_causes = (Cause.STEP_ORDER, Cause.PARAMETERS_NOT_IN_OPTIMIZER)
+    likely_causes = (Cause.STEP_ORDER, Cause.PARAMETERS_NOT_IN_OPTIMIZER, Cause.FROZEN_PARAMETERS)
     shows_its_cause = True
     what_to_do = (
         "Call optimizer.zero_grad(), loss.backward() and optimizer.step() in this order, each once for a batch.",
@@ -95,7 +95,13 @@ class StepsWithoutGradients(Rule):
         return f"{self.steps} steps whose backward passes were counted"
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return parameters in no optimizer if those alone get gradients; else the order of the calls."""
+        """Return frozen parameters if the optimizers hold no others, parameters in no optimizer if those alone get
+        gradients, else the order of the calls.
+        """
+        inside = [p for p in window.facts.parameters if p.optimizer] if window.facts else []
+        if inside and not any(p.requires_grad for p in inside):
+            because = f"none of the {len(inside)} parameters in the optimizers requires a gradient"
+            return (Suspicion(Cause.FROZEN_PARAMETERS, because), Suspicion(Cause.STEP_ORDER))
         outside = Evidence(window).outside_optimizers
         held = [p for p in window.facts.parameters if p.optimizer and p.has_gradient] if window.facts else []
         if outside and not held and any(finding.subject == WITHOUT_GRADIENTS for finding in findings):
