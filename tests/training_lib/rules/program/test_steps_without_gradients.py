@@ -92,6 +92,15 @@ def held(optimizer: str, *, gets: bool, is_frozen: bool = False) -> ParameterFac
             "STEP_ORDER",
             id="one-of-two-is-frozen",
         ),
+        pytest.param(
+            (held("SGD", gets=True),),
+            passes(steady(1, 40), steady(1, 24, start=16)),
+            "PARAMETERS_NOT_IN_OPTIMIZER",
+            id="replaced",
+        ),
+        pytest.param(
+            (held("SGD", gets=True),), passes(steady(1), steady(1, 20, every=2)), "STEP_ORDER", id="now-and-then"
+        ),
         pytest.param((held("", gets=False),), passes(steady(1), steady(1)), "STEP_ORDER", id="without-gradients"),
         pytest.param((held("", gets=True),), passes(along([1, 0] * 20)), "STEP_ORDER", id="two-steps-a-pass"),
     ],

@@ -15,6 +15,8 @@ from trackside.rules.diagnosis import Evidence
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
+_FEWEST_BEFORE = 10  # steps with gradients, after which their end has a moment of its own
+
 
 @dataclass(frozen=True)
 class StepsWithoutGradients(Rule):
@@ -95,8 +97,10 @@ class StepsWithoutGradients(Rule):
         return f"{self.steps} steps whose backward passes were counted"
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return frozen parameters if the optimizers hold no others, parameters in no optimizer if those alone get
-        gradients, else the order of the calls.
+        """Return the causes that the facts show, else the order of the calls.
+
+        Frozen parameters, if the optimizers hold no others. Parameters in no optimizer, if those alone get gradients,
+        or if gradients came until some step and none has since: the order of the calls was right before.
         """
         inside = [p for p in window.facts.parameters if p.optimizer] if window.facts else []
         if inside and not any(p.requires_grad for p in inside):
@@ -107,6 +111,11 @@ class StepsWithoutGradients(Rule):
         if outside and not held and any(finding.subject == WITHOUT_GRADIENTS for finding in findings):
             because = f"{len(outside)} parameters get gradients, and no optimizer holds any of them"
             return (Suspicion(Cause.PARAMETERS_NOT_IN_OPTIMIZER, because), Suspicion(Cause.STEP_ORDER))
+        ended = [f for f in findings if f.subject == WITHOUT_GRADIENTS and f.statistics["came_before"]]
+        if ended:
+            because = f"gradients came until step {ended[0].since_step}: parameters were replaced, or frozen"
+            others = (Cause.FROZEN_PARAMETERS, Cause.STEP_ORDER)
+            return (Suspicion(Cause.PARAMETERS_NOT_IN_OPTIMIZER, because), *map(Suspicion, others))
         return super().suspicions(findings, window)
 
     def _judge(self, window: Window, column: Column) -> Finding | None:
@@ -116,6 +125,7 @@ class StepsWithoutGradients(Rule):
             return None
         idle = np.flatnonzero((column.values == 0) | (is_empty > 0))
         recent = idle[idle >= len(column.steps) - self.steps]
+        came_before = idle[0] >= _FEWEST_BEFORE and len(idle) == len(column.steps) - idle[0]
         facts = window.facts
         return Finding(
             subject=WITHOUT_GRADIENTS if is_empty[recent].all() else BACKWARD_PASSES,
@@ -126,6 +136,7 @@ class StepsWithoutGradients(Rule):
             observed=share,
             relation=">",
             threshold=min(self.share, float(np.nextafter(share, -1))),
+            statistics={"came_before": float(came_before)},
             series=column.series,
             place=facts.losses[0].backward_line if facts and facts.losses else "",
         )
