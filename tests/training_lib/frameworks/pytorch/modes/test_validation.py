@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import inspect
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -234,6 +236,19 @@ def test_a_number_beside_the_output(
             with torch.no_grad():
                 model(VALUES)
     assert len(evals(read_modes(store))) == (3 if is_loss else 1)  # after the first one the model is seen in training
+
+
+def test_a_training_call_without_a_backward_pass_is_not_held(capturing: Any) -> None:
+    with capturing(losses=1, model_inputs=1):
+        model = WithPenalty(_entropy)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        (model.fc.weight.sum() * 0).backward()
+        optimizer.step()  # the first step: from here on the calls of the model are seen
+        output = model(VALUES)
+        held = weakref.ref(output[1])
+        del output
+        gc.collect()
+        assert held() is None
 
 
 def test_steps_of_evaluation_are_batches_and_may_have_several_losses(capturing: Any, read_modes: Any) -> None:

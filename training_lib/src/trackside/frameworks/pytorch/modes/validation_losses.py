@@ -6,6 +6,7 @@ A validation in training mode shows at its end only that it was one. Until then 
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -50,7 +51,8 @@ class ValidationLosses:
         self._engine, self._saver, self._loss_inputs = engine, saver, inputs
         self._reads_every_loss, self._in_training_mode = reads_every_loss, in_training_mode
         self._names_in_training: set[str] = set()
-        self._beside: torch.Tensor | None = None  # the scalar beside the model's output in the open training step
+        # The scalar beside the model's output in training. Not held: with it goes the graph of a step without backward.
+        self._beside: weakref.ref[torch.Tensor] | None = None
         self._is_beside_a_loss = True
         self._is_seen_in_training = self.needs_training_call = False
         self._scopes: list[tuple[int, int]] = []  # (module, how many losses there were when it was called)
@@ -65,7 +67,8 @@ class ValidationLosses:
         It is not if it needs no gradient, or is a penalty by hand among other terms: what falls may be worse then.
         """
         self._names_in_training.add(loss_name)
-        beside, self._beside = self._beside, None
+        beside = self._beside() if self._beside is not None else None
+        self._beside = None
         if beside is not None and loss is not None:
             self._is_beside_a_loss = beside.requires_grad and not is_term_among_others(beside.grad_fn, loss.grad_fn)
 
@@ -126,7 +129,8 @@ class ValidationLosses:
         """Add the loss in the output of the model."""
         if not self._is_seen_in_training and self._engine.mode == TRAIN and torch.is_grad_enabled():
             self._is_seen_in_training, self.needs_training_call = True, False
-            self._beside = _scalar_beside(output)
+            beside = _scalar_beside(output)
+            self._beside = weakref.ref(beside) if beside is not None else None
         if self.is_step_open or self._in_training_mode.is_looking:
             loss = _loss_in(output)
             if loss is not None and loss is _scalar_beside(output):
