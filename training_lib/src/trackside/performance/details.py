@@ -23,6 +23,7 @@ _FUNCTIONS = re.compile(
     r".*/(?P<worker>[^/]+)/train-(?P<first>\d+)-stepstart-[\d.]+_train-(?P<last>\d+)-stepend-[\d.]+/functions\.json"
 )
 _OF_THE_PROFILER = ("Trace", "PyTorch Profiler", "Record Window End")
+_CLOCK_MICROSECONDS = 0.002  # profilers count nanoseconds; a number of microseconds since a year ago rounds them
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,8 @@ def operator_rows(events: Iterable[TimelineEvent]) -> list[TimeRow]:
             by_thread[str(event.group), str(event.thread)].append(event)
     for one_thread in by_thread.values():
         open_ones: list[tuple[float, tuple[str, bool]]] = []  # the end of each event around the next one, and its key
-        for event in sorted(one_thread, key=lambda one: (one.start, -one.duration)):
-            while open_ones and open_ones[-1][0] <= event.start:
+        for event in sorted(one_thread, key=lambda one: (one.file_start, -one.duration)):
+            while open_ones and open_ones[-1][0] <= event.file_start + _CLOCK_MICROSECONDS:
                 open_ones.pop()
             key = event.name, "stream" in (event.arguments or {})
             calls[key] += (
@@ -122,7 +123,7 @@ def operator_rows(events: Iterable[TimelineEvent]) -> list[TimeRow]:
                 total[key] += event.duration
             if open_ones:
                 own[open_ones[-1][1]] -= event.duration
-            open_ones.append((event.start + event.duration, key))
+            open_ones.append((event.file_start + event.duration, key))
     rows = [TimeRow(key[0], "", calls[key], 1e-6 * max(0.0, own[key]), 1e-6 * total[key], key[1]) for key in calls]
     return sorted(rows, key=lambda row: -row.self_seconds)
 

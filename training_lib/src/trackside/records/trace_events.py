@@ -34,6 +34,7 @@ class TimelineEvent(NamedTuple):
         thread_name: Name of its thread.
         arguments: Further facts; None for none.
         node: Name of its machine or process.
+        file_start: Start as its file counts it, in microseconds; exact, where `start` is rounded to a quarter of one.
     """
 
     name: str
@@ -45,6 +46,7 @@ class TimelineEvent(NamedTuple):
     thread_name: str
     arguments: Mapping[str, Any] | None
     node: str
+    file_start: float
 
 
 def decode_trace(data: bytes, *, key: str, node: str = "", base: int = 0) -> Iterator[TimelineEvent]:
@@ -160,6 +162,7 @@ class _Reader:
         if thread_name is None:
             thread_name = f"{self.node}_{thread}"
             thread = zlib.crc32(f"{thread_name}{phase}".encode())
+        name = str(event["name"])
         return TimelineEvent(
-            str(event["name"]), phase, start + self.base, duration, group, thread, thread_name, arguments, self.node
+            name, phase, start + self.base, duration, group, thread, thread_name, arguments, self.node, start
         )

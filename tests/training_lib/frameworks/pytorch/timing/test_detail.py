@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cProfile
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -151,6 +152,21 @@ def test_a_profiler_of_the_script_works_as_without_us(run: Path, kind: str) -> N
     with torch.profiler.profile() as again:
         torch.ones(3).sum()
     assert any(row.key == "aten::sum" for row in again.key_averages())
+
+
+@pytest.mark.parametrize(
+    ("starts", "calls"), [((0.0, 0.16), 2), ((0.0, 0.32), 2), ((0.0, 0.04), 1)], ids=["touching", "apart", "within"]
+)
+def test_calls_of_a_moment_are_told_apart(starts: tuple[float, float], calls: int) -> None:
+    """As PyTorch writes them: microseconds since a moment of its own, which lies months back."""
+    durations = 0.16, 0.16 if calls == 2 else 0.08
+    events = [
+        {"ph": "X", "name": "aten::resolve_conj", "pid": 1, "tid": 1, "ts": 4999464762237.2 + start, "dur": duration}
+        for start, duration in zip(starts, durations, strict=True)
+    ]
+    content = json.dumps({"baseTimeNanoseconds": 1790857026000000000, "traceEvents": events}).encode()
+    (row,) = operator_rows(decode_trace(content, key="trace.json"))
+    assert row.calls == calls
 
 
 def test_torch_counts_the_same(tmp_path: Path) -> None:
