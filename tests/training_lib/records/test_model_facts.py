@@ -122,7 +122,8 @@ def test_a_layer_that_sees_ahead() -> None:
 )
 def test_every_field_of_a_fact_is_written_and_read(kind: type) -> None:
     values = {"str": "a", "bool": True, "int": 3, "int | None": 3, "float": 0.5, "float | None": 0.5}
-    values |= {"tuple[int, ...]": (2, 3), "tuple[Mapping[str, float], ...]": ({"lr": 0.5},)}
+    values |= {"tuple[int, ...]": (2, 3), "tuple[float, ...]": (0.5, 0.25)}
+    values |= {"tuple[Mapping[str, float], ...]": ({"lr": 0.5},)}
     values |= {"tuple[ClippingFacts, ...]": (ClippingFacts("norm", 1.0),), "tuple[str, ...]": ("a", "b")}
     values |= {"CheckpointFacts | None": CheckpointFacts("last.pt", 2), "LoadFacts | None": LoadFacts("w", 2)}
     values |= {"tuple[SelectionFacts, ...]": (SelectionFacts("EarlyStopping", "val_loss", "max"),)}

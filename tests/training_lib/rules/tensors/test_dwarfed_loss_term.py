@@ -50,6 +50,17 @@ def terms(
     return recorded
 
 
+def penalty(
+    gradient: Column, *, value: Column, guess: Column, looks: int = COUNT, own_value: Column | None = None
+) -> Statistics:
+    """A penalty on weights alone beside a term that sends a gradient of 0.01."""
+    recorded = terms(flat(0.01), gradient, value=value, guess=guess)
+    recorded[loss_term_guess(1)] = {"mean": flat(0.0)}
+    if own_value is not None:
+        recorded[loss_term(1)]["mean"] = own_value
+    return {n: {s: dict([*c.items()][:looks]) for s, c in each.items()} for n, each in recorded.items()}
+
+
 def columns(scale: Column, small: Column, large: Column) -> Statistics:
     return {TARGET_SCALE: {"mean": scale}, SMALL_TARGET_ERROR: {"mean": small}, LARGE_TARGET_ERROR: {"mean": large}}
 
@@ -72,6 +83,16 @@ CASES = [
     RuleCase(
         "a main loss that learns",
         recorded=terms(flat(1e-4), down(1, 0.1), value=STALLED, guess=GUESS, learned=(down(2, 0.1), flat(2.3))),
+    ),
+    RuleCase("a penalty on weights", recorded=penalty(flat(2), value=STALLED, guess=GUESS), fires=DWARFED),
+    RuleCase(
+        "a penalty, few looks", recorded=penalty(flat(2), value=flat(0.7), guess=flat(0.7), looks=6), fires=DWARFED
+    ),
+    RuleCase("a penalty, too few looks", recorded=penalty(flat(2), value=flat(0.7), guess=flat(0.7), looks=5)),
+    RuleCase("a penalty beside a loss that learns", recorded=penalty(flat(2), value=down(0.3, 0.02), guess=GUESS)),
+    RuleCase("a weak penalty", recorded=penalty(flat(0.09), value=STALLED, guess=GUESS)),
+    RuleCase(
+        "targets of the other all alike", recorded=penalty(flat(2), value=STALLED, guess=GUESS, own_value=flat(0.1))
     ),
     RuleCase("a drowned column", recorded=columns(flat(5e3), flat(40), down(1, 0.02)), fires=(TARGET_SCALE,)),
     RuleCase("a small column that learns", recorded=columns(flat(5e3), down(40, 0.3), down(1, 0.02))),

@@ -71,6 +71,7 @@ class Cause(str, Enum):
     UNLIKE_RANKS = "unlike-ranks"
     STALE_COPY = "stale-copy"
     REVERSED_SELECTION = "reversed-selection"
+    DROPOUT_TOO_STRONG = "dropout-too-strong"
 
 
 @dataclass(frozen=True)
@@ -272,6 +273,10 @@ EXPLANATIONS = {
     Cause.STALE_COPY: Explanation(
         "an average of the weights is used without the running statistics of its batch norms",
         "Copy the buffers with the weights, as AveragedModel does, or call update_bn before the average is used.",
+    ),
+    Cause.DROPOUT_TOO_STRONG: Explanation(
+        "dropout drops so many values that little is left to learn from",
+        "Give the share to drop, not the share to keep: 0.1 to 0.5 are usual.",
     ),
     Cause.REVERSED_SELECTION: Explanation(
         "the best model is chosen by a number that is to go the other way",

@@ -190,6 +190,7 @@ class LossFacts:
     mixes_samples  the softmax before it is taken over the samples of a batch, not over the classes of each
     takes_scores_for_probabilities  it expects probabilities, and the layer before it has no activation
     step_share     largest share of the units of a tanh or sigmoid before it that samples drive to both of its flat ends
+    dropouts       shares of the values that dropouts before it drop: the largest four, largest first
     """
 
     name: str
@@ -211,6 +212,7 @@ class LossFacts:
     mixes_samples: bool = False
     takes_scores_for_probabilities: bool = False
     step_share: float = 0.0
+    dropouts: tuple[float, ...] = ()
 
     @property
     def is_built_in(self) -> bool:

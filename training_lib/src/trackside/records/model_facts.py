@@ -170,6 +170,7 @@ _READERS: Mapping[str, Callable[[UntrustedJson, str], object]] = {
     "float": UntrustedJson.number,
     "float | None": UntrustedJson.number,
     "tuple[int, ...]": UntrustedJson.counts,
+    "tuple[float, ...]": UntrustedJson.numbers,
     "tuple[str, ...]": UntrustedJson.texts,
     "CheckpointFacts | None": lambda found, name: _facts(found.object(name), CheckpointFacts),
     "LoadFacts | None": lambda found, name: _facts(found.object(name), LoadFacts),

@@ -103,10 +103,11 @@ class UntrustedJson:
 
     def number(self, name: str) -> float:
         """Return a number, whole or not. NaN and infinity are refused, for our files have neither."""
-        value: Any = self._checked(name, self._fields.get(name), (int, float), "a number")
-        if isinstance(value, bool) or not abs(value) <= _LARGEST_NUMBER:
-            raise self.error(f"has {name} = {str(value)[:30]}, not a finite number")
-        return float(value)
+        return self._number(name, self._fields.get(name))
+
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """Return a list of numbers as in `number`."""
+        return tuple(self._number(name, item) for item in self._list(name))
 
     def seconds(self, name: str) -> float:
         """Return a number of seconds above 0."""
@@ -114,6 +115,12 @@ class UntrustedJson:
         is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
         if not is_number or not 0 < number < _MOST_SECONDS:
             raise self.error(f"has {name} = {str(number)[:30]}, not a number of seconds above 0")
+        return float(number)
+
+    def _number(self, name: str, value: Any) -> float:
+        number: Any = self._checked(name, value, (int, float), "a number")
+        if isinstance(number, bool) or not abs(number) <= _LARGEST_NUMBER:
+            raise self.error(f"has {name} = {str(number)[:30]}, not a finite number")
         return float(number)
 
     def _text(self, name: str, value: Any) -> str:

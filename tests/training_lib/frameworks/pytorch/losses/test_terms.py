@@ -103,3 +103,26 @@ def test_a_guess_is_what_the_best_constant_costs(
         guess = guess_of(describe_loss(found.grad_fn))
         assert guess is not None
         assert float(guess) == pytest.approx(found.item(), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("term", "is_penalty"),
+    [
+        pytest.param(lambda m, _: 0.1 * sum((w**2).sum() for w in m.parameters()), True, id="squares"),
+        pytest.param(lambda m, _: m.mean.weight.abs().mean() + m.mean.bias.norm(), True, id="sizes-and-a-norm"),
+        pytest.param(lambda m, _: (m.mean.weight - 1).square().sum(), True, id="distance-from-other-weights"),
+        pytest.param(lambda m, x: m.mean(x).square().mean(), False, id="activations"),
+        pytest.param(lambda m, x: (x @ m.mean.weight.T).abs().mean(), False, id="weights-times-inputs"),
+        pytest.param(lambda m, _: m.mean.weight.softmax(0).square().sum(), False, id="a-function-of-weights"),
+    ],
+)
+def test_a_penalty_on_weights_alone_costs_nothing(
+    term: Callable[[Encoded, torch.Tensor], torch.Tensor], *, is_penalty: bool
+) -> None:
+    model, x = Encoded(), torch.randn(12, 6)
+    loss = functional.mse_loss(model.decoder(model.mean(x)), x) + term(model, x)
+    looked = TermGradients(loss.grad_fn, lambda function: function)
+    guesses = [each.guess for each in looked.terms if each.name == "loss"]
+    looked.sizes()
+    assert guesses
+    assert all((guess is not None and not guess.any()) is is_penalty for guess in guesses)

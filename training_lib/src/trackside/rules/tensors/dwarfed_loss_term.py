@@ -47,10 +47,10 @@ class DwarfedLossTerm(Rule):
            newest `looks`. Where a code is pulled to the prior for good, both forces on it are small and alike.
         2. The median of the newest `looks` values is above `guess_share` times the cost of a constant answer.
         3. The other term has had its way: its gradient is below `satisfied` times that of its first looks. Where it has
-           not, both are still on their way.
+           not, both are still on their way. A penalty on the weights alone need not have had it.
         4. The other term is none that has learned: a main loss far below a constant answer's may leave an auxiliary one
            of a small weight as it is.
-        5. All hold from look 2 x `looks` on at the earliest.
+        5. All hold from look 2 x `looks` on at the earliest; beside a penalty on the weights alone from look `looks`.
         6. Of a squared error of rows with 2 to 32 columns it also looks at the columns of the largest and the smallest
            deviation. It fires where the one is above `target_scale` times the other at each of the newest `looks`, the
            median of the small one's error is above `guess_share` times its variance, and that of the large one is
@@ -180,11 +180,15 @@ class DwarfedLossTerm(Rule):
         if guesses is None or own is None or not others:
             return None
         counts = {len(column.values) for column in (values, guesses, own, *others)}
-        if len(counts) != 1 or counts.pop() < 2 * self.looks:
+        strongest = max(others, key=lambda column: median(column.values))
+        is_penalty = _is_penalty(window, strongest, began)
+        if len(counts) != 1 or counts.pop() < (self.looks if is_penalty else 2 * self.looks):
             return None
         share = self._share_of_guess(values, guesses)
         dominance, threshold = self._dominance(own, others)
-        if not (share > self.guess_share and dominance > threshold and self._has_had_its_way(window, others, began)):
+        if not (share > self.guess_share and dominance > threshold):
+            return None
+        if not is_penalty and not self._has_had_its_way(window, strongest, began):
             return None
         named = [f.name for f in window.facts.losses if f.type_name] if window.facts is not None else []
         return Finding(
@@ -215,10 +219,9 @@ class DwarfedLossTerm(Rule):
         newest = guesses.values[-self.looks :]
         return median(values.values[-self.looks :] / newest) if (newest > 0).all() else 0.0
 
-    def _has_had_its_way(self, window: Window, others: Sequence[Column], began: int) -> bool:
+    def _has_had_its_way(self, window: Window, strongest: Column, began: int) -> bool:
         """Return True if the strongest other term sends far less than at first, and is no loss that has learned."""
         newest = slice(-self.looks, None)
-        strongest = max(others, key=lambda column: median(column.values))
         falls = median(strongest.values[newest]) <= self.satisfied * median(strongest.values[:_AT_FIRST])
         return falls and not _has_learned(window, strongest, newest, began)
 
@@ -235,16 +238,30 @@ def dominances(own: NDArray[np.float64], others: Sequence[NDArray[np.float64]]) 
     return np.where(is_finite, largest, 0.0) / np.where(is_finite, np.maximum(own, np.finfo(np.float32).tiny), 1.0)
 
 
+def _is_penalty(window: Window, gradient: Column, began: int) -> bool:
+    """Return True if the term of this gradient is a penalty on the weights alone."""
+    values, guesses = _values_and_guesses(window, gradient, began)
+    return values is None and guesses is not None and not guesses.any()
+
+
 def _has_learned(window: Window, gradient: Column, newest: slice, began: int) -> bool:
     """Return True if the term of this gradient has a known guess, and is below half of it."""
+    values, guesses = _values_and_guesses(window, gradient, began)
+    if values is None or guesses is None or len(values) != len(guesses):
+        return False
+    return median(values[newest]) < _LEARNED * median(guesses[newest])
+
+
+def _values_and_guesses(
+    window: Window, gradient: Column, began: int
+) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
+    """Return the values of the term of a gradient, and what a constant answer to it costs; None where unknown."""
     number = next(n for n in range(MOST_TERMS) if loss_term(n) == gradient.tensor)
     values, guesses = (
         next((c.values for c in _columns(window, number, name, began) if c.worker == gradient.worker), None)
         for name in ("mean", "guess")
     )
-    if values is None or guesses is None or len(values) != len(guesses):
-        return False
-    return median(values[newest]) < _LEARNED * median(guesses[newest])
+    return values, guesses
 
 
 def _columns(window: Window, number: int, kind: str, began: int) -> tuple[Column, ...]:

@@ -247,6 +247,7 @@ class ModelFactsSource:
             beyond_reach=graph.beyond_reach,
             mixes_samples=graph.mixes_samples,
             step_share=graph.step_share,
+            dropouts=graph.dropouts,
         )
         self._losses[facts.name] = facts, user_place()
         self.is_looking = True

@@ -1,7 +1,7 @@
 """Facts in the graph of a loss: its reduction, and the functions that made its predictions.
 
 Unpacks no tensor except the weights of classes, which are no part of the graph, and once the distances in a margin, the
-factors of log-probabilities, targets, and outputs of activations.
+factors of log-probabilities, targets, outputs of activations, and masks of dropouts.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 from trackside.frameworks.pytorch.losses.description import UNNAMED, LossDescription, describe_loss
+from trackside.frameworks.pytorch.losses.dropouts import dropped_shares
 from trackside.frameworks.pytorch.losses.likelihood import lowers_likelihood
 from trackside.frameworks.pytorch.losses.margin import margin
 from trackside.frameworks.pytorch.losses.saturation import step_share
@@ -74,6 +75,7 @@ class GraphFacts(NamedTuple):
     beyond_reach: float = 0.0
     mixes_samples: bool = False
     step_share: float = 0.0
+    dropouts: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, end: Any, loss: LossDescription) -> GraphFacts:
@@ -92,6 +94,7 @@ class GraphFacts(NamedTuple):
                 lowers_likelihood=bool(_read(lowers_likelihood, end)),
                 beyond_reach=_read(share_beyond_reach_by_hand, end) or 0.0,
                 step_share=_read(step_share, end) or 0.0,
+                dropouts=_read(dropped_shares, end) or (),
             )
         number = getattr(loss.node, "_saved_reduction", None)
         node, output = _predictions(loss)
@@ -110,6 +113,7 @@ class GraphFacts(NamedTuple):
             beyond_reach=_read(lambda _: _beyond_reach(loss, node), end) or 0.0,
             mixes_samples=mixes_samples(loss.node),
             step_share=_read(step_share, end) or 0.0,
+            dropouts=_read(dropped_shares, end) or (),
         )
 
 

@@ -21,6 +21,13 @@ MOST_ADDENDS = 256
 MOST_NODES = 4000  # of all terms together; a larger graph is not looked at
 MOST_ELEMENTS = 1 << 24  # of the gradients that are added up
 
+_OF_WEIGHTS = frozenset([
+    "AbsBackward0", "AddBackward0", "AccumulateGrad", "CatBackward0", "DivBackward0", "LinalgVectorNormBackward0",
+    "MeanBackward0", "MulBackward0", "NormBackward0", "NormBackward1", "PowBackward0", "SqrtBackward0",
+    "StackBackward0", "SubBackward0", "SumBackward0", "SumBackward1", "ToCopyBackward0", "UnsqueezeBackward0",
+    "ViewBackward0",
+])  # fmt: skip
+
 _Key = tuple[int, int, int]  # the number of a term, and the shared tensor: the id of its node, its output
 _Border = tuple[Any, int, int]  # a node, the place of an input, the number of the term
 
@@ -30,7 +37,7 @@ class Term(NamedTuple):
 
     - `name`: its loss function in the words of torch.nn; `loss` for one by hand
     - `value`: its value before its weight, a tensor of one element; None if its node keeps too little
-    - `guess`: what a constant answer costs, from its targets; None if that is unknown
+    - `guess`: what a constant answer costs, from its targets; 0 for a penalty on weights alone; None if it is unknown
     """
 
     name: str
@@ -55,7 +62,7 @@ class TermGradients:
         borders = _borders(ends)
         if len({number for _, _, number in borders}) < 2:
             return
-        self.terms = tuple(_term(each[0]) for each in ends)
+        self.terms = tuple(_term(each) for each in ends)
         self._add = protect(self._added)
         for node, places in _by_node(borders).items():
             self._handles.append(node.register_hook(self._hook(node, places)))
@@ -99,14 +106,31 @@ class TermGradients:
                 self._sums[key] = gradient.detach() if known is None else known + gradient.detach()
 
 
-def _term(node: Any) -> Term:
+def _term(ends: Sequence[Any]) -> Term:
+    node = ends[0]
     loss = describe_loss(node)
+    if loss.name == UNNAMED and _is_of_weights_alone(ends):
+        return Term(loss.name, None, torch.zeros(1))
     try:
         part = part_of(node) if loss.name != UNNAMED else None
         value = part.value.detach() if part is not None else None
         return Term(loss.name, value, guess_of(loss) if part is not None else None)
     except RuntimeError:  # the script has written over what the graph keeps
         return Term(loss.name, None, None)
+
+
+def _is_of_weights_alone(ends: Sequence[Any]) -> bool:
+    """Return True for a penalty: norms, squares and sums of parameters, in which no input of the model takes part."""
+    waiting, seen = [*ends], set[Any]()
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if type(node).__name__ not in _OF_WEIGHTS or len(seen) > MOST_NODES:
+            return False
+        waiting += [following for following, _ in node.next_functions if following is not None]
+    return True
 
 
 def _grouped(ends: Sequence[Any]) -> list[list[Any]]:
