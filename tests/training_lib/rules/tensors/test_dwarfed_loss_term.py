@@ -54,10 +54,12 @@ def penalty(
     gradient: Column, *, value: Column, guess: Column, looks: int = COUNT, own_value: Column | None = None
 ) -> Statistics:
     """A penalty on weights alone beside a term that sends a gradient of 0.01."""
-    recorded = terms(flat(0.01), gradient, value=value, guess=guess)
-    recorded[loss_term_guess(1)] = {"mean": flat(0.0)}
-    if own_value is not None:
-        recorded[loss_term(1)]["mean"] = own_value
+    beside: dict[str, Column] = {"l2": gradient} | ({} if own_value is None else {"mean": own_value})
+    recorded = {
+        **terms(flat(0.01), gradient, value=value, guess=guess),
+        loss_term(1): beside,
+        loss_term_guess(1): {"mean": flat(0.0)},
+    }
     return {n: {s: dict([*c.items()][:looks]) for s, c in each.items()} for n, each in recorded.items()}
 
 

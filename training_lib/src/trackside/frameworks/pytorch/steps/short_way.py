@@ -38,6 +38,7 @@ from trackside.frameworks.step_keeper import MOST_KEPT, StepKeeper
 from trackside.profiling.phase_clock import BACKWARD, CAPTURE, OPTIMIZER, OTHER, PhaseClock
 from trackside.profiling.windows import ProfilingWindows
 
+_TENSOR = torch.Tensor  # a look-up less
 MOST_KEPT_SHORT, SHORT_STEP = 32, 4e-3  # for steps of fewer seconds; passes that `StepOrder` worries about are more
 # To read how long a thread had no processor is a call of the system, 12 us within a training. Steps that usually take
 # fewer seconds than the first number pay for it if they took longer by the second, and at every so many others, with
@@ -145,8 +146,8 @@ class ShortWay(StepKeeper):
         clock.moved_at, clock.current = now, OTHER
         if has_ended:
             order = self._order
-            order.passes += 1
-            if order.passes >= order.limit:
+            order.passes = passes = order.passes + 1
+            if passes >= order.limit:
                 order.report()
 
     def begin(self, optimizer: Optimizer, args: Any, kwargs: Any) -> bool:
@@ -193,18 +194,16 @@ class ShortWay(StepKeeper):
     def end(self, optimizer: Optimizer) -> bool:
         """Handle the moment after it, and end the step. Return True if nothing is left to do."""
         clock = self._clock
-        now = clock.moved_at
-        clock.moved_at = self._read()
-        clock.seconds[OPTIMIZER] += clock.moved_at - now
-        clock.current = CAPTURE
+        now = self._read()
+        clock.seconds[OPTIMIZER] += now - clock.moved_at
+        clock.moved_at, clock.current = now, CAPTURE
         meter = self._meter
         if meter.is_on:
             meter.enter()
         self.is_stepping = self._has_seen_loss = False
-        record = self._record
         try:
-            is_as_before = record.is_on and not (self._guard.is_off or self._validation.is_watching)
-            is_as_before = is_as_before and not self._device_numbers.is_used
+            is_other = self._guard.is_off or self._validation.is_watching or self._device_numbers.is_used
+            is_as_before = self._record.is_on and not is_other
             for reference in self._watched:
                 parameter = reference()
                 is_as_before = is_as_before and parameter is not None and parameter.grad is not None
@@ -242,11 +241,13 @@ class ShortWay(StepKeeper):
             self._order.note_steps(optimizer, self._passes)
 
     def _sees_loss(self, args: Any, kwargs: Any) -> bool:
-        if self._validation.is_watching:
+        if (
+            self._validation.is_watching or self._engine.step >= self._looks.due
+        ):  # an evaluation in between has a number
             self.is_open = False
             return False
         loss = args[0]
-        if type(loss) is not torch.Tensor or (args[1] if len(args) > 1 else kwargs.get("grad_tensors")) is not None:
+        if type(loss) is not _TENSOR or (args[1] if len(args) > 1 else kwargs.get("grad_tensors")) is not None:
             return False
         if not loss.is_cpu or loss.numel() != 1:
             return False
@@ -288,9 +289,9 @@ class ShortWay(StepKeeper):
             self._to_look = facts.steps_to_skip()
             budget.spend_on_rows(started)  # one of ten steps: samples would miss it, or count it ten times
             return
-        self._unskipped += 1
-        if self._unskipped >= self._to_look:
-            facts.skip_steps(self._unskipped)
+        self._unskipped = unskipped = self._unskipped + 1
+        if unskipped >= self._to_look:
+            facts.skip_steps(unskipped)
             self._unskipped = 0
 
     def _end_by_parts(self, optimizer: Optimizer) -> None:
