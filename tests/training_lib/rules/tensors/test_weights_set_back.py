@@ -44,9 +44,26 @@ def as_at_first(*backs: int) -> list[float]:
     return found
 
 
-def case(name: str, updates: Sequence[float], *norms: Sequence[float], fires: bool = False) -> RuleCase:
+def losses(*backs: int, to: float = 1.0, learned: float = 0.3) -> list[float]:
+    """Return losses that fall to a share of the first, and rise to another at some steps."""
+    found, since, top = [], 0, 1.0
+    for step in range(STEPS):
+        since, top = (step, to) if step in backs else (since, top)
+        found.append(2.3 * (learned + (top - learned) * 0.96 ** (step - since)))
+    return found
+
+
+def case(
+    name: str,
+    updates: Sequence[float],
+    *norms: Sequence[float],
+    loss: Sequence[float] | None = None,
+    fires: bool = False,
+) -> RuleCase:
     recorded = {tensor: {"l2": along(column)} for tensor, column in zip(NAMES, norms, strict=False)}
     recorded[UPDATE_SIZE] = {"mean": along(updates)}
+    if loss is not None:
+        recorded["CrossEntropyLoss_output_0"] = {"mean": along(loss)}
     return RuleCase(name, recorded=recorded, facts=FACTS, fires=(UPDATE_SIZE,) if fires else ())
 
 
@@ -72,6 +89,11 @@ CASES = [
     ),
     case("never", sizes(), *[grown()] * 3),
     case("once, as after a search for a rate", sizes(40), *[grown(40)] * 3),
+    case("once, and all is lost", sizes(40), *[grown(40)] * 3, loss=losses(40), fires=True),
+    case("once, and the loss goes on falling", sizes(40), *[grown(40)] * 3, loss=losses()),
+    case("once, and most of it is left", sizes(40), *[grown(40)] * 3, loss=losses(40, to=0.8)),
+    case("once, before anything was learned", sizes(40), *[grown(40)] * 3, loss=losses(40, learned=0.9)),
+    case("once, to near the first", sizes(40), *[grown(40, to=0.3)] * 3, loss=losses(40)),
     case("the newest layer begins anew", sizes(40, 80), grown(), grown(), grown(40, 80)),
     case("jumps onwards", sizes(40, 80), *[grown()] * 3),
     case("a little back, as by averaging", sizes(40, 80, height=0.05), *[grown(40, 80, to=0.8)] * 3),

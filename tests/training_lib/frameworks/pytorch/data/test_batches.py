@@ -110,6 +110,14 @@ def shuffled_first_batch_each_time() -> Batches:
         yield next(iter(loader))
 
 
+def counted(loader: DataLoader[Any]) -> Batches:
+    """Epochs of a loop that knows the number of batches, as Lightning's does, and never asks for one more."""
+    while True:
+        iterator = iter(loader)
+        for _ in range(len(loader)):
+            yield next(iterator)
+
+
 def with_evaluations() -> Batches:
     """A batch for monitoring is fetched before each step, without gradients."""
     loader, monitored = DataLoader(rows(), batch_size=8, shuffle=True), DataLoader(rows(64), batch_size=8)
@@ -136,11 +144,18 @@ REPEATED = [
         ROWS_REPEATED,
         id="eight rows, by workers",
     ),
+    pytest.param(lambda: counted(DataLoader(rows(), 8, sampler=drawn(8, 48))), ROWS_REPEATED, id="counted batches"),
+    pytest.param(
+        lambda: counted(DataLoader(rows(), 8, sampler=drawn(8, 48), num_workers=2)),
+        ROWS_REPEATED,
+        id="counted batches of workers",
+    ),
     pytest.param(lambda: DataLoader(rows(1024), batch_size=32, sampler=drawn(9, 4096)), ROWS_REPEATED, id="one pass"),
 ]
 IN_TURN = [
     pytest.param(lambda: epochs(DataLoader(rows(), batch_size=8, shuffle=True)), id="shuffled"),
     pytest.param(lambda: epochs(DataLoader(rows(64), batch_size=8)), id="in order, three epochs"),
+    pytest.param(lambda: counted(DataLoader(rows(), batch_size=8, shuffle=True)), id="counted batches, shuffled"),
     pytest.param(lambda: epochs(DataLoader(rows(8), batch_size=8)), id="the whole data set as one batch"),
     pytest.param(lambda: epochs(DataLoader(rows(24), batch_size=8)), id="three batches"),
     pytest.param(lambda: DataLoader(rows(), batch_size=1), id="single rows"),

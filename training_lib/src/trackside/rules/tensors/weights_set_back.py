@@ -1,4 +1,4 @@
-"""weights-set-back: again and again, the weights return in one step to where they began."""
+"""weights-set-back: the weights return in one step to where they began, or all that was learned is lost so."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.medians import median
 from trackside.rules.phases import newest_phase, since
 from trackside.rules.rule import Rule, parameter
+from trackside.rules.training_loss import whole_losses
 from trackside.trial.window import Column, Window
 
 _AROUND = 10  # updates on each side of a jump
@@ -22,12 +23,14 @@ _NEARER = 0.5  # of the distance of the norms from the first ones
 _SMALLER, _RETURNED = 3, 0.05  # such a part of the size of a jump is enough where so little of the distance is left
 _SAME, _SEVERAL = 2e-7, 2  # of a norm in float32; weights
 _LEAST_WAY = 1e-3  # of the norm: a shorter way is no distance
+_LOSSES = 5  # in a median
+_HAD_LEARNED, _AS_AT_FIRST = 0.8, 0.95  # of the first level of the loss
 _MEASURE = "times that the weights were set back"
 
 
 @dataclass(frozen=True)
 class WeightsSetBack(Rule):
-    """Again and again, the weights return in one step to where they began.
+    """The weights return in one step to where they began.
 
     Why it matters:
         A checkpoint that is loaded inside of the loop, a copy of the best or first weights that is written back, a
@@ -46,11 +49,12 @@ class WeightsSetBack(Rule):
         3. A smaller jump, of `jump_times` / 3, sets them back if a twentieth of the distance is left, or if two norms
            or more are to seven digits what they were once: where the loss is back too, all updates after the jump are
            large, and a checkpoint of some layers alone leaves the others where they are.
-        4. It fires from `fewest` such jumps on.
+        4. It fires from `fewest` such jumps on. From one on where a twentieth of the distance is left and the loss
+           tells the same: it had lost a fifth of its first level, and is back at 95 % of it or above.
 
         A learning rate that rises moves the updates after it as well. A layer that begins anew moves one norm of many,
-        averaging and look-ahead move weights by little, and weights that are put back once, as by a search for a
-        learning rate, are silent. Amazon's Debugger has no such rule.
+        averaging and look-ahead move weights by little, and weights that are put back once without a loss that had
+        fallen, as by a search for a learning rate, are silent. Amazon's Debugger has no such rule.
 
     What to do:
         Look for code that loads a checkpoint or copies weights inside of the loop. Load once, before the first step.
@@ -95,7 +99,7 @@ class WeightsSetBack(Rule):
         began, found = newest_phase(window), []
         for updates in since(window.statistic(UPDATE_SIZE, "mean", mode=None), began):
             jumps = updates.steps[jumps_of(updates.values, times=self.jump_times / _SMALLER)].tolist()
-            if len(jumps) < self.fewest:
+            if not jumps:
                 continue
             large = set(updates.steps[jumps_of(updates.values, times=self.jump_times)].tolist())
             norms = [c for c in since(_norms(window), began) if c.worker == updates.worker]
@@ -104,7 +108,8 @@ class WeightsSetBack(Rule):
                 for step in jumps
                 if _goes_back(norms, step, left=_NEARER if step in large else _RETURNED) or _are_as_once(norms, step)
             ]
-            if len(back) >= self.fewest:
+            is_once = len(back) == 1 and _goes_back(norms, back[0], left=_RETURNED) and _is_lost(window, back[0], began)
+            if len(back) >= self.fewest or is_once:
                 found.append(self._finding(window, updates, back))
         return found
 
@@ -123,7 +128,7 @@ class WeightsSetBack(Rule):
             measure=_MEASURE,
             observed=float(len(back)),
             relation=">",
-            threshold=float(self.fewest - 1),
+            threshold=float(min(self.fewest, len(back)) - 1),
             statistics={"last_at": float(back[-1])},
             series=updates.series,
         )
@@ -154,6 +159,18 @@ def _goes_back(norms: list[Column], step: int, *, left: float) -> bool:
     """Return True if of the distance of most weights from their first norm a share of `left` remains after a step."""
     shares = [share for column in norms if (share := _distance_left(column, step)) is not None]
     return bool(shares) and median(shares) <= left
+
+
+def _is_lost(window: Window, step: int, began: int) -> bool:
+    """Return True if a training loss had fallen before a step, and is after it what it was at first."""
+    for column in since(whole_losses(window), began):
+        before, after = column.values[column.steps < step], column.values[column.steps > step]
+        if len(before) < 2 * _LOSSES or len(after) < _LOSSES:
+            continue
+        first, level, now = (median(each) for each in (before[:_LOSSES], before[-_LOSSES:], after[:_LOSSES]))
+        if level < _HAD_LEARNED * first and now > _AS_AT_FIRST * first > 0:
+            return True
+    return False
 
 
 def _are_as_once(norms: list[Column], step: int) -> bool:

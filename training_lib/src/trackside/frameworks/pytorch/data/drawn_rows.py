@@ -29,7 +29,8 @@ class DrawnRows:
         self._iterator: weakref.ref[Any] | None = None
         self._fetched = 0
         self._rows: set[int] = set()
-        self._count = 0
+        self._count = self._batches = 0
+        self._whole = -1  # batches of a pass
 
     def draw(self, iterator: Any, rows: Any) -> None:
         """Take the rows of the next batch.
@@ -42,7 +43,9 @@ class DrawnRows:
         if self._iterator is None or self._iterator() is not iterator or fetched < self._fetched:
             self._begin()  # and what was not drawn to its end does not count
             self._iterator = weakref.ref(iterator)
+            self._whole = _batches_of(iterator)
         self._fetched = fetched
+        self._batches += 1
         if len(self._rows) > MOST_REMEMBERED:
             return
         try:
@@ -51,7 +54,8 @@ class DrawnRows:
             return
         self._rows.update(some)
         self._count += len(some)
-        if self._count >= FEWEST and self._count >= _TIMES * len(self._rows):
+        is_early = self._count >= FEWEST and self._count >= _TIMES * len(self._rows)
+        if is_early or self._batches == self._whole:  # a loop that counts batches never asks for one more
             self._measure(iterator)
 
     def end(self, iterator: Any) -> None:
@@ -61,8 +65,16 @@ class DrawnRows:
         self._begin()
 
     def _begin(self) -> None:
-        self._rows, self._count = set(), 0
+        self._rows, self._count, self._batches = set(), 0, 0
 
     def _measure(self, iterator: Any) -> None:
         is_covered = 2 * len(self._rows) >= len(iterator._dataset)
         self.repeated_share = 0.0 if is_covered else 1 - len(self._rows) / self._count
+
+
+def _batches_of(iterator: Any) -> int:
+    """Return the number of batches of a pass; -1 if it is unknown."""
+    try:
+        return len(iterator._index_sampler)
+    except (AttributeError, TypeError, NotImplementedError):
+        return -1
