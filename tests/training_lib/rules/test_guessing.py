@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from trackside.contracts.model_facts import LossFacts, ModelFacts
-from trackside.contracts.recorded_names import LOSS_GUESS
 from trackside.rules.guessing import best_guess, difference_of_labels, loss_of_guessing
 from trackside.testing.rule_case import RuleCase
 
@@ -84,26 +83,6 @@ def test_from_the_labels_of_a_run() -> None:
     assert guess.loss == pytest.approx(0.9, rel=0.1)
     assert best_guess(case.window, "Other_output_0", worker="worker_0") is None
     assert best_guess(case.window, ENTROPY.name, worker="worker_1") is None
-
-
-@pytest.mark.parametrize(
-    ("losses", "noted", "expected"),
-    [
-        pytest.param((ENTROPY,), [1.0, 0.8, 0.9], 0.9, id="the-newest-of-all-looks"),
-        pytest.param((ENTROPY, replace(ENTROPY, name="other")), [0.9], 0.9, id="two-names-of-one-loss"),
-        pytest.param((ENTROPY, of("MSELoss")), [0.9], None, id="two-losses"),
-        pytest.param((ENTROPY, LossFacts("loss_output_0")), [0.9], None, id="a-sum-of-it"),
-        pytest.param((replace(ENTROPY, is_weighted=True),), [0.9], None, id="weighted"),
-        pytest.param((replace(ENTROPY, reduction="sum"),), [0.9], None, id="not-a-mean"),
-        pytest.param((ENTROPY,), [], None, id="nothing-noted"),
-        pytest.param((ENTROPY,), [0.0], None, id="labels-all-alike"),
-    ],
-)
-def test_from_what_was_noted(losses: tuple[LossFacts, ...], noted: list[float], expected: float | None) -> None:
-    recorded = {LOSS_GUESS: {"mean": dict(enumerate(noted))}} if noted else {}
-    case = RuleCase("", {ENTROPY.name: {0: 1.0}}, recorded=recorded, facts=ModelFacts(losses=losses))
-    guess = best_guess(case.window, ENTROPY.name, worker="worker_0")
-    assert (guess.loss if guess else None) == expected
 
 
 @pytest.mark.parametrize(

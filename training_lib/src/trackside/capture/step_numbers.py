@@ -30,7 +30,6 @@ from trackside.contracts.recorded_names import (
     GRADIENTS_KEPT,
     LARGE_TARGET_ERROR,
     LOCAL_GRADIENT,
-    LOSS_GUESS,
     LOST_UPDATES,
     MOST_TERMS,
     OPTIMIZER_SECONDS,
@@ -123,11 +122,6 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         SAME_VIEWS,
         "mean",
         "1 where two passes of one model that the loss compares were the same, else 0; at steps with a look",
-    ),
-    StepNumber(
-        LOSS_GUESS,
-        "mean",
-        "what a constant answer to the loss would cost, from the targets of all looks so far; at steps with a look",
     ),
     StepNumber(
         TARGET_SCALE,

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from trackside.contracts.errors import TensorNotSavedError
 from trackside.contracts.model_facts import LossFacts
-from trackside.contracts.recorded_names import LOSS_GUESS
 from trackside.rules.diagnosis import TRAINING_MODES, training_losses
 from trackside.rules.medians import median
 from trackside.trial.window import Window
@@ -46,33 +45,18 @@ class Guess:
 def best_guess(window: Window, loss: str, *, worker: str) -> Guess | None:
     """Return the best constant answer to the saved training labels, with its loss; None if it cannot be computed.
 
-    `loss` is the tensor's name. None for losses computed by hand, sums, and weighted losses. Without saved labels it is
-    what the hook noted of the targets at its looks.
+    `loss` is the tensor's name. None for losses computed by hand, sums, weighted losses, and runs without saved labels.
     """
     facts = window.facts.loss(loss) if window.facts is not None else None
     if facts is None or facts.type_name not in _JUDGES:
         return None
     level = loss_of_guessing(facts, list(labels_of(window, loss, worker, modes=TRAINING_MODES)))
-    level = _noted(window, facts, worker) if level is None else level
     if level is None or not level > 0:
         return None
     if facts.type_name in _OF_CLASSES:
         return Guess(level, is_of_classes=True)
     evaluated = loss_of_guessing(facts, list(labels_of(window, loss, worker, modes=("EVAL",))))
     return Guess(level, is_of_classes=False, evaluated=evaluated)
-
-
-def _noted(window: Window, loss: LossFacts, worker: str) -> float | None:
-    """Return what the hook noted as the cost of a constant answer; None if that may be another loss's."""
-    kinds = {each.type_name for each in window.facts.losses} if window.facts is not None else set()
-    if kinds != {loss.type_name} or not _is_plain(loss):
-        return None
-    noted = [column for column in window.statistic(LOSS_GUESS, "mean", mode=None) if column.worker == worker]
-    return float(noted[0].values[-1]) if noted and np.isfinite(noted[0].values[-1]) else None
-
-
-def _is_plain(loss: LossFacts) -> bool:
-    return loss.reduction == "mean" and not loss.is_weighted and not loss.is_broadcast
 
 
 def all_as_guessing(window: Window, *, share: float) -> bool:
@@ -94,7 +78,7 @@ def all_as_guessing(window: Window, *, share: float) -> bool:
 def loss_of_guessing(loss: LossFacts, labels: Sequence[NDArray[np.generic]]) -> float | None:
     """Return the loss of the best constant answer to these labels, batches of shape (samples, ...); None if unknown."""
     judge = _JUDGES.get(loss.type_name)
-    if judge is None or not _is_plain(loss):
+    if judge is None or loss.reduction != "mean" or loss.is_weighted or loss.is_broadcast:
         return None
     widths = {batch.shape[1:] for batch in labels}
     if len(widths) != 1 or sum(len(batch) for batch in labels) < _FEWEST_LABELS:

@@ -31,6 +31,7 @@ from trackside.contracts.run_layout import RunLocation
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch import PyTorchAdapter
 from trackside.frameworks.pytorch.steps import short_way
+from trackside.frameworks.pytorch.steps.graph_looks import GraphLooks
 from trackside.frameworks.pytorch.steps.short_way import ShortWay
 from trackside.frameworks.pytorch.steps.strategy import ByOptimizer
 from trackside.profiling.processor_wait import PATH
@@ -210,16 +211,20 @@ def test_records_what_the_long_way_does(
         taken.append(end(self, optimizer))
         return taken[-1]
 
+    looks: list[int] = []
     monkeypatch.setattr(ShortWay, "end", noted)
+    monkeypatch.setattr(GraphLooks, "_look_at_terms", lambda self, _: looks.append(self._engine.step))
     bare = train(loop)
     with capturing(tmp_path / "short", CaptureRequest((), statistics=THINNED)):
         short = train(loop)
     assert fewest <= sum(taken) <= most
+    looks_on_short_way, looks = looks, []
     monkeypatch.setattr(ByOptimizer, "takes_short_way", False)
     with capturing(tmp_path / "long", CaptureRequest((), statistics=THINNED)):
         train(loop)
     found, expected = recorded(tmp_path / "short"), recorded(tmp_path / "long")
     differing = [key for key in {**found, **expected} if found.get(key) != expected.get(key)]
+    assert looks_on_short_way == looks  # the same on all ranks, whichever way they take
     assert not differing, "recorded otherwise on the short way (a number of clock or processor goes into MEASURES_TIME)"
     assert len(found["CrossEntropyLoss_output_0", "mean", "TRAIN"][0][0]) == STEPS
     for a, b in zip(bare.parameters(), short.parameters(), strict=True):

@@ -1,4 +1,4 @@
-"""Looks into the graph of a loss at few steps: its terms, what a guess costs, attention, two views, target columns.
+"""Looks into the graph of a loss at few steps: gradients of its terms, attention, two views, columns of a target.
 
 A look is taken where `due` has come, in the backward pass of the script, and its numbers are those of the step. Steps
 between looks are not touched. Terms and gradients are looked at on steps that follow from their number alone, so that
@@ -20,7 +20,6 @@ from trackside.contracts.recorded_names import (
     ATTENTION_LOGIT,
     LARGE_TARGET_ERROR,
     LOCAL_GRADIENT,
-    LOSS_GUESS,
     SAME_VIEWS,
     SMALL_TARGET_ERROR,
     TARGET_SCALE,
@@ -29,7 +28,6 @@ from trackside.contracts.recorded_names import (
 )
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.losses.attention import attention_nodes, numbers_of
-from trackside.frameworks.pytorch.losses.guess import GuessSoFar
 from trackside.frameworks.pytorch.losses.target_columns import column_numbers
 from trackside.frameworks.pytorch.losses.terms import TermGradients
 from trackside.frameworks.pytorch.losses.twin_views import same_views
@@ -78,7 +76,6 @@ class GraphLooks:
         self._handles: list[Any] = []
         self._is_open = False
         self._view_misses = 0
-        self._guess = GuessSoFar()
         self._attention = _AttentionPace()
         self.backward_begins: Callable[[torch.Tensor], None] = protect(self._backward_begins)
         self._end = protect(self._ended)
@@ -99,7 +96,6 @@ class GraphLooks:
             self._due_terms = next_look(step)
             self._look_at_terms(loss.grad_fn)
             self._look_at_gradients()
-            self._look_at_targets(loss.grad_fn)
             self._look_at_views(loss.grad_fn)
             self._look_at_columns(loss.grad_fn)
         if step >= self._due_attention:
@@ -125,14 +121,6 @@ class GraphLooks:
         self._view_misses = self._view_misses + 1 if found is None else 0
         if found is not None:
             self._add(SAME_VIEWS, "mean", found)
-
-    def _look_at_targets(self, end: Any) -> None:
-        try:
-            found = self._guess.add(end)
-        except RuntimeError:  # the script has written over what the graph keeps
-            return
-        if found is not None:
-            self._add(LOSS_GUESS, "mean", found)
 
     def _look_at_columns(self, end: Any) -> None:
         try:
