@@ -33,8 +33,8 @@ class Ranked:
 def ranked(signs: Iterable[Sign], weights: Weights, *, hints: Mapping[str, Sequence[Suspicion]]) -> tuple[Ranked, ...]:
     """Return the causes that the evidence does not refute, likeliest first.
 
-    A cause that the evidence shows to be a sign of another one is left out, and the other one has its score. One that it
-    places after another one follows that.
+    A cause that the evidence shows to be a sign of another one is left out, and the other one has its score. One that
+    it places after another one follows that.
 
     Args:
         signs: The known evidence.
