@@ -69,7 +69,7 @@ TO_FOUR = noisy(4 + 900 * 0.95 ** np.arange(360), 0.1)  # the variance of the ta
 
 
 def regression(
-    name: str, training: object, *, validation: float = math.nan, fires: bool = False, **more: Any
+    name: str, training: object, *, validation: float = math.nan, fires: bool = False, also: Any = None
 ) -> RuleCase:
     """A run with targets of variance one, and evaluations every thirty steps."""
     steps = len(np.asarray(training))
@@ -79,7 +79,7 @@ def regression(
         {TARGETS: {step: (targets - targets.mean()) / targets.std() for step in range(0, steps, 10)}},
         collections={"labels": (f"^{TARGETS}$",)},
         facts=REGRESSION,
-        recorded={NUMBERS: {"mean": saved(training, every=1)}, **more},
+        recorded={NUMBERS: {"mean": saved(training, every=1)}, **(also or {})},
         evaluated={NUMBERS: {"mean": dict.fromkeys(range(29, steps, 30), validation)}},
         fires=(NUMBERS,) if fires else (),
     )
@@ -112,7 +112,7 @@ def test_a_loss_of_numbers_far_above_a_guess(case: RuleCase) -> None:
 
 
 def test_gradients_out_of_proportion_to_their_weights_are_shown_as_the_cause() -> None:
-    for case in (regression("", TO_FOUR, **OF_WEIGHTS), regression("", TO_FOUR)):
+    for case in (regression("", TO_FOUR, also=OF_WEIGHTS), regression("", TO_FOUR)):
         found = [*LossNotDecreasing().check(case.window)]
         causes = LossNotDecreasing().suspicions(found, case.window)
         is_shown = Cause.EXPLODING_GRADIENTS in {cause.cause for cause in causes}
