@@ -69,14 +69,20 @@ TO_FOUR = noisy(4 + 900 * 0.95 ** np.arange(360), 0.1)  # the variance of the ta
 
 
 def regression(
-    name: str, training: object, *, validation: float = math.nan, fires: bool = False, also: Any = None
+    name: str,
+    training: object,
+    *,
+    validation: float = math.nan,
+    drift: float = 0.0,
+    fires: bool = False,
+    also: Any = None,
 ) -> RuleCase:
-    """A run with targets of variance one, and evaluations every thirty steps."""
+    """A run with targets of variance one, which move by `drift` a step, and evaluations every thirty steps."""
     steps = len(np.asarray(training))
     targets = np.random.default_rng(0).standard_normal((32, 1))
     return RuleCase(
         name,
-        {TARGETS: {step: (targets - targets.mean()) / targets.std() for step in range(0, steps, 10)}},
+        {TARGETS: {step: (targets - targets.mean()) / targets.std() + drift * step for step in range(0, steps, 10)}},
         collections={"labels": (f"^{TARGETS}$",)},
         facts=REGRESSION,
         recorded={NUMBERS: {"mean": saved(training, every=1)}, **(also or {})},
@@ -98,6 +104,7 @@ FAR_ABOVE = [
     regression("halved in the newest half", noisy(900 * 0.99 ** np.arange(360), 0.02)),
     regression("once near a guess", noisy([*[900.0] * 20, *[0.9] * 100, *np.linspace(9, 6, 240)], 0.02)),
     regression("better on the rows to validate on", TO_FOUR, validation=1.5),
+    regression("targets that move, as of values", 10 * TO_FOUR, drift=0.02),
     regression("early", TO_FOUR[:110]),
 ]
 

@@ -111,7 +111,7 @@ class LossNotDecreasing(Rule):
         8. Far above a guess, from the same steps on as point 2: with numbers as labels, no window came near the
            loss of the best constant answer (it is more than twice that), nor did an evaluation, and in the newest half
            of the run the loss fell by less than half. However much was learned, it is worth less than a constant: so
-           it is where weights, targets or steps are far too large.
+           it is where weights, targets or steps are far too large. Not with targets that have moved.
         9. The losses up to ten steps before must say the same, unless the run has ended. A run that ends before two
            fifths of `start_step`, and has not learned a tenth by then, could not be evaluated: that is not a clean bill
            of health.
@@ -250,7 +250,8 @@ class LossNotDecreasing(Rule):
         is_by_hand = facts is not None and not facts.is_built_in
         if rises and is_by_hand and answer.level < _LOST * first:
             return None
-        if may_move(window, column.tensor, worker=column.worker) and not self._is_certain(window, column, rises=rises):
+        moves = may_move(window, column.tensor, worker=column.worker)
+        if moves and (is_far or not self._is_certain(window, column, rises=rises)):
             return None
         learned_nothing = answer.kind == "stuck" and window.is_last and len(steps) and answer.learned < 1 - _AS_GUESSING
         return Finding(
@@ -364,7 +365,7 @@ def _far_above_guessing(window: Window, trained: Column, losses: Losses, size: i
         error_percent=error,
         level=level,
         compared_with=guess.loss,
-        since=len(losses) - 2 * half,
+        since=len(losses) - size,
     )
 
 
