@@ -15,7 +15,9 @@ WEIGHTS = Weights(
     present={
         "weights-grew": {"learning-rate-too-high": 2.0, "weight-decay-too-strong": 1.0},
         "shown:loss-sign": {"loss-sign": 5.0},
-        "found:overfit": {"overfitting": 1.0},
+        "found:overfit": {"overfitting": 3.0},
+        "worse-than-guessing": {"wrong-labels": 0.2},
+        "gradient-fades": {"vanishing-gradients": 0.5},
         "weak": {"stalled": 0.01},
         "rate-rose": {"learning-rate-schedule": 0.5},
         "harm:lasting": {"class-imbalance": 4.0},
@@ -25,6 +27,7 @@ WEIGHTS = Weights(
 GREW = Sign("weights-grew", because="weights are 50 times as large")
 SIGN = Sign("shown:loss-sign", because="the loss is multiplied by -1")
 ROSE = Sign("rate-rose", because="the rate began at 0.1 and is 9 now")
+OVERFIT, GUESS, FADES = Sign("found:overfit"), Sign("worse-than-guessing"), Sign("gradient-fades")
 NO_DECAY = Sign("weight-decay", is_present=False)
 
 
@@ -49,6 +52,12 @@ def causes(*signs: Sign) -> list[str]:
         pytest.param((Sign("uphill"), Sign("negative-loss")), ["loss-sign"], id="newer-than-the-table"),
         pytest.param((GREW, GREW, Sign("uphill"), NO_DECAY), ["loss-sign"], id="newer-and-in-place-of-its-sign"),
         pytest.param((Sign("uphill", is_present=False),), [], id="newer-and-absent"),
+        pytest.param((OVERFIT,), ["overfitting"], id="learned-by-heart"),
+        pytest.param((OVERFIT, GUESS), ["wrong-labels", "overfitting"], id="after-its-better-and-listed-still"),
+        pytest.param(
+            (OVERFIT, GUESS, FADES), ["vanishing-gradients", "overfitting"], id="after-what-explains-its-better"
+        ),
+        pytest.param((GUESS,), [], id="nothing-speaks-for-the-outranked-one"),
         pytest.param(
             (GREW, GREW, Sign("rate-rose", is_present=False), NO_DECAY), ["learning-rate-too-high"], id="it-is-absent"
         ),

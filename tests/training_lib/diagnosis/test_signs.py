@@ -27,6 +27,7 @@ from trackside.trial.window import Window
 LOSS, W, G = "CrossEntropyLoss_output_0", "Net_fc.weight", "gradient/Net_fc.weight"
 RATE = "hyperparameters/SGD/group_0/lr"
 LABELS = {"CrossEntropyLoss_input_1": {step: np.arange(32) % 8 for step in range(0, 100, 10)}}
+NUMBERS = np.linspace(0.1, 2.9, 32, dtype=np.float32)
 EVALUATED = {LOSS: {"mean": steady(0.5, 10, every=10)}}
 HELD = ParameterFacts(W, "fc", (8, 8), "float32", optimizer="SGD")
 LAST = ParameterFacts("Net_b.weight", "b", (8, 8), "float32", optimizer="SGD")
@@ -40,6 +41,7 @@ def window(
     *,
     facts: ModelFacts | None = None,
     evaluated: Mapping[str, Any] = EVALUATED,
+    labels: Mapping[str, Any] = LABELS,
 ) -> Window:
     """A run of 101 steps whose loss falls by usual updates, but for these statistics."""
     usual = {
@@ -52,7 +54,7 @@ def window(
     }
     return RuleCase(
         "a run",
-        LABELS,
+        labels,
         collections={"labels": ("input_1$",)},
         recorded={**usual, **(recorded or {})},
         evaluated=evaluated,
@@ -212,6 +214,22 @@ def test_facts_refute_causes(facts: ModelFacts, cause: Cause, is_refuted: bool) 
     assert (cause in refuted_by(signs_of(window(facts=facts)))) is is_refuted
 
 
+@pytest.mark.parametrize(
+    ("labels", "is_refuted"),
+    [
+        pytest.param(NUMBERS, True, id="numbers"),
+        pytest.param(NUMBERS.reshape(16, 2), True, id="two-numbers-a-sample"),
+        pytest.param(np.arange(32) % 8, False, id="classes"),
+        pytest.param((NUMBERS > 1).astype(np.float32), False, id="zeros-and-ones"),
+        pytest.param(np.eye(4, dtype=np.float32)[np.arange(32) % 4], False, id="one-hot-rows"),
+        pytest.param(np.arange(32).reshape(4, 8), False, id="tokens"),
+    ],
+)
+def test_only_classes_can_be_unequal(labels: Any, is_refuted: bool) -> None:
+    run = window(labels={"CrossEntropyLoss_input_1": dict.fromkeys(range(0, 100, 10), labels)})
+    assert (Cause.CLASS_IMBALANCE in refuted_by(signs_of(run))) is is_refuted
+
+
 def test_nothing_is_refuted_by_what_is_unknown() -> None:
     assert refuted_by(signs_of(RuleCase("an old run", {"mine": {0: 1.0}}).window)) == frozenset()
 
@@ -231,8 +249,20 @@ def test_the_opinions_of_rules_are_evidence() -> None:
         pytest.param(["rate-rose"], {Cause.LEARNING_RATE_TOO_HIGH: Cause.LEARNING_RATE_SCHEDULE}, id="one"),
         pytest.param(
             ["worse-than-guessing", "gradient-fades"],
-            {Cause.OVERFITTING: Cause.VANISHING_GRADIENTS, Cause.WRONG_LABELS: Cause.VANISHING_GRADIENTS},
+            {Cause.WRONG_LABELS: Cause.VANISHING_GRADIENTS},
+            id="an-outranked-cause-is-no-sign",
+        ),
+        pytest.param(
+            ["zero-gradients", "died-by-steps"],
+            {
+                Cause.LEARNING_RATE_TOO_LOW: Cause.LEARNING_RATE_TOO_HIGH,
+                Cause.CLIPPING_TOO_LOW: Cause.LEARNING_RATE_TOO_HIGH,
+                Cause.DEAD_UNITS: Cause.LEARNING_RATE_TOO_HIGH,
+            },
             id="a-sign-of-a-sign",
+        ),
+        pytest.param(
+            ["labels-differ"], {Cause.OVERFITTING: Cause.WRONG_LABELS}, id="rare-in-training-alone-is-imbalance-still"
         ),
         pytest.param(["loss-fell", "frozen"], {}, id="evidence-that-explains-nothing"),
     ],

@@ -15,6 +15,7 @@ from trackside.trial.window import Column
 RANDOM = np.random.default_rng(0)
 ENTROPY, VARIANCE = Guess(1.0, is_of_classes=True), Guess(1.0, is_of_classes=False)
 EASIER = Guess(1.0, is_of_classes=False, evaluated=0.8)
+HARDER = Guess(1.0, is_of_classes=False, evaluated=1.3)
 
 
 def column(values: dict[int, float], *, tensor: str = "Loss_output_0", worker: str = "worker_0") -> Column:
@@ -76,6 +77,8 @@ def test_the_training_loss_beside_a_validation_loss() -> None:
         pytest.param([1.3, 1.1, 1.0, 1.01, 1.02, 1.02, 1.01, 1.01], VARIANCE, False, id="numbers: it-fell"),
         pytest.param([1.3, 1.1, 1.0, 1.01, 1.02, 1.02, 1.01, 1.01], EASIER, True, id="numbers: not-below-their-own"),
         pytest.param([1.3, 1.1, 1.0, 0.75, 0.7, 0.75, 0.8, 0.8], EASIER, False, id="numbers: below-their-own"),
+        pytest.param([1.3, 1.2, 1.1, 1.11, 1.12, 1.12, 1.11, 1.11], HARDER, False, id="numbers: below-harder-ones"),
+        pytest.param([1.3, 1.29, 1.3, 1.29, 1.3, 1.31, 1.3, 1.31], HARDER, True, id="numbers: as-hard-as-they-are"),
         pytest.param([1.01, 1.03, 1.02, 1.04, 1.05, 1.03, 1.0, 1.06, 1.02], ENTROPY, True, id="a-late-best-by-chance"),
         pytest.param([1.0, 1.01, 1.02, 1.03], ENTROPY, False, id="too-few"),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.training_lib.rules.columns import along, steady
+from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.verdict import Severity
 from trackside.rules.program.collapsed_routing import CollapsedRouting
@@ -32,6 +32,7 @@ MODULES, ROWS = facts_of(ROUTER, *EXPERTS), facts_of(ROUTER, held("moe.experts",
 GRADIENTS = [expert.gradient for expert in EXPERTS]
 UP = "gradient/Net_moe.experts.up"
 
+LOSS, FALLS = steady(1, STEPS), falling(1, 0.2, STEPS)
 USED = {"is_present": steady(1, STEPS), "l2": steady(0.5, STEPS)}
 UNUSED = {"is_present": steady(0, STEPS)}
 ZEROS = {"is_present": steady(1, STEPS), "l2": steady(0, STEPS)}  # zero_grad(set_to_none=False)
@@ -41,8 +42,8 @@ THINNED = {"is_present": steady(0, 21, every=16)}
 TOO_FEW = {"is_present": steady(0, 5, every=60)}
 
 
-def recorded(*each: Mapping[str, Any]) -> dict[str, Any]:
-    return {"Loss_output_0": {"mean": steady(1, STEPS)}, **dict(zip(GRADIENTS, each, strict=True))}
+def recorded(*each: Mapping[str, Any], loss: Mapping[int, float] = LOSS) -> dict[str, Any]:
+    return {"Loss_output_0": {"mean": loss}, **dict(zip(GRADIENTS, each, strict=True))}
 
 
 def rows(values: Mapping[int, float]) -> dict[str, Any]:
@@ -70,7 +71,16 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+IDLE = (USED, UNUSED, UNUSED, UNUSED)
+HARMLESS = RuleCase(
+    "three of four, and the loss falls", recorded=recorded(*IDLE, loss=FALLS), facts=MODULES, fires=(GRADIENTS[1],)
+)
+UNSEEN = RuleCase(
+    "three of four, and no loss", recorded=dict(zip(GRADIENTS, IDLE, strict=True)), facts=MODULES, fires=(GRADIENTS[1],)
+)
+
+
+@pytest.mark.parametrize("case", [*CASES, HARMLESS, UNSEEN], ids=str)
 def test_cases(case: RuleCase) -> None:
     assert_case(CollapsedRouting(), case)
 
@@ -81,6 +91,8 @@ def test_cases(case: RuleCase) -> None:
         (CASES[0], Severity.WARNING),
         (CASES[1], Severity.WARNING),
         (CASES[2], Severity.INFO),
+        (HARMLESS, Severity.INFO),
+        (UNSEEN, Severity.INFO),
         (CASES[4], Severity.INFO),  # others may be idle each time
     ],
     ids=str,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.training_lib.rules.columns import steady
+from tests.training_lib.rules.columns import falling, steady
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.verdict import Severity
 from trackside.rules.tensors.vanishing_gradient import SIZE, VanishingGradient, grows, vanished
@@ -193,6 +193,8 @@ MOVING = {"q.weight": 0.04, "q.bias": 0.8, "k.weight": 0.04, "k.bias": 0.6, "emb
 STANDING = dict.fromkeys(MOVING, 1e-9) | {"emb.weight": 0.01, "v.weight": 0.01}
 DEEP = {"0.weight": 1e-6, "1.weight": 1e-5, "2.weight": 0.1}
 FAR = {"0.weight": 2e-7, "1.weight": 2e-6, "2.weight": 0.02}
+SIGMOIDS = {"0.weight": 1e-10, "1.weight": 1e-8, "2.weight": 0.1}
+MOVED = dict.fromkeys(SIGMOIDS, 0.01)
 BY_PROGRAM = [
     # what must be found
     RuleCase(
@@ -225,7 +227,28 @@ BY_PROGRAM = [
         facts=trained(*DEEP, optimizer="SGD"),
         fires=(f"{G}0.weight",),
     ),
+    RuleCase(
+        "the first layers, which Adam moves by noise, and nothing is learned",
+        recorded={**measured(SIGMOIDS, MOVED, steps=120), LOSS: {"mean": steady(2.3, 120)}},
+        facts=trained(*SIGMOIDS),
+        fires=(f"{G}0.weight", f"{G}1.weight"),
+    ),
     # what must stay silent
+    RuleCase(
+        "the same, and the loss falls",
+        recorded={**measured(SIGMOIDS, MOVED, steps=120), LOSS: {"mean": falling(2.3, 1.9, 120)}},
+        facts=trained(*SIGMOIDS),
+    ),
+    RuleCase(
+        "the same, not for long",
+        recorded={**measured(SIGMOIDS, MOVED, steps=90), LOSS: {"mean": steady(2.3, 90)}},
+        facts=trained(*SIGMOIDS),
+    ),
+    RuleCase(
+        "queries and keys that Adam moves, and nothing is learned",
+        recorded={**measured(NARROW, MOVING, steps=120), LOSS: {"mean": steady(2.3, 120)}},
+        facts=trained(*NARROW),
+    ),
     RuleCase(
         "queries and keys of a narrow transformer, which Adam moves",
         recorded=measured(NARROW, MOVING, steps=120),

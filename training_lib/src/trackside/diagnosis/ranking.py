@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import SPEED_CAUSES, Cause, Sign, Suspicion
 from trackside.diagnosis.learned import Weights
-from trackside.diagnosis.signs import FOUND, HARM, SHOWN, explained_by, refuted_by, supported_by
+from trackside.diagnosis.signs import FOUND, HARM, SHOWN, explained_by, outranked_by, refuted_by, supported_by
 
 MOST_CAUSES = 3
 LEAST_PROBABILITY = 0.05  # of a cause that is listed after the first
@@ -17,6 +17,7 @@ EXPECTED = 1.5  # weight of a piece of evidence without a row in the table, for 
 HINT = 3.0  # weight of the first cause that a rule without a row in the table suspects
 NEXT_HINT = 1.0  # by which each further one has less
 OBSERVED = 1.0  # probability of a cause that a finding itself is
+_NEXT = 1.0  # by which, at least, the score of an outranked cause is below that of its better
 _RARE = -1.0  # bias of a cause that the table does not have
 
 
@@ -32,7 +33,8 @@ class Ranked:
 def ranked(signs: Iterable[Sign], weights: Weights, *, hints: Mapping[str, Sequence[Suspicion]]) -> tuple[Ranked, ...]:
     """Return the causes that the evidence does not refute, likeliest first.
 
-    A cause that the evidence shows to be a sign of another one is left out, and the other one has its score.
+    A cause that the evidence shows to be a sign of another one is left out, and the other one has its score. One that
+    it places after another one follows that.
 
     Args:
         signs: The known evidence.
@@ -43,9 +45,15 @@ def ranked(signs: Iterable[Sign], weights: Weights, *, hints: Mapping[str, Seque
     refuted = refuted_by(known)
     causes = [cause for cause in Cause if cause not in refuted and cause not in SPEED_CAUSES]
     scores = {cause: _score(cause, known, weights, hints) for cause in causes}
-    for sign, cause in explained_by(known).items():  # what speaks for the sign speaks for its cause
+    explained = explained_by(known)
+    for sign, cause in explained.items():  # what speaks for the sign speaks for its cause
         if cause in scores and sign in scores:
             scores[cause] = max(scores[cause], scores.pop(sign))
+    for later, first in outranked_by(known).items():
+        cause = explained.get(first, first)
+        if cause in scores and later in scores:
+            scores[cause] = max(scores[cause], scores[later])
+            scores[later] = min(scores[later], scores[cause] - _NEXT)
     causes = list(scores)
     highest = max(scores.values(), default=0.0)
     parts = {cause: math.exp(score - highest) for cause, score in scores.items()}

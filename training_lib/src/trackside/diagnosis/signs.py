@@ -38,6 +38,7 @@ from trackside.rules.diagnosis import (
 )
 from trackside.rules.evaluations import NEWEST, by_evaluation, is_no_better, training_of
 from trackside.rules.guessing import best_guess, difference_of_labels, labels_of
+from trackside.rules.labels import as_classes
 from trackside.rules.medians import median, medians_of_rows
 from trackside.trial.window import Window
 
@@ -94,6 +95,7 @@ class Piece:
     supports  causes that it is expected to support, before anything is learned
     refutes   causes that are impossible where it is absent
     explains  causes that are only signs of its first supported cause where it is present
+    outranks  causes that come after its first supported cause where it is present, however much speaks for them
     """
 
     question: str
@@ -101,6 +103,7 @@ class Piece:
     supports: tuple[Cause, ...] = ()
     refutes: tuple[Cause, ...] = ()
     explains: tuple[Cause, ...] = ()
+    outranks: tuple[Cause, ...] = ()
 
 
 def _gradients_kept(known: Known) -> Answer:
@@ -379,6 +382,16 @@ def _labels_differ(known: Known) -> Answer:
     return answer
 
 
+def _classes(known: Known) -> Answer:
+    window, answer = known.window, None
+    for column in training_losses(window):
+        for batch in labels_of(window, column.tensor, column.worker, modes=TRAINING_MODES):
+            if batch.dtype.kind != "f" or as_classes(batch) is not None:
+                return True
+            answer = False
+    return answer
+
+
 def _never_a_gradient(known: Known) -> Answer:
     columns = [c for n in known.window.tensors("gradients") for c in known.window.statistic(n, "l2", mode=None)]
     if not columns or min(len(column.values) for column in columns) < _FIRST_STEPS:
@@ -524,14 +537,15 @@ PIECES: Mapping[str, Piece] = {
         "Training is better than a guess, and no evaluation came near one",
         _worse_than_guessing,
         (Cause.WRONG_LABELS,),
-        explains=(Cause.OVERFITTING,),
+        outranks=(Cause.OVERFITTING,),  # a few rows learned by heart look alike
     ),
     "labels-differ": Piece(
         "Labels of training and evaluation are of another size",
         _labels_differ,
         (Cause.WRONG_LABELS,),
-        explains=(Cause.OVERFITTING, Cause.CLASS_IMBALANCE),
+        explains=(Cause.OVERFITTING,),  # classes that are rare in training alone differ as much
     ),
+    "classes": Piece("Labels are classes", _classes, (), (Cause.CLASS_IMBALANCE,)),
     "uphill": Piece(
         "The loss rose from its first step on, by small steps",
         _uphill,
@@ -617,6 +631,16 @@ def refuted_by(signs: Iterable[Sign]) -> frozenset[Cause]:
     """
     absent = [PIECES[sign.name] for sign in signs if not sign.is_present and sign.name in PIECES]
     return frozenset(cause for piece in absent for cause in piece.refutes)
+
+
+def outranked_by(signs: Iterable[Sign]) -> Mapping[Cause, Cause]:
+    """Return the causes that present evidence places after another one, with that other one.
+
+    Args:
+        signs: The known evidence.
+    """
+    present = [PIECES[sign.name] for sign in signs if sign.is_present and sign.name in PIECES]
+    return {cause: piece.supports[0] for piece in present for cause in piece.outranks}
 
 
 def explained_by(signs: Iterable[Sign]) -> Mapping[Cause, Cause]:

@@ -112,8 +112,8 @@ def has_stopped_falling(seen: Evaluations) -> bool:
 def was_never_better(seen: Evaluations, guess: Guess) -> bool:
     """Return True if no evaluation of many beat guessing, and the last third has no new best.
 
-    With numbers as labels, a few rows to validate on may be easier than others: then the guess of their own labels
-    counts too, or none may be better than the first, either.
+    With numbers as labels, the rows to validate on may be easier than others, or harder: then the guess of their own
+    labels counts, or none may be better than the first, either.
     """
     return has_stopped_falling(seen) and is_no_better(seen, guess)
 
@@ -128,6 +128,6 @@ def is_no_better(seen: Evaluations, guess: Guess) -> bool:
     lowest = float(seen.means.min())
     if guess.is_of_classes:
         return lowest > (1 - _BETTER) * guess.loss
-    if guess.evaluated is not None and lowest > (1 - _BETTER) * min(guess.loss, guess.evaluated):
+    if guess.evaluated is not None and lowest > (1 - _BETTER) * guess.evaluated:
         return True
     return lowest > max((1 - _BETTER) * float(seen.means[0]), _NEAR * guess.loss)

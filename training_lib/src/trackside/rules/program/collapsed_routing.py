@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.diagnosis import has_gained, training_losses
 from trackside.rules.experts import Experts, experts_in
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
@@ -18,6 +19,7 @@ from trackside.trial.window import Column, Window
 _FEWEST = 12  # measurements, of modules; the norms of gradients are measured at every tenth step or oftener
 _FEWEST_ROWS = 4  # measurements, of rows: zeros are counted less often
 _HALF = 0.5
+_GAIN = 0.05  # share of its size by which a loss must have fallen to have learned anything
 _WHOLE = 0.1  # of an expert: zeros that are no whole experts have other reasons, such as a ReLU
 
 
@@ -40,9 +42,10 @@ class CollapsedRouting(Rule):
            four measurements and over the layer's parameters, which must be whole experts. Others may be idle each time.
         3. It fires where the idle ones are at least `share` of a layer's experts, and at least one other has gradients.
 
-        A warning where half of a layer's experts have stayed idle, else information; so it is for experts in rows, too.
-        Never critical: the loss of such a model can be as good as any. Experts that are frozen are left out. Amazon's
-        Debugger has no such rule.
+        A warning where half of a layer's experts have stayed idle and it shows in the loss: no training loss has fallen
+        by a twentieth beyond its noise. Else information, for the loss of such a model can be as good as any; so it is
+        for experts in rows, too. Never critical. Experts that are frozen are left out. Amazon's Debugger has no such
+        rule.
 
     What to do:
         Add a loss that balances the load (its weight is 0.01 in most papers), or raise its weight; add noise to the
@@ -102,8 +105,11 @@ class CollapsedRouting(Rule):
         return "" if window.step >= self.steps else f"{self.steps} steps of the program"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return WARNING if half of a layer's experts have stayed idle, else INFO."""
-        has_collapsed = any(f.observed >= _HALF and f.statistics["is_known_of_each"] for f in findings)
+        """Return WARNING if half of a layer's experts have stayed idle and nothing was learned, else INFO."""
+        has_collapsed = any(
+            f.observed >= _HALF and f.statistics["is_known_of_each"] and f.statistics["learned_nothing"]
+            for f in findings
+        )
         return Severity.WARNING if has_collapsed else Severity.INFO
 
     def _judge(self, window: Window, layer: Experts) -> Finding | None:
@@ -123,6 +129,7 @@ class CollapsedRouting(Rule):
                 "experts": float(layer.count),
                 "idle": float(idle),
                 "is_known_of_each": float(bool(layer.members)),
+                "learned_nothing": float(bool(training_losses(window)) and not has_gained(window, share=_GAIN)),
             },
             place=layer.line,
         )

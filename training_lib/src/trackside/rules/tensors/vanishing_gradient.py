@@ -11,7 +11,8 @@ import numpy as np
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.model_facts import ModelFacts, ParameterFacts
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import STILL, certain_causes, what_broke_units
+from trackside.rules.diagnosis import STILL, certain_causes, has_gained, training_losses, what_broke_units
+from trackside.rules.guessing import best_guess
 from trackside.rules.medians import median
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
@@ -21,6 +22,8 @@ SIZE, SHARE = "mean |gradient|", "share of the largest mean |gradient|"
 _LEARNED = 0.1  # at most this share of the first loss is left: small gradients are what success looks like
 _NOTHING_LEARNED = 0.9  # at least this share is left
 _LOSSES_TO_AVERAGE = 5
+_STANDS_STILL, _LOSSES_THAT_STAND_STILL = 0.95, 20  # share of the loss of a guess; newest losses
+_GAIN = 0.05  # share of its size by which a loss must have fallen to have learned anything
 _GREW, _FIRST_STEPS = 10.0, 100  # times its first, within so many steps
 _GROWS = 4.0  # times what it was after half as many steps: faster than their square, it is on its way
 _MOVES = 1e-5  # relative update of a weight, from which it comes a hundredth of its size in a thousand steps
@@ -66,6 +69,8 @@ class VanishingGradient(Rule):
            parameter of the module are at least 1e-5, and more than weight decay explains. Adam divides a gradient by
            its own size, so that a small one trains as fast as a large one, until it is far below `eps`. The attention
            logits of a narrow transformer begin near zero, and the gradients of its queries and keys with them.
+           It has vanished all the same if it is that of the first modules and the run has learned nothing in 100 steps
+           (the loss is that of a guess, or where none is known, has not fallen): Adam moves a weight by noise, too.
         7. A gradient that vanishes on its way leaves nothing for the layers before. If a module before the quiet one
            (in the order in which the model registers them) gets a sound gradient, the quiet one is a side path: it
            must be quiet for 100 steps, and is a warning then.
@@ -163,6 +168,8 @@ class VanishingGradient(Rule):
         if not quiet:
             return self._far_behind(window, worker, sizes, loss_left)
         moved = {_module(name) for name in quiet if _moves(window, name, worker=worker, size=sizes[name])}
+        if moved and window.facts is not None and window.step >= _LONG and learns_nothing(window, worker):
+            moved &= {_module(name) for name in side_paths(window.facts, sizes, quiet)}
         lasting = [name for name in quiet if _module(name) not in moved]
         aside = side_paths(window.facts, sizes, lasting)
         columns = [c for name in lasting for c in window.statistic(name, "abs_mean") if c.worker == worker]
@@ -275,6 +282,22 @@ def grows(column: Column) -> bool:
         return True
     half = int(np.searchsorted(column.steps, column.steps[-1] / 2, side="right")) - 1
     return half >= 0 and bool(now > _GROWS * column.values[half])
+
+
+def learns_nothing(window: Window, worker: str) -> bool:
+    """Return True if each training loss of a worker is that of a guess, or where none is known, has gained nothing.
+
+    Args:
+        window: The run up to the judged step.
+        worker: The worker.
+    """
+    columns = [column for column in training_losses(window) if column.worker == worker]
+    guesses = [best_guess(window, column.tensor, worker=worker) for column in columns]
+    if None in guesses:
+        return bool(columns) and not has_gained(window, share=_GAIN)
+    newest = [median(column.values[-_LOSSES_THAT_STAND_STILL:]) for column in columns]
+    levels = [_STANDS_STILL * guess.loss for guess in guesses if guess is not None]
+    return bool(columns) and all(now > level for now, level in zip(newest, levels, strict=True))
 
 
 def _moves(window: Window, gradient: str, *, worker: str, size: float) -> bool:
