@@ -266,6 +266,7 @@ REASONS: Mapping[str, tuple[str, str]] = {
     "unlike-gradients": (OF_NETWORKS, "gradients before they are averaged are not read"),
     "growing-attention": (OF_NETWORKS, "attention is not read"),
     "mixed-samples": (OF_NETWORKS, "Keras's layers take the batch along the first axis"),
+    "large-epsilon": (OF_NETWORKS, "an optimizer's epsilon is not read"),
     "strong-dropout": (OF_NETWORKS, "Keras names the share to drop `rate`; dropouts are not read"),
     "outside-autocast": (OF_NETWORKS, "mixed precision is a policy of each layer"),
     "schedule-out-of-step": (OF_NETWORKS, "Keras steps schedules itself, once per update"),

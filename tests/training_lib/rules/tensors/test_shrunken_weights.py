@@ -16,11 +16,18 @@ from trackside.testing.rule_case import RuleCase, assert_case
 A, B, C = "Net_a.weight", "Net_b.weight", "Net_c.weight"
 
 
-def facts(*, decay: float = 0.0, frozen: tuple[str, ...] = (), vectors: bool = False) -> ModelFacts:
+def facts(
+    *, decay: float = 0.0, frozen: tuple[str, ...] = (), vectors: bool = False, is_decoupled: bool = False
+) -> ModelFacts:
     shape = (8,) if vectors else (8, 8)
     names = [ParameterFacts(n, n[4], shape, "float32", requires_grad=n not in frozen) for n in (A, B, C)]
     return ModelFacts(
-        parameters=tuple(names), optimizers=(OptimizerFacts("SGD", "SGD", groups=({"weight_decay": decay},)),)
+        parameters=tuple(names),
+        optimizers=(
+            OptimizerFacts(
+                "SGD", "SGD", groups=({"weight_decay": decay, "decoupled_weight_decay": float(is_decoupled)},)
+            ),
+        ),
     )
 
 
@@ -38,7 +45,8 @@ def case(
     return RuleCase(name, recorded=recorded, facts=of or facts(), fires=fires, step=step)
 
 
-GONE, HALF, GROWN = falling(4.0, 0.01), falling(4.0, 2.0), falling(4.0, 9.0)
+TWO_NORMS = case("two norms", *[{0: 4.0, 50: 0.01}] * 3)
+GONE, HALF, GROWN, THIRD = falling(4.0, 0.01), falling(4.0, 2.0), falling(4.0, 9.0), falling(4.0, 1.4)
 CASES = [
     case("all shrink to nothing", GONE, GONE, GONE, fires=(A, B, C)),
     case("the smallest comes first", falling(4.0, 0.2), GONE, falling(4.0, 0.1), fires=(B, C, A)),
@@ -51,9 +59,14 @@ CASES = [
     case("they stay", steady(4.0), steady(4.0), steady(4.0)),
     case("half of the size, as under usual decay", HALF, HALF, HALF),
     case("a third, as of the healthiest that shrinks most", *[falling(4.0, 1.4)] * 3),
+    case("a third, by a decay above the gradients", *[THIRD] * 3, of=facts(decay=1.0), gradient=0.3, fires=(A, B, C)),
+    case("a third, by a decay below the gradients", *[THIRD] * 3, of=facts(decay=0.05), gradient=0.3),
+    case("a third, by a usual decay beside no gradients", *[THIRD] * 3, of=facts(decay=0.01), gradient=1e-4),
+    case("a third, by AdamW", *[THIRD] * 3, of=facts(decay=1.0, is_decoupled=True), gradient=0.3),
+    case("a little, by a decay above the gradients", *[falling(4.0, 2.4)] * 3, of=facts(decay=1.0), gradient=0.3),
     case("one of three shrinks, as a gate", GONE, HALF, GROWN),
     case("too early", *[falling(4.0, 0.01, 10)] * 3),
-    case("two norms", *[{0: 4.0, 50: 0.01}] * 3),
+    TWO_NORMS,
     case("vectors", GONE, GONE, GONE, of=facts(vectors=True)),
     case("not finite", *[{**steady(4.0, 40), 50: float(np.nan)}] * 3),
 ]
@@ -101,5 +114,5 @@ def test_it_says_since_when() -> None:
 
 
 def test_what_it_lacks() -> None:
-    assert ShrunkenWeights().lacks(CASES[13].window)
+    assert ShrunkenWeights().lacks(TWO_NORMS.window)
     assert ShrunkenWeights().lacks(CASES[0].window) == ""
