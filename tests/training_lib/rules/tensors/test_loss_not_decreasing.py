@@ -63,69 +63,6 @@ def evaluated(name: str, training: object, validation: object, *, fires: bool = 
     )
 
 
-NUMBERS, TARGETS = "MSELoss_output_0", "MSELoss_input_1"
-REGRESSION = ModelFacts(losses=(LossFacts(NUMBERS, "MSELoss", "mean"),))
-TO_FOUR = noisy(4 + 900 * 0.95 ** np.arange(360), 0.1)  # the variance of the targets is 1
-
-
-def regression(
-    name: str,
-    training: object,
-    *,
-    validation: float = math.nan,
-    drift: float = 0.0,
-    fires: bool = False,
-    also: Any = None,
-) -> RuleCase:
-    """A run with targets of variance one, which move by `drift` a step, and evaluations every thirty steps."""
-    steps = len(np.asarray(training))
-    targets = np.random.default_rng(0).standard_normal((32, 1))
-    return RuleCase(
-        name,
-        {TARGETS: {step: (targets - targets.mean()) / targets.std() + drift * step for step in range(0, steps, 10)}},
-        collections={"labels": (f"^{TARGETS}$",)},
-        facts=REGRESSION,
-        recorded={NUMBERS: {"mean": saved(training, every=1)}, **(also or {})},
-        evaluated={NUMBERS: {"mean": dict.fromkeys(range(29, steps, 30), validation)}},
-        fires=(NUMBERS,) if fires else (),
-    )
-
-
-OF_WEIGHTS = {"Net_a.weight": {"l2": {0: 1.0}}, "gradient/Net_a.weight": {"l2": {0: 3e4}}}
-FAR_ABOVE = [
-    # what must be found
-    regression("four times a guess, and resting", TO_FOUR, fires=True),
-    regression("falling slowly", noisy(np.linspace(9, 6, 360), 0.02), fires=True),
-    regression(
-        "a loss that has fallen to a hundredth", noisy([*[900.0] * 20, *np.linspace(9, 6, 340)], 0.02), fires=True
-    ),
-    # what must stay silent
-    regression("near a guess", TO_FOUR / 2.4),
-    regression("halved in the newest half", noisy(900 * 0.99 ** np.arange(360), 0.02)),
-    regression("once near a guess", noisy([*[900.0] * 20, *[0.9] * 100, *np.linspace(9, 6, 240)], 0.02)),
-    regression("better on the rows to validate on", TO_FOUR, validation=1.5),
-    regression("targets that move, as of values", 10 * TO_FOUR, drift=0.02),
-    regression("early", TO_FOUR[:110]),
-]
-
-
-@pytest.mark.parametrize("case", FAR_ABOVE, ids=str)
-def test_a_loss_of_numbers_far_above_a_guess(case: RuleCase) -> None:
-    far = [f for f in LossNotDecreasing().check(case.window) if f.measure == "loss in % of that of a guess"]
-    assert [finding.subject for finding in far] == list(case.fires)
-    if far:
-        assert LossNotDecreasing().severity_of(far) is Severity.WARNING
-        assert far[0].observed == pytest.approx(100 * far[0].statistics["level"], rel=0.1)
-
-
-def test_gradients_out_of_proportion_to_their_weights_are_shown_as_the_cause() -> None:
-    for case in (regression("", TO_FOUR, also=OF_WEIGHTS), regression("", TO_FOUR)):
-        found = [*LossNotDecreasing().check(case.window)]
-        causes = LossNotDecreasing().suspicions(found, case.window)
-        is_shown = Cause.EXPLODING_GRADIENTS in {cause.cause for cause in causes}
-        assert is_shown is ("gradient/Net_a.weight" in case.window.tensors("gradients"))
-
-
 def warmed(name: str, losses: object, *, fires: bool = False) -> RuleCase:
     """A run of 2000 steps with a rate that rises over the first 1200."""
     rates = saved(np.minimum(1.0, np.arange(1, 201) / 120))

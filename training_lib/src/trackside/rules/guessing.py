@@ -154,7 +154,6 @@ _JUDGES: Mapping[str, Callable[[NDArray[np.generic]], float | None]] = MappingPr
 
 
 _OF_CLASSES = frozenset({"CrossEntropyLoss", "NLLLoss", "BCELoss", "BCEWithLogitsLoss"})
-OF_NUMBERS = frozenset(_JUDGES) - _OF_CLASSES
 
 
 def _rows(labels: NDArray[np.generic]) -> Rows:

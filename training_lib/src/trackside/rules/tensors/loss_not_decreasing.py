@@ -26,7 +26,7 @@ from trackside.rules.evaluations import (
     training_of,
     was_never_better,
 )
-from trackside.rules.guessing import OF_NUMBERS, best_guess
+from trackside.rules.guessing import best_guess
 from trackside.rules.medians import median, medians_of_rows
 from trackside.rules.phases import newest_phase
 from trackside.rules.rule import Rule, parameter
@@ -44,16 +44,7 @@ _AS_GUESSING = 0.98  # of the loss of guessing, or of the first
 _AT_THE_END = 0.4  # of `start_step`, from which on the loss of a run that has ended can be stuck
 _AFTER_MANY = 0.2  # the same after eight evaluations and more: a short run with many passes over few data
 _CONFIRMED_AFTER = 10  # steps
-_FAR_ABOVE = 2.0  # times the loss of guessing numbers
-_OUT_OF_PROPORTION = 100.0  # times the norm of a weight: the norm of its gradient
-_NEARS = 50.0  # percent of the loss: one that fell by more in the newest half of the run is on its way to a guess
 _SLOWLY = 0.5  # percent: a loss that certainly fell by more over half a run learns, if slowly
-
-_MEASURES = {
-    "rising": "rise of the loss in %",
-    "stuck": "decrease of the loss in %",
-    "far above": "loss in % of that of a guess",
-}
 
 Losses = NDArray[np.float64]
 Steps = NDArray[np.int64]
@@ -61,7 +52,7 @@ Steps = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LossNotDecreasing(Rule):
-    """The loss is stuck near its first value, rises, or stays far above that of a guess.
+    """The loss is stuck near its first value, or rises.
 
     Why it matters:
         A job that does not learn costs as much as one that does. Loss curves are noisy, so this is often seen hours
@@ -108,11 +99,7 @@ class LossNotDecreasing(Rule):
         7. When the run has ended, nothing more can come: then d may be as large as noise allows if the loss did not
            certainly fall from the first quarter of the run to the last (by two standard errors) and is not below
            guessing, or if the evaluations of point 4 were never better than guessing.
-        8. Far above a guess, from the same steps on as point 2: with numbers as labels, no window came near the
-           loss of the best constant answer (it is more than twice that), nor did an evaluation, and in the newest half
-           of the run the loss fell by less than half. However much was learned, it is worth less than a constant: so
-           it is where weights, targets or steps are far too large. Not with targets that have moved.
-        9. The losses up to ten steps before must say the same, unless the run has ended. A run that ends before two
+        8. The losses up to ten steps before must say the same, unless the run has ended. A run that ends before two
            fifths of `start_step`, and has not learned a tenth by then, could not be evaluated: that is not a clean bill
            of health.
 
@@ -207,9 +194,7 @@ class LossNotDecreasing(Rule):
         return Severity.CRITICAL if any(self._is_lost(finding) for finding in findings) else Severity.WARNING
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return causes of a rising loss, of one far above a guess, or of a loss that does not fall."""
-        if findings[0].measure == _MEASURES["far above"]:
-            return (*_too_large(window), *why_nothing_is_learned(window))
+        """Return causes of a rising loss, or of a loss that does not fall."""
         return why_it_diverges(window) if findings[0].relation == ">" else why_nothing_is_learned(window)
 
     def _is_lost(self, finding: Finding) -> bool:
@@ -245,24 +230,23 @@ class LossNotDecreasing(Rule):
             if before is None or before[1].kind != found[1].kind:
                 return None
         steps, answer, first, size = found
-        rises, is_far = answer.kind == "rising", answer.kind == "far above"
+        rises = answer.kind == "rising"
         facts = window.facts.loss(column.tensor) if window.facts else None
         is_by_hand = facts is not None and not facts.is_built_in
         if rises and is_by_hand and answer.level < _LOST * first:
             return None
-        moves = may_move(window, column.tensor, worker=column.worker)
-        if moves and (is_far or not self._is_certain(window, column, rises=rises)):
+        if may_move(window, column.tensor, worker=column.worker) and not self._is_certain(window, column, rises=rises):
             return None
-        learned_nothing = answer.kind == "stuck" and window.is_last and len(steps) and answer.learned < 1 - _AS_GUESSING
+        learned_nothing = not rises and window.is_last and len(steps) and answer.learned < 1 - _AS_GUESSING
         return Finding(
             subject=column.tensor,
             worker=column.worker,
             step=window.step,
             since_step=int(steps[answer.since]),
-            measure=_MEASURES[answer.kind],
+            measure="rise of the loss in %" if rises else "decrease of the loss in %",
             observed=answer.percent,
-            relation=">" if rises or is_far else "<",
-            threshold=100 * _FAR_ABOVE if is_far else self.increase_threshold_percent if rises else self.diff_percent,
+            relation=">" if rises else "<",
+            threshold=self.increase_threshold_percent if rises else self.diff_percent,
             statistics={
                 "first_loss": first,
                 "lost_above": (_LOST_BY_HAND if is_by_hand else _LOST) * first,
@@ -300,8 +284,6 @@ class LossNotDecreasing(Rule):
             level_of_guessing=lambda: _level_of_guessing(window, column),
             has_ended=window.is_last,
         )
-        if answer is None and window.step - began >= self._needed(window):
-            answer = _far_above_guessing(window, column, losses, size)
         if answer is None:
             return None
         if answer.kind == "stuck" and window.step - began < self._needed(window):
@@ -341,46 +323,6 @@ def _level_of_guessing(window: Window, trained: Column) -> float | None:
     return math.inf if was_better else guess.loss
 
 
-def _far_above_guessing(window: Window, trained: Column, losses: Losses, size: int) -> Answer | None:
-    """Return the fault of a loss of numbers that never came near the loss of a guess, and hardly nears it; or None."""
-    facts = window.facts.loss(trained.tensor) if window.facts is not None else None
-    half = max(size, len(losses) // 4)
-    if facts is None or facts.type_name not in OF_NUMBERS or len(losses) < 2 * half:
-        return None
-    decrease, error = _decrease(losses[-2 * half : -half], losses[-half:])
-    if decrease > _NEARS:
-        return None
-    guess = best_guess(window, trained.tensor, worker=trained.worker)
-    whole = losses[len(losses) % size :].reshape(-1, size)
-    lowest = float(medians_of_rows(whole).min())
-    if guess is None or not lowest > _FAR_ABOVE * guess.loss:
-        return None
-    hardest = max(guess.loss, guess.evaluated or 0.0)
-    if any(not seen.means.min() > _FAR_ABOVE * hardest for seen in _evaluations_of(window, trained)):
-        return None
-    level = median(losses[-half:])
-    return Answer(
-        kind="far above",
-        percent=100 * level / guess.loss,
-        error_percent=error,
-        level=level,
-        compared_with=guess.loss,
-        since=len(losses) - size,
-    )
-
-
-def _too_large(window: Window) -> tuple[Suspicion, ...]:
-    """Return exploding gradients, if the first gradients were out of proportion to their weights."""
-    ratios = []
-    for name in window.tensors("weights"):
-        sizes = {column.worker: float(column.values[0]) for column in window.statistic(name, "l2", mode=None)}
-        norms = window.statistic(f"gradient/{name}", "l2", mode=None)
-        ratios += [float(column.values[0]) / size for column in norms if (size := sizes.get(column.worker))]
-    ratio = median(ratios) if ratios else 0.0
-    because = f"gradients were {ratio:.3g} times as large as their weights at first"
-    return (Suspicion(Cause.EXPLODING_GRADIENTS, because),) if ratio > _OUT_OF_PROPORTION else ()
-
-
 def _warmed_up_at(window: Window) -> int:
     """Return the first step at which every learning rate had reached half of its largest value so far."""
     first = 0
@@ -394,11 +336,11 @@ def _warmed_up_at(window: Window) -> int:
 class Answer:
     """The fault of a sequence of losses.
 
-    kind           `rising`, `stuck`, or `far above` a guess
-    percent        the rise over `compared_with`, the fall from it, or (far above) the level in percent of it
+    kind           `rising` or `stuck`
+    percent        the rise over `compared_with`, or the fall from it
     error_percent  the error of `percent`
     level          the present level
-    compared_with  the lowest level (rising), the level before (stuck), or the loss of guessing (far above)
+    compared_with  the lowest level (rising), or the level before (stuck)
     since          index of the first loss that belongs to the fault
     learned        share of the start, or of guessing, that was learned (stuck)
     is_guessing    the level is that of guessing (stuck)
