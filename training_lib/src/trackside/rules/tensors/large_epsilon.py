@@ -72,11 +72,11 @@ class LargeEpsilon(Rule):
 
     times: float = parameter(10.0, "epsilon over the size of gradients, above which it outweighs them", minimum=1)
     least_epsilon: float = parameter(1e-4, "epsilon from which on it is looked at", minimum=0)
-    small_update: float = parameter(5e-4, "update over the weight, below which steps are tiny", minimum=0)
+    small_update: float = parameter(5e-4, "relative update of the weights, below which steps are tiny", minimum=0)
     start_step: int = parameter(100, "step from which on it is judged", minimum=0)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """Return one finding for the weight whose gradient is the smallest, if epsilon outweighs that of all."""
+        """Return one finding, of the weight with the smallest gradient, if epsilon outweighs the gradients of all."""
         if window.step < self.start_step or has_several_aims(window):
             return []
         weights = [*_weights(window, least=self.least_epsilon)]
