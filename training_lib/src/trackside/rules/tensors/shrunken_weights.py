@@ -79,7 +79,7 @@ class ShrunkenWeights(Rule):
 
     share: float = parameter(0.1, "norm of the weights over their first, below which they have shrunk", minimum=0)
     share_by_decay: float = parameter(
-        0.5, "the same, under a weight decay that was larger at first than the gradients", minimum=0, maximum=1
+        0.5, "share of the first norm, under a weight decay larger at first than the gradients", minimum=0, maximum=1
     )
     start_step: int = parameter(20, "step from which on weights can have shrunk", minimum=0)
 
