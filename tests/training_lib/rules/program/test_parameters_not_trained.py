@@ -44,21 +44,23 @@ def case(
     recorded: Mapping[str, Any] | None = None,
     optimizers: tuple[OptimizerFacts, ...] = (SGD,),
     before: tuple[ParameterFacts, ...] = (),
+    step: int | None = None,
 ) -> RuleCase:
     facts = ModelFacts(parameters=parameters, optimizers=optimizers, modules=MODULES)
     revisions = (replace(facts, parameters=before), replace(facts, from_step=20)) if before else (facts,)
     names = tuple(parameter.name for parameter in fires)
-    return RuleCase(name, recorded=rows() if recorded is None else recorded, facts=revisions, fires=names)
+    return RuleCase(name, recorded=rows() if recorded is None else recorded, facts=revisions, fires=names, step=step)
 
 
-def short(recorded: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The first hundred steps of it."""
+def short(recorded: Mapping[str, Any], *, steps: int = 100) -> Mapping[str, Any]:
+    """The first hundred steps of it, or fewer: a run that has ended."""
     return {
-        name: {of: {step: value for step, value in column.items() if step < 100} for of, column in statistics.items()}
+        name: {of: {step: value for step, value in column.items() if step < steps} for of, column in statistics.items()}
         for name, statistics in recorded.items()
     }
 
 
+BRIEF = short(rows(), steps=20)
 NEVER_SEEN = rows(head=0.0, present=0.0, update=0.0)
 ROUNDED = {**rows(update=0.0, rate=1e-12), HEAD.name: {"update_l2": steady(0.0, 6, every=10), "l2": steady(2.0, 6)}}
 CONVERGED = {  # the gradient of the body is small by now, and that of the head was noise beside it before
@@ -129,10 +131,25 @@ CASES = [
         before=(BODY, replace(HEAD, name="Encoder_0.weight", module="Encoder.head")),
     ),
     case("an input is optimised", replace(BODY, module="", name="Parameters_0.weight"), replace(HEAD, **OUTSIDE)),
+    case(
+        "frozen in a run that ended early",
+        BODY,
+        replace(HEAD, **FROZEN, looks_untrained=True),
+        recorded=short(rows()),
+        fires=(HEAD,),
+    ),
+    case(
+        "no gradient in a run that ended early",
+        BODY,
+        replace(HEAD, **UNSEEN),
+        recorded=short(NEVER_SEEN),
+        fires=(HEAD,),
+    ),
     case("all of it trains", BODY, HEAD),
-    case("frozen for the first steps", BODY, replace(HEAD, **FROZEN, looks_untrained=True), recorded=short(rows())),
-    case("no gradient for the first steps", BODY, replace(HEAD, **UNSEEN), recorded=short(NEVER_SEEN)),
-    case("frozen not long ago", BODY, replace(HEAD, **FROZEN), before=(BODY, HEAD), recorded=short(rows())),
+    case("frozen for the first steps", BODY, replace(HEAD, **FROZEN, looks_untrained=True), step=99),
+    case("no gradient for the first steps", BODY, replace(HEAD, **UNSEEN), recorded=NEVER_SEEN, step=99),
+    case("frozen not long ago", BODY, replace(HEAD, **FROZEN), before=(BODY, HEAD), step=99),
+    case("frozen in a run of 20 steps", BODY, replace(HEAD, **FROZEN, looks_untrained=True), recorded=BRIEF),
     case("frozen at random, and corrected", *CORRECTED, recorded=rows()),
     case("another name of one that trains", BODY, TIED),
     case("frozen, and trained before", replace(BODY, **FROZEN, optimizer=""), HEAD),
@@ -449,12 +466,12 @@ def test_what_is_frozen_may_have_its_turn_in_the_next_epoch(evaluations: tuple[i
     evaluated = {"CrossEntropyLoss_output_0": {"mean": {step: 1.0 for e in evaluations for step in (e, e + 1)}}}
     at = {step for e in evaluations for step in (e, e + 1)}
     recorded = {
-        name: {of: {s: v for s, v in column.items() if s <= 120 and s not in at} for of, column in statistics.items()}
+        name: {of: {s: v for s, v in column.items() if s not in at} for of, column in statistics.items()}
         for name, statistics in frozen.recorded.items()
     }
     assert_case(
         ParametersNotTrained(),
-        replace(frozen, recorded=recorded, evaluated=evaluated, fires=(HEAD.name,) if fires else ()),
+        replace(frozen, recorded=recorded, evaluated=evaluated, step=120, fires=(HEAD.name,) if fires else ()),
     )
 
 

@@ -43,6 +43,7 @@ def case(
     fires: bool = False,
     every: int = 10,
     facts: ModelFacts | tuple[ModelFacts, ...] | None = None,
+    step: int = 100,
 ) -> RuleCase:
     return RuleCase(
         name,
@@ -51,7 +52,7 @@ def case(
         facts=facts,
         recorded={LOSS: {"mean": training}},
         evaluated={LOSS: {"mean": along(validation, every=every, start=every)}},
-        step=100,
+        step=step,
         fires=(LOSS,) if fires else (),
     )
 
@@ -133,6 +134,12 @@ CASES = [
         training=falling(2.4, 1.9, 101),
         facts=ENTROPY,
     ),
+    case("it ended far above guessing, after two evaluations", [4.0, 5.0], every=50, facts=ENTROPY, fires=True),
+    case("far above guessing, and it has not ended", [4.0, 5.0], every=49, facts=ENTROPY, step=99),
+    case("far above guessing once", [4.0], every=100, facts=ENTROPY),
+    case("one of two evaluations is far above guessing", [3.0, 5.0], every=50, facts=ENTROPY),
+    case("far above guessing, as the training is", [4.0, 5.0], every=50, facts=ENTROPY, training=SLOWLY),
+    case("far above guessing, which nobody knows", [4.0, 5.0], every=50),
     case("validation is far above training, and falls", [value + 0.6 for value in HEALTHY]),
     case(
         "better than guessing, and a little worse now",

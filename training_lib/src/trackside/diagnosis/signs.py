@@ -56,6 +56,7 @@ _GAIN = 0.05  # share of its size by which a loss must have fallen to have learn
 _AT_GUESSING = 0.97  # share of the loss of a guess at which nothing has been learned
 _NEWEST = 20
 _WORSE = 1.1  # times the loss of guessing: an evaluation above it knows nothing of its labels
+_FEWEST_AT_THE_END = 2  # evaluations of a run that has ended
 _FEWEST_LABELS = 32
 _FIRST_STEPS = 10
 _EARLIEST = 3
@@ -351,7 +352,7 @@ def _worse_than_guessing(known: Known) -> Answer:
     for column in [c for n in window.tensors("losses") for c in window.statistic(n, "mean", mode="EVAL")]:
         training = training_of(column, trained)
         seen = by_evaluation(column, training) if training is not None else None
-        if training is None or seen is None or len(seen.means) < NEWEST:
+        if training is None or seen is None or len(seen.means) < (_FEWEST_AT_THE_END if window.is_last else NEWEST):
             continue
         guess = best_guess(window, training.tensor, worker=training.worker)
         facts = window.facts.loss(training.tensor) if window.facts else None

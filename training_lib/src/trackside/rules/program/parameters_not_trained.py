@@ -23,6 +23,7 @@ _MOST = 0.5  # of the numbers that should train
 
 _TURN, _EVALUATIONS = 100, 2  # steps, and evaluations within them, after which a part has not had its turn
 _LONG_TURN = 200  # steps, of runs with fewer evaluations
+_AT_THE_END = 30  # steps, of a run that has ended
 _ASIDE = 0.1  # of the numbers that should train
 _LASTING = 200  # steps for which most of a model must not train, for a critical finding
 
@@ -76,8 +77,9 @@ class ParametersNotTrained(Rule):
         7. A frozen weight that looks trained is left alone: that is what freezing is for. So are models of which no
            optimizer holds anything and no gradient reaches anything (a target network, an average of the weights).
         8. Patience: what is frozen or gets no gradient may have its turn in the next epoch (gradual unfreezing). It
-           must last for 100 steps with two evaluations, or for 200; unless nothing of the model trains at all. Once
-           frozen parameters were trained in this run, further frozen ones are information.
+           must last for 100 steps with two evaluations, or for 200, or for 30 where the run has ended and nothing can
+           have its turn any more; unless nothing of the model trains at all. Once frozen parameters were trained in
+           this run, further frozen ones are information.
 
         Severity: critical if points 1, 2 and 4 together hold for more than half of the numbers that should train, for
         200 steps, else a warning. Weights that no optimizer holds, but that look trained, are reported as information:
@@ -145,7 +147,8 @@ class ParametersNotTrained(Rule):
                 continue
             if reason in {NO_GRADIENT, NO_CHANGE} and _moves_by_hand(window, held, since=since):
                 continue
-            if lasted >= self.steps and (not may_wait or history.had_its_turn(since)):
+            is_over = window.is_last and lasted >= _AT_THE_END
+            if lasted >= self.steps and (not may_wait or is_over or history.had_its_turn(since)):
                 is_passing = is_meant if reason == FROZEN else takes_turns or aside
                 findings.append(self._finding(window, facts, held, reason, since=since, takes_turns=is_passing))
         return findings

@@ -29,7 +29,8 @@ from trackside.trial.window import Column, Window
 
 LOST, UNSHARED = "share of the gain lost on validation data", "share of the gain seen on validation data"
 
-_FEWEST_EVALUATIONS = 4
+_FEWEST_EVALUATIONS, _FEWEST_AT_THE_END = 4, 2
+_ENDED_ABOVE = 1.5  # times the loss of guessing
 _MOSTLY_LEARNED, _BARELY_LEARNED = 0.3, 0.95  # of the first training loss that is left
 _NOTHING = 0.02  # share of a loss that counts as no improvement
 _MUCH = 0.5  # of the first validation loss
@@ -84,8 +85,11 @@ class Overfit(Rule):
            Neither fires where the validation loss has fallen since the first evaluation by at least `shared_gain` of
            what the training loss lost since then, if that is a tenth of all it lost: some losses stand higher on
            larger batches (contrastive ones, partial likelihoods), and what was learned shows in their fall alone.
-        8. A training of another model in the same process (the next fold, trial or member) begins anew.
-        9. Training on to a loss of zero is no fault by itself: as long as the validation loss stays near its best, the
+        8. Or the run has ended, two evaluations and more were all above 1.5 times the loss of the best constant answer
+           to classes, and the training loss is below half of it: what was learned is worse than nothing for these data.
+           So it is with labels of another code, and with a few rows that are trained on again and again.
+        9. A training of another model in the same process (the next fold, trial or member) begins anew.
+        10. Training on to a loss of zero is no fault by itself: as long as the validation loss stays near its best, the
            model is as good as it was.
 
         A constant added to the losses, or a factor, changes nothing in r and u. Critical from r > 0.5 on, a warning
@@ -196,6 +200,8 @@ class Overfit(Rule):
         if is_fault or (lost is not None and guess is not None and self._is_worse_than(guess, lost)):
             return self._finding(window, seen, evaluated, guess=guess, lost=lost)
         shared = shared_of(seen, most=self.shared_gain, guess=guess)
+        if shared is None and window.is_last and (guess := _ended_above_guessing(window, seen, trained)) is not None:
+            shared = min(0.0, seen.first - float(seen.means.min()))
         return None if shared is None else self._finding(window, seen, evaluated, guess=guess, shared=shared)
 
     def _is_fault(self, lost: Lost, seen: Evaluations) -> bool:
@@ -249,6 +255,16 @@ class Overfit(Rule):
             },
             series=tuple([(int(s), float(v)) for s, v in zip(seen.steps[-20:], seen.means[-20:], strict=True)]),
         )
+
+
+def _ended_above_guessing(window: Window, seen: Evaluations, trained: Column) -> Guess | None:
+    """Return the guess of classes that no evaluation came near, though the training is far below it; else None."""
+    if len(seen.means) < _FEWEST_AT_THE_END:
+        return None
+    guess = best_guess(window, trained.tensor, worker=trained.worker)
+    if guess is None or not guess.is_of_classes or not seen.means.min() > _ENDED_ABOVE * guess.loss:
+        return None
+    return guess if seen.training[-1] < _MUCH * guess.loss else None
 
 
 def shared_of(seen: Evaluations, *, most: float, guess: Guess | None) -> float | None:
