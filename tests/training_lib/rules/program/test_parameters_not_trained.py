@@ -60,7 +60,7 @@ def short(recorded: Mapping[str, Any], *, steps: int = 100) -> Mapping[str, Any]
     }
 
 
-BRIEF = short(rows(), steps=20)
+EARLY, BRIEF = short(rows()), short(rows(), steps=20)
 NEVER_SEEN = rows(head=0.0, present=0.0, update=0.0)
 ROUNDED = {**rows(update=0.0, rate=1e-12), HEAD.name: {"update_l2": steady(0.0, 6, every=10), "l2": steady(2.0, 6)}}
 CONVERGED = {  # the gradient of the body is small by now, and that of the head was noise beside it before
@@ -132,24 +132,27 @@ CASES = [
     ),
     case("an input is optimised", replace(BODY, module="", name="Parameters_0.weight"), replace(HEAD, **OUTSIDE)),
     case(
-        "frozen in a run that ended early",
-        BODY,
-        replace(HEAD, **FROZEN, looks_untrained=True),
+        "the first matrix is frozen in a run that ended early",
+        replace(BODY, **FROZEN, looks_untrained=True),
+        HEAD,
         recorded=short(rows()),
-        fires=(HEAD,),
+        fires=(BODY,),
     ),
     case(
-        "no gradient in a run that ended early",
+        "two are frozen in a run that ended early",
         BODY,
-        replace(HEAD, **UNSEEN),
-        recorded=short(NEVER_SEEN),
-        fires=(HEAD,),
+        replace(HEAD, **FROZEN, looks_untrained=True),
+        replace(HEAD, **FROZEN, looks_untrained=True, name="Net_neck.weight", module="neck"),
+        recorded=short(rows()),
+        fires=(HEAD, replace(HEAD, name="Net_neck.weight")),
     ),
     case("all of it trains", BODY, HEAD),
     case("frozen for the first steps", BODY, replace(HEAD, **FROZEN, looks_untrained=True), step=99),
     case("no gradient for the first steps", BODY, replace(HEAD, **UNSEEN), recorded=NEVER_SEEN, step=99),
     case("frozen not long ago", BODY, replace(HEAD, **FROZEN), before=(BODY, HEAD), step=99),
-    case("frozen in a run of 20 steps", BODY, replace(HEAD, **FROZEN, looks_untrained=True), recorded=BRIEF),
+    case("frozen in a run of 20 steps", replace(BODY, **FROZEN, looks_untrained=True), HEAD, recorded=BRIEF),
+    case("a later matrix, in a run that ended", BODY, replace(HEAD, **FROZEN, looks_untrained=True), recorded=EARLY),
+    case("a later one without a gradient", BODY, replace(HEAD, **UNSEEN), recorded=short(NEVER_SEEN)),
     case("frozen at random, and corrected", *CORRECTED, recorded=rows()),
     case("another name of one that trains", BODY, TIED),
     case("frozen, and trained before", replace(BODY, **FROZEN, optimizer=""), HEAD),

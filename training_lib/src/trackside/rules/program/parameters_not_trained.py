@@ -77,9 +77,9 @@ class ParametersNotTrained(Rule):
         7. A frozen weight that looks trained is left alone: that is what freezing is for. So are models of which no
            optimizer holds anything and no gradient reaches anything (a target network, an average of the weights).
         8. Patience: what is frozen or gets no gradient may have its turn in the next epoch (gradual unfreezing). It
-           must last for 100 steps with two evaluations, or for 200, or for 30 where the run has ended and nothing can
-           have its turn any more; unless nothing of the model trains at all. Once frozen parameters were trained in
-           this run, further frozen ones are information.
+           must last for 100 steps with two evaluations, or for 200, or for 30 where the run has ended and it is the
+           first matrix of the model, or several; unless nothing of the model trains at all. Once frozen parameters were
+           trained in this run, further frozen ones are information.
 
         Severity: critical if points 1, 2 and 4 together hold for more than half of the numbers that should train, for
         200 steps, else a warning. Weights that no optimizer holds, but that look trained, are reported as information:
@@ -138,6 +138,7 @@ class ParametersNotTrained(Rule):
         takes_turns = _takes_turns(window, facts, fewest=self.steps)
         aside = stands_aside(facts, [held for held, reason in reasons if reason == NO_GRADIENT])
         is_meant = history.thaws or stands_beside(facts, [held for held, reason in reasons if reason == FROZEN])
+        is_over = window.is_last and lies_deep(facts, [held for held, _ in reasons])
         findings = []
         for held, reason in sorted(reasons, key=lambda pair: -pair[0].size):
             since = self._since(history, held, reason, present)
@@ -147,8 +148,8 @@ class ParametersNotTrained(Rule):
                 continue
             if reason in {NO_GRADIENT, NO_CHANGE} and _moves_by_hand(window, held, since=since):
                 continue
-            is_over = window.is_last and lasted >= _AT_THE_END
-            if lasted >= self.steps and (not may_wait or is_over or history.had_its_turn(since)):
+            can_wait = may_wait and not (is_over and lasted >= _AT_THE_END)
+            if lasted >= self.steps and (not can_wait or history.had_its_turn(since)):
                 is_passing = is_meant if reason == FROZEN else takes_turns or aside
                 findings.append(self._finding(window, facts, held, reason, since=since, takes_turns=is_passing))
         return findings
@@ -310,6 +311,17 @@ def frozen_since(first: ModelFacts, facts: ModelFacts) -> tuple[ParameterFacts, 
     matrices = [p for p in facts.parameters if len(p.shape) > 1 and not p.tied_to]
     frozen = [p for p in matrices if p.name in before and not p.requires_grad]
     return tuple(frozen) if matrices and matrices[-1] in frozen else ()
+
+
+def lies_deep(facts: ModelFacts, some: Sequence[ParameterFacts]) -> bool:
+    """Return True if the first matrix of a model is among these parameters, or several matrices are.
+
+    A single later one may be an output that nothing uses.
+    """
+    names = {p.name for p in some if len(p.shape) > 1}
+    roots = {_root(p) for p in some}
+    firsts = [next((p for p in facts.parameters if _root(p) == root and len(p.shape) > 1), None) for root in roots]
+    return len(names) > 1 or any(first is not None and first.name in names for first in firsts)
 
 
 def stands_aside(facts: ModelFacts, unreached: Sequence[ParameterFacts]) -> bool:
