@@ -62,16 +62,16 @@ class Rate(keras.callbacks.Callback):  # type: ignore[misc]  # as above
 
 
 class PutsBack(keras.callbacks.Callback):  # type: ignore[misc]  # as above
-    """A callback that loads the first weights at each epoch, or once."""
+    """A callback that loads the first weights at each epoch, or once those that the epoch before began with."""
 
     def __init__(self, *, once: bool) -> None:
         super().__init__()
         self._once, self._first = once, list[Any]()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        if epoch == 0:
+        if epoch == (1 if self._once else 0):
             self._first = self.model.get_weights()
-        elif epoch == 1 or not self._once:
+        elif epoch == 2 or (epoch and not self._once):
             self.model.set_weights(self._first)
 
 

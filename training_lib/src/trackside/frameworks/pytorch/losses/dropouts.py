@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from trackside.frameworks.pytorch.losses.attention import kept
+
 _MOST_NODES = 300  # of a graph, from the loss on
 _MOST_READ = 16  # masks and other factors
 MOST_KEPT = 4
@@ -74,5 +76,5 @@ def _factor(node: Any) -> torch.Tensor | None:
     """Return what a node multiplies its input with, if that is a tensor of floats and no part of the graph."""
     if type(node).__name__ != "MulBackward0" or [following is None for following, _ in node.next_functions] != [0, 1]:
         return None
-    factor = node._saved_other
+    factor = kept(node, "other")
     return factor if factor is not None and factor.is_floating_point() and factor.layout is torch.strided else None

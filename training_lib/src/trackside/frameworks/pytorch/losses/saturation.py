@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from trackside.frameworks.pytorch.losses.attention import kept
+
 _MOST_NODES = 300  # of a graph, from the loss on
 _MOST_ACTIVATIONS = 16
 _ROWS = 64
@@ -34,7 +36,9 @@ def step_share(end: Any) -> float:
             continue
         seen.add(node)
         if type(node).__name__ in _MIDDLE:
-            shares.append(_of_units(node._saved_result.detach(), *_MIDDLE[type(node).__name__]))
+            values = kept(node, "result")
+            if values is not None:
+                shares.append(_of_units(values.detach(), *_MIDDLE[type(node).__name__]))
         waiting += [following for following, _ in getattr(node, "next_functions", ())]
     return max(shares, default=0.0)
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from trackside.frameworks.pytorch.losses.attention import kept
+
 _LONGEST_WALK = 16
 _LINEAR = {"AddmmBackward0", "MmBackward0"}
 _LAYERS = _LINEAR | {
@@ -100,7 +102,8 @@ def share_beyond_reach(loss_name: str, loss: Any, function: Any) -> float:
         return float(is_of_yes_alone)
     if loss_name not in _OF_VALUES or (low, high) == _ENDLESS:
         return 0.0
-    return _share_outside(loss._saved_target if loss.next_functions[0][0] is not None else loss._saved_self, low, high)
+    targets = kept(loss, "target" if loss.next_functions[0][0] is not None else "self")
+    return 0.0 if targets is None else _share_outside(targets, low, high)
 
 
 def share_beyond_reach_by_hand(end: Any) -> float:
@@ -173,7 +176,7 @@ def _met_class_numbers(node: Any) -> int:
     The targets are whole numbers from 0 to below k.
     """
     try:
-        targets = getattr(node, "_saved_target", None)
+        targets = kept(node, "target")
         if targets is None:
             targets = _subtracted(node)
     except RuntimeError:  # the script has written over what the graph keeps
@@ -201,7 +204,8 @@ def _less_targets(node: Any) -> tuple[torch.Tensor, Any, bool] | None:
     if type(before).__name__ != "SubBackward0" or sum(found is not None for found, _ in inputs) != 1:
         return None
     is_first = inputs[0][0] is not None
-    return node._saved_self.detach(), inputs[0 if is_first else 1][0], is_first
+    difference = kept(node, "self")
+    return None if difference is None else (difference.detach(), inputs[0 if is_first else 1][0], is_first)
 
 
 def _subtracted(node: Any) -> torch.Tensor | None:
@@ -228,10 +232,10 @@ def _output_of_function(node: Any) -> torch.Tensor | None:
     kind = type(node).__name__
     if kind in {"ClampBackward1", "ClampMinBackward0"}:
         low, high = _clamped(node)
-        kept: torch.Tensor = node._saved_self
-        return kept.detach().clamp(low, high)
-    found = getattr(node, "_saved_result", None) if kind in _RANGES else None
-    return found.detach() if isinstance(found, torch.Tensor) else None
+        before = kept(node, "self")
+        return None if before is None else before.detach().clamp(low, high)
+    found = kept(node, "result") if kind in _RANGES else None
+    return None if found is None else found.detach()
 
 
 def _output_of(node: Any) -> torch.Tensor | None:
@@ -255,7 +259,7 @@ def _product(node: Any) -> torch.Tensor | None:
     kind = type(node).__name__
     if kind not in _LINEAR:
         return None
-    inputs, weight = (node._saved_mat1 if kind == "AddmmBackward0" else node._saved_self), node._saved_mat2
+    inputs, weight = kept(node, "mat1" if kind == "AddmmBackward0" else "self"), kept(node, "mat2")
     parameters = [_parameter(found) for found, _ in node.next_functions]
     if weight is None and parameters[-1] is not None:  # kept only if the layer's input has a gradient
         weight = parameters[-1]
