@@ -11,16 +11,14 @@ from typing import Any
 import torch
 
 from trackside.frameworks.pytorch.losses.attention import kept
+from trackside.frameworks.pytorch.losses.targets import LAYERS
 
 _MOST_NODES = 300  # of a graph, from the loss on
 _MOST_READ = 16  # masks and other factors
-MOST_KEPT = 4
+_MOST_KEPT = 4
 _VALUES = 4096  # of a mask
 _FEWEST = 64
 _ERRORS = 6.0  # standard errors that the share of zeros may be off
-_LAYERS = frozenset([
-    "AddmmBackward0", "MmBackward0", "LinearBackward0", "BmmBackward0", "BaddbmmBackward0", "ConvolutionBackward0",
-])  # fmt: skip
 
 
 def dropped_shares(end: Any) -> tuple[float, ...]:
@@ -50,9 +48,9 @@ def dropped_shares(end: Any) -> tuple[float, ...]:
             shares.append(float(node._saved_p))
         elif kind.startswith("ScaledDotProduct"):
             shares.append(float(getattr(node, "_saved_dropout_p", 0.0)))
-        is_before_layer = is_before_layer or kind in _LAYERS
+        is_before_layer = is_before_layer or kind in LAYERS
         waiting += [(following, is_before_layer) for following, _ in getattr(node, "next_functions", ())]
-    return tuple(sorted((share for share in shares if share > 0), reverse=True)[:MOST_KEPT])
+    return tuple(sorted((share for share in shares if share > 0), reverse=True)[:_MOST_KEPT])
 
 
 def share_of_mask(factor: torch.Tensor) -> float:

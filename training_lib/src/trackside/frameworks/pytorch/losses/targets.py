@@ -15,7 +15,7 @@ from trackside.frameworks.pytorch.losses.attention import kept
 
 _LONGEST_WALK = 16
 _LINEAR = {"AddmmBackward0", "MmBackward0"}
-_LAYERS = _LINEAR | {
+LAYERS = _LINEAR | {
     "BmmBackward0", "BaddbmmBackward0", "LinearBackward0", "MvBackward0", "ConvolutionBackward0",
     "MkldnnConvolutionBackward0", "CudnnConvolutionBackward0",
 }  # fmt: skip
@@ -51,7 +51,7 @@ def targets_of_each(node: Any) -> int:
         if classes := _met_class_numbers(node):
             return classes
         following = [pair for pair in getattr(node, "next_functions", ()) if pair[0] is not None]
-        if len(following) != 1 or type(node).__name__ in _LAYERS:
+        if len(following) != 1 or type(node).__name__ in LAYERS:
             return 0
         wide, narrow = shape_of(node, 0), shape_of(*following[0])
         if len(wide) == 2 and wide[0] == wide[1] > 1 and narrow in {wide[:1], (wide[0], 1)}:
@@ -126,7 +126,7 @@ def share_beyond_reach_by_hand(end: Any) -> float:
                 return 0.0
             return _share_outside(output - difference if is_first else output + difference, *_range_of(function))
         following = [pair[0] for pair in getattr(node, "next_functions", ()) if pair[0] is not None]
-        if len(following) != 1 or type(node).__name__ in _LAYERS:
+        if len(following) != 1 or type(node).__name__ in LAYERS:
             return 0.0
         node = following[0]
     return 0.0
