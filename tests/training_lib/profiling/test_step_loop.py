@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from trackside.profiling.step_loop import StepLoop
+from trackside.thread_stacks import Stack, frames_from, stack_of
 
 Look = Callable[[], None]
 
@@ -24,10 +25,10 @@ class Probe:
         self.found: list[bool] = []
 
     def step(self) -> None:
-        self.loop.note(sys._getframe())
+        self.loop.note(frames_from(sys._getframe()))
 
     def look(self) -> None:
-        self.found.append(self.loop.is_fetching(sys._getframe().f_back))
+        self.found.append(self.loop.is_fetching(frames_from(sys._getframe().f_back)))
 
 
 class Batches:
@@ -180,11 +181,11 @@ def test_a_wait_in_another_thread_s_queue(is_fetch: bool) -> None:
     def train() -> None:
         if is_fetch:
             for _ in ahead():
-                loop.note(sys._getframe())
+                loop.note(frames_from(sys._getframe()))
                 waiting.set()
             return
         for _ in range(1):
-            loop.note(sys._getframe())
+            loop.note(frames_from(sys._getframe()))
             waiting.set()
             handed.get()
 
@@ -193,9 +194,9 @@ def test_a_wait_in_another_thread_s_queue(is_fetch: bool) -> None:
     if is_fetch:
         handed.put(1)
     waiting.wait()
-    found: Any = None
-    while found is None or found.f_code.co_name not in {"get", "wait"}:
-        found = sys._current_frames()[thread.ident or 0]
+    found: Stack = []
+    while not found or found[0].f_code.co_name not in {"get", "wait"}:
+        found = stack_of(thread.ident or 0)
     answer = loop.is_fetching(found)
     handed.put(-1)
     thread.join()
@@ -206,7 +207,7 @@ def test_nothing_is_known_before_a_step() -> None:
     probe = Probe()
     over(generated(probe.look), lambda: None)
     assert set(probe.found) == {False}
-    assert not probe.loop.is_fetching(None)
+    assert not probe.loop.is_fetching([])
 
 
 @pytest.mark.parametrize(
@@ -228,16 +229,16 @@ def test_a_wait_in_a_queue_that_is_not_written_in_python(wait: str, is_fetch: bo
     handed: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def step() -> None:
-        loop.note(sys._getframe())
+        loop.note(frames_from(sys._getframe()))
         waiting.set()
 
     with lock:
         thread = threading.Thread(target=names["train"], args=(step, handed, {}, lock))
         thread.start()
         waiting.wait()
-        found: Any = None
-        while found is None or found.f_code.co_name != "train" or found.f_lineno != 4:
-            found = sys._current_frames()[thread.ident or 0]
+        found: Stack = []
+        while not found or found[0].f_code.co_name != "train" or found[0].f_lineno != 4:
+            found = stack_of(thread.ident or 0)
         answer = loop.is_fetching(found)
         handed.put(1)
     thread.join()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import deque
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 
 from trackside.evaluation.judging import Judgement
 from trackside.evaluation.progress import RuleProgress
+from trackside.thread_stacks import stack_of
 
 MOST_TASKS = 2000  # queued at once, about 1 KB each: as many as a quick rule judges between two polls
 _IDLE_SECONDS = 5.0  # after which a thread with nothing to do ends; it is started again
@@ -147,8 +147,8 @@ class RuleThread:
         if thread is None or not thread.is_alive():
             return True
         identity = thread.ident or 0
-        frame = sys._current_frames().get(identity)  # documented, and meant for this
-        if frame is not None and self._file and frame.f_code.co_filename == self._file:
+        stack = stack_of(identity)
+        if stack and self._file and stack[0].f_code.co_filename == self._file:
             import ctypes  # for a rule that hangs
 
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(identity), ctypes.py_object(_AbandonedError))

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import Any
 
-from trackside.profiling.hang_watch import line_of
 from trackside.profiling.phase_clock import PhaseClock
+from trackside.thread_stacks import line_of
 
 FIRST_STEP = 3  # before it, modules are imported and memory is allocated
 OLDEST = 2

@@ -7,21 +7,19 @@ all threads are kept once for each hang. Nothing is stopped: this only observes.
 from __future__ import annotations
 
 import re
-import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import FrameType
 
 from trackside.profiling.phase_clock import FIRST_STEPS, PhaseClock
+from trackside.thread_stacks import Stack, all_stacks, line_of, stack_of
 
 LOOK_SECONDS = 5.0  # between two looks
 LEAST_SECONDS = 60.0
 TIMES = 5.0  # the longest step so far
 SAVING_TIMES = 10.0  # as long while the training writes a checkpoint
-MOST_FRAMES = 100
 MOST_CHARACTERS = 200_000  # of all stacks
 _SAVES = re.compile(r"(^|_)(save|checkpoint|dump|upload|export)", re.IGNORECASE)
 
@@ -85,7 +83,7 @@ class HangWatch:
     def look(self) -> None:
         """Look once: note progress, or a hang."""
         clock, now = self._clock, self._monotonic()
-        frames = list(_frames(sys._current_frames().get(clock.thread)))
+        frames = stack_of(clock.thread)
         user = [frame for frame in frames if self._is_user_file(frame.f_code.co_filename)]
         progress = (clock.steps, clock.moved_at, [(frame.f_code, frame.f_lasti) for frame in user])
         if progress != self._progress or not user:  # without the user's code: an idle notebook
@@ -112,29 +110,16 @@ class HangWatch:
             )
 
 
-def line_of(frame: FrameType) -> int:
-    """Return the line of a frame; the first of its function where Python has none, as between two statements.
-
-    Args:
-        frame: The frame, which may be of a running thread.
-    """
-    return frame.f_lineno or frame.f_code.co_firstlineno
-
-
-def _frames(innermost: FrameType | None) -> Iterator[FrameType]:
-    frame = innermost
-    for _ in range(MOST_FRAMES):
-        if frame is None:
-            return
-        yield frame
-        frame = frame.f_back
-
-
 def _all_stacks() -> str:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = [
-        f"Thread {names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame, limit=MOST_FRAMES))}"
-        for ident, frame in sys._current_frames().items()
+        f"Thread {names.get(ident, ident)}:\n{_text(stack)}"
+        for ident, stack in all_stacks().items()
         if ident != threading.get_ident()
     ]
     return "\n".join(parts)[:MOST_CHARACTERS]
+
+
+def _text(stack: Stack) -> str:
+    frames = traceback.StackSummary.extract((frame, line_of(frame)) for frame in reversed(stack))
+    return "".join(frames.format())

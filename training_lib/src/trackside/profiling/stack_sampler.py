@@ -6,7 +6,6 @@ repeats itself. It draws no random number, and holds no frame.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -15,9 +14,10 @@ from types import FrameType
 from typing import NamedTuple, Protocol
 
 from trackside.profiling import hang_watch
-from trackside.profiling.hang_watch import HangWatch, line_of
+from trackside.profiling.hang_watch import HangWatch
 from trackside.profiling.phase_clock import BACKWARD, CAPTURE, DATA, OPTIMIZER, OTHER, PhaseClock
-from trackside.profiling.step_loop import MOST_FRAMES, StepLoop
+from trackside.profiling.step_loop import StepLoop
+from trackside.thread_stacks import Stack, line_of, stack_of
 
 INTERVAL_SECONDS = 0.005
 BURST_SAMPLES = 200
@@ -66,8 +66,8 @@ class CompiledStep(Protocol):
     def look(self) -> Inside | None:
         """Return its present work; None outside of it."""
 
-    def maker(self) -> FrameType | None:
-        """Return the innermost frame of a thread that makes batches; None if Python makes none."""
+    def maker(self) -> Stack:
+        """Return the stack of a thread that makes batches; [] if Python makes none."""
 
 
 class StackSampler:
@@ -122,15 +122,15 @@ class StackSampler:
     def sample(self) -> None:
         """Take one sample."""
         phase = self._clock.current
-        frame = sys._current_frames().get(self._clock.thread)
-        if frame is None or phase == CAPTURE:
+        stack = stack_of(self._clock.thread)
+        if not stack or phase == CAPTURE:
             return
         if phase in (BACKWARD, OPTIMIZER):
-            self._loop.note(frame)
+            self._loop.note(stack)
         inside = self._compiled.look() if self._compiled is not None and phase == OTHER else None
-        line = self._line(frame, phase) if inside is None else self._line_inside(frame, inside)
-        maker = self._compiled.maker() if self._compiled is not None and line.phase == DATA else None
-        if maker is not None:
+        line = self._line(stack, phase) if inside is None else self._line_inside(stack, inside)
+        maker = self._compiled.maker() if self._compiled is not None and line.phase == DATA else []
+        if maker:
             line = self._line(maker, DATA)
         if inside is Inside.FETCHES:
             line = line._replace(phase=OTHER, is_in_model=False, is_fetch=True)
@@ -160,19 +160,16 @@ class StackSampler:
                 self._watch.look()
             seconds -= hang_watch.LOOK_SECONDS
 
-    def _line_inside(self, frame: FrameType, inside: Inside) -> SampledLine:
+    def _line_inside(self, stack: Stack, inside: Inside) -> SampledLine:
         """Return the line of a compiled function's work: none of the user's, but for a wait for a batch."""
         if inside is Inside.FETCHES:
-            return self._line(frame, DATA)
+            return self._line(stack, DATA)
         is_unknown = inside is Inside.UNKNOWN
         return SampledLine(OTHER, "", 0, "", "", is_in_model=not is_unknown, is_unknown=is_unknown)
 
-    def _line(self, innermost: FrameType, phase: int) -> SampledLine:
-        frame: FrameType | None = innermost
+    def _line(self, stack: Stack, phase: int) -> SampledLine:
         file, line, function, is_in_model = "", 0, "", False
-        for _ in range(MOST_FRAMES):
-            if frame is None:
-                break
+        for frame in stack:
             code = frame.f_code
             if phase == OTHER and code.co_filename == self._fetch_file:
                 phase = DATA
@@ -183,9 +180,8 @@ class StackSampler:
             is_in_model = is_in_model or code.co_filename == self._model_file
             if file and (is_in_model or phase != OTHER) and not self._fetch_file:
                 break
-            frame = frame.f_back
-        library = "" if file == innermost.f_code.co_filename else _library_name(innermost)
-        is_fetch = phase == OTHER and not is_in_model and self._loop.is_fetching(innermost)
+        library = "" if file == stack[0].f_code.co_filename else _library_name(stack[0])
+        is_fetch = phase == OTHER and not is_in_model and self._loop.is_fetching(stack)
         return SampledLine(phase, file, line, function, library, is_in_model, is_fetch)
 
 

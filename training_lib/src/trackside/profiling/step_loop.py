@@ -15,7 +15,8 @@ from functools import lru_cache
 from itertools import islice
 from types import CodeType, FrameType
 
-MOST_FRAMES = 200
+from trackside.thread_stacks import Stack
+
 MOST_FUNCTIONS = 200  # that steps were seen in
 MOST_CALLS = 64  # of steps, in one function
 _NEXT = re.compile(r"\bnext\(")
@@ -33,13 +34,13 @@ class StepLoop:
         self._is_user_file = is_user_file
         self._calls: dict[CodeType, set[int]] = {}
 
-    def note(self, innermost: FrameType | None) -> None:
+    def note(self, stack: Stack) -> None:
         """Note the stack of a thread that is within a step.
 
         Args:
-            innermost: Its innermost frame.
+            stack: Its frames, innermost first.
         """
-        for frame, _ in _stack(innermost):
+        for frame in stack:
             code = frame.f_code
             calls = self._calls.get(code)
             if calls is None and len(self._calls) < MOST_FUNCTIONS and self._is_user_file(code.co_filename):
@@ -47,13 +48,13 @@ class StepLoop:
             if calls is not None and len(calls) < MOST_CALLS:
                 calls.add(frame.f_lasti)
 
-    def is_fetching(self, innermost: FrameType | None) -> bool:
+    def is_fetching(self, stack: Stack) -> bool:
         """Return True if the loop waits for its next batch: its `for` asks for one, or its `next(...)` does.
 
         Args:
-            innermost: The innermost frame of the thread, in no phase of a step.
+            stack: The frames of the thread, innermost first, in no phase of a step.
         """
-        for frame, callee in _stack(innermost):
+        for frame, callee in zip(stack, [None, *stack], strict=False):
             calls = self._calls.get(frame.f_code)
             if calls is None:
                 continue
@@ -64,16 +65,6 @@ class StepLoop:
                 return bool(_GET.search(_called(frame)))
             return callee is not None and _is_iterator(callee.f_code) and bool(_NEXT.search(_text(frame)))
         return False
-
-
-def _stack(frame: FrameType | None) -> list[tuple[FrameType, FrameType | None]]:
-    """Return the frames of a stack, innermost first, each with the one that it has called."""
-    found: list[tuple[FrameType, FrameType | None]] = []
-    callee = None
-    while frame is not None and len(found) < MOST_FRAMES:
-        found.append((frame, callee))
-        callee, frame = frame, frame.f_back
-    return found
 
 
 @lru_cache(MOST_FUNCTIONS)

@@ -11,14 +11,13 @@ import contextlib
 import sys
 import weakref
 from collections.abc import Iterator
-from types import FrameType
 from typing import Any
 
 from trackside.capture.script_lines import is_user_file
 from trackside.profiling.phase_clock import DATA, PhaseClock
 from trackside.profiling.stack_sampler import Inside
-from trackside.profiling.step_loop import MOST_FRAMES
 from trackside.records.performance_facts import QueueFacts
+from trackside.thread_stacks import Stack, all_stacks
 
 # The files that call the user's code for a batch on another thread: `tf.data`'s for Python, and workers of Keras.
 _MAKERS = ("/script_ops.py", "/py_dataset_adapter.py")
@@ -122,13 +121,13 @@ class TrainingCalls:
             return Inside.UNKNOWN
         return Inside.FETCHES if returned < call.number else Inside.COMPUTES
 
-    def maker(self) -> FrameType | None:
-        """Return the innermost frame of a thread that makes batches by the user's code; see `CompiledStep`."""
-        for innermost in sys._current_frames().values():
-            files = [frame.f_code.co_filename for frame in _stack(innermost)]
+    def maker(self) -> Stack:
+        """Return the stack of a thread that makes batches by the user's code; see `CompiledStep`."""
+        for stack in all_stacks().values():
+            files = [frame.f_code.co_filename for frame in stack]
             if any(file.endswith(_MAKERS) for file in files) and any(map(is_user_file, files[: _first_maker(files)])):
-                return innermost
-        return None
+                return stack
+        return []
 
     def queues(self) -> tuple[QueueFacts, ...]:
         """Return the facts about the newest iterator of `tf.data`; none without one."""
@@ -150,19 +149,11 @@ class TrainingCalls:
 
     def _look_at_enqueuer(self) -> Inside:
         """Look at a data set that Keras's own generator makes: `tf.data` keeps no count of it, and reads none ahead."""
-        names = [[frame.f_code.co_name for frame in _stack(innermost)] for innermost in sys._current_frames().values()]
-        if any(name.endswith(_ENQUEUER) for stack in names for name in stack):
+        stacks = all_stacks().values()
+        if any(frame.f_code.co_name.endswith(_ENQUEUER) for stack in stacks for frame in stack):
             self._has_enqueuer = True
             return Inside.FETCHES
         return Inside.COMPUTES if self._has_enqueuer else Inside.UNKNOWN
-
-
-def _stack(frame: FrameType | None) -> Iterator[FrameType]:
-    for _ in range(MOST_FRAMES):
-        if frame is None:
-            return
-        yield frame
-        frame = frame.f_back
 
 
 def _first_maker(files: list[str]) -> int:

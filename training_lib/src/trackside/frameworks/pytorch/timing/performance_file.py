@@ -35,6 +35,7 @@ from trackside.records.performance_facts import (
     QueueFacts,
 )
 from trackside.storage.store import Store
+from trackside.thread_stacks import frames_from
 
 SAMPLED_STEPS = 5  # at a time, with longer and longer pauses
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 15.0, 600.0
@@ -82,7 +83,7 @@ class PerformanceFile(SpeedFactsFile):
         self._source = SourceLines()
         self._watch = HangWatch(clock, is_user_file=is_user_file)
         loop = StepLoop(is_user_file=is_user_file)
-        loop.note(sys._getframe())  # a run begins within its first step
+        loop.note(frames_from(sys._getframe()))  # a run begins within its first step
         self._sampler = StackSampler(
             clock,
             watch=self._watch,

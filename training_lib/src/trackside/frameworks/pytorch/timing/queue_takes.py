@@ -11,12 +11,10 @@ from __future__ import annotations
 import functools
 import multiprocessing.queues
 import queue
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
 from threading import get_ident
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -30,6 +28,7 @@ from trackside.frameworks.pytorch.data.batches import LONG_FETCH_SECONDS
 from trackside.profiling.phase_clock import DATA, OTHER, PhaseClock
 from trackside.profiling.processor_wait import ProcessorWait
 from trackside.profiling.stack_sampler import Inside
+from trackside.thread_stacks import Stack, stack_of
 
 MOST_QUEUES = 64  # that are told apart; the items of more are not looked at
 MOST_DEPTH = 3  # of lists and dicts in an item
@@ -118,9 +117,9 @@ class QueueTakes:
         """Return None: no compiled function fetches here."""
         return None
 
-    def maker(self) -> FrameType | None:
-        """Return the frame of the thread that fills the queue which the training waits for; None if it does not."""
-        return sys._current_frames().get(self._making_thread) if self._is_taking and self._making_thread else None
+    def maker(self) -> Stack:
+        """Return the stack of the thread that fills the queue which the training waits for; [] if it does not."""
+        return stack_of(self._making_thread) if self._is_taking and self._making_thread else []
 
     def _replace(self, kind: Any, name: str, wrap: Callable[[Any], Any]) -> Callable[[], None]:
         original = vars(kind)[name]
