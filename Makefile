@@ -20,10 +20,10 @@ demo: setup  ## the whole story on the local account: fault -> finding -> event 
 	@$(BIN)/python examples/demo/demo.py
 
 test: setup check  ## all checks and all tests
-	@$(BIN)/pytest -n auto --dist loadgroup
+	@$(BIN)/pytest -n auto --dist loadgroup --max-worker-restart 0
 
 quick: setup  ## at each change: format, lint, types, imports, and the tests that are fast and central
-	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q . && $(BIN)/mypy && $(BIN)/lint-imports >/dev/null && $(BIN)/pytest -n auto --dist loadgroup --quick
+	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q . && $(BIN)/mypy && $(BIN)/lint-imports >/dev/null && $(BIN)/pytest -n auto --dist loadgroup --max-worker-restart 0 --quick
 
 check: setup  ## format, lint, types, import contracts, docs current, style, change notes, templates, Dockerfiles
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python docs/generate.py --check && $(BIN)/python .ci/check_style.py && $(BIN)/python .ci/changelog.py --check && $(BIN)/python .ci/lint_deployment.py
