@@ -181,6 +181,7 @@ def batch_repeated(seams: Seams) -> None:
 
 @operator(
     "sampler",
+    Cause.LARGE_BATCHES,
     Cause.LEARNING_RATE_TOO_LOW,
     seam="`DataLoader.__init__`: `batch_size`",
     unreached="programs without a DataLoader, and loaders with a batch sampler",

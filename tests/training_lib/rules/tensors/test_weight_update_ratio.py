@@ -120,6 +120,26 @@ def ends_at(level: float, *, fires: bool) -> RuleCase:
     return RuleCase(name, labels, recorded=recorded, facts=facts(), fires=fired, collections=collections)
 
 
+CASES += [
+    replace(
+        case(name, 1e-4, 1e-4, along([2.3, rose, *falling(2.3, 0.2, 99).values()]), of=of or facts()),
+        recorded={
+            **case("", 1e-4, 1e-4).recorded,
+            LOSS: {"mean": along([2.3, rose, *falling(2.3, 0.2, 99).values()])},
+            A: {"update_ratio": along([first, *[1e-4] * 10], every=10)},
+            B: {"update_ratio": along([first, *[1e-4] * 10], every=10)},
+        },
+        fires=(LOSS,) if fires else (),
+        step=step,
+    )
+    for name, first, rose, of, step, fires in (
+        ("torn at the start", 0.9, 9.0, None, None, True),
+        ("torn, and the loss does not mind", 0.9, 4.0, None, None, False),
+        ("a loss that rises at first, of small steps", 0.3, 9.0, None, None, False),
+        ("torn at the start of two aims", 0.9, 9.0, facts(optimizers=2), None, False),
+        ("torn, too early", 0.9, 9.0, None, 20, False),
+    )
+]
 CASES += [ends_at(1.38, fires=True), ends_at(1.3, fires=True), ends_at(1.2, fires=False), ends_at(0.4, fires=False)]
 
 

@@ -72,6 +72,8 @@ class Cause(str, Enum):
     STALE_COPY = "stale-copy"
     REVERSED_SELECTION = "reversed-selection"
     DROPOUT_TOO_STRONG = "dropout-too-strong"
+    MOMENTUM_TOO_HIGH = "momentum-too-high"
+    LARGE_BATCHES = "large-batches"
 
 
 @dataclass(frozen=True)
@@ -277,6 +279,14 @@ EXPLANATIONS = {
     Cause.DROPOUT_TOO_STRONG: Explanation(
         "dropout drops so many values that little is left to learn from",
         "Give the share to drop, not the share to keep: 0.1 to 0.5 are usual.",
+    ),
+    Cause.MOMENTUM_TOO_HIGH: Explanation(
+        "momentum averages over more steps than the training has",
+        "Take a momentum of 0.9: betas=(0.9, 0.999).",
+    ),
+    Cause.LARGE_BATCHES: Explanation(
+        "a batch is the whole data set, and few steps are made",
+        "Give the DataLoader a batch size: 32 to 256 rows are usual.",
     ),
     Cause.REVERSED_SELECTION: Explanation(
         "the best model is chosen by a number that is to go the other way",

@@ -32,6 +32,8 @@ _LOSSES = 20  # in a median, or the later half of fewer
 _NOT_MOVED = 0.05  # and for small ones
 _NO_WAY = 0.1  # share of its size that no weight may have come
 _RATIO, _GROWTH = "relative update of the weight", "norm of the weight over its first"
+_TORN = "loss over its first within ten steps"
+_FIRST_STEPS = 10
 _REPLACED = 0.5  # of a weight is an update of one of the first steps
 _LONG = 10  # times `start_step`: for so long no rate warms up to what is right from what is a million times too small
 _BELOW_CHANCE = 0.7
@@ -67,7 +69,11 @@ class WeightUpdateRatio(Rule):
            training loss has fallen by more than 5 % of its size, beyond twice the error of that (medians of the first
            and of the newest steps). Where a loss may stay or is ever negative (several optimizers, rewards) it
            does not count, and only r below `small_threshold` counts.
-        4. While the learning rate rises (warm-up) nothing is too small, unless r is below `small_threshold` for ten
+        4. Torn at the start: one of the first ten steps changed the weights by more than half of their size (median
+           over the weights), and a loss rose above `torn_threshold` times its first value within as many steps. What
+           the initialisation had is gone, and what comes after is learned from where the step led. Losses that may
+           stay, or that are zero at first, are left out.
+        5. While the learning rate rises (warm-up) nothing is too small, unless r is below `small_threshold` for ten
            times `start_step` steps. A loss far below chance (cross entropy under 0.7 ln(classes)) has learned before:
            fine-tuning takes small steps. So does a parameter that is frozen, or that gets no gradient: it is
            `parameters-not-trained`'s.
@@ -120,6 +126,9 @@ class WeightUpdateRatio(Rule):
     growth_threshold: float = parameter(
         10.0, "norm of the weights over their first above which steps were too large", minimum=1
     )
+    torn_threshold: float = parameter(
+        2.0, "loss over its first within the first steps, above which they tore the weights", minimum=1
+    )
     start_step: int = parameter(30, "step from which on steps can be too large or too small", minimum=0)
 
     def check(self, window: Window) -> Iterable[Finding]:
@@ -128,7 +137,7 @@ class WeightUpdateRatio(Rule):
         small = self._small(window)
         kind = verdict_on(ratios, large=self.large_threshold, small=small)
         if not kind:
-            return self._thrown_out(window)
+            return self._thrown_out(window) or self._torn(window)
         if not (self._is_too_large(window) if kind == "large" else self._is_too_small(window)):
             return []
         columns = {column.tensor: column for column in _measured(window)}
@@ -176,6 +185,18 @@ class WeightUpdateRatio(Rule):
             self._finding(window, replace(c, values=c.values / c.values[0]), g, "large", limit, measure=_GROWTH)
             for g, c in found
         ]
+
+    def _torn(self, window: Window) -> list[Finding]:
+        """Return a finding for a loss that the first steps drove far above its first value, with the weights."""
+        if window.step < self.start_step or not _must_loss_fall(window) or not _was_torn(window):
+            return []
+        found = []
+        for column in training_losses(window):
+            first, highest = float(column.values[0]), float(column.values[:_FIRST_STEPS].max())
+            if first > 0 and np.isfinite(column.values).all() and highest > self.torn_threshold * first:
+                rose = replace(column, values=column.values / first)
+                found.append(self._finding(window, rose, highest / first, "large", self.torn_threshold, measure=_TORN))
+        return found
 
     def _may_have_grown(self, window: Window) -> bool:
         panels = window.newest(window.tensors("weights"), "l2", last=1, mode=None)
