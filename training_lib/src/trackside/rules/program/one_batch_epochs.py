@@ -49,8 +49,8 @@ class OneBatchEpochs(Rule):
         import numpy as np
         from trackside.rules.program.one_batch_epochs import is_falling
 
-        assert is_falling(np.linspace(2.3, 2.1, 20), share=0.0005)
-        assert not is_falling(np.full(20, 2.3), share=0.0005)
+        assert is_falling(np.linspace(2.3, 2.1, 20), share=0.001)
+        assert not is_falling(np.full(20, 2.3), share=0.001)
         ```
 
     References:
@@ -80,7 +80,7 @@ class OneBatchEpochs(Rule):
     most_steps: int = parameter(100, "steps of a run, above which it may be meant", minimum=1)
     learned: float = parameter(0.5, "share of the first loss that must be gone for few steps to be right", maximum=1)
     falling: float = parameter(
-        0.0005, "decrease of the loss from a quarter of the steps to the next, as a share of it", minimum=0
+        0.001, "decrease of the loss from a quarter of the steps to the next, as a share of it", minimum=0
     )
 
     def check(self, window: Window) -> Iterable[Finding]:
