@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts
+from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.verdict import Severity
 from trackside.rules.tensors.loss_not_decreasing import LossNotDecreasing, judge_losses
 from trackside.testing.rule_case import RuleCase, assert_case, recorded_trial, replay
@@ -24,6 +24,10 @@ BUILT_IN = ModelFacts(losses=(LossFacts(LOSS, "CrossEntropyLoss", "mean"),))
 SUMMED = ModelFacts(losses=(*BY_HAND.losses, LossFacts(ADDEND, "MSELoss", "mean", backward_line="train.py:9")))
 TWO_OPTIMIZERS = ModelFacts(optimizers=(OptimizerFacts("Adam", "Adam"), OptimizerFacts("Adam_1", "Adam")))
 CHANCE = math.log(10)
+MOVES = ModelFacts(
+    parameters=(ParameterFacts("Net_a.weight", "a", (8, 8), "float32", optimizer="Adam"),),
+    losses=(LossFacts(LOSS, "CrossEntropyLoss", "mean"),),
+)
 
 
 def saved(losses: object, *, every: int = 10) -> dict[int, float]:
@@ -86,6 +90,21 @@ CASES = [
     evaluated("falls to guessing from far above", noisy([30.0] * 3 + [CHANCE] * 197, 0.01), [], fires=True),
     RuleCase("noisy to the end", {LOSS: saved(noisy(np.full(200, 2.3), 0.3, seed=2))}, fires=(LOSS,)),
     RuleCase("at the end of a run of 130 steps", {LOSS: saved(np.full(130, CHANCE), every=1)}, fires=(LOSS,)),
+    *(
+        RuleCase(
+            name,
+            {LOSS: saved(np.full(60, CHANCE), every=1)},
+            recorded={"Net_a.weight": {"update_ratio": saved(np.full(60, update), every=1), "l2": {0: 4.0}}},
+            facts=MOVES,
+            fires=(LOSS,) if fires else (),
+            step=step,
+        )
+        for name, update, step, fires in (
+            ("at the end of 60 steps that led nowhere", 1e-5, None, True),
+            ("at the end of 60 steps that led somewhere", 1e-3, None, False),
+            ("60 steps that led nowhere, and more to come", 1e-5, 55, False),
+        )
+    ),
     RuleCase(
         "two optimizers for one loss",
         {LOSS: saved(FLAT)},

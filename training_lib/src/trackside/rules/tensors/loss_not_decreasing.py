@@ -42,6 +42,8 @@ _FAR = 2.0  # times the first loss, which is but one loss: until then the first 
 _AGAIN = 5.0  # percent: a loss that rose and fell by so much since is on its way down again
 _AS_GUESSING = 0.98  # of the loss of guessing, or of the first
 _AT_THE_END = 0.4  # of `start_step`, from which on the loss of a run that has ended can be stuck
+_NOT_MOVED = 0.01  # of its size, by no weight of a run that has ended
+_ENOUGH_TO_MOVE = 30  # steps
 _AFTER_MANY = 0.2  # the same after eight evaluations and more: a short run with many passes over few data
 _CONFIRMED_AFTER = 10  # steps
 _SLOWLY = 0.5  # percent: a loss that certainly fell by more over half a run learns, if slowly
@@ -71,10 +73,11 @@ class LossNotDecreasing(Rule):
            only where level > 1.5 x L0: that of a policy follows what the policy meets, and the returns that it earns.
            It must also be driven, as must one whose targets have moved (bootstrapped values): by a learning rate or
            updates beyond all earlier ones, by updates of a tenth of the weights, or weights ten times as large.
-        2. Stuck, from `start_step` on, at the end of a run from two fifths of it on, or from a fifth of it on after
-           eight evaluations and more: the run has learned less than a
-           tenth, (start - level) / |start| < 0.1 with start = max(L0, median of the first window), and in the newest
-           half of the run the decrease from the earlier half of it (before) to the later (after) is certainly small:
+        2. Stuck, from `start_step` on, at the end of a run from two fifths of it on, from a fifth of it on after eight
+           evaluations and more, or from 30 steps on where no weight has come a hundredth of its size (the sum of its
+           relative updates): the run has learned less than a tenth, (start - level) / |start| < 0.1 with
+           start = max(L0, median of the first window), and in the newest half of the run the decrease from the earlier
+           half of it (before) to the later (after) is certainly small:
            d + 2 s < `diff_percent` / 100, and not certainly more than half a percent (then it learns);
            d = (median(before) - median(after)) / |median(before)|. It learns, too, if the loss fell certainly by more
            than one percent from the second quarter of the run to the fourth. A loss that certainly rises, by more
@@ -158,7 +161,8 @@ class LossNotDecreasing(Rule):
 
     start_step: int = parameter(
         300,
-        "step from which on a loss can be stuck; two fifths of it at the end of a run, a fifth after eight evaluations",
+        "step from which on a loss can be stuck; at the end of a run two fifths of it, a fifth after eight "
+        "evaluations, 30 where no weight has come a hundredth of its size",
         minimum=1,
     )
     num_steps: int = parameter(500, "steps whose losses make up the longest window", minimum=1)
@@ -207,6 +211,9 @@ class LossNotDecreasing(Rule):
         """Return the number of steps from which on a loss can be stuck."""
         if not window.is_last:
             return self.start_step
+        way = Evidence(window).way
+        if way is not None and way[0] < _NOT_MOVED and way[1] >= _ENOUGH_TO_MOVE:
+            return min(_ENOUGH_TO_MOVE, self.start_step)
         seen = [each for column in whole_losses(window) for each in _evaluations_of(window, column)]
         share = _AFTER_MANY if any(len(each.means) >= MANY for each in seen) else _AT_THE_END
         return math.ceil(share * self.start_step)
