@@ -27,6 +27,7 @@ LOSSES = (
     "binary_cross_entropy_with_logits", "multi_margin_loss", "poisson_nll_loss", "gaussian_nll_loss", "kl_div",
 )  # fmt: skip
 Wrapper = Callable[..., Any]  # is given the original function, then its arguments
+Pair = tuple[Tensor, Tensor]  # predictions and targets
 Change = Callable[[nn.Module, Tensor], Tensor]
 
 
@@ -104,6 +105,43 @@ class Seams:
         """Wrap the loss functions of torch.nn.functional, which the loss modules call too."""
         for name in names:
             self.wrap(functional, name, change)
+
+    def at_pairs(self, change: Callable[[Tensor, Tensor], Pair | None], names: Iterable[str] = LOSSES) -> None:
+        """Change what a training's losses compare before anybody sees it, as other data would.
+
+        Args:
+            change: Is given the predictions and the targets, and returns others, or None to leave them.
+            names: The loss functions; their modules are changed where they are called.
+        """
+        is_done = False  # by the module around the function
+
+        def changed(found: Tensor, target: Tensor) -> Pair:
+            other = change(found, target) if is_training() and isinstance(target, Tensor) and target.dim() else None
+            if other is None:
+                return found, target
+            self.touch()
+            return other
+
+        def function(original: Any, found: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
+            return original(*((found, target) if is_done else changed(found, target)), *args, **kwargs)
+
+        def call(original: Any, module: Any, found: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
+            nonlocal is_done
+            (found, target), is_done = changed(found, target), True
+            try:
+                return original(module, found, target, *args, **kwargs)
+            finally:
+                is_done = False
+
+        names = tuple(names)
+        self.at_losses(function, names)
+        for kind in vars(nn.modules.loss).values():
+            if (
+                inspect.isclass(kind)
+                and "forward" in vars(kind)
+                and not set(names).isdisjoint(vars(kind)["forward"].__code__.co_names)
+            ):
+                self.wrap(kind, "__call__", call)
 
     def at_backward(self, change: Callable[[Tensor], Tensor]) -> None:
         """Put another tensor in the place of the loss where the backward pass begins."""

@@ -255,6 +255,23 @@ class TestPlainLosses:
             counts.append(len(entered))
         assert counts[0] == counts[1] > 0
 
+    @pytest.mark.parametrize("name", ["labels-off-by-one", "labels-shuffled", "class-dropped"])
+    @pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), functional.cross_entropy], ids=["module", "function"])
+    def test_are_of_what_a_hook_sees(self, loss: Any, name: str) -> None:
+        """Wrong labels come with the data: whoever looks at the loss must see them, and not the right ones."""
+        torch.manual_seed(0)
+        scores, labels, seen = torch.randn(40, 4), torch.arange(40) % 4, []
+        if isinstance(loss, nn.Module):
+            loss = nn.CrossEntropyLoss()
+            loss.register_forward_pre_hook(lambda _, pair: seen.append(pair))
+        with seams() as found:
+            all_operators()[name].plant(found)
+            value = loss(scores, labels)
+            assert found.touched == 1
+        if seen:
+            assert torch.equal(value, functional.cross_entropy(*seen[0]))
+        assert not torch.equal(value, functional.cross_entropy(scores, labels))
+
     @pytest.mark.parametrize("name", ["loss-summed", "labels-shuffled", "labels-off-by-one", "softmax-doubled"])
     def test_are_those_of_the_unchanged_program(self, name: str) -> None:
         """The first loss is of weights that no mistake has touched yet: it must be the twin's."""

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from benchmarks.mutants.operator import operator
-from benchmarks.mutants.seams import Seams, is_training
+from benchmarks.mutants.seams import Pair, Seams, is_training
 from trackside.contracts.cause import Cause
 
 INPUTS = "floating-point tensors that go into a model (above `Module.__call__` of the outermost module)"
 NO_FLOATS = "models with tokens or indices alone as input, and models behind `torch.jit`"
-LABELS = "the targets of the loss functions of torch.nn.functional"
+LABELS = "the targets of the loss modules, and of the loss functions of torch.nn.functional"
 NO_LABELS = "losses by hand, and targets that are no class numbers"
 ORDER = "`torch.randperm` once an optimizer exists: RandomSampler, and orders that a script draws itself"
 NO_ORDER = "rows drawn by `torch.randint`, NumPy or Python, and one batch of all rows"
@@ -94,26 +94,20 @@ def rows_removed(seams: Seams) -> None:
 def labels_shuffled(seams: Seams) -> None:
     """Targets of a training batch belong to other rows of it."""
 
-    def loss(original: Any, found: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if is_training() and isinstance(target, Tensor) and target.dim() and len(target) > 1:
-            seams.touch()
-            target = target[torch.randperm(len(target), generator=seams.random)]
-        return original(found, target, *args, **kwargs)
+    def shuffled(found: Tensor, target: Tensor) -> Pair | None:
+        return (found, target[torch.randperm(len(target), generator=seams.random)]) if len(target) > 1 else None
 
-    seams.at_losses(loss)
+    seams.at_pairs(shuffled)
 
 
 def _classes(seams: Seams, change: Any) -> None:
     """Change class numbers at the losses that take them, with the number of classes; training alone."""
 
-    def loss(original: Any, found: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
-        is_classes = isinstance(target, Tensor) and not target.is_floating_point() and found.dim() == target.dim() + 1
-        if is_training() and is_classes and target.dim():
-            seams.touch()
-            target = torch.where(target >= 0, change(target, found.shape[1]), target)
-        return original(found, target, *args, **kwargs)
+    def classes(found: Tensor, target: Tensor) -> Pair | None:
+        is_classes = not target.is_floating_point() and found.dim() == target.dim() + 1
+        return (found, torch.where(target >= 0, change(target, found.shape[1]), target)) if is_classes else None
 
-    seams.at_losses(loss, ("cross_entropy", "nll_loss", "multi_margin_loss"))
+    seams.at_pairs(classes, ("cross_entropy", "nll_loss", "multi_margin_loss"))
 
 
 @operator("labels", Cause.WRONG_LABELS, seam=LABELS, unreached=NO_LABELS)
@@ -149,16 +143,13 @@ def classes_overlap(seams: Seams) -> None:
 def class_dropped(seams: Seams) -> None:
     """Rows of the upper half of the classes are hardly ever trained on: 1 in 20 is left."""
 
-    def loss(original: Any, found: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
-        is_classes = isinstance(target, Tensor) and not target.is_floating_point() and target.dim() == 1
-        if is_training() and is_classes and found.dim() == 2:
-            is_kept = (target < found.shape[1] // 2) | (torch.rand(target.shape, generator=seams.random) < 0.05)
-            if is_kept.any():
-                seams.touch()
-                found, target = found[is_kept], target[is_kept]
-        return original(found, target, *args, **kwargs)
+    def kept(found: Tensor, target: Tensor) -> Pair | None:
+        if target.is_floating_point() or target.dim() != 1 or found.dim() != 2:
+            return None
+        is_kept = (target < found.shape[1] // 2) | (torch.rand(target.shape, generator=seams.random) < 0.05)
+        return (found[is_kept], target[is_kept]) if is_kept.any() else None
 
-    seams.at_losses(loss, ("cross_entropy", "nll_loss", "multi_margin_loss"))
+    seams.at_pairs(kept, ("cross_entropy", "nll_loss", "multi_margin_loss"))
 
 
 @operator("sampler", Cause.DATA_ORDER, seam=ORDER, unreached=f"{NO_ORDER}; harmless where the data lie unsorted")

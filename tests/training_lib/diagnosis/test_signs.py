@@ -27,6 +27,7 @@ from trackside.trial.window import Window
 LOSS, W, G = "CrossEntropyLoss_output_0", "Net_fc.weight", "gradient/Net_fc.weight"
 RATE = "hyperparameters/SGD/group_0/lr"
 LABELS = {"CrossEntropyLoss_input_1": {step: np.arange(32) % 8 for step in range(0, 100, 10)}}
+CLASSES = np.repeat([0, 1, 2], [24, 6, 2])
 NUMBERS = np.linspace(0.1, 2.9, 32, dtype=np.float32)
 EVALUATED = {LOSS: {"mean": steady(0.5, 10, every=10)}}
 HELD = ParameterFacts(W, "fc", (8, 8), "float32", optimizer="SGD")
@@ -72,6 +73,11 @@ def program(
         losses=(loss or LossFacts(LOSS, type_name="CrossEntropyLoss", reduction="mean", input_from="linear"),),
         program=ProgramFacts(**settings),
     )
+
+
+def of_classes(*counts: int) -> Mapping[str, Any]:
+    """Saved labels, of which each batch has so many of each class."""
+    return {"CrossEntropyLoss_input_1": {step: np.repeat(np.arange(len(counts)), counts) for step in range(0, 100, 10)}}
 
 
 def losing(**changes: Any) -> ModelFacts:
@@ -127,6 +133,7 @@ PRESENT = [
     ),
     ("gradient-fades", window({G: {"l2": steady(1e-3, 101)}})),
     ("worse-than-guessing", window(evaluated={LOSS: {"mean": steady(3.0, 10, every=10)}})),
+    ("unequal-classes", window(labels=of_classes(30, 19, 1))),
     ("uphill", window({LOSS: {"mean": along([2.3 * 1.02**step for step in range(101)])}})),
     ("gradients-grew", window({G: {"l2": falling(1.0, 500.0, 101)}})),
 ]
@@ -180,6 +187,18 @@ def test_evidence_that_is_absent_from_a_similar_run(name: str, run: Window) -> N
     assert PIECES[name].answer(Known(run)) is False
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param(of_classes(30, 15, 5), id="neither-equal-nor-missing"),
+        pytest.param({"CrossEntropyLoss_input_1": {0: np.arange(30)}}, id="few-labels"),
+        pytest.param({}, id="none"),
+    ],
+)
+def test_classes_of_which_too_little_is_known(labels: Mapping[str, Any]) -> None:
+    assert PIECES["unequal-classes"].answer(Known(window(labels=labels))) is None
+
+
 @pytest.mark.parametrize("name", PIECES)
 def test_evidence_is_unknown_where_nothing_was_recorded(name: str) -> None:
     assert PIECES[name].answer(Known(RuleCase("an old run", {"mine": {0: 1.0}}).window)) is None
@@ -207,6 +226,7 @@ def test_a_piece_that_fails_is_unknown_and_the_others_hold(monkeypatch: pytest.M
         pytest.param(program(), Cause.TRAIN_EVAL_MODE, True, id="no-module-depends-on-the-mode"),
         pytest.param(program(), Cause.LEARNING_RATE_SCHEDULE, True, id="a-constant-rate"),
         pytest.param(program(), Cause.MISSING_ZERO_GRAD, True, id="gradients-are-cleared"),
+        pytest.param(program(), Cause.CLASS_IMBALANCE, True, id="equal-classes"),
         pytest.param(program(), Cause.LEARNING_RATE_TOO_HIGH, False, id="nothing-refutes-it"),
     ],
 )
@@ -219,9 +239,11 @@ def test_facts_refute_causes(facts: ModelFacts, cause: Cause, is_refuted: bool) 
     [
         pytest.param(NUMBERS, True, id="numbers"),
         pytest.param(NUMBERS.reshape(16, 2), True, id="two-numbers-a-sample"),
-        pytest.param(np.arange(32) % 8, False, id="classes"),
-        pytest.param((NUMBERS > 1).astype(np.float32), False, id="zeros-and-ones"),
-        pytest.param(np.eye(4, dtype=np.float32)[np.arange(32) % 4], False, id="one-hot-rows"),
+        pytest.param(CLASSES, False, id="classes"),
+        pytest.param((NUMBERS > 2.7).astype(np.float32), False, id="zeros-and-ones"),
+        pytest.param(np.eye(3, dtype=np.float32)[CLASSES], False, id="one-hot-rows"),
+        pytest.param(np.arange(32) % 8, True, id="equal-classes"),
+        pytest.param(np.eye(4, dtype=np.float32)[np.arange(32) % 4], True, id="equal-one-hot-rows"),
         pytest.param(np.arange(32).reshape(4, 8), False, id="tokens"),
     ],
 )

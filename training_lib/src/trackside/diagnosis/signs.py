@@ -58,6 +58,8 @@ _NEWEST = 20
 _WORSE = 1.1  # times the loss of guessing: an evaluation above it knows nothing of its labels
 _FEWEST_AT_THE_END = 2  # evaluations of a run that has ended
 _FEWEST_LABELS = 32
+_LABELS_OF_A_CLASS = 20  # on average, from which on their absence is no accident
+_MISSING, _ABOUT_EQUAL = 0.1, 0.33  # labels of the rarest class over those of the commonest
 _FIRST_STEPS = 10
 _EARLIEST = 3
 _SMALL_STEP = 0.06  # relative update of the weights up to which the loss follows its slope
@@ -383,6 +385,32 @@ def _labels_differ(known: Known) -> Answer:
     return answer
 
 
+def _unequal_classes(known: Known) -> Answer:
+    """Return the class with the fewest labels; False if classes are about equal, None in between."""
+    window, answer = known.window, None
+    for column in training_losses(window):
+        trained, evaluated = (
+            [found for batch in batches if (found := as_classes(batch)) is not None]
+            for batches in (
+                labels_of(window, column.tensor, column.worker, modes=modes) for modes in (TRAINING_MODES, ("EVAL",))
+            )
+        )
+        if not trained:
+            continue
+        labels = np.concatenate(trained)
+        classes = np.unique(np.concatenate([labels, *evaluated]))
+        counts = np.array([np.count_nonzero(labels == each) for each in classes])
+        if len(labels) < _LABELS_OF_A_CLASS * len(classes):
+            continue
+        fewest = int(counts.argmin())
+        if counts[fewest] < _MISSING * counts.max():
+            return f"{counts[fewest]} of {len(labels):,} saved training labels are of class {classes[fewest]}"
+        if counts[fewest] < _ABOUT_EQUAL * counts.max():
+            return None
+        answer = False
+    return answer
+
+
 def _classes(known: Known) -> Answer:
     window, answer = known.window, None
     for column in training_losses(window):
@@ -547,6 +575,12 @@ PIECES: Mapping[str, Piece] = {
         explains=(Cause.OVERFITTING,),  # classes that are rare in training alone differ as much
     ),
     "classes": Piece("Labels are classes", _classes, (), (Cause.CLASS_IMBALANCE,)),
+    "unequal-classes": Piece(
+        "Training labels of some class are missing, or far fewer than of others",
+        _unequal_classes,
+        (Cause.CLASS_IMBALANCE,),
+        (Cause.CLASS_IMBALANCE,),
+    ),
     "uphill": Piece(
         "The loss rose from its first step on, by small steps",
         _uphill,

@@ -297,12 +297,13 @@ def explained_by(rows: Samples, codes: NDArray[np.int64]) -> Samples:
     if len(often) < 2 or kept.sum() < _FEWEST_SAMPLES:
         return np.zeros(rows.shape[1])
     rows, codes = rows[kept], codes[kept]
-    total = np.square(rows - rows.mean(axis=0)).sum(axis=0)
     within = np.zeros(rows.shape[1])
-    for one in often:
-        of_class = rows[codes == one]
-        within += np.square(of_class - of_class.mean(axis=0)).sum(axis=0)
-    varies = total > 1e-12 * np.square(rows).sum(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):  # features beyond 1e154: infinity varies no more than itself
+        total = np.square(rows - rows.mean(axis=0)).sum(axis=0)
+        for one in often:
+            of_class = rows[codes == one]
+            within += np.square(of_class - of_class.mean(axis=0)).sum(axis=0)
+        varies = np.isfinite(total) & (total > 1e-12 * np.square(rows).sum(axis=0))
     return np.where(varies, 1 - within / np.where(varies, total, 1.0), 0.0)
 
 
