@@ -56,6 +56,7 @@ class NoisyLabels(Rule):
 
     rule_id = "noisy-labels"
     code = "TS307"
+    only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses", "labels")
     save_interval = 500
@@ -70,7 +71,7 @@ class NoisyLabels(Rule):
         "Look at rows that the trained model is sure about, and that are labelled otherwise.",
     )
 
-    share: float = parameter(0.7, "validation loss over training loss, below which the training is harder", minimum=0)
+    share: float = parameter(0.7, "share of the training loss, below which a validation loss is far lower", minimum=0)
     level: float = parameter(0.5, "training loss over that of guessing, above which it counts", minimum=0)
     dropout: float = parameter(
         0.3, "share of dropped values that explains a higher training loss", minimum=0, maximum=1

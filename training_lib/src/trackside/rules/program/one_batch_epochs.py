@@ -76,7 +76,7 @@ class OneBatchEpochs(Rule):
     )
 
     fewest_passes: int = parameter(4, "passes over the data, of one batch each", minimum=2)
-    least_rows: int = parameter(128, "rows of a batch, below which the data are few", minimum=1)
+    least_rows: int = parameter(128, "number of rows of a batch, below which the data are few", minimum=1)
     most_steps: int = parameter(100, "steps of a run, above which it may be meant", minimum=1)
     learned: float = parameter(0.5, "share of the first loss that must be gone for few steps to be right", maximum=1)
     falling: float = parameter(
