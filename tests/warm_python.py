@@ -154,6 +154,7 @@ class WarmPython:
     def close(self) -> None:
         """End the process that scripts are forked from; scripts at work go on."""
         if self._connection is not None and self._server is not None:
+            self._connection.shutdown(socket.SHUT_RDWR)  # forks of this process may hold it open, as workers of loaders
             self._connection.close()
             self._server.wait(HANGS_SECONDS)
         self._readers.shutdown()

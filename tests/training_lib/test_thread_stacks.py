@@ -7,7 +7,8 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -125,8 +126,42 @@ def test_the_stack_of_a_thread_is_whole_and_innermost_first(waiting: Waiting) ->
 
 def test_all_stacks_are_those_of_each_thread(waiting: Waiting) -> None:
     found = all_stacks()
-    assert {waiting.ident, threading.get_ident()} <= found.keys()
+    assert waiting.ident in found
+    assert threading.get_ident() not in found
     assert "inner" in names(found[waiting.ident])
+
+
+class Held:
+    """What a function of the training holds."""
+
+
+@pytest.mark.parametrize("read", [stack_of, lambda _: all_stacks()], ids=["one", "all"])
+def test_what_a_frame_holds_is_not_kept_alive(read: Callable[[int], object]) -> None:
+    """Without a garbage collection: tensors and workers of loaders must go when their function returns."""
+    up, may_end, seen = threading.Event(), threading.Event(), []
+
+    def train() -> None:
+        held = Held()
+        seen.append(weakref.ref(held))
+        up.set()
+        may_end.wait(HANGS_SECONDS)
+
+    def look() -> None:  # in a function: what is read must be gone when it returns
+        for _ in range(3):
+            assert read(thread.ident or 0)
+
+    gc.collect()
+    gc.disable()
+    try:
+        thread = threading.Thread(target=train)
+        thread.start()
+        assert up.wait(HANGS_SECONDS)
+        look()
+        may_end.set()
+        thread.join(HANGS_SECONDS)
+        assert seen[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_an_ended_thread_has_no_stack(waiting: Waiting) -> None:

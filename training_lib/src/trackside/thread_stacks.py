@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import operator
 import sys
+from _thread import get_ident
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -38,8 +39,14 @@ def stack_of(thread: int) -> Stack:
 
 
 def all_stacks() -> dict[int, Stack]:
-    """Return the stacks of all threads by their `ident`; none if this Python has no safe way."""
-    return {thread: frames_from(frame) for thread, frame in _innermost().items()}
+    """Return the stacks of all other threads by their `ident`; none if this Python has no safe way.
+
+    A frame keeps its variables. That of a caller would hold itself in what is returned here, and all others with it
+    until garbage is collected; so the calling thread is left out.
+    """
+    innermost = _innermost()
+    innermost.pop(get_ident(), None)
+    return {thread: frames_from(frame) for thread, frame in innermost.items()}
 
 
 def frames_from(frame: FrameType | None) -> Stack:
@@ -85,4 +92,4 @@ def _undisturbed(call: Callable[[], _T]) -> _T:
         if was_on == [True]:
             gc.enable()
         raise
-    return returned[0]
+    return returned.pop()  # nothing is left in this frame, which may be among the frames that were found
