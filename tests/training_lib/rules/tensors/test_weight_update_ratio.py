@@ -143,6 +143,12 @@ CASES += [
 CASES += [ends_at(1.38, fires=True), ends_at(1.3, fires=True), ends_at(1.2, fires=False), ends_at(0.4, fires=False)]
 
 
+def test_weights_are_torn_since_the_step_that_tore_them() -> None:
+    (torn,) = [case for case in CASES if case.name == "torn at the start"]
+    (finding,) = assert_case(WeightUpdateRatio(), torn)
+    assert (finding.since_step, finding.step) == (1, 100)
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_cases(case: RuleCase) -> None:
     assert_case(WeightUpdateRatio(), case)

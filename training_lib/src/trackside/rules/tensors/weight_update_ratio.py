@@ -192,10 +192,12 @@ class WeightUpdateRatio(Rule):
             return []
         found = []
         for column in training_losses(window):
-            first, highest = float(column.values[0]), float(column.values[:_FIRST_STEPS].max())
+            place = int(column.values[:_FIRST_STEPS].argmax())
+            first, highest = float(column.values[0]), float(column.values[place])
             if first > 0 and np.isfinite(column.values).all() and highest > self.torn_threshold * first:
                 rose = replace(column, values=column.values / first)
-                found.append(self._finding(window, rose, highest / first, "large", self.torn_threshold, measure=_TORN))
+                tore = self._finding(window, rose, highest / first, "large", self.torn_threshold, measure=_TORN)
+                found.append(replace(tore, since_step=int(column.steps[place])))
         return found
 
     def _may_have_grown(self, window: Window) -> bool:
