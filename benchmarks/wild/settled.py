@@ -6,13 +6,17 @@ rules read neither that file nor its answers one by one.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import tomllib
-
 from benchmarks.wild.judge import Alarm, Judged
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 TUNE_ANSWERS = Path(__file__).with_name("settled.toml")
 REPORT_ANSWERS = Path(__file__).with_name("settled_unread.toml")

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 MOST_FRAMES = 200
 Stack = list[FrameType]  # innermost first
 _T = TypeVar("_T")
+_call: Callable[..., Any] = getattr(operator, "call", operator.not_)  # Python 3.10 has none, and asks none
 _CALLER: Callable[..., Any] = getattr  # with a default: the outermost frame has none
 _COLLECTS_IN_BETWEEN = sys.version_info[:2] == (3, 11)
 # 3.11.0 shows frames that it is clearing (python/cpython#99729).
@@ -81,13 +82,13 @@ def _undisturbed(call: Callable[[], _T]) -> _T:
     returned: list[_T] = []
     was_on: list[bool] = []
     steps: tuple[Callable[[], object], ...] = (
-        partial(was_on.extend, map(operator.call, (gc.isenabled,))),
+        partial(was_on.extend, map(_call, (gc.isenabled,))),
         gc.disable,
-        partial(returned.extend, map(operator.call, (call,))),
+        partial(returned.extend, map(_call, (call,))),
     )
     last = map(operator.getitem, repeat((bool, gc.enable)), was_on)  # `bool` does nothing
     try:
-        deque(map(operator.call, chain(steps, last)), maxlen=0)
+        deque(map(_call, chain(steps, last)), maxlen=0)
     except MemoryError:
         if was_on == [True]:
             gc.enable()

@@ -37,7 +37,8 @@ class Arrays:
 
     def first_row(self) -> Numbers:
         """Return a copy of the first row of what was found."""
-        return self.found[:1].copy().reshape(-1)
+        first: Numbers = self.found[:1].copy().reshape(-1)
+        return first
 
 
 class Loops:
@@ -58,7 +59,8 @@ class Loops:
         """
         arrays.addresses[:] = addresses
         self._sums(arrays.length, arrays.addresses, arrays.counts, arrays.out)
-        return arrays.found.copy()
+        sums: Numbers = arrays.found.copy()
+        return sums
 
     def squares(self, arrays: Arrays, addresses: Addresses) -> Numbers:
         """Return Σx² of each."""

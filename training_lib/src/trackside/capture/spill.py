@@ -58,7 +58,8 @@ class Spill:
         start = segment.begin(size)
         for part in parts:
             segment.write(part)
-        return np.ndarray(shape, dtype, segment.memory, start)
+        kept: np.ndarray[Any, np.dtype[Any]] = np.ndarray(shape, dtype, segment.memory, start)
+        return kept
 
 
 def is_spilled(array: np.ndarray) -> bool:

@@ -69,15 +69,16 @@ class NamePattern:
         if len(pattern) > MOST_LETTERS:
             raise PatternRefusedError(f"it has {len(pattern)} characters, and {MOST_LETTERS} are the limit")
         try:
-            self._tree = _parser.parse(pattern)
-            self._backtracking: re.Pattern[str] = _compiler.compile(self._tree)
-            parts = _parts(self._tree)
+            tree: Any = _parser.parse(pattern)
+            self._backtracking: re.Pattern[str] = _compiler.compile(tree)
+            parts = _parts(tree)
         except OverflowError:
             raise PatternRefusedError("a number in it is too large") from None
         except RecursionError:
             raise PatternRefusedError(f"its groups are nested deeper than {MOST_DEPTH}") from None
         if parts > MOST_PARTS:
             raise PatternRefusedError(f"with its repeats written out it has more than {MOST_PARTS} parts")
+        self._tree = tree
 
     def search(self, name: str) -> bool:
         """Return True if the pattern is found anywhere in `name`, as `re.search` finds it."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from trackside.rules.training_loss import parts_of_sums
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.trial import Trial
+
+if TYPE_CHECKING:  # Python 3.10 has no such name
+    from typing_extensions import Self
 
 PACE_STEPS = 50  # the newest steps, over which the present pace is taken
 _LOSSES, _RATES, _GRADIENTS = "losses", "hyperparameters/", "gradient/"

@@ -10,7 +10,9 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from trackside.contracts.capture_request import CaptureRequest
@@ -221,16 +223,21 @@ def _content(path: Path) -> bytes:
         raise ConfigurationError([Problem(str(path), f"cannot be read: {error.strerror}.")]) from error
 
 
+def _toml_parser() -> ModuleType:
+    try:
+        return import_module("tomllib")
+    except ModuleNotFoundError:  # Python 3.10
+        return import_module("tomli")
+
+
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        import tomllib
-    except ModuleNotFoundError:  # Python 3.10
-        try:
-            import tomli as tomllib  # type: ignore[no-redef]
-        except ModuleNotFoundError as error:
-            problem = Problem(str(path), "needs tomli, which is not installed.", install_command("cli"))
-            raise ConfigurationError([problem], subject="The settings file") from error
+        parser = _toml_parser()
+    except ModuleNotFoundError as error:
+        problem = Problem(str(path), "needs tomli, which is not installed.", install_command("cli"))
+        raise ConfigurationError([problem], subject="The settings file") from error
     try:
-        return tomllib.loads(_content(path).decode("utf-8"))
+        settings: dict[str, Any] = parser.loads(_content(path).decode("utf-8"))
+        return settings
     except (ValueError, RecursionError) as error:  # TOMLDecodeError names line and column
         raise ConfigurationError([Problem(str(path), f"is no TOML: {error}.")], subject="The settings file") from error

@@ -95,7 +95,8 @@ class RecordTemplate:
             return None
         # Flat first: NumPy makes plain numbers of arrays without a dimension as soon as it calculates with them.
         stored: AnyArray = np.ndarray((self._count,), places.stored_type, data, start)
-        return as_read(stored, places.type_number).copy().reshape(self.shape)
+        read: AnyArray = as_read(stored, places.type_number).copy().reshape(self.shape)
+        return read
 
     def decode_many(
         self, rows: NDArray[np.uint8], *, steps: NDArray[np.int64], mode_steps: NDArray[np.int64]

@@ -97,7 +97,8 @@ class _Frame:
         self._bytes[self._places[changed]] = shared[changed, None]
         self._bytes[self._values] = values.view(np.uint8).reshape(self._values.shape)
         self._shared = shared
-        return self._bytes.tobytes()
+        records: bytes = self._bytes.tobytes()
+        return records
 
 
 def before_others(records: bytes, frame: _Frame, files: StepFiles) -> StepFiles:

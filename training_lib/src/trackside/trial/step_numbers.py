@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:  # Python 3.10 has no such name
+    from typing_extensions import Self
 
 
 class StepNumbers:
