@@ -31,7 +31,7 @@ check: setup  ## format, lint, types, import contracts, docs current, style, cha
 extras: setup  ## install the wheel with each combination of extras, and run every command (needs the network)
 	@$(BIN)/python .ci/check_extras.py
 
-pythons:  ## the tests that need no framework, under every other Python that this machine has
+pythons:  ## the tests that need no framework, under every other Python that this machine has or uv brings
 	@.ci/other_pythons
 
 keras: setup  ## the tests of Keras's adapter on TensorFlow and JAX (1.9 GB, built once; needs the network)

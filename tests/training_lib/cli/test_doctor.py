@@ -85,6 +85,21 @@ def test_with_a_run_in_the_environment_it_says_that_scripts_are_captured() -> No
     assert found == "active: this environment captures into /tmp/here"
 
 
+@pytest.mark.parametrize(
+    ("missing", "state"),
+    [
+        pytest.param("google_crc32c", "problem", id="what the evaluator needs"),
+        pytest.param("torch", "ok", id="what it does without"),
+    ],
+)
+def test_an_evaluator_that_does_not_start_is_a_problem(tmp_path: Path, missing: str, state: str) -> None:
+    (tmp_path / f"{missing}.py").write_text("raise ImportError('planted')\n")
+    result = doctor("--json", PYTHONPATH=str(tmp_path))
+    evaluator = checks(result)["evaluator"]
+    assert evaluator["state"] == state
+    assert ("no run can be judged: ImportError: planted" in evaluator["found"]) == (state == "problem")
+
+
 def test_all_files_of_no_run_is_a_usage_error() -> None:
     assert doctor("--all-files").exit_code == 2
 

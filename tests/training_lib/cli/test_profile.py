@@ -82,6 +82,7 @@ while steps < 40 or time.time() < until:
 
 
 def test_steps_of_a_run_are_profiled_and_shown(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     (tmp_path / "train.py").write_text(SCRIPT)
 
     def trackside(*words: str) -> subprocess.CompletedProcess[str]:

@@ -8,6 +8,7 @@ import inspect
 import math
 import re
 import site
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -33,6 +34,11 @@ SOLVE_CLASH = (
 )
 UNINSTALL_BOTH = "pip uninstall -y smdebug trackside-smdebug"
 OPTIONAL = {"torch": "torch", "boto3": "aws"}
+_EVALUATOR = (
+    "import trackside.evaluation.__main__\n"
+    "from trackside.rules.catalogue import build_rules, default_request\n"
+    "print(len(build_rules(default_request())))"
+)
 
 
 class State(str, Enum):
@@ -72,6 +78,7 @@ def check_installation(environ: Mapping[str, str]) -> tuple[Check, ...]:
         _required("google-crc32c"),
         *(_optional(name, extra) for name, extra in OPTIONAL.items()),
         check_start_up_file(site_folders(), environ),
+        check_evaluator(environ),
         *check_variables(environ),
     )
 
@@ -93,6 +100,16 @@ def check_start_up_file(folders: Iterable[Path], environ: Mapping[str, str]) -> 
     run = environ.get("TRACKSIDE_RUN")
     state = f"active: this environment captures into {run}" if run else "inert: TRACKSIDE_RUN is not set"
     return Check("start-up file", State.OK, state)
+
+
+def check_evaluator(environ: Mapping[str, str]) -> Check:
+    """Return the check of the process that judges: it is started here, with the default rules and without a run."""
+    own = {name: text for name, text in environ.items() if not name.startswith("TRACKSIDE_")}
+    started = subprocess.run([sys.executable, "-c", _EVALUATOR], env=own, capture_output=True, text=True, check=False)
+    if not started.returncode:
+        return Check("evaluator", State.OK, f"starts, with {started.stdout.strip()} rules")
+    last = (started.stderr.strip().splitlines() or [f"exit code {started.returncode}"])[-1]
+    return Check("evaluator", State.PROBLEM, f"no run can be judged: {last}", REINSTALL, (reinstall_command(),))
 
 
 def check_variables(environ: Mapping[str, str]) -> tuple[Check, ...]:
