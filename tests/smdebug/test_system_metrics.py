@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from smdebug.profiler import LocalSystemMetricsReader
 
 from tests.smdebug.conftest import Peer
 from tests.training_lib.profiling.samples import samples_in
+from trackside.exchange.machine_files import export_machine_samples
 from trackside.profiling.gpu_readings import GpuState
 from trackside.profiling.system_files import SystemFiles
 from trackside.profiling.system_metrics import OpenFiles, SystemMetrics
@@ -42,12 +44,16 @@ class RecordedGpus:
 def profiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Samples of this machine over two minutes, as the sampler writes them."""
     folder = tmp_path_factory.mktemp("profiles")
-    files = SystemFiles(str(folder), node="algo-1")
+    sample_into(folder, is_compact=False)
+    return folder
+
+
+def sample_into(folder: Path, *, is_compact: bool) -> None:
+    files = SystemFiles(str(folder), node="algo-1", is_compact=is_compact)
     metrics = SystemMetrics(OpenFiles(), process=os.getpid(), gpus=RecordedGpus())
     for second in range(0, 120, 20):
         files.add(metrics.sample(), wall_time=MINUTE + second)
     files.close()
-    return folder
 
 
 def test_the_original_reads_every_sample_of_ours(profiles: Path, peer: Peer) -> None:
@@ -62,8 +68,10 @@ def test_the_original_reads_every_sample_of_ours(profiles: Path, peer: Peer) -> 
     }
 
 
-def test_rules_judge_the_files_that_the_original_reads(profiles: Path) -> None:
-    trial = Trial(MemoryStore(), profiles=lambda: LocalStore(profiles))
+@pytest.mark.parametrize("is_compact", [False, True])
+def test_rules_judge_the_files_that_the_original_reads_and_ours(tmp_path: Path, *, is_compact: bool) -> None:
+    sample_into(tmp_path, is_compact=is_compact)
+    trial = Trial(MemoryStore(), profiles=lambda: LocalStore(tmp_path))
     window = replace(trial.window(0, now=MINUTE), is_last=True)
     rules = (LowGpuUtilization(patience=5), LoadBalancing(patience=5), ThrottledGpu(samples=5))
     found = {rule.rule_id: [finding.subject for finding in rule.check(window)] for rule in rules}
@@ -72,6 +80,27 @@ def test_rules_judge_the_files_that_the_original_reads(profiles: Path) -> None:
         "load-balancing": ["gpu0 of algo-1"],
         "throttled-gpu": ["gpu1 of algo-1"],
     }
+
+
+def test_the_original_reads_what_an_export_made_of_compact_files(tmp_path: Path, peer: Peer) -> None:
+    sample_into(tmp_path, is_compact=True)
+    compact = samples_in(LocalStore(tmp_path))
+    assert export_machine_samples(LocalStore(tmp_path), tmp_path) == len(compact) > 50
+    order = {"folder": str(tmp_path), "start_us": MINUTE * 1e6, "end_us": (MINUTE + 120) * 1e6}
+    events = peer("system_metrics", order)["events"]
+    assert sorted(events) == sorted([s.kind, s.name, s.dimension, s.value, s.node, s.timestamp] for s in compact)
+    without_cores = sum(sample.kind != "cpu" for sample in compact)
+    read = Trial(MemoryStore(), profiles=lambda: LocalStore(tmp_path)).profile.all_metrics()
+    assert sum(len(metric.times) for metric in read) == without_cores, "the export beside them is not read again"
+
+
+def test_the_drop_in_reads_compact_files_and_an_export_only_once(tmp_path: Path) -> None:
+    sample_into(tmp_path, is_compact=True)
+    compact = samples_in(LocalStore(tmp_path))
+    export_machine_samples(LocalStore(tmp_path), tmp_path)
+    events = LocalSystemMetricsReader(tmp_path).get_events(0, 4e15)
+    rows = [(e.type, e.name, e.dimension, e.value, e.node_id, e.timestamp) for e in events]
+    assert sorted(rows) == sorted((s.kind, s.name, s.dimension, s.value, s.node, s.timestamp) for s in compact)
 
 
 def test_the_original_finds_a_part_of_the_time(profiles: Path, peer: Peer) -> None:

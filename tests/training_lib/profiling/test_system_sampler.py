@@ -32,7 +32,7 @@ def files_of(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def sampler(folder: Path, *, interval_ms: int = 100) -> SamplerProcess:
+def sampler(folder: Path, *, interval_ms: int = 100, is_compact: bool = True) -> SamplerProcess:
     ticks = iter(range(0, 10**6, 10))
     return SamplerProcess(
         f"{folder}/profiler-output",
@@ -40,6 +40,7 @@ def sampler(folder: Path, *, interval_ms: int = 100) -> SamplerProcess:
         interval_ms=interval_ms,
         environment=inherited(),
         monotonic=lambda: float(next(ticks)),
+        is_compact=is_compact,
     )
 
 
@@ -53,11 +54,23 @@ def test_writes_samples_until_it_is_ended(tmp_path: Path) -> None:
     one.finish()
     (file,) = files_of(profiles)
     assert file.relative_to(profiles).parts[:2] == ("system", "incremental")
+    assert file.name.endswith(".algo-1.tms")
+    samples = samples_in(LocalStore(profiles))
+    assert {"cpu", "memory", "network", "i/o", "process"} <= {sample.kind for sample in samples}
+    assert abs(samples[-1].timestamp - time.time()) < HANGS_SECONDS
+
+
+def test_writes_lines_of_json_for_the_original_s_readers(tmp_path: Path) -> None:
+    one = sampler(tmp_path, is_compact=False)
+    one.tend()
+    profiles = tmp_path / "profiler-output"
+    wait_until(lambda: len(samples_in(LocalStore(profiles))) > 40)
+    one.finish()
+    (file,) = files_of(profiles)
     assert file.name.endswith(".algo-1.json")
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert {"cpu", "memory", "network", "i/o", "process"} <= {row["Type"] for row in rows}
     assert all(row.keys() == {"Type", "Name", "Dimension", "Value", "NodeId", "Timestamp"} for row in rows)
-    assert abs(rows[-1]["Timestamp"] - time.time()) < HANGS_SECONDS
 
 
 def test_is_not_started_without_an_interval(tmp_path: Path) -> None:
@@ -88,7 +101,7 @@ def is_gone(pid: int) -> bool:
 
 
 def test_each_minute_has_a_file_of_whole_lines(tmp_path: Path) -> None:
-    files = SystemFiles(str(tmp_path), node="algo-2")
+    files = SystemFiles(str(tmp_path), node="algo-2", is_compact=False)
     for second in (0.0, 0.5, 59.0, 60.5):
         files.add([Metric("cpu", "cpu0", "CPUUtilization", second)], wall_time=MINUTE + second)
     assert [path.name for path in files_of(tmp_path)] == ["1700000000.algo-2.json"]
@@ -99,3 +112,12 @@ def test_each_minute_has_a_file_of_whole_lines(tmp_path: Path) -> None:
     assert first.parent.name == time.strftime("%Y%m%d%H", time.gmtime(MINUTE))
     assert [sample.value for sample in samples_in(LocalStore(tmp_path))] == [0.0, 0.5, 59.0, 60.5]
     assert first.read_text().endswith("}\n")
+
+
+def test_each_ten_minutes_have_a_compact_file(tmp_path: Path) -> None:
+    files = SystemFiles(str(tmp_path), node="algo-2")
+    for second in (0.0, 599.5, 600.0, 600.5):
+        files.add([Metric("cpu", "cpu0", "CPUUtilization", second / 10)], wall_time=MINUTE + second)
+    files.close()
+    assert [path.name for path in files_of(tmp_path)] == ["1700000000.algo-2.tms", "1700000600.algo-2.tms"]
+    assert [sample.value for sample in samples_in(LocalStore(tmp_path))] == [0.0, 59.95, 60.0, 60.05]

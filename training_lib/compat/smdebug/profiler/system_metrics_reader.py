@@ -17,9 +17,10 @@ from smdebug.profiler.system_profiler_file_parser import (
 )
 from smdebug.profiler.utils import TimeUnits, convert_utc_timestamp_to_nanoseconds
 from trackside.environment import OldNamesEnvironment
+from trackside.records.machine_samples import without_exports
 from trackside.records.system_metrics_file import MOST_BYTES
 
-_FILE = re.compile(r"system/.+/(?P<second>\d{10})\.(?P<node>algo-\d+)\.json")
+_FILE = re.compile(r"system/.+/(?P<second>\d{10})\.(?P<node>algo-\d+)\.(?:json|tms)")
 
 
 class SystemMetricsReader(MetricsReaderBase[ProfilerSystemEvent]):
@@ -36,7 +37,7 @@ class SystemMetricsReader(MetricsReaderBase[ProfilerSystemEvent]):
 
     def _files(self) -> list[tuple[int, str, str]]:
         """Return (second, node, key) of each file, by time."""
-        found = ((key, _FILE.fullmatch(key)) for key in self._keys)
+        found = ((key, _FILE.fullmatch(key)) for key in without_exports(self._keys))
         return sorted((int(match["second"]), match["node"], key) for key, match in found if match)
 
     def _files_between(self, start: float, end: float) -> list[tuple[str, Callable[[], list[ProfilerSystemEvent]]]]:

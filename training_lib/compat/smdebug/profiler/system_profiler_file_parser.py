@@ -11,6 +11,8 @@ from smdebug import not_offered
 from smdebug.core.logger import get_logger
 from smdebug.profiler.utils import TimeUnits, convert_utc_timestamp_to_nanoseconds
 from trackside.contracts.errors import RecordError
+from trackside.records.machine_samples import SUFFIX
+from trackside.records.machine_samples_reader import decode_machine_samples
 from trackside.records.system_metrics_file import SystemSample, decode_system_metrics
 
 
@@ -87,7 +89,8 @@ def samples_in(data: bytes, name: str) -> list[ProfilerSystemEvent]:
         ValueError: A line other than the last is damaged.
     """
     try:
-        return [_event(sample) for sample in decode_system_metrics(data, key=name)]
+        decode = decode_machine_samples if name.endswith(SUFFIX) else decode_system_metrics
+        return [_event(sample) for sample in decode(data, key=name)]
     except RecordError as error:
         raise ValueError(f"Can't open profiler system metric file {name}: {error}") from error
 

@@ -13,7 +13,7 @@ from smdebug.core.access_layer.s3handler import ListRequest, S3Handler
 from smdebug.core.utils import is_s3
 from trackside.performance.timelines import TimelineFile
 
-_SYSTEM_FILE = re.compile(r".+/system/.+/(?P<second>\d{10})\.(?P<node>algo-\d+)\.json")
+_SYSTEM_FILE = re.compile(r".+/system/.+/(?P<second>\d{10})\.(?P<node>algo-\d+)\.(?:json|tms)")
 _METADATA_FILE = re.compile(r"(?P<node>.*)_(?P<start>\d+)_(?P<end>\d+)\.metadata")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SHOWN = "%Y-%m-%dT%H:%M:%S:%f"

@@ -69,7 +69,8 @@ def command(
 
     A timeline has steps, their phases, the machine's metrics and the findings on one clock. DESTINATION is a folder: it
     gets <run>.timeline.json, which https://ui.perfetto.dev opens, and SageMaker Debugger's own files of steps below
-    framework/, for smdebug's readers. --steps and --seconds choose a part. --open opens it there: Perfetto's page
+    framework/ and of the machine below system/, for smdebug's readers. --steps and --seconds choose a part of the
+    steps. --open opens it there: Perfetto's page
     fetches the file from this machine, and keeps it in the browser.
 
     For W&B and MLflow only findings are written. DESTINATION is PROJECT, PROJECT/RUN or ENTITY/PROJECT/RUN for W&B,

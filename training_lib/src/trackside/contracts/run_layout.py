@@ -270,15 +270,16 @@ def worker_name(number: int) -> str:
     return f"worker_{number}"
 
 
-def system_metrics_key(second: int, *, hour: str, node: str) -> str:
+def system_metrics_key(second: int, *, hour: str, node: str, suffix: str = ".json") -> str:
     """Return the key, below a run's profiles, of a file of system metrics.
 
     Args:
         second: Its first sample's second since the epoch.
         hour: The hour of that second in UTC, as YYYYMMDDHH.
         node: Name of the machine.
+        suffix: What names the format: ".json" is SageMaker Debugger's.
     """
-    return f"{SYSTEM_PREFIX}{hour}/{second:010d}.{node}.json"
+    return f"{SYSTEM_PREFIX}{hour}/{second:010d}.{node}{suffix}"
 
 
 def old_report_key(rule: str, *, started_at: int) -> str:

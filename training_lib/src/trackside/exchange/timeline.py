@@ -1,6 +1,7 @@
 """A run's timeline: steps, their phases, the machine's metrics and findings, on one clock.
 
     <folder>/framework/pevents/<hour>/<end>_<worker>_pythontimeline.json    as SageMaker Debugger stored it
+    <folder>/system/incremental/<hour>/<second>.<machine>.json              the machine's samples, as it stored them
     <folder>/<run>.timeline.json                                            all of it, for ui.perfetto.dev
 
 A step has its measured start and end, on the clock of the first worker's machine where those differ. Its phases have
@@ -21,6 +22,7 @@ import numpy as np
 
 from trackside.contracts.errors import ConfigurationError, Problem, StorageError
 from trackside.contracts.run_layout import RunLocation
+from trackside.exchange.machine_files import export_machine_samples
 from trackside.exchange.statistic_tables import file_name
 from trackside.performance.clocks import clock_offsets
 from trackside.performance.measured import CAPTURE, EVALUATION
@@ -137,6 +139,7 @@ def export_timeline(
         path = Path(folder) / timeline_key(last, node=worker.name)
         _write(path, encode_timeline(worker.spans(), base=worker.rows[0].start))
         files.append(path)
+    export_machine_samples(open_store(RunLocation(uri).profiles), folder)
     merged = Path(folder) / f"{file_name(name)}.timeline.json"
     counters = list(_counters(metrics, start=start, end=end))
     marks = list(_marks(findings, workers, start=start))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,6 @@ from trackside.rules.training_loss import parts_of_sums
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.trial.trial import Trial
-
-if TYPE_CHECKING:  # Python 3.10 has no such name
-    from typing_extensions import Self
 
 PACE_STEPS = 50  # the newest steps, over which the present pace is taken
 _LOSSES, _RATES, _GRADIENTS = "losses", "hyperparameters/", "gradient/"
@@ -64,13 +61,16 @@ class CurveKind(Enum):
     PACE = "steps a second"
 
 
+_Same = TypeVar("_Same", bound="Drawing")  # typing.Self came with Python 3.11
+
+
 class Drawing(Protocol):
     """A receiver of the numbers of a curve, which come a piece at a time. It keeps what its reader needs."""
 
     def add(self, steps: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Add a piece, ascending by step. Pieces of a curve come in the order of steps."""
 
-    def merge(self, other: Self) -> None:
+    def merge(self: _Same, other: _Same) -> None:
         """Add the numbers of another one, at other steps."""
 
     def curve(self, name: str) -> Curve:

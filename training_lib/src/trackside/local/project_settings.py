@@ -227,7 +227,9 @@ def _toml_parser() -> ModuleType:
     try:
         return import_module("tomllib")
     except ModuleNotFoundError:  # Python 3.10
-        return import_module("tomli")
+        import tomli
+
+        return tomli
 
 
 def _parsed(path: Path) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 The sampler is a process beside the training and writes to a local folder. The writer thread starts it, sends each file
 of a minute to the run once it is complete, and ends it with the run. If the training is killed, the sampler's pipe
-closes and it ends; the files that were not sent are lost.
+closes and it ends; the files that were not sent are lost. Only a configuration of SageMaker Debugger asks for it,
+so the files are those that the original's readers know.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class MachinePart:
                 node=self._node,
                 environment=self._environment,
                 start_after_seconds=0.0,
+                is_compact=False,
                 monotonic=self._monotonic,
             )
             self._sampler.tend()

@@ -27,6 +27,7 @@ class SamplerProcess:
         environment: Variables for the process.
         node: Name of this machine.
         start_after_seconds: Time before it is started.
+        is_compact: False for files that SageMaker Debugger's own readers know.
         monotonic: Returns seconds.
     """
 
@@ -40,10 +41,12 @@ class SamplerProcess:
         monotonic: Callable[[], float],
         node: str = system_sampler.FIRST_NODE,
         start_after_seconds: float = START_SECONDS,
+        is_compact: bool = True,
     ) -> None:
         self._command = (
             *(sys.executable, "-I", "-S", os.path.abspath(system_sampler.__file__), profiles),
             *("--process", str(process), "--interval-ms", str(interval_ms), "--node", node),
+            *(() if is_compact else ("--json",)),
         )
         self._environment = {name: text for name, text in environment.items() if not name.startswith("TRACKSIDE_")}
         self._monotonic = monotonic

@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from trackside.profiling.system_files import SystemFiles
     from trackside.profiling.system_metrics import OpenFiles, SystemMetrics
 
-    files = SystemFiles(options.folder, node=options.node)
+    files = SystemFiles(options.folder, node=options.node, is_compact=not options.json)
     try:
         sample_until_end(
             SystemMetrics(OpenFiles(), process=options.process, gpus=gpu_reader()),
@@ -96,6 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--process", type=int, help="the process whose share is measured, with its children's")
     parser.add_argument("--node", default=FIRST_NODE, help="name of this machine")
     parser.add_argument("--interval-ms", type=int, default=500, help="milliseconds between two samples")
+    parser.add_argument("--json", action="store_true", help="write the files of SageMaker Debugger")
     return parser
 
 

@@ -10,7 +10,7 @@ import threading
 import time
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -19,14 +19,17 @@ from numpy.typing import NDArray
 
 from trackside.contracts.errors import KeyNotFoundError, RecordError, StorageUnavailableError
 from trackside.contracts.run_layout import OPEN_SUFFIX, SYSTEM_PREFIX
+from trackside.records.machine_samples import SUFFIX, without_exports
+from trackside.records.machine_samples_reader import MachineSamplesReader
 from trackside.records.performance_facts import PerformanceFacts, performance_workers, read_performance
 from trackside.records.system_metrics_file import MOST_BYTES
-from trackside.records.system_series import decode_system_series
+from trackside.records.system_series import SystemSeries, decode_system_series
 from trackside.storage.store import Store
 from trackside.trial.window import MachineSeries
 
 LOCAL_PAUSE_SECONDS, REMOTE_PAUSE_SECONDS = 1.0, 30.0  # between two looks: a request each time
 ARRIVAL_SECONDS = 2.0  # until a sample lies in its file: a step sees the samples that are older
+_CORES = "cpu"  # the type of metrics of single cores
 _OF_A_CORE = (b'"Dimension":"CPUUtilization"', b'"Dimension":"I/OWaitPercentage"')
 _OF_ALL_CORES = b'"Dimension":"CPUUtilizationTotal"'
 
@@ -80,6 +83,7 @@ class _Samples:
 class _File:
     offset: int = 0
     is_settled: bool = False
+    reader: MachineSamplesReader | None = None  # of a compact file, which is read piece by piece
 
 
 class RunProfile:
@@ -172,9 +176,9 @@ class RunProfile:
         if self._store is None:
             return
         try:
-            for key in sorted(self._store.list(SYSTEM_PREFIX)):
+            for key in sorted(without_exports(self._store.list(SYSTEM_PREFIX))):
                 file = self._files.setdefault(key.removesuffix(OPEN_SUFFIX), _File())
-                if not file.is_settled and key.removesuffix(OPEN_SUFFIX).endswith(".json"):
+                if not file.is_settled and key.removesuffix(OPEN_SUFFIX).endswith((".json", SUFFIX)):
                     self._read_on(self._store, key, file)
         except StorageUnavailableError:  # the next look reads on
             return
@@ -185,10 +189,11 @@ class RunProfile:
             data = store.get(key, start=file.offset, length=MOST_BYTES)
         except KeyNotFoundError:  # it was given its final name since
             return
-        data = data[: data.rfind(b"\n") + 1] if is_open else data
+        is_compact = key.removesuffix(OPEN_SUFFIX).endswith(SUFFIX)
+        data = data[: data.rfind(b"\n") + 1] if is_open and not is_compact else data
         file.offset, file.is_settled = file.offset + len(data), not is_open
         try:
-            for found in decode_system_series(data if self._has_cores else _without_cores(data), key=key):
+            for found in self._compact(file, data, key) if is_compact else self._lines(data, key):
                 of = self._samples.setdefault(found.dimension, {})
                 samples = of.setdefault((found.node, found.name), _Samples(found.kind))
                 samples.times.frombytes(found.times.tobytes())
@@ -196,6 +201,14 @@ class RunProfile:
                 self._newest = max(self._newest, float(found.times.max()))
         except RecordError:  # a damaged file counts as far as it can be read
             file.is_settled = True
+
+    def _lines(self, data: bytes, key: str) -> Iterator[SystemSeries]:
+        return decode_system_series(data if self._has_cores else _without_cores(data), key=key)
+
+    def _compact(self, file: _File, data: bytes, key: str) -> Iterator[SystemSeries]:
+        file.reader = file.reader or MachineSamplesReader(key)
+        found = file.reader.feed(data)
+        return found if self._has_cores else (each for each in found if each.kind != _CORES)
 
 
 def _without_cores(data: bytes) -> bytes:

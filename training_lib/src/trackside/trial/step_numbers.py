@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:  # Python 3.10 has no such name
-    from typing_extensions import Self
 
 
 class StepNumbers:
@@ -21,7 +16,7 @@ class StepNumbers:
         return bool(self._parts)
 
     @classmethod
-    def at(cls, steps: NDArray[np.int64]) -> Self:
+    def at(cls, steps: NDArray[np.int64]) -> StepNumbers:
         """Return these steps, ascending, each with its own number."""
         found = cls()
         found.add(steps, steps)
