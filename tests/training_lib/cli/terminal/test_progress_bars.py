@@ -29,6 +29,8 @@ from tqdm import tqdm
 bars = [tqdm(total=9, desc=f"bar {n}", position=n, mininterval=0, miniters=1) for n in range(LINES)]
 def draw():
     for bar in bars: bar.update(1)
+def close():
+    for bar in bars: bar.close()
 """
 RICH = """
 from rich.console import Console
@@ -39,6 +41,7 @@ bar.start()
 def draw():
     for task in tasks: bar.advance(task)
     bar.refresh()
+close = bar.stop
 """
 BARS = """
 import os, sys
@@ -79,6 +82,7 @@ for step in range(9):
     draw()
     if step == 3:
         StderrSink().issue(group_of_one(issue()))
+close()  # in an order of its own: at the end of Python each version has another
 """
 
 
