@@ -65,7 +65,7 @@ audit: setup  ## ask PyPI about known vulnerabilities of what is installed (need
 	@.ci/audit
 
 wheels:  ## build the five wheels into dist
-	@rm -rf dist && $(PYTHON) -m venv build/wheels && build/wheels/bin/pip install -q build && for each in . training_lib/compat training_lib/localaccount training_lib/native stacks; do build/wheels/bin/python -m build --wheel --outdir dist $$each || exit 1; done
+	@rm -rf dist && $(PYTHON) -m venv build/wheels && build/wheels/bin/pip install -q build && build/wheels/bin/python -m stacks.lambda_packages && for each in . training_lib/compat training_lib/localaccount training_lib/native stacks; do build/wheels/bin/python -m build --wheel --outdir dist $$each || exit 1; done
 
 bench: setup  ## capture, reading and starts in their short form; benchmarks/README.md has all
 	@$(BIN)/python benchmarks/capture_overhead.py mlp --rounds 1 --by ours && $(BIN)/python benchmarks/reading.py --rounds 1 --quick && $(BIN)/python benchmarks/startup_cost.py --pairs 5 client evaluator capture

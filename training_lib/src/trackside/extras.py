@@ -40,10 +40,16 @@ class Extra:
     folder: str = ""
 
 
+_SERVER = ("starlette>=0.40", "uvicorn>=0.30")
 _TOML = ("tomli>=2",) if sys.version_info < (3, 11) else ()
 
 EXTRAS: Mapping[str, Extra] = {
-    "cli": Extra("click", "the trackside command", ("click>=8.1", "rich>=13", *_TOML), ("click", "rich", "tomli")),
+    "cli": Extra(
+        "click",
+        "the trackside command",
+        ("click>=8.1", "rich>=13", *_SERVER, *_TOML),
+        ("click", "rich", "tomli", "starlette", "uvicorn", "anyio", "h11"),
+    ),
     "torch": Extra("torch", "the capture of a PyTorch training", ("torch>=2.1",), ("torch",)),
     "xgboost": Extra("xgboost", "the capture of an XGBoost training", ("xgboost-cpu>=2",), ("xgboost",)),
     "keras": Extra("keras", "the capture of a Keras training", ("keras>=3",), ("keras",)),
@@ -54,10 +60,10 @@ EXTRAS: Mapping[str, Extra] = {
         "duckdb and pyarrow", "the asking of questions in SQL", ("duckdb>=1.1", "pyarrow>=14"), ("duckdb", "_duckdb")
     ),
     "dashboard": Extra(
-        "starlette, uvicorn and pyjwt",
-        "the dashboard",
-        ("starlette>=0.40", "uvicorn>=0.30", "pyjwt[crypto]>=2.9"),
-        ("starlette", "uvicorn", "anyio", "h11", "jwt"),
+        "pyjwt",
+        "the dashboard behind a sign-on",
+        (*_SERVER, "pyjwt[crypto]>=2.9"),
+        ("jwt", "cryptography"),
     ),
     "smdebug": Extra(
         "trackside-smdebug",
@@ -181,7 +187,8 @@ def missing_extra(extra: str) -> ConfigurationError:
         extra: Name of the extra.
     """
     wanted = EXTRAS[extra]
-    what = f"{wanted.package} is not installed, which {wanted.purpose} needs."
+    verb = "are" if " and " in wanted.package else "is"
+    what = f"{wanted.package} {verb} not installed, which {wanted.purpose} needs."
     return ConfigurationError([Problem(f"the extra {extra!r}", what, install_command(extra))], subject="Extras")
 
 

@@ -58,7 +58,6 @@ def command(
     """
     from trackside.cli.terminal.failure import write_lines
     from trackside.dashboard.server import is_loopback, run_server
-    from trackside.dashboard.sign_on import sign_on_of
 
     def visited(line: str) -> None:
         write_lines([line], sys.stderr)
@@ -71,5 +70,9 @@ def command(
                 sys.stderr,
             )
 
-    sign_on = sign_on_of(issuer, client, keys, visited=visited)
+    sign_on = None
+    if issuer or client or keys:
+        from trackside.dashboard.sign_on import sign_on_of
+
+        sign_on = sign_on_of(issuer, client, keys, visited=visited)
     run_server(where, host=host, port=port, allowed_hosts=allowed_hosts, token=token, sign_on=sign_on, started=started)

@@ -6,6 +6,7 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -13,7 +14,9 @@ from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.dashboard.access import IN_ADDRESS, Guard, Token
 from trackside.dashboard.app import HEADERS, Dashboard
 from trackside.dashboard.run_list import RunList
-from trackside.dashboard.sign_on import SignOn
+
+if TYPE_CHECKING:  # it needs a package more
+    from trackside.dashboard.sign_on import SignOn
 
 MOST_SECONDS_TO_END = 2
 BYTES_OF_TOKEN = 24

@@ -113,16 +113,12 @@ class _Keys:
             return self._known[name]
 
 
-def sign_on_of(
-    issuer: str | None, client: str | None, keys: str | None, *, visited: Callable[[str], None]
-) -> SignOn | None:
-    """Return the sign-on that options name; None without any.
+def sign_on_of(issuer: str | None, client: str | None, keys: str | None, *, visited: Callable[[str], None]) -> SignOn:
+    """Return the sign-on that options name, of which there is one at least.
 
     Raises:
         ConfigurationError: One option lacks another, or an address is without encryption.
     """
-    if not (issuer or client or keys):
-        return None
     problems = [
         Problem(option, "is needed for a sign-on.", "Name --issuer and --client.")
         for option, value in (("--issuer", issuer), ("--client", client))
