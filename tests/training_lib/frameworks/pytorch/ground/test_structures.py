@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from trackside.frameworks.pytorch.ground.structures import flatten, holds_value
+from trackside.frameworks.pytorch.ground.structures import flatten
 
 A, B, C = (torch.tensor(float(number)) for number in range(3))
 
@@ -63,18 +63,3 @@ def test_cycles_and_crowds_end() -> None:
     cycle.append(cycle)
     assert 1 < len(list(flatten(cycle))) < 100
     assert len(list(flatten([A] * 5000))) == 1024
-
-
-def test_some_tensors_hold_no_value() -> None:
-    seen: list[bool] = []
-
-    def function(tensor: torch.Tensor) -> torch.Tensor:
-        seen.append(holds_value(tensor))
-        return tensor.sum()
-
-    torch.func.grad(function)(torch.ones(2))
-    torch.func.vmap(function)(torch.ones(2, 2))
-    assert seen == [False, False]
-    assert not holds_value(torch.ones(2, device="meta"))
-    assert holds_value(torch.ones(2))
-    assert holds_value(torch.nn.Parameter(torch.ones(2)))

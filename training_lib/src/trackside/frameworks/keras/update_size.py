@@ -17,6 +17,7 @@ from trackside.capture.always_on import AlwaysOn
 from trackside.capture.budget import UPDATES
 from trackside.capture.one_pass import LOOPS, Loops, Sample
 from trackside.contracts.recorded_names import UPDATE_SIZE
+from trackside.frameworks.keras.torch_memory import has_memory
 from trackside.frameworks.keras.values import tensor_of, view_of
 
 _MOST_TENSORS = 4
@@ -85,7 +86,9 @@ class _FixedSample:
         self._calls = 0
 
     def is_current(self) -> bool:
-        """Return False if weights lie elsewhere by now. Looked at now and then."""
+        """Return False if weights lie elsewhere by now. A new tensor is seen now and then, freed memory at once."""
+        if [tensor.data_ptr() for tensor in self._tensors] != self._addresses:
+            return False
         if self._calls % _LOOK_EVERY:
             return True
         return [tensor_of(variable).data_ptr() for variable in self._variables] == self._addresses
@@ -101,6 +104,8 @@ def _fixed_sample(variables: Sequence[Any]) -> _FixedSample | None:
     if keras.backend.backend() != "torch" or LOOPS is None or not variables:
         return None
     tensors = [tensor_of(variable).detach() for variable in variables]
+    if not all(map(has_memory, tensors)):
+        return None
     is_plain = all(t.device.type == "cpu" and str(t.dtype) == "torch.float32" and t.is_contiguous() for t in tensors)
     return _FixedSample(variables, tensors, LOOPS) if is_plain else None
 

@@ -10,6 +10,8 @@ import numpy as np
 from keras.src.backend.common.stateless_scope import in_stateless_scope
 from numpy.typing import NDArray
 
+from trackside.frameworks.keras.torch_memory import has_memory
+
 _BACKEND = keras.backend.backend()  # of this process, as it is asked for several times a step
 
 
@@ -61,7 +63,7 @@ def number_of(value: Any) -> float | None:
     if _BACKEND == "torch":  # asked for at each step: without an array between
         tensor = tensor_of(value)
         if hasattr(tensor, "detach"):
-            return None if tensor.is_meta or tensor.numel() != 1 else float(tensor.item())
+            return None if tensor.numel() != 1 or not has_memory(tensor) else float(tensor.item())
     array = view_of(value)
     return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
 
@@ -75,8 +77,11 @@ def has_value(value: Any) -> bool:
     """Return True if a tensor has a value: it has none while a function is being compiled."""
     if isinstance(value, (int, float, np.ndarray, np.generic)):
         return True
-    if isinstance(value, keras.KerasTensor) or getattr(value, "is_meta", False):
+    if isinstance(value, keras.KerasTensor):
         return False
+    if _BACKEND == "torch":
+        tensor = tensor_of(value)
+        return not hasattr(tensor, "detach") or has_memory(tensor)
     if _BACKEND == "tensorflow":
         return hasattr(value, "numpy")
     if _BACKEND == "jax":

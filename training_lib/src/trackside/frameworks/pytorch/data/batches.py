@@ -35,6 +35,7 @@ from trackside.frameworks.pytorch.data.evaluated_rows import EvaluatedRows
 from trackside.frameworks.pytorch.data.fingerprint import fingerprint
 from trackside.frameworks.pytorch.data.order_seed import OrderSeed, order_seed
 from trackside.frameworks.pytorch.data.worker_randomness import shared_randomness
+from trackside.frameworks.pytorch.ground.script_objects import length_of
 from trackside.profiling.phase_clock import CAPTURE, DATA, EVALUATION, OTHER, PhaseClock
 
 LOOKS_AT_FIRST = 256  # batches of a data set
@@ -307,8 +308,5 @@ def _distance(iterator: Any) -> int:
     """
     if iterator._dataset_kind == dataloader._DatasetKind.Iterable:
         return int(iterator._num_workers) - 1
-    try:
-        batches = len(iterator._index_sampler)
-    except (TypeError, NotImplementedError):
-        return 0
-    return (batches - 1) // 2 if batches >= FEWEST_BATCHES else 0
+    batches = length_of(iterator._index_sampler)
+    return (batches - 1) // 2 if batches is not None and batches >= FEWEST_BATCHES else 0

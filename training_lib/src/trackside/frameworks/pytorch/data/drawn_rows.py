@@ -10,6 +10,8 @@ import weakref
 from itertools import islice
 from typing import Any
 
+from trackside.frameworks.pytorch.ground.script_objects import attribute_of, length_of
+
 MOST_OF_A_BATCH = 64
 MOST_REMEMBERED = 1 << 16  # rows of a pass: more of them are no repetition
 FEWEST = 256  # rows of a pass that is not at its end
@@ -21,7 +23,8 @@ class DrawnRows:
 
     Attributes:
         repeated_share: Share of the rows of a pass that had been drawn in it before: of the newest whole pass, or of
-            the present one once each of its rows came five times. 0 if half of the data set came.
+            the present one once each of its rows came five times. 0 if half of the data set came, or its
+            length is unknown.
     """
 
     def __init__(self) -> None:
@@ -68,13 +71,12 @@ class DrawnRows:
         self._rows, self._count, self._batches = set(), 0, 0
 
     def _measure(self, iterator: Any) -> None:
-        is_covered = 2 * len(self._rows) >= len(iterator._dataset)
+        rows = length_of(iterator._dataset)
+        is_covered = rows is None or 2 * len(self._rows) >= rows
         self.repeated_share = 0.0 if is_covered else 1 - len(self._rows) / self._count
 
 
 def _batches_of(iterator: Any) -> int:
     """Return the number of batches of a pass; -1 if it is unknown."""
-    try:
-        return len(iterator._index_sampler)
-    except (AttributeError, TypeError, NotImplementedError):
-        return -1
+    found = length_of(attribute_of(iterator, "_index_sampler"))
+    return -1 if found is None else found

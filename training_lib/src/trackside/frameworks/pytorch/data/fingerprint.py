@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from trackside.frameworks.pytorch.ground.structures import flatten, holds_value
+from trackside.frameworks.pytorch.ground.memory import has_memory
+from trackside.frameworks.pytorch.ground.structures import flatten
 
 MOST_TENSORS = 8  # of a batch
 SAMPLED = 512  # elements of a tensor
@@ -53,7 +54,7 @@ def readable_tensors(batch: Any) -> list[torch.Tensor]:
 def _is_readable(tensor: torch.Tensor) -> bool:
     if not tensor.is_cpu or tensor.layout != torch.strided or tensor.numel() == 0 or tensor.is_complex():
         return False
-    return type(tensor) is torch.Tensor and holds_value(tensor) and not tensor.is_quantized
+    return type(tensor) is torch.Tensor and has_memory(tensor) and not tensor.is_quantized
 
 
 def _sample(tensor: torch.Tensor) -> bytes:

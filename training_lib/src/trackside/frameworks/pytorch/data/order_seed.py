@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import DistributedSampler, RandomSampler
 
+from trackside.frameworks.pytorch.ground.script_objects import attribute_of
+
 
 class OrderSeed(NamedTuple):
     """A seed of the order of the rows.
@@ -27,7 +29,7 @@ def order_seed(iterator: Any) -> OrderSeed | None:
         iterator: The iterator, right after its first draw: a sampler's own seed stands in its frame alone.
     """
     batches = iterator._index_sampler
-    sampler = getattr(batches, "sampler", batches)
+    sampler = attribute_of(batches, "sampler", batches)
     if type(sampler) is DistributedSampler:
         return OrderSeed(sampler.seed + sampler.epoch, is_first=False) if sampler.shuffle else None
     if type(sampler) is not RandomSampler:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from trackside.frameworks.initial_draws import FEWEST_NUMBERS, MOST_NUMBERS, Moments, is_drawn
+from trackside.frameworks.pytorch.ground.memory import has_memory
 
 _MOST_ROWS = 32
 _SAMPLE = 16  # numbers of a parameter that are compared with their first values
@@ -52,7 +53,7 @@ class FirstValues:
         answers: dict[torch.device, list[tuple[_Sample, torch.Tensor]]] = {}
         for sample in self._samples.values():
             parameter = None if sample.has_changed else sample.parameter()
-            if parameter is None:
+            if parameter is None or not _is_readable(parameter):
                 continue
             now = _numbers_of(parameter)
             if now.shape == sample.first.shape and now.device == sample.first.device:
@@ -144,4 +145,5 @@ def _is_orthogonal(parameter: torch.Tensor) -> bool:
 
 
 def _is_readable(parameter: torch.Tensor) -> bool:
-    return parameter.layout == torch.strided and not parameter.is_meta and not hasattr(parameter, "to_local")
+    is_whole = parameter.layout == torch.strided and not hasattr(parameter, "to_local")
+    return is_whole and has_memory(parameter)

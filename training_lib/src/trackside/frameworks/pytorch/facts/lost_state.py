@@ -9,6 +9,8 @@ from typing import Any
 
 from torch.optim.optimizer import Optimizer
 
+from trackside.frameworks.pytorch.ground.script_objects import attribute_of
+
 FEWEST = 3  # looks that found it emptied, before it is reported
 
 
@@ -57,7 +59,7 @@ class LostStates:
 
     def step_ended(self, optimizer: Optimizer, smallest: Smallest) -> None:
         """Keep the state until the next look."""
-        whole = getattr(optimizer, "state", None)
+        whole = attribute_of(optimizer, "state")
         if not isinstance(whole, dict) or not whole or optimizer in self._every:
             return
         kept = self._kept.setdefault(optimizer, _Kept(whole, None))

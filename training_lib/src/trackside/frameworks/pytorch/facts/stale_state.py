@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.modes.stale_copies import is_stale_norm
 
 RUNNING_STATISTICS = "running statistics"
@@ -46,7 +47,7 @@ class StaleState:
                 self._learned.add(module)
             return found
         vector = _spectral_vector(module)
-        if vector is None or not vector.is_cpu or not vector.numel():
+        if vector is None or not vector.is_cpu or not vector.numel() or not has_memory(vector):
             return ""
         number, before = float(vector.reshape(-1)[0]), self._before.get(module)
         self._before[module] = number

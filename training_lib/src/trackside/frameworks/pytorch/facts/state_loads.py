@@ -12,6 +12,8 @@ from torch import nn
 from trackside.capture.script_lines import Place, user_place
 from trackside.contracts.model_facts import LoadFacts
 from trackside.frameworks.pytorch.compiling.tracing import is_dynamo_compiling
+from trackside.frameworks.pytorch.ground.memory import has_memory
+from trackside.frameworks.pytorch.ground.script_objects import attribute_of, named_parameters_of
 
 _PLAIN = (torch.Tensor, nn.Parameter)
 
@@ -77,10 +79,10 @@ class StateLoads:
 
     def _without_effect(self, module: nn.Module, state: Mapping[str, Any], answer: Any) -> LoadFacts | None:
         tensors = {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
-        held = dict(module.named_parameters(remove_duplicate=False))
+        held = dict(named_parameters_of(module, every_name=True))
         if not tensors or not held:
             return None
-        unexpected = set(getattr(answer, "unexpected_keys", ()))
+        unexpected = set(attribute_of(answer, "unexpected_keys", ()))
         if tensors.keys() <= unexpected:
             return LoadFacts(next(iter(tensors)), len(tensors))
         if self._has_stepped() and all(_is_same(tensors.get(name), parameter) for name, parameter in held.items()):
@@ -90,6 +92,8 @@ class StateLoads:
 
 def _is_same(value: Any, parameter: torch.Tensor) -> bool:
     """Return True for the same memory. Shards over ranks and tensors without values have none to compare."""
-    if not all(type(each) in _PLAIN and each.layout is torch.strided for each in (value, parameter)):
+    if not all(
+        type(each) in _PLAIN and each.layout is torch.strided and has_memory(each) for each in (value, parameter)
+    ):
         return False
     return bool(value.shape == parameter.shape and value.data_ptr() == parameter.data_ptr() != 0)

@@ -10,6 +10,7 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from trackside.frameworks.pytorch.ground.live_objects import instances, one_look
+from trackside.frameworks.pytorch.ground.script_objects import named_modules_of, named_parameters_of, parameters_of
 
 _WRAPPERS = {
     "DataParallel": "module",
@@ -50,14 +51,14 @@ class ParameterNames:
         self._has_registered = True
         root = unwrapped(root)
         root_name = self._root_name(root)
-        for path, parameter in root.named_parameters():
+        for path, parameter in named_parameters_of(root):
             name = f"{root_name}_{without_wrappers(path)}"
             self._names.setdefault(id(parameter), (weakref.ref(parameter), name))
 
     def of_roots(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Return (name, parameter) for each parameter of the roots named so far that has a name itself."""
         for _, root in self.roots():
-            for parameter in root.parameters():
+            for parameter in parameters_of(root):
                 name = self._name_of(parameter)
                 if name is not None:
                     yield name, parameter
@@ -94,7 +95,7 @@ class ParameterNames:
         for root in self.others():
             known, name = self._outside.get(id(root), (None, ""))
             if known is None or known() is not root:
-                if not any(p.requires_grad and p.grad is not None for p in root.parameters()):
+                if not any(p.requires_grad and p.grad is not None for p in parameters_of(root)):
                     continue
                 name = self._new_name(root)
                 self._outside[id(root)] = (weakref.ref(root), name)
@@ -163,13 +164,13 @@ def _homes(wanted: set[int], roots: list[torch.nn.Module]) -> dict[int, Home]:
 
 
 def _paths(root: torch.nn.Module, wanted: set[int]) -> dict[int, str]:
-    named = root.named_parameters()  # each parameter once, so tied weights have one name
+    named = named_parameters_of(root)  # each parameter once, so tied weights have one name
     return {id(parameter): without_wrappers(name) for name, parameter in named if id(parameter) in wanted}
 
 
 def inner_modules(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     """Return (dotted path, module) of the root (path "") and all modules in it, each once, without wrappers."""
-    for path, module in root.named_modules():
+    for path, module in named_modules_of(root):
         if type(module).__name__ not in _WRAPPERS:
             yield without_wrappers(path), module
 

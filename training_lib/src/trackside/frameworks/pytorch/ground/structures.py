@@ -50,11 +50,3 @@ def is_no_computation() -> bool:
         return True
     functorch = getattr(torch._C, "_functorch", None)
     return functorch is not None and functorch.maybe_current_level() is not None
-
-
-def holds_value(tensor: torch.Tensor) -> bool:
-    """Return True if the tensor can be copied: not a wrapper of a transformation, not fake, not on `meta`."""
-    if tensor.is_meta or type(tensor).__name__ in {"FakeTensor", "FunctionalTensor"}:
-        return False
-    functorch = getattr(torch._C, "_functorch", None)
-    return functorch is None or not functorch.is_functorch_wrapped_tensor(tensor)

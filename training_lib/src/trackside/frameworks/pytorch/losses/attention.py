@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.losses.description import constant_factor
 
 MOST_NODES = 20_000  # of the graph
@@ -84,12 +85,12 @@ def numbers_of(nodes: Sequence[Any]) -> AttentionNumbers | None:
 
 
 def kept(node: Any, name: str) -> torch.Tensor | None:
-    """Return a tensor that a node keeps; None for one that a hook of the program unpacks."""
+    """Return a tensor that a node keeps; None for one that a hook of the program unpacks, or with freed memory."""
     saved = getattr(node, f"_raw_saved_{name}", None)
     if saved is None or getattr(saved, "unpack_hook", node) is not None:  # a node stands for: it is not known
         return None
     value: torch.Tensor | None = getattr(node, f"_saved_{name}")
-    return value
+    return value if value is None or has_memory(value) else None
 
 
 def _fused(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:

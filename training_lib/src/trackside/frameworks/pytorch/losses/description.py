@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from trackside.frameworks.pytorch.ground.memory import has_memory
+
 UNNAMED = "loss"  # a loss by hand, or a sum of several
 
 # What the losses of torch.nn.functional leave in the graph, and the module that computes the same.
@@ -263,6 +265,8 @@ def constant_factor(kind: str, node: Any) -> _Factor | None:
     constant, is_divisor = constant.detach(), kind == "DivBackward0"
     if not constant.is_cpu:
         return _Factor(constant, is_divisor)
+    if not has_memory(constant):
+        return None
     factor = float(constant)
     return _Factor(factor, is_divisor) if _can_be_undone(factor) else None
 
@@ -312,13 +316,15 @@ def inputs_in_graph(node: Any) -> LossInputs | None:
     labels = getattr(node, "_saved_target", None)
     if not isinstance(predictions, torch.Tensor) or not isinstance(labels, torch.Tensor):
         return None
+    if not has_memory(predictions) or not has_memory(labels):
+        return None
     return LossInputs(predictions.detach(), labels.detach(), _label_or_none(getattr(node, "_saved_ignore_index", None)))
 
 
 def inputs_of_call(args: Any, kwargs: Any, *, ignored_label: Any = None) -> LossInputs | None:
     """Return the inputs of a call of a loss module or function: `(input, target)`, by position or keyword."""
     tensors = [*args[:2], *(kwargs[name] for name in ("input", "target")[len(args) :] if name in kwargs)]
-    if len(tensors) < 2 or not all(isinstance(value, torch.Tensor) for value in tensors):
+    if len(tensors) < 2 or not all(isinstance(value, torch.Tensor) and has_memory(value) for value in tensors):
         return None
     ignored = kwargs.get("ignore_index", ignored_label)
     return LossInputs(tensors[0].detach(), tensors[1].detach(), _label_or_none(ignored))

@@ -7,8 +7,8 @@ import torch
 
 from trackside.capture.guard import Guard, describe
 from trackside.capture.step_engine import StepEngine
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.numbering import Numbering
-from trackside.frameworks.pytorch.ground.structures import holds_value
 from trackside.frameworks.pytorch.losses.description import Accuracy, LossInputs, accuracy
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver, outside_of_modes
 
@@ -67,7 +67,7 @@ class LossInputSource:
 
     def add(self, loss_name: str, inputs: LossInputs, *, is_call: bool) -> None:
         """Add the inputs of one loss. `is_call`: seen at a call, not in a graph."""
-        if not holds_value(inputs.predictions) or not holds_value(inputs.labels):
+        if not has_memory(inputs.predictions) or not has_memory(inputs.labels):
             return
         mode, prefix = self._engine.mode, f"{loss_name}_input_"
         k = self._numbering.of(mode, prefix)

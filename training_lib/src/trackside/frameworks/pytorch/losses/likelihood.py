@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from trackside.frameworks.pytorch.ground.memory import has_memory
+
 _MOST_NODES = 200
 _CHOICES = {"GatherBackward0", "IndexBackward0", "DiagonalBackward0", "SelectBackward0", "TakeAlongDimBackward0"}
 _PASSED = {
@@ -70,6 +72,8 @@ def _sign_of_factor(node: Any, inputs: list[Any]) -> float | None:
     """Return 1 or -1 for factors of one sign, None for zeros, 0 for anything else."""
     factor = node._saved_other if inputs[0] is not None else getattr(node, "_saved_self", None)
     if not isinstance(factor, torch.Tensor) or factor.layout is not torch.strided or factor.numel() == 0:
+        return 0.0
+    if not has_memory(factor):
         return 0.0
     smallest, largest = (float(number) for number in factor.detach().aminmax())
     if smallest == largest == 0:

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from trackside.frameworks.pytorch.ground.memory import readable
+
 _HINGES = {"ClampMinBackward0": "_saved_self", "ClampBackward1": "_saved_self", "ReluBackward0": "_saved_result"}
 _LENGTHS = {"NormBackward1", "LinalgVectorNormBackward0", "SqrtBackward0"}  # which keep what they gave
 _LONGEST_WALK = 8
@@ -30,7 +32,7 @@ def margin(end: Any) -> float | None:
     if sorted(sign for sign, _ in distances) != [-1.0, 1.0]:
         return None
     (sign, first), (_, second) = ((sign, _distance(node)) for sign, node in distances)
-    total = getattr(hinge, kept).detach()
+    total = readable(getattr(hinge, kept))
     if first is None or second is None or not first.shape == second.shape == total.shape:
         return None
     rest = (total - sign * (first - second))[total > 0].double()
@@ -55,9 +57,9 @@ def _terms(node: Any, sign: float, depth: int) -> Iterator[tuple[float, Any]]:
 def _distance(node: Any) -> torch.Tensor | None:
     """Return the values of a distance: a norm, or a sum of squares."""
     if type(node).__name__ in _LENGTHS:
-        return node._saved_result.detach()  # type: ignore[no-any-return] # torch has no types for nodes
+        return readable(node._saved_result)
     before: Any = node.next_functions[0][0] if type(node).__name__ == "SumBackward1" else None
     if type(before).__name__ == "PowBackward0" and before._saved_exponent == 2:
         dimensions = [d - 2**64 if d >= 2**63 else d for d in node._saved_dim]
-        return before._saved_self.detach().square().sum(dimensions, node._saved_keepdim)  # type: ignore[no-any-return]
+        return readable(before._saved_self).square().sum(dimensions, node._saved_keepdim)
     return None

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional
 
+from trackside.frameworks.pytorch.ground.memory import readable
 from trackside.frameworks.pytorch.losses.description import UNNAMED, describe_loss
 
 _SUMS = {"AddBackward0", "SubBackward0"}
@@ -141,12 +142,16 @@ def _reduction(node: Any) -> str:
     return _REDUCTIONS[node._saved_reduction]
 
 
+def _kept(value: Any) -> Any:
+    return readable(value) if isinstance(value, torch.Tensor) else value
+
+
 def _of_pairs(function: Callable[..., torch.Tensor], **names: str) -> Callable[[Any], torch.Tensor]:
     """Return the function of a loss of two tensors. `names` maps its other arguments to the node's names of them."""
 
     def compute(node: Any) -> torch.Tensor:
-        others = {name: getattr(node, f"_saved_{saved}") for name, saved in names.items()}
-        return function(node._saved_self, node._saved_target, reduction=_reduction(node), **others)
+        others = {name: _kept(getattr(node, f"_saved_{saved}")) for name, saved in names.items()}
+        return function(readable(node._saved_self), readable(node._saved_target), reduction=_reduction(node), **others)
 
     return compute
 
@@ -154,13 +159,12 @@ def _of_pairs(function: Callable[..., torch.Tensor], **names: str) -> Callable[[
 def _nll(node: Any) -> torch.Tensor:
     ignored = node._saved_ignore_index
     ignored = ignored - 2**64 if ignored >= 2**63 else ignored  # a node keeps -100 without its sign
-    scores, labels, weight = node._saved_self, node._saved_target, node._saved_weight
+    scores, labels, weight = readable(node._saved_self), readable(node._saved_target), _kept(node._saved_weight)
     return functional.nll_loss(scores, labels, weight=weight, ignore_index=ignored, reduction=_reduction(node))
 
 
 def _absolute(node: Any) -> torch.Tensor:
-    value: torch.Tensor = node._saved_self
-    return value.abs()  # of the difference; their mean is the L1 loss
+    return readable(node._saved_self).abs()  # of the difference; their mean is the L1 loss
 
 
 # A loss of elements that the script reduces by itself, as `((a - b) ** 2).mean()` does.

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from trackside.contracts.recorded_names import MOST_TERMS
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.losses.description import UNNAMED, describe_loss
 from trackside.frameworks.pytorch.losses.guess import guess_of
 from trackside.frameworks.pytorch.losses.parts import part_of, terms_of
@@ -101,6 +102,8 @@ class TermGradients:
             for place, key in keys:
                 gradient = gradients[place]
                 if gradient is None or gradient.layout != torch.strided or gradient.numel() > MOST_ELEMENTS:
+                    continue
+                if not has_memory(gradient):
                     continue
                 known = self._sums.get(key)
                 self._sums[key] = gradient.detach() if known is None else known + gradient.detach()

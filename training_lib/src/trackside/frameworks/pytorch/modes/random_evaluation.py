@@ -21,6 +21,8 @@ from torch.nn import functional
 from trackside.capture.script_lines import Place, user_place
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.fuse import Fuse
+from trackside.frameworks.pytorch.ground.memory import has_memory
+from trackside.frameworks.pytorch.ground.script_objects import modules_of
 from trackside.frameworks.pytorch.ground.structures import flatten, is_no_computation
 from trackside.frameworks.pytorch.losses.calls import FunctionCalls
 
@@ -77,7 +79,7 @@ class RandomEvaluation:
             return
         found = _identity(next(flatten(args, kwargs), None))
         is_again = found is not None and found == self._input
-        self._is_odd |= is_again or any(_is_training_dropout(module) for module in model.modules())
+        self._is_odd |= is_again or any(_is_training_dropout(module) for module in modules_of(model))
         self._input = found
         self._is_open, self._is_live = True, False
 
@@ -146,6 +148,6 @@ def _is_training_dropout(module: nn.Module) -> bool:
 
 def _identity(tensor: torch.Tensor | None) -> object:
     """Return a value that differs for tensors with other contents, as far as that can be known without reading them."""
-    if tensor is None or tensor.is_meta or tensor.layout != torch.strided:
+    if tensor is None or tensor.layout != torch.strided or not has_memory(tensor):
         return None
     return tensor.data_ptr(), tuple(tensor.shape), tensor._version

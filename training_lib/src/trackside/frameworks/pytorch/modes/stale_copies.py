@@ -17,7 +17,9 @@ import torch
 from torch import nn
 
 from trackside.capture.script_lines import Place, user_place
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
+from trackside.frameworks.pytorch.ground.script_objects import modules_of, named_parameters_of, parameters_of
 
 ENOUGH = 3  # calls
 _SAMPLED = 64  # elements of one parameter
@@ -50,9 +52,9 @@ class StaleCopies:
         for _, root in names.roots():
             by_type.setdefault(type(root), []).append(root)
         for other in names.others():
-            for module in other.modules():
+            for module in modules_of(other):
                 for root in by_type.get(type(module), ()):
-                    if any(map(is_stale_norm, module.modules())) and _is_copy(module, root):
+                    if any(map(is_stale_norm, modules_of(module))) and _is_copy(module, root):
                         self._add(module, root)
 
     def __contains__(self, module: nn.Module) -> bool:
@@ -66,18 +68,18 @@ class StaleCopies:
             return False
         is_stale = any(
             is_stale_norm(norm) and not norm.training and not is_stale_norm(trained)
-            for norm, trained in zip(module.modules(), root.modules(), strict=False)
+            for norm, trained in zip(modules_of(module), modules_of(root), strict=False)
         )
-        if not is_stale or torch.equal(_sample(list(module.parameters())[found.number]), found.sample):
+        if not is_stale or not _has_changed(parameters_of(module)[found.number], found.sample):
             return False
         self.count += 1
         self.place = user_place()
         return True
 
     def _add(self, module: nn.Module, root: nn.Module) -> None:
-        parameters = zip(module.parameters(), root.parameters(), strict=True)
+        parameters = zip(parameters_of(module), parameters_of(root), strict=False)
         for number, (copied, trained) in enumerate(parameters):
-            if trained.requires_grad and copied is not trained and copied.is_cpu and not copied.is_meta:
+            if trained.requires_grad and copied is not trained and copied.is_cpu and has_memory(copied):
                 self._copies[module] = _Copy(weakref.ref(root), number, _sample(copied).clone())
                 return
 
@@ -89,18 +91,22 @@ def is_stale_norm(module: nn.Module) -> bool:
 
 def _is_as_made(norm: Any) -> bool:
     mean, variance = norm.running_mean, norm.running_var
-    if mean is None or variance is None or not mean.is_cpu or mean.is_meta:
+    if mean is None or variance is None or not mean.is_cpu or not (has_memory(mean) and has_memory(variance)):
         return False
     with torch.no_grad():
         return not bool(mean.any()) and bool((variance == 1).all())
 
 
 def _is_copy(module: nn.Module, root: nn.Module) -> bool:
-    return module is not root and _shapes(module.named_parameters()) == _shapes(root.named_parameters())
+    return module is not root and _shapes(named_parameters_of(module)) == _shapes(named_parameters_of(root))
 
 
 def _shapes(named: Iterable[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Size]]:
     return [(name, tensor.shape) for name, tensor in named]
+
+
+def _has_changed(parameter: torch.Tensor, sample: torch.Tensor) -> bool:
+    return has_memory(parameter) and not torch.equal(_sample(parameter), sample)
 
 
 def _sample(parameter: torch.Tensor) -> torch.Tensor:

@@ -35,6 +35,7 @@ from torch import nn
 from trackside.capture.script_lines import Place, user_place
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.fuse import Fuse
+from trackside.frameworks.pytorch.ground.script_objects import modules_of
 from trackside.frameworks.pytorch.ground.structures import flatten, is_no_computation
 from trackside.frameworks.pytorch.modules.roles import role_of
 from trackside.frameworks.pytorch.modules.source import TrainedModules
@@ -192,7 +193,7 @@ class ValidationInTrainingMode:
         return any(
             role_of(module).role in _DIFFERING_ROLES and not isinstance(module, _ALIKE)
             for _, root in self._modules.roots()
-            for module in root.modules()
+            for module in modules_of(root)
         )
 
     def _training_goes_on(self) -> None:

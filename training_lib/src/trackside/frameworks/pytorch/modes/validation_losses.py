@@ -14,7 +14,9 @@ import numpy as np
 import torch
 
 from trackside.capture.step_engine import EVAL, TRAIN, StepEngine
-from trackside.frameworks.pytorch.ground.structures import holds_value, is_no_computation
+from trackside.frameworks.pytorch.ground.memory import has_memory
+from trackside.frameworks.pytorch.ground.script_objects import attribute_of
+from trackside.frameworks.pytorch.ground.structures import is_no_computation
 from trackside.frameworks.pytorch.losses.description import UNNAMED, inputs_of_call, name_of_loss_module
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
 from trackside.frameworks.pytorch.losses.parts import is_term_among_others
@@ -143,7 +145,7 @@ class ValidationLosses:
     def loss_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         """Note that a loss module is about to be called."""
         if not self._is_held and self._loss_inputs.is_wanted and isinstance(module, torch.nn.modules.loss._Loss):
-            inputs = inputs_of_call(args, kwargs, ignored_label=getattr(module, "ignore_index", None))
+            inputs = inputs_of_call(args, kwargs, ignored_label=attribute_of(module, "ignore_index"))
             if inputs is not None:
                 self._loss_inputs.add(self._as_in_training(name_of_loss_module(module)), inputs, is_call=True)
         self._scopes.append((id(module), len(self.values)))
@@ -190,7 +192,7 @@ class ValidationLosses:
     def _value(self, result: Any) -> np.ndarray | None:
         if not isinstance(result, torch.Tensor) or not (self._engine.due.losses or self._reads_every_loss(result)):
             return None
-        if result.numel() != 1 or not result.is_floating_point() or not holds_value(result):
+        if result.numel() != 1 or not result.is_floating_point() or not has_memory(result):
             return None
         return self._saver.copied("a loss of the evaluation", result)
 

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from trackside.frameworks.pytorch.ground.script_objects import first_parameter_of
+
 _LAYERS = frozenset(
     {nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d}
 )
@@ -39,7 +41,7 @@ class AutocastLayers:
         Args:
             module: That module.
         """
-        first = next(module.parameters(), None)
+        first = first_parameter_of(module)
         self._was_on = first is not None and _is_on(first.device.type)
 
     def look(self, module: nn.Module, output: Any) -> None:

@@ -24,9 +24,11 @@ from trackside.capture.step_engine import TRAIN, StepEngine
 from trackside.frameworks.pytorch.compiling.eager_steps import EagerSteps
 from trackside.frameworks.pytorch.compiling.tracing import untraced
 from trackside.frameworks.pytorch.ground.fuse import Fuse
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.numbering import Numbering
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames, inner_modules
-from trackside.frameworks.pytorch.ground.structures import flatten, holds_value, is_no_computation
+from trackside.frameworks.pytorch.ground.script_objects import own_buffers_of
+from trackside.frameworks.pytorch.ground.structures import flatten, is_no_computation
 from trackside.frameworks.pytorch.losses.description import is_loss_like
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
 from trackside.frameworks.pytorch.modules.autocast import AutocastLayers
@@ -131,7 +133,7 @@ def save_buffers(modules: TrainedModules, engine: StepEngine, saver: TensorSaver
     """Save `buffer/<Root>_<dotted name>` for all trained models, once a step."""
     for root_name, root in modules.roots():
         for path, module in inner_modules(root):
-            for key, buffer in module.named_buffers(recurse=False):
+            for key, buffer in own_buffers_of(module):
                 name = f"buffer/{root_name}_{path}.{key}" if path else f"buffer/{root_name}_{key}"
                 if not engine.open_step.has(name):
                     saver.save(name, buffer, collection="buffers")
@@ -304,7 +306,7 @@ class ModuleSource:
         self._numbering.move_on(self._engine.mode, prefix, k)
 
     def _watch_gradient(self, name: str, tensor: torch.Tensor) -> None:
-        if not holds_value(tensor) or not self._engine.open_step.wants(
+        if not has_memory(tensor) or not self._engine.open_step.wants(
             name, collections=frozenset({"activation_gradients"})
         ):
             return

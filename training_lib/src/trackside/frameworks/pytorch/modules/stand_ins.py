@@ -6,6 +6,7 @@ import weakref
 
 import torch
 
+from trackside.frameworks.pytorch.ground.script_objects import has_parameters
 from trackside.frameworks.pytorch.losses.description import is_loss_like
 
 
@@ -32,7 +33,7 @@ class StandIns:
         if root is module:
             self._of_root[root] = None
             return False
-        if root not in self._of_root and not is_loss_like(module) and next(module.parameters(), None) is not None:
+        if root not in self._of_root and not is_loss_like(module) and has_parameters(module):
             self._of_root[root] = weakref.ref(module)
         stand_in = self._of_root.get(root)
         return stand_in is not None and stand_in() is module

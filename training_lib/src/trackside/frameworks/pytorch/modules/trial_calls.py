@@ -15,8 +15,9 @@ from typing import Any
 import torch
 
 from trackside.capture.step_engine import StepEngine
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.numbering import Numbering
-from trackside.frameworks.pytorch.ground.structures import flatten, holds_value
+from trackside.frameworks.pytorch.ground.structures import flatten
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 
@@ -42,7 +43,7 @@ class _Call:
 
     def returned(self, output: Any) -> None:
         for tensor in flatten(output):
-            if not holds_value(tensor):
+            if not has_memory(tensor):
                 continue
             kept: Any = tensor
             if tensor.grad_fn is not None:

@@ -22,6 +22,7 @@ from torch.optim.optimizer import Optimizer
 from trackside.capture.script_lines import Place, user_place
 from trackside.contracts.model_facts import ScheduleFacts, SelectionFacts
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
+from trackside.frameworks.pytorch.ground.script_objects import attribute_of
 
 FEWEST_TURNS = 3  # with several places each, before they are reported
 _MOST_PLAIN = 0.2  # of the turns with a place: the share with one alone, beyond which it is no habit
@@ -117,7 +118,7 @@ class Schedules:
 
         @functools.wraps(original)
         def step(schedule: Any, *args: Any, **kwargs: Any) -> Any:
-            place = getattr(schedule, "last_epoch", 0)
+            place = attribute_of(schedule, "last_epoch", 0)
             result = original(schedule, *args, **kwargs)
             stepped(schedule, place, bool(args or kwargs))
             return result
@@ -162,5 +163,5 @@ class Schedules:
 def _highest(schedule: Any) -> float:
     """Return the highest rate that a schedule names for the first group; 0 if it is no plain number."""
     group = schedule.optimizer.param_groups[0]
-    named = [group.get("initial_lr"), group.get("max_lr"), *list(getattr(schedule, "max_lrs", []))[:1]]
+    named = [group.get("initial_lr"), group.get("max_lr"), *list(attribute_of(schedule, "max_lrs", []))[:1]]
     return max((float(rate) for rate in named if isinstance(rate, (int, float))), default=0.0)

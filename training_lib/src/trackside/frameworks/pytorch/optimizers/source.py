@@ -17,7 +17,9 @@ from trackside.capture.statistic_rows import Values
 from trackside.capture.step_engine import StepEngine
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.live_objects import instances, look_again
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
+from trackside.frameworks.pytorch.ground.script_objects import attribute_of
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 
 SKIPPED_STEPS = "amp_skipped_steps"
@@ -30,8 +32,8 @@ def fused_scale(optimizer: Optimizer) -> float | torch.Tensor:
 
     A factor on a device is returned as a tensor: reading the number would make training wait.
     """
-    scale = getattr(optimizer, "grad_scale", None)
-    if not isinstance(scale, torch.Tensor) or scale.numel() != 1:
+    scale = attribute_of(optimizer, "grad_scale")
+    if not isinstance(scale, torch.Tensor) or scale.numel() != 1 or not has_memory(scale):
         return 1.0
     return scale.item() if scale.is_cpu else scale.detach().reshape(())
 
@@ -67,7 +69,7 @@ def numbers_in(name: str, value: Any) -> Iterator[tuple[str, float]]:
         return
     if isinstance(value, (int, float)):
         yield name, float(value)
-    elif isinstance(value, torch.Tensor) and value.numel() == 1:
+    elif isinstance(value, torch.Tensor) and value.numel() == 1 and has_memory(value):
         yield name, float(value.detach())
     elif isinstance(value, (tuple, list)):
         for k, part in enumerate(value):
@@ -172,8 +174,8 @@ class SkippedSteps:
         while self._flags and self._flags[0].is_here():
             if self._flags.popleft().get().any():
                 self._skipped()
-        found = getattr(optimizer, "found_inf", None)
-        if not isinstance(found, torch.Tensor):
+        found = attribute_of(optimizer, "found_inf")
+        if not isinstance(found, torch.Tensor) or not has_memory(found):
             return
         if not found.is_cpu:
             self._flags.append(self._read_later(found.reshape(-1)))

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from trackside.frameworks.pytorch.ground.memory import has_memory, with_memory
+from trackside.frameworks.pytorch.ground.script_objects import modules_of
 from trackside.frameworks.pytorch.probes.random_state import RandomState
 
 _DICTS = ("_parameters", "_buffers", "_modules")
@@ -22,7 +24,7 @@ class KeptState:
 
     def __init__(self, roots: Iterable[torch.nn.Module]) -> None:
         self._random = RandomState.now()
-        modules = {id(module): module for root in roots for module in root.modules()}
+        modules = {id(module): module for root in roots for module in modules_of(root)}
         self._attributes = [(module, _attributes_of(module)) for module in modules.values()]
         self._tensors: dict[int, _KeptTensor] = {}
         for module in modules.values():
@@ -49,7 +51,9 @@ class _KeptTensor:
         self._value = tensor.detach().clone()
         self._requires_grad = tensor.requires_grad
         self._gradient = tensor.grad if tensor.is_leaf else None
-        self._gradient_value = None if self._gradient is None else self._gradient.detach().clone()
+        self._gradient_value = None
+        if self._gradient is not None and has_memory(self._gradient):
+            self._gradient_value = self._gradient.detach().clone()
 
     def restore(self) -> None:
         with torch.no_grad():
@@ -70,4 +74,4 @@ def _attributes_of(module: torch.nn.Module) -> dict[str, Any]:
 
 def _tensors_of(module: torch.nn.Module) -> Iterable[torch.Tensor]:
     found = [*module._parameters.values(), *module._buffers.values(), *module.__dict__.values()]
-    return (each for each in found if isinstance(each, torch.Tensor) and not each.is_meta)
+    return with_memory(each for each in found if isinstance(each, torch.Tensor))

@@ -20,6 +20,7 @@ from trackside.capture.session import Rank
 from trackside.contracts.check import Answer, Outcome, ProcessReport, StepDigest
 from trackside.contracts.run_layout import check_key, worker_name
 from trackside.environment import CaptureEnvironment, RehearsalEnvironment
+from trackside.frameworks.pytorch.ground.memory import has_memory, with_memory
 from trackside.frameworks.pytorch.probes.kept_state import KeptState
 from trackside.frameworks.pytorch.probes.probe import DoesNotApplyError, NotTriedError, Probe
 from trackside.frameworks.pytorch.probes.registry import all_probes
@@ -97,7 +98,7 @@ class Rehearsal:
         self._recorder.stepped(optimizer)
         if not self._first_values:
             models = [model for _, losses in self._recorder.programs for loss in losses for model in loss.models]
-            self._first_values = {name: t.detach().clone() for name, t in named_state(models).items()}
+            self._first_values = {n: t.detach().clone() for n, t in named_state(models).items() if has_memory(t)}
         if self._rank().of > 1:
             self._digests.append(self._digest(optimizer))
 
@@ -245,7 +246,7 @@ class _Guard(Guard):
 
 def _digest_of(tensors: Sequence[torch.Tensor]) -> str:
     digest = hashlib.sha256()
-    for tensor in tensors:
+    for tensor in with_memory(tensors):
         value = tensor.detach().cpu().contiguous()
         digest.update(str((tuple(value.shape), value.dtype)).encode())
         digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b"")

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from trackside.frameworks.pytorch.ground.script_objects import has_parameters, set_to_evaluation
 from trackside.frameworks.pytorch.probes.contents import rebuilt, tensors_in
 from trackside.frameworks.pytorch.probes.random_state import RandomState
 
@@ -64,7 +65,7 @@ class Call:
     @property
     def is_model(self) -> bool:
         """True if it is a module with parameters."""
-        return self.module is not None and next(self.module.parameters(), None) is not None
+        return self.module is not None and has_parameters(self.module)
 
     @property
     def needs(self) -> frozenset[int]:
@@ -128,7 +129,7 @@ class StepProgram:
         """Set the models to evaluation mode by their own `eval`."""
         for call in self.calls:
             if call.module is not None:
-                call.module.eval()
+                set_to_evaluation(call.module)
 
     def replay(self, *, inputs: Mapping[int, torch.Tensor] | None = None, as_recorded: bool = False) -> Replayed:
         """Return the loss and the outputs of models, computed again.

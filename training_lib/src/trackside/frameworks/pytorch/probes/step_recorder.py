@@ -18,7 +18,9 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack,
 
 from trackside.capture.guard import Guard
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame
+from trackside.frameworks.pytorch.ground.memory import has_memory, with_memory
 from trackside.frameworks.pytorch.ground.parameter_names import unwrapped
+from trackside.frameworks.pytorch.ground.script_objects import modules_of
 from trackside.frameworks.pytorch.ground.structures import is_no_computation
 from trackside.frameworks.pytorch.probes.contents import rebuilt, tensors_in
 from trackside.frameworks.pytorch.probes.random_state import RandomState
@@ -139,7 +141,7 @@ class StepRecorder:
     def _before(self, module: torch.nn.Module, args: Any, kwargs: Any) -> _Begun | None:
         """Copy the arguments, which the call may write over."""
         inner = unwrapped(module)
-        if not torch.is_grad_enabled() and not any(each.training for each in inner.modules()):
+        if not torch.is_grad_enabled() and not any(each.training for each in modules_of(inner)):
             return None  # an evaluation, or features of a model that is not trained
         self._thread = get_ident()
         return self._begun(inner, args, kwargs)
@@ -179,18 +181,21 @@ class StepRecorder:
         slots: dict[int, int] = {}
         unknown: list[torch.Tensor] = []
 
-        def kept(tensor: torch.Tensor) -> torch.Tensor:
+        def copied(tensor: torch.Tensor) -> torch.Tensor:
             if self._trace.knows(tensor):
                 mark = torch.empty(0)
                 slots[id(mark)] = self._trace.number(tensor)
                 return mark
             if isinstance(tensor, torch.nn.Parameter):
                 return tensor
+            if not has_memory(tensor):
+                unknown.append(tensor)
+                return tensor
             if tensor.requires_grad and not tensor.is_leaf:
                 unknown.append(tensor)
             return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
-        arguments = (rebuilt(tuple(args), kept), rebuilt(dict(kwargs), kept))
+        arguments = (rebuilt(tuple(args), copied), rebuilt(dict(kwargs), copied))
         return _Begun(call, arguments, slots, is_unknown=bool(unknown))
 
     def _loss_seen(self, tensors: Any, grad_tensors: Any = None, *_: Any, **__: Any) -> None:
@@ -245,7 +250,7 @@ class _Begun:
         self.has_gradients = torch.is_grad_enabled()
         self.autocast = _autocast()
         self.random = RandomState.now()
-        modules = list(call.modules()) if isinstance(call, torch.nn.Module) else []
+        modules = modules_of(call) if isinstance(call, torch.nn.Module) else []
         self.modes = tuple((module, module.training) for module in modules)
         held = {
             id(t): t
@@ -254,7 +259,7 @@ class _Begun:
             if t is not None
         }
         is_lazy = any(torch.nn.parameter.is_lazy(tensor) for tensor in held.values())
-        self.state = () if is_lazy else tuple((t, t.detach().clone()) for t in held.values() if not t.is_meta)
+        self.state = () if is_lazy else tuple((t, t.detach().clone()) for t in with_memory(held.values()))
 
 
 class _Trace:

@@ -8,6 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 from torch.optim.optimizer import Optimizer
 
+from trackside.frameworks.pytorch.ground.memory import has_memory
+from trackside.frameworks.pytorch.ground.script_objects import (
+    modules_of,
+    named_modules_of,
+    named_parameters_of,
+    parameters_of,
+)
 from trackside.frameworks.pytorch.probes.random_state import seed_all
 from trackside.frameworks.pytorch.probes.step_program import Replayed, StepProgram
 
@@ -49,6 +56,8 @@ class Subject:
         self.program = found[-1] if found else StepProgram((), -1, math.nan, "no loss was recorded")
         self.lacks = "" if found else next((p.lacks for p in everything), self.program.lacks)
         self.models = tuple({id(m): m for program in found for m in program.models}.values())
+        if not self.lacks and not all(map(_has_its_values, self.models)):
+            self.lacks = "the values of its parameters are not all in memory after the step"
         self.first_values = first_values
         self.time_left = time_left
         self._has_rows: bool | None = None
@@ -82,7 +91,7 @@ class Subject:
         """Yield (name, module) of each module in the models; of the root, its class."""
         seen: set[int] = set()
         for root in self.models:
-            for path, module in root.named_modules():
+            for path, module in named_modules_of(root):
                 if id(module) not in seen:
                     seen.add(id(module))
                     yield _joined(type(root).__name__, path), module
@@ -91,7 +100,7 @@ class Subject:
         """Yield (name, parameter) of each parameter in the models."""
         seen: set[int] = set()
         for root in self.models:
-            for path, parameter in root.named_parameters():
+            for path, parameter in named_parameters_of(root):
                 if id(parameter) not in seen:
                     seen.add(id(parameter))
                     yield _joined(type(root).__name__, path), parameter
@@ -127,19 +136,24 @@ class Subject:
 
     def _resolution(self, program: StepProgram) -> float:
         used = {each.dtype for call in program.calls for each in call.autocast if each.is_enabled}
-        used |= {p.dtype for model in program.models for p in model.parameters()}
+        used |= {p.dtype for model in program.models for p in parameters_of(model)}
         return max((_LOW_PRECISION.get(dtype, 0.0) for dtype in used), default=0.0)
+
+
+def _has_its_values(model: torch.nn.Module) -> bool:
+    held = [t for module in modules_of(model) for t in (*module._parameters.values(), *module._buffers.values())]
+    return all(tensor is None or tensor.is_meta or has_memory(tensor) for tensor in held)
 
 
 def named_state(models: Sequence[torch.nn.Module]) -> dict[str, torch.Tensor]:
     """Return buffers and tensors in attributes of the modules, by name. Parameters are left out."""
     found: dict[str, torch.Tensor] = {}
     for root in models:
-        for path, module in root.named_modules():
+        for path, module in named_modules_of(root):
             held = {**module._buffers, **module.__dict__}
             for name, value in held.items():
                 is_kept = isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)
-                if is_kept and not value.is_meta and (value.is_leaf or not value.requires_grad):
+                if is_kept and has_memory(value) and (value.is_leaf or not value.requires_grad):
                     found[_joined(type(root).__name__, _joined(path, name))] = value
     return found
 

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import torch
 
 from trackside.contracts.model_facts import CheckpointFacts
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames, without_wrappers
+from trackside.frameworks.pytorch.ground.script_objects import named_parameters_of
 
 MOST_NAMES = 8
 _DEEPEST = 3
@@ -55,7 +57,7 @@ class CheckpointContents:
         shapes = {
             path: tuple(parameter.shape)
             for _, root in self._names.roots()
-            for name, parameter in root.named_parameters(remove_duplicate=False)
+            for name, parameter in named_parameters_of(root, every_name=True)
             for path in (bare(name),)
         }
         states = list(_states(content, shapes))
@@ -132,7 +134,7 @@ def first_values(values: Iterable[Any]) -> list[Any]:
 def _states(content: Any, shapes: Mapping[str, tuple[int, ...]], *, depth: int = 0) -> Iterator[Mapping[str, Any]]:
     """Return the mappings of which most tensors are parameters of a trained model, by bare paths."""
     if isinstance(content, torch.nn.Module):
-        content = dict(content.named_parameters())
+        content = dict(named_parameters_of(content))
     if not isinstance(content, Mapping):
         return
     tensors = {
@@ -148,7 +150,7 @@ def _states(content: Any, shapes: Mapping[str, tuple[int, ...]], *, depth: int =
 
 def _trained(names: ParameterNames, root: str, module: torch.nn.Module) -> list[_Held]:
     found: dict[int, _Held] = {}
-    for path, parameter in module.named_parameters(remove_duplicate=False):
+    for path, parameter in named_parameters_of(module, every_name=True):
         if parameter.requires_grad and names.name_of(parameter) is not None:
             held = found.setdefault(id(parameter), _Held(f"{root}_{without_wrappers(path)}", [], parameter))
             held.paths.append(bare(path))
@@ -164,6 +166,6 @@ def _differs(saved: Any, parameter: torch.Tensor) -> bool | None:
     if not isinstance(saved, torch.Tensor) or (saved.shape, saved.dtype) != (parameter.shape, parameter.dtype):
         return None
     pair = saved.detach(), parameter.detach()
-    if not all(t.is_cpu and t.layout is torch.strided for t in pair):
+    if not all(t.is_cpu and t.layout is torch.strided and has_memory(t) for t in pair):
         return None
     return pair[0].data_ptr() != pair[1].data_ptr() and not bool(torch.equal(*map(torch.nan_to_num, pair)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from trackside.frameworks.pytorch.ground.memory import readable
+
 _KEPT_DTYPES = {
     torch.float16, torch.float32, torch.float64, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
     torch.bool, torch.complex64, torch.complex128,
@@ -17,12 +19,12 @@ def copy_to_array(tensor: torch.Tensor) -> np.ndarray:
     """Return the tensor's value as an array of our own, in C order; sparse becomes dense, bfloat16 and float8 float32.
 
     It is always a copy: version counters do not show if an optimizer writes over the tensor later. For a sharded tensor
-    it is this rank's part. Errors: any that torch raises for a tensor without a value, such as a meta tensor.
+    it is this rank's part. Errors: `NoMemoryError` for one without a value, and any that torch raises.
     """
+    value = readable(tensor)
     number = _NUMBERS.get(tensor.dtype)
     if number is not None and type(tensor) is torch.Tensor and tensor.is_cpu and not tensor.shape:  # a loss
         return np.array(tensor.item(), number)  # a tenth of the time of what follows
-    value = tensor.detach()
     if hasattr(value, "to_local"):
         value = value.to_local()
     if value.layout != torch.strided:

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from trackside.capture.arrival import Arrival
+from trackside.frameworks.pytorch.ground.memory import readable
 from trackside.frameworks.pytorch.saving.copying import is_one
 from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES, SENT_DTYPES, Layout, kept_dtype
 
@@ -105,9 +106,9 @@ class DeviceCopies:
 
         Training waits for it if `MOST_PINNED_BYTES` of such values are not stored yet.
 
-        Errors: any that torch raises for a tensor without a value.
+        Errors: `NoMemoryError` for one without a value, and any that torch raises.
         """
-        value = tensor.detach()
+        value = readable(tensor)
         if isinstance(scale, torch.Tensor):
             scale = scale.to(value.device, non_blocking=True)
         if not is_one(scale):

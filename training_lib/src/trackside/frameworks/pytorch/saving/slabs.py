@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from trackside.frameworks.pytorch.ground.memory import readable
+
 MOST_BYTES = 128 * 2**20  # in one slab: half of what may wait in the queue of the writer
 MOST_SLABS = 2  # one is being stored while the next is filled
 IDLE_SECONDS = 30.0
@@ -52,7 +54,7 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 def parts_of(tensor: torch.Tensor) -> tuple[Iterator[np.ndarray], np.dtype[Any]]:
     """Return the values of a tensor that `is_dense` in parts, each valid until the next is taken, and their type."""
-    flat, kept = tensor.detach().view(-1), kept_dtype(tensor.dtype)
+    flat, kept = readable(tensor).view(-1), kept_dtype(tensor.dtype)
     if flat.is_cpu and kept is flat.dtype:
         return iter((flat.numpy(),)), _DTYPES[kept]
     return _copied_parts(flat, kept), _DTYPES[kept]

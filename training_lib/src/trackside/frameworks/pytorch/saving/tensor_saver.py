@@ -11,7 +11,7 @@ import torch
 from trackside.capture.free_memory import MemoryRoom
 from trackside.capture.guard import Guard, describe
 from trackside.capture.step_engine import StepEngine
-from trackside.frameworks.pytorch.ground.structures import holds_value
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.saving.copying import copy_to_array, is_in_cuda_graph, is_one
 from trackside.frameworks.pytorch.saving.device_copies import DeviceCopies
 from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES, Slabs, is_dense, is_plain, parts_of
@@ -98,7 +98,8 @@ class TensorSaver:
         """Return the tensors that are saved and can be copied together, by device."""
         found: dict[torch.device, list[tuple[str, torch.Tensor]]] = {}
         for name, tensor in named:
-            if (is_plain(tensor) or self._device_copies.takes(tensor)) and self._engine.open_step.wants(name):
+            can_be_copied = is_plain(tensor) or self._device_copies.takes(tensor)
+            if can_be_copied and self._engine.open_step.wants(name) and has_memory(tensor):
                 found.setdefault(tensor.device, []).append((name, tensor))
         return found
 
@@ -172,7 +173,7 @@ class TensorSaver:
         self, name: str, tensor: torch.Tensor, *, collection: str = "", collections: frozenset[str] = _NO_COLLECTIONS
     ) -> None:
         """Save a tensor between modules, as `save`. A tensor without a value is ignored without a message."""
-        if holds_value(tensor):
+        if has_memory(tensor):
             self.save(name, tensor, collection=collection, collections=collections)
 
     def _note_shard(self, name: str, tensor: torch.Tensor) -> None:

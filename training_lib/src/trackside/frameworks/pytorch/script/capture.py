@@ -26,6 +26,7 @@ from trackside.contracts.capture_request import CaptureRequest
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks import in_charge
 from trackside.frameworks.pytorch.ground.parameter_names import unwrapped
+from trackside.frameworks.pytorch.ground.script_objects import modules_of
 from trackside.frameworks.pytorch.losses.description import register_loss
 from trackside.frameworks.pytorch.script.control import ScriptControl
 from trackside.frameworks.pytorch.script.first_call import FirstCall
@@ -262,7 +263,7 @@ class ScriptedCapture:
         if not self.roots:
             return True
         called = {id(module), id(unwrapped(module))}  # what `torch.compile` and DDP give has the model inside
-        return any(id(part) in called for root in (*self.roots, *self.losses) for part in root.modules())
+        return any(id(part) in called for root in (*self.roots, *self.losses) for part in modules_of(root))
 
     def _begun(self) -> ScriptControl | None:
         """Return the control of the capture, which begins now if it has not begun; None once it is over."""

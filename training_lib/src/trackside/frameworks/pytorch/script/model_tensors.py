@@ -16,6 +16,7 @@ from torch.optim.optimizer import Optimizer
 from trackside.capture.session import RunSession
 from trackside.capture.step_engine import EVAL, PREDICT, TRAIN, StepEngine
 from trackside.frameworks.pytorch.ground.fuse import Fuse
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
@@ -87,7 +88,7 @@ class ModelTensors:
             self._later = {}
 
     def _save(self, gradient_name: str, parameter_id: int, gradient: torch.Tensor) -> None:
-        if parameter_id in self._used:
+        if parameter_id in self._used and has_memory(gradient):
             earlier = self._later.get(gradient_name)
             self._later[gradient_name] = gradient.detach().clone() if earlier is None else earlier + gradient
             return

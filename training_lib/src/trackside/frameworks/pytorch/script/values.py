@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from trackside.capture.guard import Guard, describe
+from trackside.frameworks.pytorch.ground.memory import readable
 from trackside.frameworks.pytorch.saving.copying import copy_to_array
 
 
@@ -30,8 +31,8 @@ def scalar_value(name: str, value: Any, guard: Guard, *, keeps_type: bool = Fals
     try:
         if keeps_type and (typed := _array(value)) is not None and typed.size == 1 and typed.dtype.kind in "biuf":
             return typed.reshape(1)
-        array = np.asarray(value.detach().cpu() if isinstance(value, torch.Tensor) else value, np.float64)
-    except (TypeError, ValueError) as error:
+        array = np.asarray(readable(value).cpu() if isinstance(value, torch.Tensor) else value, np.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
         guard.warn_once(f"scalar/{name}", "%s is no scalar: %s.", name, describe(error))
         return None
     if array.size != 1:

@@ -20,6 +20,7 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from trackside.capture.statistic_rows import Values
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.statistics.device_numbers import DeviceNumbers
 
@@ -224,7 +225,12 @@ def can_be_remembered(gradient: torch.Tensor) -> bool:
 
 
 def _is_anywhere_nonzero(gradient: torch.Tensor, is_late: Callable[[torch.Tensor], bool]) -> bool | torch.Tensor:
-    """Return True if the gradient is not all zero; for a large one, the first row of the last dimensions."""
+    """Return True if the gradient is not all zero; for a large one, the first row of the last dimensions.
+
+    A gradient without memory holds nothing that could be kept.
+    """
+    if not has_memory(gradient):
+        return False
     with torch.no_grad():
         part: Any = gradient.detach()
         if hasattr(part, "to_local"):

@@ -16,6 +16,7 @@ from trackside.capture.statistic_rows import Values
 from trackside.capture.step_numbers import MOST_CLIPPINGS, clipping_name
 from trackside.contracts.recorded_names import BACKWARD_PASSES, GRADIENTS_KEPT, PASSES_WITHOUT_STEP, WITHOUT_GRADIENTS
 from trackside.frameworks.pytorch.compiling.tracing import untraced
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.statistics.cleared_gradients import ClearedGradients
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
@@ -105,7 +106,7 @@ class GradientNumbers:
             return
         if not isinstance(total_norm, torch.Tensor) or total_norm.numel() != 1 or hasattr(total_norm, "to_local"):
             return  # a sharded norm is to be had by a collective only
-        if is_in_cuda_graph(total_norm):
+        if is_in_cuda_graph(total_norm) or not has_memory(total_norm):
             return
         number: float | Values
         if self._statistics.numbers.is_late(total_norm):

@@ -22,10 +22,12 @@ from trackside.capture.statistic_rows import DearReading, Flags, Here, Numbers, 
 from trackside.capture.step_engine import StepEngine
 from trackside.capture.step_statistics import StepStatistics
 from trackside.contracts.recorded_names import LOST_UPDATES
+from trackside.frameworks.pytorch.ground.memory import has_memory, have_memory, with_memory
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.losses.description import LateScale
 from trackside.frameworks.pytorch.optimizers.source import fused_scale
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
+from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES
 from trackside.frameworks.pytorch.statistics.device_numbers import DeviceNumbers, is_on_device
 from trackside.frameworks.pytorch.statistics.lost_updates import HALF, lost_share, rounds_to_nearest
 from trackside.frameworks.pytorch.statistics.tensor_loops import TensorLoops
@@ -102,8 +104,10 @@ class PyTorchStatistics:
             if plan.parameters and is_in_cuda_graph(plan.parameters[0]):
                 return
             reading = self._open[id(optimizer)] = self._plain_reading(plan, optimizer)
-            if self.record.recorder.takes_norms and plan.parameters:
-                self._open[id(optimizer)] = self._measured(plan, reading.rates, optimizer)
+            if self.record.recorder.takes_norms:
+                plan = self._plan_to_read(plan, optimizer)
+                if plan.parameters:
+                    self._open[id(optimizer)] = self._measured(plan, reading.rates, optimizer)
         except Exception as error:  # noqa: BLE001 - see `switch_off`
             self.record.switch_off(error)
 
@@ -174,7 +178,7 @@ class PyTorchStatistics:
     def _closed(self, open_reading: _OpenReading) -> Reading:
         """Return the reading of a step."""
         dear: DearReading | None = None
-        if open_reading.part is not None:
+        if open_reading.part is not None and have_memory(open_reading.weights):
             started = self.record.budget.clock()
             with torch.no_grad():
                 dear = self._dear_reading(open_reading, open_reading.part)
@@ -203,15 +207,22 @@ class PyTorchStatistics:
         self._plans[id(optimizer)] = plan
         return plan
 
+    def _plan_to_read(self, plan: _Plan, optimizer: Optimizer) -> _Plan:
+        """Return the plan of the parameters that have memory now: it may be freed between two steps, or be back."""
+        if plan.is_as_built():
+            return plan
+        del self._plans[id(optimizer)]
+        return self._plan(optimizer)
+
     def _plain_reading(self, plan: _Plan, optimizer: Optimizer) -> Reading:
         """Return a reading of learning rates alone."""
         groups = optimizer.param_groups
         rates = [groups[number]["lr"] for number in plan.rate_groups]
         for rate in rates:
             if type(rate) is not float and isinstance(rate, torch.Tensor) and self._device.is_late(rate):
-                joined = torch.cat([torch.as_tensor(r).detach().reshape(1).double() for r in rates])
+                joined = torch.cat([_number(r) for r in rates])
                 return Reading(plan.watched, self._device.take(joined))
-        found = [float(rate) for rate in rates]
+        found = [rate if type(rate) is float else float(_number(rate)) for rate in rates]
         plan.rates = list(zip(plan.rate_groups, found, strict=True))
         plan.plain = Reading(plan.watched, found)
         return plan.plain
@@ -323,6 +334,9 @@ class _Plan:
         self.all_parameters = all_parameters
         unique = {name: parameter for name, parameter in named if _is_countable(parameter)}
         self.parameters = list(unique.values())
+        self._are_plain = all(type(parameter) in PLAIN_TYPES for parameter in self.parameters)
+        known = set(map(id, self.parameters))
+        self._without_memory = [p for p in all_parameters if id(p) not in known and _is_freed(p)]
         self.rate_groups = [
             number for number, group in enumerate(optimizer.param_groups) if _is_number(group.get("lr"))
         ]
@@ -336,6 +350,11 @@ class _Plan:
         self.group_count = len(optimizer.param_groups)
         self._parts = _parts([_local(p) for p in self.parameters])
         self._next = 0
+
+    def is_as_built(self) -> bool:
+        """Return False if memory of a parameter was freed since, or is back."""
+        have_all = have_memory(self.parameters) if self._are_plain else all(map(has_memory, self.parameters))
+        return have_all and not any(map(has_memory, self._without_memory))
 
     def next_part(self) -> _Part:
         """Return the next slice of parameters to measure: all, unless the model exceeds PART_BYTES."""
@@ -432,11 +451,13 @@ class _Joined:
 def _present(gradients: list[torch.Tensor | None], reading: _OpenReading) -> Tensors:
     """Return the gradients that exist, as plain tensors. Note in `reading` which ones exist."""
     present = [gradient for gradient in gradients if gradient is not None]
+    are_plain = all(type(gradient) is torch.Tensor and not gradient.is_sparse for gradient in present)
+    if not (have_memory(present) if are_plain else all(map(has_memory, present))):
+        gradients = [g if g is not None and has_memory(g) else None for g in gradients]
+        present = with_memory(present)
     if len(present) < len(gradients):
         reading.has_gradient = np.array([gradient is not None for gradient in gradients])
-    if all(type(gradient) is torch.Tensor and not gradient.is_sparse for gradient in present):
-        return present
-    return [_local(gradient) for gradient in present]
+    return present if are_plain else [_local(gradient) for gradient in present]
 
 
 def _local(tensor: torch.Tensor) -> torch.Tensor:
@@ -451,12 +472,18 @@ def _local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _is_countable(parameter: torch.Tensor) -> bool:
-    """Return False for a tensor without elements here, or unfit for arithmetic: a meta tensor, a class of its own."""
+    """Return False for a tensor without elements or memory here, or unfit for arithmetic: a class of its own."""
     try:
+        if not has_memory(parameter):
+            return False
         local = _local(parameter)
-        return local.numel() > 0 and local.device.type != "meta" and len(_norms([local])) == 1
+        return local.numel() > 0 and len(_norms([local])) == 1
     except Exception:  # noqa: BLE001 - one odd parameter must not cost the user the statistics of all others
         return False
+
+
+def _is_freed(parameter: torch.Tensor) -> bool:
+    return not parameter.is_meta and not has_memory(parameter)
 
 
 def _is_sharded(tensor: torch.Tensor) -> bool:
@@ -466,6 +493,13 @@ def _is_sharded(tensor: torch.Tensor) -> bool:
 
 def _is_number(rate: Any) -> bool:
     return isinstance(rate, (int, float)) or (isinstance(rate, torch.Tensor) and rate.numel() == 1)
+
+
+def _number(rate: float | torch.Tensor) -> torch.Tensor:
+    """Return a rate as a tensor of one element, in double; NaN for one without memory."""
+    if isinstance(rate, torch.Tensor) and not has_memory(rate):
+        return torch.full((1,), math.nan, dtype=torch.float64, device=rate.device)
+    return torch.as_tensor(rate).detach().reshape(1).double()
 
 
 def _copy(copies: Tensors, tensors: Tensors) -> None:

@@ -14,6 +14,7 @@ import torch
 
 from trackside.capture.reduced_tensors import FROM_MOMENTS, ReducedLayout, ReducedTensors
 from trackside.capture.step_engine import StepEngine
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.saving.copying import is_one
 from trackside.frameworks.pytorch.statistics.moments import MomentReader
 
@@ -107,4 +108,5 @@ def _is_plain(tensor: torch.Tensor) -> bool:
         and tensor.is_cpu
         and tensor.is_contiguous()
         and tensor.numel() > 0
+        and has_memory(tensor)
     )

@@ -20,6 +20,7 @@ from trackside.capture.budget import UPDATES
 from trackside.capture.one_pass import LOOPS, Loops, Sample
 from trackside.capture.statistic_rows import Numbers, Values
 from trackside.contracts.recorded_names import UPDATE_SIZE
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
 
@@ -101,6 +102,9 @@ class _Relative:
         return math.hypot(*[change for change, _ in pairs]) / size if size != 0 else 0.0
 
 
+_address = torch.Tensor.data_ptr
+
+
 class _Sample:
     """The sampled elements of one optimizer's weights, after its last measured step.
 
@@ -119,6 +123,7 @@ class _Sample:
         self._parameters = [weakref.ref(tensor) for tensor in tensors]
         self._addresses = [tensor.data_ptr() for tensor in tensors]
         self._views = [_some(tensor) for tensor in tensors]
+        self._view_addresses = list(map(_address, self._views))
         self._buffers: list[torch.Tensor] = []  # the elements before, and those that follow
         self._arrays: list[NDArray[np.float32]] = []  # the same memory; none on a device
         self._has_before = False
@@ -126,10 +131,14 @@ class _Sample:
         self._for_loops: Sample | None = None
 
     def is_current(self) -> bool:
-        """Return False if a tensor's values lie elsewhere by now, as after `model.to`. Looked at now and then."""
+        """Return False if a tensor's values lie elsewhere by now. After `model.to` that is seen now and then."""
+        if list(map(_address, self._views)) != self._view_addresses:
+            return False  # their memory was freed: looked at before each reading
         self._calls += 1
         if self._calls % _LOOK_EVERY:
             return True
+        if not self._parameters:
+            return False  # perhaps some have memory by now
         for reference, address in zip(self._parameters, self._addresses, strict=True):
             parameter = reference()
             if parameter is None or parameter.data_ptr() != address:
@@ -141,8 +150,8 @@ class _Sample:
         sample = self._for_loops
         if sample is None:
             views = self._views
-            addresses, strides = [view.data_ptr() for view in views], [view.stride(0) for view in views]
-            sample = self._for_loops = Sample(addresses, strides, [len(view) for view in views])
+            strides = [view.stride(0) for view in views]
+            sample = self._for_loops = Sample(self._view_addresses, strides, [len(view) for view in views])
         change, size = loops.sampled_change(sample)
         if not self._has_before:
             self._has_before = True
@@ -188,9 +197,9 @@ def _chosen(optimizer: Optimizer) -> list[torch.Tensor]:
 def _is_plain(parameter: torch.Tensor) -> bool:
     if type(parameter) not in {torch.Tensor, torch.nn.Parameter} or parameter.dtype not in _FLOATING:
         return False
-    if not parameter.requires_grad or parameter.device.type == "meta" or parameter.layout is not torch.strided:
+    if not parameter.requires_grad or parameter.layout is not torch.strided:
         return False
-    return parameter.numel() > 0 and parameter.is_contiguous()
+    return parameter.numel() > 0 and parameter.is_contiguous() and has_memory(parameter)
 
 
 def _some(tensor: torch.Tensor) -> torch.Tensor:

@@ -10,6 +10,7 @@ import torch
 
 from trackside.capture.script_lines import script_path, shown, user_place
 from trackside.contracts.uncaptured import UncapturedProcess
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 
 MOST_LOOKS = 16  # at the weights: afterwards an update by hand would have been seen
@@ -60,7 +61,7 @@ class BeforeFirstStep:
     def _look(self, tensors: Any) -> None:
         for reference, before in self._weights:
             weight = reference()
-            if weight is not None and _elements(weight) != before:
+            if weight is not None and before and _elements(weight) not in ([], before):
                 self._manual_update = shown(user_place(), script_path()) or "an unknown line"
                 return
         roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
@@ -71,6 +72,8 @@ class BeforeFirstStep:
 
 
 def _elements(weight: torch.Tensor) -> list[float]:
+    if not has_memory(weight):
+        return []
     values: list[float] = weight.detach().reshape(-1)[:_ELEMENTS].double().tolist()
     return values
 

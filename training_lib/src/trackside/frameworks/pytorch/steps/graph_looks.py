@@ -27,6 +27,7 @@ from trackside.contracts.recorded_names import (
     loss_term_guess,
 )
 from trackside.frameworks.pytorch.ground.fuse import Fuse
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.losses.attention import attention_nodes, numbers_of
 from trackside.frameworks.pytorch.losses.target_columns import column_numbers
 from trackside.frameworks.pytorch.losses.terms import TermGradients
@@ -142,6 +143,8 @@ class GraphLooks:
         self._handles = [torch.Tensor.register_hook(parameter, add) for parameter in found[::every]]  # type: ignore[no-untyped-call]
 
     def _add_local(self, gradient: torch.Tensor) -> None:
+        if not has_memory(gradient):
+            return
         values = gradient.detach()
         values = values.coalesce().values() if values.is_sparse else values
         self._local.append(torch.linalg.vector_norm(values.float()))

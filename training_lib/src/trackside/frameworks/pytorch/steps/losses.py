@@ -17,6 +17,7 @@ from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
 from trackside.frameworks.pytorch.ground.fuse import Fuse
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.structures import flatten
 from trackside.frameworks.pytorch.losses.description import (
     UNNAMED,
@@ -68,7 +69,9 @@ class LossSource:
         """
         engine = self._engine
         for tensor in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
-            if isinstance(tensor, torch.Tensor) and tensor.numel() == 1 and not is_in_cuda_graph(tensor):
+            if not isinstance(tensor, torch.Tensor) or tensor.numel() != 1 or not has_memory(tensor):
+                continue
+            if not is_in_cuda_graph(tensor):
                 loss = describe_loss(tensor.grad_fn)
                 if self._facts.wants_loss(loss.name):
                     self._facts.loss_seen(tensor, loss)

@@ -30,6 +30,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from trackside.capture.guard import Guard
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.fuse import Fuse
+from trackside.frameworks.pytorch.ground.script_objects import own_parameters_of
 from trackside.frameworks.pytorch.ground.structures import flatten
 from trackside.frameworks.pytorch.modules.source import TrainedModules
 
@@ -247,7 +248,7 @@ class StepTimes:
                 self._handles.append(tensor.register_hook(mark))  # type: ignore[no-untyped-call] # torch's omission
         if not watched.has_parameters:
             watched.has_parameters = True
-            for parameter in module.parameters(recurse=False):
+            for parameter in own_parameters_of(module):
                 if parameter.requires_grad:
                     handle = parameter.register_post_accumulate_grad_hook(mark)  # type: ignore[no-untyped-call] # as above
                     self._handles.append(handle)

@@ -12,6 +12,7 @@ from torch.utils.data import dataloader
 from torch.utils.data._utils.collate import default_collate, default_convert
 
 from trackside.capture.script_lines import Place, is_user_file, user_place
+from trackside.frameworks.pytorch.ground.script_objects import attribute_of
 from trackside.frameworks.pytorch.timing.fetch_times import UNKNOWN, FetchTimes
 
 MOST_LOADERS = 8
@@ -83,7 +84,7 @@ def _facts(iterator: Any, batch: Any) -> MetLoader:
         looped_at=user_place(),
         dataset=type(dataset).__name__,
         dataset_at=_place(_method(dataset, is_iterable=is_iterable)),
-        collate="" if collate in (default_collate, default_convert) else getattr(collate, "__name__", ""),
+        collate="" if collate in (default_collate, default_convert) else attribute_of(collate, "__name__", ""),
         collate_at=_place(collate),
         workers=workers,
         batch_size=_batch_size(iterator),
@@ -116,5 +117,5 @@ def _place(function: Any) -> Place | None:
 
 
 def _batch_size(iterator: Any) -> int:
-    size = getattr(iterator._index_sampler, "batch_size", None)
+    size = attribute_of(iterator._index_sampler, "batch_size")
     return size if isinstance(size, int) else 0

@@ -7,6 +7,7 @@ import io
 import torch
 
 from trackside.contracts.check import Answer
+from trackside.frameworks.pytorch.ground.script_objects import modules_of, tensors_of
 from trackside.frameworks.pytorch.probes.probe import Probe
 from trackside.frameworks.pytorch.probes.subject import Subject, difference, named_state
 
@@ -29,7 +30,7 @@ class CheckpointRoundtrip(Probe):
     def answer(self, subject: Subject) -> Answer:
         """Return a fault if keys or outputs differ, or if a tensor that is not stored changes in training."""
         before = subject.evaluated()
-        registered = {id(tensor) for root in subject.models for tensor in (*root.parameters(), *root.buffers())}
+        registered = {id(tensor) for root in subject.models for tensor in tensors_of(root)}
         count = 0
         for root in subject.models:
             stored = _stored(root)
@@ -85,18 +86,18 @@ def _stored(root: torch.nn.Module) -> dict[str, torch.Tensor]:
 def _stored_tensors(root: torch.nn.Module) -> list[torch.Tensor]:
     """Return the tensors of the module that its state_dict holds."""
     held = {value.data_ptr() for value in root.state_dict().values() if isinstance(value, torch.Tensor)}
-    return [t for t in (*root.parameters(), *root.buffers()) if t.data_ptr() in held]
+    return [t for t in tensors_of(root) if t.data_ptr() in held]
 
 
 def _overwrite(root: torch.nn.Module) -> None:
     """Overwrite every parameter, and every buffer that is meant to be stored."""
     left_out = {
         id(module._buffers[name])
-        for module in root.modules()
+        for module in modules_of(root)
         for name in module._non_persistent_buffers_set
         if module._buffers.get(name) is not None
     }
     with torch.no_grad():
-        for tensor in (*root.parameters(), *root.buffers()):
+        for tensor in tensors_of(root):
             if tensor.is_floating_point() and id(tensor) not in left_out:
                 tensor.data.copy_(tensor.data * 0.5 + 0.125)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from trackside.contracts.check import Answer
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.probes.contents import tensors_in
 from trackside.frameworks.pytorch.probes.probe import DoesNotApplyError, Probe
 from trackside.frameworks.pytorch.probes.random_state import seed_all
@@ -110,7 +111,7 @@ def _keeping(function: Any, found: dict[str, tuple[Any, tuple[Any, ...]]]) -> Ca
 
     def keep(*args: Any) -> Any:
         given = args[1:] if has_context else args
-        kept = tuple(a.detach().clone().requires_grad_(a.requires_grad) if _is_tensor(a) else a for a in given)
+        kept = tuple(a.detach().clone().requires_grad_(a.requires_grad) if _can_be_copied(a) else a for a in given)
         found.setdefault(f"{function.__module__}.{function.__qualname__}", (function, kept))
         return forward(*args)
 
@@ -217,8 +218,8 @@ def _entries(tensor: torch.Tensor) -> list[int]:
     return torch.randperm(tensor.numel(), generator=generator)[:_MOST_ENTRIES].tolist()
 
 
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
+def _can_be_copied(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and has_memory(value)
 
 
 def _is_float(value: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from trackside.contracts.check import Answer
+from trackside.frameworks.pytorch.ground.script_objects import named_buffers_of
 from trackside.frameworks.pytorch.probes.probe import DoesNotApplyError, Probe
 from trackside.frameworks.pytorch.probes.subject import Outputs, Subject, difference
 
@@ -76,5 +77,5 @@ def _trained(subject: Subject) -> Outputs:
 
 
 def _floating_buffers(root: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
-    named = [(f"{type(root).__name__}.{name}", buffer) for name, buffer in root.named_buffers()]
+    named = [(f"{type(root).__name__}.{name}", buffer) for name, buffer in named_buffers_of(root)]
     return [(name, buffer) for name, buffer in named if buffer.is_floating_point()]

@@ -1,0 +1,207 @@
+"""Every function that reads values of a tensor asks `ground/memory.py` first, or says here why the tensor is ours.
+
+A function has asked if it calls the gate, or a question of its file that does (a function that returns a bool), or if
+it is private and all functions of its file that call it have asked.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+FRAMEWORKS = Path(__file__).parents[2] / "training_lib/src/trackside/frameworks"
+FOLDERS = (FRAMEWORKS / "pytorch", FRAMEWORKS / "keras", FRAMEWORKS.parent / "integrations")
+# `kept` of `losses/attention.py` and `readable_tensors` of `data/fingerprint.py` ask themselves.
+GATE = {"has_memory", "have_memory", "with_memory", "readable", "kept", "readable_tensors"}
+READS = {
+    "abs", "allclose", "any", "clone", "coalesce", "contiguous", "copy_", "count_nonzero", "cpu", "data_ptr", "detach",
+    "double", "equal", "float", "isfinite", "isnan", "item", "nan_to_num", "norm", "numpy", "square", "to_dense",
+    "to_local", "tolist", "vector_norm",
+}  # fmt: skip
+READS_OF_GRAPHS = {
+    f"_saved_{name}" for name in ("self", "other", "target", "result", "weight", "input", "mat1", "mat2")
+}
+NO_TENSORS = {"math", "np", "numpy"}  # modules whose functions of the same names read no tensor
+
+_PROBED = "of a model whose `Subject` has asked, or of a replay's own results"
+_OPEN = "of an open reading: `_present`, `is_as_built` and `_closed` have asked"
+_SAMPLED = "views whose addresses `is_current` compares right before each reading"
+_TAKEN = "chosen by `ReductionSource._is_plain`, which has asked"
+_SENT = "numbers that readers of ours have computed, and losses that were asked for in `Losses.backward_called`"
+_COPIED = "`TensorSaver` has asked, and a copy is ours"
+_BACKWARD = "a loss that the script has just given to `backward`; each bytecode counts"
+_BY_KERAS = "a variable or loss that Keras has made or computed right before"
+# (file, function, or * for all) -> why what it reads is ours, has been asked for, or is no tensor.
+OURS: dict[tuple[str, str], str] = {
+    (
+        "frameworks/keras/update_size.py",
+        "*",
+    ): _SAMPLED,
+    ("frameworks/keras/short_way.py", "after"): _BY_KERAS,
+    ("frameworks/keras/short_way.py", "loss_computed"): _BY_KERAS,
+    ("frameworks/pytorch/losses/description.py", "accuracy"): "`LossInputSource.add` has asked",
+    ("frameworks/pytorch/losses/dropouts.py", "share_of_mask"): "a factor from `kept`",
+    ("frameworks/pytorch/losses/targets.py", "_share_outside"): "targets from `kept`, or a difference of such",
+    ("frameworks/pytorch/losses/terms.py", "_term"): "the value of a part, which is computed from kept values",
+    ("frameworks/pytorch/losses/terms.py", "sizes"): "sums that `_added` has made or asked for",
+    ("frameworks/pytorch/probes/questions", "*"): _PROBED,
+    ("frameworks/pytorch/probes/rows.py", "*"): _PROBED,
+    ("frameworks/pytorch/probes/step_program.py", "*"): _PROBED,
+    ("frameworks/pytorch/probes/subject.py", "*"): _PROBED,
+    ("frameworks/pytorch/saving/device_copies.py", "*"): _COPIED,
+    ("frameworks/pytorch/saving/slabs.py", "copies"): _COPIED,
+    ("frameworks/pytorch/sharding/shards.py", "shard_of"): "the shape of the local part alone",
+    ("frameworks/pytorch/statistics/cleared_gradients.py", "end_step"): "answers of `_is_anywhere_nonzero`",
+    ("frameworks/pytorch/statistics/device_numbers.py", "*"): _SENT,
+    ("frameworks/pytorch/statistics/moments.py", "*"): _TAKEN,
+    ("frameworks/pytorch/statistics/readings.py", "_copy"): _OPEN,
+    ("frameworks/pytorch/statistics/readings.py", "_count_exactly"): _OPEN,
+    ("frameworks/pytorch/statistics/readings.py", "_local"): _OPEN,
+    ("frameworks/pytorch/statistics/readings.py", "_norms"): _OPEN,
+    ("frameworks/pytorch/statistics/readings.py", "_norms_here"): _OPEN,
+    ("frameworks/pytorch/statistics/readings.py", "_parts"): "an array of NumPy",
+    ("frameworks/pytorch/statistics/readings.py", "_piece"): _OPEN,
+    ("frameworks/pytorch/statistics/readings.py", "_size_on_device"): _OPEN,
+    ("frameworks/pytorch/statistics/readings.py", "_wide"): _OPEN,
+    ("frameworks/pytorch/statistics/readings.py", "count"): _OPEN,
+    ("frameworks/pytorch/statistics/tensor_loops.py", "_addresses"): _OPEN,
+    ("frameworks/pytorch/statistics/update_size.py", "*"): _SAMPLED,
+    ("frameworks/pytorch/steps/graph_looks.py", "_add"): "a number that a look has computed",
+    ("frameworks/pytorch/steps/graph_looks.py", "_take"): "norms that `_add_local` has computed",
+    (
+        "frameworks/pytorch/steps/short_way.py",
+        "_sees_loss",
+    ): _BACKWARD,
+    ("frameworks/pytorch/timing/fetch_times.py", "_at"): "a buffer of ours",
+}
+
+
+class Function:
+    """What one function of a file does: with the functions inside it, as one."""
+
+    def __init__(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        inside = list(ast.walk(node))
+        self.name = node.name
+        self.is_question = isinstance(node.returns, ast.Name) and node.returns.id == "bool"
+        self.is_private = node.name.startswith("_") and not node.name.startswith("__")
+        self.uses = {
+            each.id if isinstance(each, ast.Name) else each.attr
+            for each in inside
+            if isinstance(each, (ast.Name, ast.Attribute))
+        }
+        self.reads = {each.attr for each in inside if isinstance(each, ast.Attribute) and _is_read(each)}
+
+
+def _is_read(node: ast.Attribute) -> bool:
+    if isinstance(node.value, ast.Name) and node.value.id in NO_TENSORS:
+        return False
+    return node.attr in READS | READS_OF_GRAPHS or node.attr.startswith("_foreach_")
+
+
+def functions_of(source: str) -> list[Function]:
+    """Return the functions and methods of a file, without those inside of others."""
+    return [Function(node) for node in _outermost(ast.parse(source))]
+
+
+def _outermost(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield child
+        else:
+            yield from _outermost(child)
+
+
+def reads_without_asking(source: str) -> dict[str, set[str]]:
+    """Return the functions of a file that read values of tensors, and neither ask nor are called by those that do."""
+    functions = functions_of(source)
+    callers: dict[str, list[Function]] = defaultdict(list)
+    for function in functions:
+        for name in function.uses:
+            callers[name].append(function)
+    gates = _gates(functions)
+    asked = {function.name for function in functions if not gates.isdisjoint(function.uses)}
+    while True:
+        more = {
+            function.name
+            for function in functions
+            if function.name not in asked and function.is_private and _all_asked(function, callers, asked)
+        }
+        if not more:
+            break
+        asked |= more
+    return {each.name: each.reads for each in functions if each.reads and each.name not in asked}
+
+
+def _gates(functions: list[Function]) -> set[str]:
+    """Return the names of the gate, and of the questions of this file that ask it."""
+    gates = set(GATE)
+    while True:
+        more = {each.name for each in functions if each.is_question and not gates.isdisjoint(each.uses)} - gates
+        if not more:
+            return gates
+        gates |= more
+
+
+def _all_asked(function: Function, callers: dict[str, list[Function]], asked: set[str]) -> bool:
+    others = [caller for caller in callers[function.name] if caller.name != function.name]
+    return bool(others) and all(caller.name in asked for caller in others)
+
+
+def _files() -> list[Path]:
+    found = [file for folder in FOLDERS for file in sorted(folder.rglob("*.py"))]
+    return [file for file in found if "torch" in file.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("file", _files(), ids=lambda file: file.relative_to(FRAMEWORKS.parent).as_posix())
+def test_reads_only_where_there_is_memory(file: Path) -> None:
+    name = file.relative_to(FRAMEWORKS.parent).as_posix()
+    found = reads_without_asking(file.read_text(encoding="utf-8"))
+    new = {function: sorted(reads) for function, reads in found.items() if not _has_reason(name, function)}
+    assert not new, "ask `has_memory` first, or give the reason for which the tensor is ours"
+
+
+@pytest.mark.parametrize("reason", OURS, ids="-".join)
+def test_each_reason_is_needed(reason: tuple[str, str]) -> None:
+    assert any(
+        _covers(reason, file.relative_to(FRAMEWORKS.parent).as_posix(), function)
+        for file in _files()
+        for function in reads_without_asking(file.read_text(encoding="utf-8"))
+    )
+
+
+def _has_reason(file: str, function: str) -> bool:
+    return any(_covers(reason, file, function) for reason in OURS)
+
+
+def _covers(reason: tuple[str, str], file: str, function: str) -> bool:
+    place, name = reason
+    return (file == place or file.startswith(f"{place}/")) and name in {"*", function}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        pytest.param("def look(t): return t.item()", {"look"}, id="no-question"),
+        pytest.param("def look(t): return torch._foreach_norm(t)", {"look"}, id="several-at-once"),
+        pytest.param("def look(node): return node._saved_self + 1", {"look"}, id="of-a-graph"),
+        pytest.param("def look(t):\n  if has_memory(t): return t.item()", set(), id="asked"),
+        pytest.param(
+            "def look(t):\n  if has_memory(t): _read(t)\ndef _read(t): t.item()", set(), id="asked-by-the-caller"
+        ),
+        pytest.param(
+            "def look(t):\n  if has_memory(t): _read(t)\ndef other(t): _read(t)\ndef _read(t): t.item()",
+            {"_read"},
+            id="one-caller-forgot",
+        ),
+        pytest.param("def look(t):\n  if has_memory(t): read(t)\ndef read(t): t.item()", {"read"}, id="public"),
+        pytest.param("def _read(t): t.item()", {"_read"}, id="called-from-nowhere"),
+        pytest.param("def look(t): return math.isfinite(t)", set(), id="no-tensor"),
+        pytest.param("def look(t): return t.shape", set(), id="reads-no-value"),
+    ],
+)
+def test_finds_reads(source: str, expected: set[str]) -> None:
+    assert reads_without_asking(source).keys() == expected
