@@ -18,9 +18,11 @@ FOLDERS = (FRAMEWORKS / "pytorch", FRAMEWORKS / "keras", FRAMEWORKS.parent / "in
 # `kept` of `losses/attention.py` and `readable_tensors` of `data/fingerprint.py` ask themselves.
 GATE = {"has_memory", "have_memory", "with_memory", "readable", "kept", "readable_tensors"}
 READS = {
-    "abs", "allclose", "any", "clone", "coalesce", "contiguous", "copy_", "count_nonzero", "cpu", "data_ptr", "detach",
-    "double", "equal", "float", "isfinite", "isnan", "item", "nan_to_num", "norm", "numpy", "square", "to_dense",
-    "to_local", "tolist", "vector_norm",
+    "abs", "add_", "allclose", "aminmax", "any", "argmax", "bincount", "cat", "clone", "coalesce", "contiguous",
+    "copy_", "count_nonzero", "cpu", "data_ptr", "detach", "double", "equal", "float", "isfinite", "isnan", "item",
+    "masked_fill", "max", "mean", "min", "mul_", "nan_to_num", "norm", "numpy", "reshape", "roll", "select",
+    "softmax", "square", "stack", "sum", "to", "to_dense", "to_local", "tolist", "unique", "var", "vector_norm",
+    "view", "xlogy",
 }  # fmt: skip
 READS_OF_GRAPHS = {
     f"_saved_{name}" for name in ("self", "other", "target", "result", "weight", "input", "mat1", "mat2")
@@ -43,6 +45,8 @@ OURS: dict[tuple[str, str], str] = {
     ): _SAMPLED,
     ("frameworks/keras/short_way.py", "after"): _BY_KERAS,
     ("frameworks/keras/short_way.py", "loss_computed"): _BY_KERAS,
+    ("frameworks/keras/facts.py", "_looks_untrained"): "an array of NumPy",
+    ("frameworks/pytorch/losses/attention.py", "numbers_of"): "numbers of `_fused` and `_by_hand`",
     ("frameworks/pytorch/losses/description.py", "accuracy"): "`LossInputSource.add` has asked",
     ("frameworks/pytorch/losses/dropouts.py", "share_of_mask"): "a factor from `kept`",
     ("frameworks/pytorch/losses/targets.py", "_share_outside"): "targets from `kept`, or a difference of such",
@@ -53,10 +57,13 @@ OURS: dict[tuple[str, str], str] = {
     ("frameworks/pytorch/probes/step_program.py", "*"): _PROBED,
     ("frameworks/pytorch/probes/subject.py", "*"): _PROBED,
     ("frameworks/pytorch/saving/device_copies.py", "*"): _COPIED,
+    ("frameworks/pytorch/saving/slabs.py", "targets"): "memory of ours",
+    ("frameworks/pytorch/script/values.py", "_array"): "an array of NumPy",
     ("frameworks/pytorch/saving/slabs.py", "copies"): _COPIED,
     ("frameworks/pytorch/sharding/shards.py", "shard_of"): "the shape of the local part alone",
     ("frameworks/pytorch/statistics/cleared_gradients.py", "end_step"): "answers of `_is_anywhere_nonzero`",
     ("frameworks/pytorch/statistics/device_numbers.py", "*"): _SENT,
+    ("frameworks/pytorch/statistics/lost_updates.py", "lost_share"): _OPEN,
     ("frameworks/pytorch/statistics/moments.py", "*"): _TAKEN,
     ("frameworks/pytorch/statistics/readings.py", "_copy"): _OPEN,
     ("frameworks/pytorch/statistics/readings.py", "_count_exactly"): _OPEN,
@@ -66,6 +73,9 @@ OURS: dict[tuple[str, str], str] = {
     ("frameworks/pytorch/statistics/readings.py", "_parts"): "an array of NumPy",
     ("frameworks/pytorch/statistics/readings.py", "_piece"): _OPEN,
     ("frameworks/pytorch/statistics/readings.py", "_size_on_device"): _OPEN,
+    ("frameworks/pytorch/statistics/readings.py", "_plain_reading"): "rates that `_number` has asked",
+    ("frameworks/pytorch/statistics/readings.py", "_size"): _OPEN,
+    ("frameworks/pytorch/statistics/readings.py", "gradients_in"): "an array of NumPy",
     ("frameworks/pytorch/statistics/readings.py", "_wide"): _OPEN,
     ("frameworks/pytorch/statistics/readings.py", "count"): _OPEN,
     ("frameworks/pytorch/statistics/tensor_loops.py", "_addresses"): _OPEN,
