@@ -4,7 +4,8 @@ python -m docs.tutorial            writes docs/tutorial.md again
 python -m docs.tutorial --check    exits with 1 if a line of it reads otherwise now; numbers may differ
 
 In the page, a block of Python after `<!-- file: NAME -->` is written to a file, `<!-- replace: NAME: "A" by "B" -->`
-changes it, and in a block after `<!-- runs -->` each line that begins with `$` is run; the lines below it are its output.
+changes it, and in a block after `<!-- runs -->` each line that begins with `$` is run,
+and the lines below it are its output.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def written_again(page: str, folder: Path) -> str:
             path = folder / found["changed"]
             before, after = json.loads(found["before"]), json.loads(found["after"])
             text = path.read_text(encoding="utf-8")
-            assert before in text, f"{path.name} has no {before!r}"
+            if before not in text:
+                raise ValueError(f"{path.name} has no {before!r}")
             path.write_text(text.replace(before, after, 1), encoding="utf-8")
         else:
             return f"<!-- runs -->\n```console\n{''.join(_session(found['session'], folder))}```\n"
