@@ -72,10 +72,25 @@ PROBLEM = {
     "causes": ["object"],
     "also_found": ["text"],
 }
+JUDGED = {
+    "is_judged": "boolean",
+    "why_not": "text",
+    "command": "text",
+    "found_nothing": "count",
+    "with_issue": "count",
+    "recovered": "count",
+    "lacked_data": "count",
+    "do_not_apply": "count",
+    "failed": "count",
+}
 RUN = {
     "run": "text",
     "has_ended": "boolean",
     "steps_saved": "count",
+    "state": "run state",
+    "exit_code": "count or null",
+    "signal": "text or null",
+    "judged": JUDGED,
     "rules": [{"name": "text", "rule": "text", "state": "rule state", "detail": "text", "steps_judged": "count"}],
     "problems": [PROBLEM],
     "findings": [VERDICT],
@@ -306,6 +321,9 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
                 "recovered": "count",
                 "worst_severity": "severity or null",
                 "judged": "boolean",
+                "not_judged": "text",
+                "exit_code": "count or null",
+                "signal": "text or null",
             }
         ]
     },

@@ -54,6 +54,29 @@ def test_a_rule_that_could_not_see_says_so(step: int, outcome: Outcome, message:
 
 
 @pytest.mark.parametrize(
+    ("rule", "steps", "outcome"),
+    [
+        pytest.param("exploding-tensor", 1, Outcome.NOT_EVALUATED, id="one-step"),
+        pytest.param("exploding-tensor", 2, Outcome.NOT_EVALUATED, id="two"),
+        pytest.param("exploding-tensor", 3, Outcome.CLEAN, id="as-many-as-end-an-issue"),
+        pytest.param("exploding-tensor@aws-docs", 1, Outcome.CLEAN, id="amazon-s-own-count"),
+    ],
+)
+def test_a_rule_is_ok_after_enough_steps(rule: str, steps: int, outcome: Outcome) -> None:
+    name, _, preset = rule.partition("@")
+    trial = recorded_trial({"gradient/Net_fc.weight": dict.fromkeys(range(steps), np.array([0.5, 0.25], np.float32))})
+    configuration = RuleConfiguration(name, preset=preset) if preset else RuleConfiguration(name)
+    evaluator = Evaluator(
+        trial, list(build_rules(RuleRequest((configuration,)))), (), ProgressFile(MemoryStore()), run="r",
+        clock=lambda: 1e9,
+    )  # fmt: skip
+    while not evaluator.is_done:
+        evaluator.poll()
+    (verdict,) = evaluator.summary().verdicts
+    assert verdict.outcome is outcome, verdict.message
+
+
+@pytest.mark.parametrize(
     ("verdicts", "expected"),
     [
         pytest.param((), None, id="none"),

@@ -84,7 +84,9 @@ def test_curves_count_alike(tmp_path: Path) -> None:
     assert loss.steps.tolist() == list(range(40))
 
 
-@pytest.mark.parametrize("rules", [("wrong-mode",), ("exploding-tensor", "wrong-mode")], ids=["clean", "with-an-issue"])
+@pytest.mark.parametrize(
+    "rules", [("stalled-training",), ("exploding-tensor", "wrong-mode")], ids=["clean", "with-an-issue"]
+)
 def test_a_judgement_names_the_last_training_step(rules: tuple[str, ...], tmp_path: Path) -> None:
     judged = judge(write_run(tmp_path / "a", evaluates=True), rules=rules)
     assert judged.judged_through == 51

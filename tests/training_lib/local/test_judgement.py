@@ -76,7 +76,9 @@ def test_mistakes_are_named(run: str, rules: list[str], error: type[Exception]) 
 def test_what_is_shown_is_short_and_safe() -> None:
     bad = issue("<script>alert(1)</script>\x1b[2J")
     found = Judgement("runs/a", True, (), (issue(), bad, no_issue()))
-    assert repr(found) == "<Judgement of 'runs/a': no rule has judged it>"
+    assert repr(found) == (
+        "<Judgement of 'runs/a': 2 problems, critical, not judged: no rule was asked; trackside rules run runs/a>"
+    )
     for text in (str(found), repr(found.findings), found._repr_html_(), found.findings._repr_html_()):
         assert "vanishing-gradient" in text
         assert "\x1b" not in text

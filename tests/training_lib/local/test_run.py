@@ -18,6 +18,7 @@ from trackside.contracts.action import Action
 from trackside.contracts.action_terms import NO_TERMS, ActionTerms
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.profiling_request import ProfilingRequest, Window, read_profiling_request
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
@@ -27,7 +28,7 @@ from trackside.local.capture_check import nothing_captured_yet
 from trackside.local.process_table import living_processes
 from trackside.local.rule_state import RuleState
 from trackside.local.run import LocalRun, LocalRunResult, run_locally
-from trackside.local.run_folder import RunState, run_state
+from trackside.local.run_folder import RunRecord, RunState, read_record, run_state
 from trackside.local.run_now import RunNow
 
 STOP, NOTIFY = (Action.STOP_TRAINING, Action.NOTIFY), (Action.NOTIFY,)
@@ -105,9 +106,10 @@ def run_it(tmp_path: Path) -> Callable[..., Notes]:
         ear: Ear | None = None,
         evaluator: str = EVALUATOR,
         profile_steps: int = 0,
+        earlier: RunRecord | None = None,
     ) -> Notes:
         folder = tmp_path / "run"
-        folder.mkdir()
+        folder.mkdir(exist_ok=earlier is not None)
         notes = ear or Ear()
         lines = "".join(f"{verdict.to_json()}\n" for verdict in said)
         local_run = LocalRun(
@@ -118,6 +120,7 @@ def run_it(tmp_path: Path) -> Callable[..., Notes]:
             environment=inherited(),
             grace_seconds=grace_seconds,
             issue_profile_steps=profile_steps,
+            earlier=earlier,
         )
         result = run_locally(local_run, observer=notes, evaluator=(sys.executable, "-c", evaluator, lines))
         assert (folder / "debug-output" / "training_job_end.ts").exists()
@@ -277,6 +280,61 @@ def test_findings_at_the_threshold_exit_with_1(severity: Severity, fail_on: Seve
         capture_problem="",
     )
     assert result.exit_code(fail_on) == exit_code
+
+
+@pytest.mark.parametrize(
+    ("status", "problem", "was_not_awaited", "exit_code"),
+    [
+        pytest.param(0, "", False, 0, id="judged"),
+        pytest.param(0, "exit code 70: ImportError", False, NOT_JUDGED, id="the-evaluator-died"),
+        pytest.param(3, "exit code 70: ImportError", False, 3, id="its-own-code-comes-first"),
+        pytest.param(-11, "exit code 70: ImportError", False, 139, id="so-does-its-signal"),
+        pytest.param(0, "ended before every step", True, 0, id="the-user-did-not-wait"),
+    ],
+)
+@pytest.mark.parametrize("fail_on", [None, Severity.CRITICAL], ids=["never", "critical"])
+def test_a_run_that_was_not_judged_to_its_end_is_no_success(
+    status: int, problem: str, was_not_awaited: bool, exit_code: int, fail_on: Severity | None
+) -> None:
+    result = LocalRunResult(Path("run"), status, None, (), (), (), problem, "", was_not_awaited=was_not_awaited)
+    assert result.exit_code(fail_on) == exit_code
+
+
+def test_an_issue_comes_before_the_death_of_the_evaluator() -> None:
+    result = LocalRunResult(Path("run"), 0, None, (issue(),), (), (), "exit code 70", "")
+    assert result.exit_code(Severity.CRITICAL) == 1
+    assert result.judged.not_judged.startswith("not judged")
+
+
+def test_an_evaluator_that_dies_each_time_leaves_its_mark(run_it: Callable[..., Notes], tmp_path: Path) -> None:
+    given_up = tmp_path / "given-up"
+    code = f"\nwhile not pathlib.Path({str(given_up)!r}).exists(): time.sleep(0.02)"
+    ear = Ear(on_note={"judge no further": given_up.touch})
+    evaluator = "import sys; sys.stderr.write('ImportError: no Self'); raise SystemExit(70)"
+    notes = run_it(code, evaluator=evaluator, ear=ear)
+    assert notes.result.status == 0
+    assert notes.result.exit_code(Severity.CRITICAL) == NOT_JUDGED
+    assert "ImportError: no Self" in notes.result.judged.not_judged
+    record = read_record(notes.result.folder)
+    assert record is not None
+    assert "ImportError: no Self" in record.judging_problem
+
+
+def test_a_requeued_run_goes_on(run_it: Callable[..., Notes], tmp_path: Path) -> None:
+    """Its old issues are not acted on again, and its first start stays the start of the run."""
+    first = run_it("sys.exit(1)", said=[issue()])
+    record = read_record(first.result.folder)
+    assert record is not None
+    again = run_it("sys.exit(1)", said=[issue(), issue("exploding-tensor")], earlier=record)
+    assert [verdict.configuration_name for verdict in first.ear.issues] == ["vanishing-gradient"]
+    assert again.ear.issues == []  # of a rule that notifies nobody
+    assert [verdict.configuration_name for verdict in again.result.verdicts] == [
+        "vanishing-gradient",
+        "exploding-tensor",
+    ]
+    now = read_record(first.result.folder)
+    assert now is not None
+    assert now.started_at == record.started_at
 
 
 def test_one_that_ignores_sigterm_is_killed_after_the_grace(run_it: Callable[..., Notes]) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 
 import click
 
-from trackside.cli.terminal.failure import FINDINGS, write_lines
+from trackside.cli.terminal.failure import FINDINGS, NOT_JUDGED
 from trackside.cli.terminal.options import format_option, shared_options
 from trackside.cli.terminal.reports import REPORTS, report_text
 from trackside.cli.terminal.run_cards import FAIL_ON, print_cards
@@ -25,7 +23,7 @@ SCHEMA_VERSION = 1
     type=click.Choice(list(FAIL_ON)),
     default="never",
     show_default=True,
-    help="Exit with 1 if an issue is at least this severe.",
+    help="Exit with 1 if an issue is at least this severe, with 8 if the run was not judged.",
 )
 @shared_options
 def command(run: str, output: str, fail_on: str) -> None:
@@ -54,12 +52,10 @@ def command(run: str, output: str, fail_on: str) -> None:
         click.echo(report_text(recorded, output), nl=False)
     else:
         print_cards(recorded)
-        if not recorded.rules:
-            write_lines(_not_judged(run), sys.stderr)
+    if recorded.judged.not_judged:
+        click.echo(f"trackside: {recorded.judged.not_judged}", err=True)
     threshold, worst = FAIL_ON[fail_on], worst_severity(recorded.verdicts)
     if threshold and worst and worst.rank >= threshold.rank:
         click.get_current_context().exit(FINDINGS)
-
-
-def _not_judged(run: str) -> list[str]:
-    return ["No rule has judged this run.", f"  Try: trackside rules run {shlex.quote(run)}   (judges it now)"]
+    if threshold and not recorded.judged.is_judged:
+        click.get_current_context().exit(NOT_JUDGED)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trackside.integrations.notification import Receiver
     from trackside.local.preflight import RulePlan
     from trackside.local.rules_file import RulesFile
+    from trackside.local.unfinished_run import RunPlace
 
 ON_ISSUE = {
     "stop": (Action.STOP_TRAINING, Action.NOTIFY),
@@ -91,7 +92,9 @@ def _checked_interval(_ctx: click.Context, _parameter: click.Parameter, value: i
     help="Exit with 1 if an issue is at least this severe.",
 )
 @click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), help="The run's folder.  [default: .trackside/runs/NAME]"
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The run's folder; an unfinished run of the same COMMAND in it goes on.  [default: .trackside/runs/NAME]",
 )
 @click.option(
     "--report",
@@ -198,12 +201,12 @@ def command(
     )
     find_command(command, search_path=environment.get("PATH"))
     receivers = _receivers(notify)
-    folder = _new_folder(command, out)
+    place = _place(command, out)
     code = _run(
         command,
         plan=plan,
         difference=chosen.difference if chosen.is_default else "",
-        folder=folder,
+        place=place,
         environment=environment,
         grace=grace,
         fail_on=fail_on,
@@ -212,7 +215,7 @@ def command(
         profile_steps=profile_steps,
         issue_profile_steps=profile_on_issue or 0,
     )
-    _write_reports(folder, reports)
+    _write_reports(place.folder, reports)
     click.get_current_context().exit(code)
 
 
@@ -256,10 +259,11 @@ def _read_rules_file(path: Path | None) -> RulesFile:
     return found
 
 
-def _new_folder(command: tuple[str, ...], out: Path | None) -> Path:
-    from trackside.local.run_folder import RUNS, create_run_folder, run_name
+def _place(command: tuple[str, ...], out: Path | None) -> RunPlace:
+    from trackside.local.run_folder import RUNS, run_name
+    from trackside.local.unfinished_run import place_for
 
-    return create_run_folder(out or RUNS / run_name(command, now=time.time(), token=secrets.token_hex(2)))
+    return place_for(out or RUNS / run_name(command, now=time.time(), token=secrets.token_hex(2)), command)
 
 
 def _run(
@@ -267,7 +271,7 @@ def _run(
     *,
     plan: RulePlan,
     difference: str,
-    folder: Path,
+    place: RunPlace,
     environment: dict[str, str],
     grace: float,
     fail_on: str,
@@ -284,9 +288,12 @@ def _run(
     from trackside.local.run_folder import discard_run_folder
     from trackside.local.training_process import owns_the_terminal
 
+    folder = place.folder
     loud = Verbosity.VERBOSE if is_verbose(click.get_current_context()) else Verbosity.NORMAL
     view = RunView(color=wants_color(), verbosity=Verbosity.QUIET if is_quiet() else loud)
     view.begin(_relative(folder), plan)
+    if place.earlier is not None:
+        view.note(f"goes on with the unfinished run in {_relative(folder)}, of the same command")
     if difference:
         view.note(f"judged by {difference}")
     if python := lacks_trackside(command, environment=environment):
@@ -302,12 +309,14 @@ def _run(
         reports_inapplicable_rules=plan.was_chosen,
         sample_interval_ms=sample_interval,
         issue_profile_steps=issue_profile_steps,
+        earlier=place.earlier,
     )
     observer = NotifyingObserver(view, receivers, run=folder.name)
     try:
         result = run_locally(run, observer=observer)
     except OSError as error:
-        discard_run_folder(folder)
+        if place.earlier is None:
+            discard_run_folder(folder)
         problem = Problem(command[0], f"cannot be started: {error.strerror}.")
         raise ConfigurationError([problem], subject="The command") from error
     observer.finish()

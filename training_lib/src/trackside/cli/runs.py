@@ -121,6 +121,8 @@ def _print_none(where: str | None) -> None:
 
 
 def _plain(run: RunSummary) -> dict[str, Any]:
+    from trackside.local.command_end import exit_code_of, signal_of
+
     return {
         "name": run.name,
         "uri": run.uri,
@@ -131,7 +133,10 @@ def _plain(run: RunSummary) -> dict[str, Any]:
         "issues": run.issues,
         "recovered": run.recovered,
         "worst_severity": run.worst_severity.value if run.worst_severity else None,
-        "judged": run.was_judged,
+        "judged": run.judged.is_judged,
+        "not_judged": run.judged.not_judged,
+        "exit_code": None if run.status is None else exit_code_of(run.status),
+        "signal": signal_of(run.status) or None,
     }
 
 
@@ -156,7 +161,7 @@ def _print_table(runs: Sequence[RunSummary]) -> None:
     cells = [
         (
             run.name,
-            run.state.value,
+            run.state_in_words,
             *((_shown_time(run.started_at),) if has_times else ()),
             str(run.steps_saved),
             _issues(run),
@@ -173,7 +178,5 @@ def _shown_time(seconds: float | None) -> str:
 
 
 def _issues(run: RunSummary) -> str:
-    if not (run.was_judged or run.worst_severity):
-        return "not judged"
-    standing = f"{run.issues} ({run.worst_severity.value})" if run.worst_severity else "none"
+    standing = f"{run.issues} ({run.worst_severity.value})" if run.worst_severity else run.judged.no_issue
     return f"{standing}, {run.recovered} recovered" if run.recovered else standing

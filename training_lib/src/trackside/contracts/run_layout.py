@@ -45,6 +45,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 TENSORS = "debug-output"
@@ -72,6 +73,7 @@ ENDING_KEY = "ending.json"
 TRAINING_JOB_KEY = "training-job.txt"
 
 END_MARKER_KEY = "training_job_end.ts"
+_LOCK_ENDING = ".lock"
 CLAIM_KEY = "claim.smd"
 INDEX_PREFIX = "index/"
 EVENTS_PREFIX = "events/"
@@ -378,7 +380,17 @@ def state_key(worker: str) -> str:
 
 def worker_lock_key(worker: str) -> str:
     """Return the key of the file that the process which writes as this worker holds locked."""
-    return f"{STATE_PREFIX}{worker}.lock"
+    return f"{STATE_PREFIX}{worker}{_LOCK_ENDING}"
+
+
+def workers_with_a_lock(keys: Iterable[str]) -> tuple[str, ...]:
+    """Return the workers with a lock file among these keys.
+
+    Args:
+        keys: Keys below `debug-output`.
+    """
+    locks = (key for key in keys if key.startswith(STATE_PREFIX) and key.endswith(_LOCK_ENDING))
+    return tuple(key[len(STATE_PREFIX) : -len(_LOCK_ENDING)] for key in locks)
 
 
 def worker_end_key(worker: str) -> str:

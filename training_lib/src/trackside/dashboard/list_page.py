@@ -199,7 +199,7 @@ def _run_row(name: str, summary: RunSummary | TracksideError, stored: RunStorage
         element("td", pick),
         element("td", link),
         element("td", _worst(summary), _fired(summary)),
-        element("td", summary.state.value, element("small", _started(summary, stored), class_="fired whole")),
+        element("td", summary.state_in_words, element("small", _started(summary, stored), class_="fired whole")),
         element("td", _trained(summary, stored, now), class_="trained"),
         element("td", element("span", _room(stored), class_="whole room"), _saved(summary)),
         element("td", element("code", " ".join(summary.command))),
@@ -292,7 +292,8 @@ def _alike_address(one: AlikeRuns) -> str:
 def _worst(run: RunSummary) -> Markup:
     worst = run.worst_severity
     if worst is None:
-        word, looks = ("✔ none", "ok") if run.was_judged else ("◌ not judged", "unknown")
+        judged = run.judged
+        word, looks = (f"✔ {judged.no_issue}", "ok") if judged.is_judged else (f"◌ {judged.no_issue}", "unknown")
     else:
         word, looks = f"{SIGNS[worst]} {worst.value}, {run.issues} issue{'s' * (run.issues != 1)}", worst.value
     recovered = f", {run.recovered} recovered" if run.recovered else ""

@@ -117,7 +117,7 @@ def _since(first: FirstFailure) -> int:
 def _worst_of(run: RunSummary) -> str:
     if run.worst_severity is not None:
         return run.worst_severity.value
-    return CLEAN if run.was_judged else NOT_JUDGED
+    return CLEAN if run.judged.is_judged else NOT_JUDGED
 
 
 def name_of(uri: str) -> str:

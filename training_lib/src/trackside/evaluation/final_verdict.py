@@ -8,6 +8,7 @@ from trackside.contracts.issue_group import standing_issues
 from trackside.contracts.verdict import Verdict
 from trackside.diagnosis.harm import NOT_FINITE
 from trackside.evaluation import verdicts
+from trackside.evaluation.judging import FEWEST_CLEAN_STEPS, is_calibrated
 from trackside.evaluation.missing_inputs import verdict_without_inputs
 from trackside.evaluation.progress import RuleProgress
 from trackside.evaluation.verdicts import Moment
@@ -49,7 +50,21 @@ def _of_judged(configured: ConfiguredRule, progress: RuleProgress, trial: Trial,
         return verdicts.no_data(configured, moment, run_saved_steps=saved, unreadable=progress.unreadable)
     if progress.judged < configured.rule.findings_in_a_row:
         return verdicts.too_little_data(configured, moment, judged=progress.judged)
+    if progress.judged < (enough := enough_steps(configured)):
+        return verdicts.too_few_steps(configured, moment, judged=progress.judged, enough=enough)
     return verdicts.clean(configured, moment, judged=progress.judged)
+
+
+def enough_steps(configured: ConfiguredRule) -> int:
+    """Return the number of judged steps without a finding that make a rule's verdict "no issue".
+
+    As many as end an issue: too few to call an issue over are too few to call a run sound. Rules of the
+    program see all of it at one step, and rules of others, and those of Amazon, say what they need themselves.
+    """
+    needed = configured.rule.findings_in_a_row
+    if not (is_calibrated(configured) and needs_values(configured)):
+        return needed
+    return max(FEWEST_CLEAN_STEPS, needed)
 
 
 def not_finite_since(found: Iterable[Verdict]) -> int | None:

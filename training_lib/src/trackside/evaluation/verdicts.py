@@ -406,6 +406,13 @@ def too_little_data(configured: ConfiguredRule, moment: Moment, *, judged: int) 
     return _verdict(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
 
 
+def too_few_steps(configured: ConfiguredRule, moment: Moment, *, judged: int, enough: int) -> Verdict:
+    """Return "not evaluated": no issue was found, in too few steps for "no issue"."""
+    message = f"No issue found, but only {_steps(judged)} judged up to step {moment.shown}: {enough} are enough."
+    fix = "Let the run go on for longer, or set the rule's parameters to what a run of this length can answer."
+    return _verdict(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
+
+
 def _verdict(
     configured: ConfiguredRule,
     moment: Moment,

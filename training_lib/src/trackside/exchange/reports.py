@@ -56,44 +56,53 @@ class Issue:
         return f"{self.recovery.capitalize()}: {self.message}" if self.recovery else self.message
 
 
-def github_commands(issues: Sequence[Issue], *, run: str) -> str:
-    """Return workflow commands of GitHub Actions: an annotation for each issue.
+def github_commands(issues: Sequence[Issue], *, run: str, not_judged: str = "") -> str:
+    """Return workflow commands of GitHub Actions: an annotation for each issue, and one for a run that is not judged.
 
     Args:
         issues: The issues.
         run: Name of the run.
+        not_judged: Why nobody knows whether the run is well; "" for a judged run.
     """
-    return "".join(f"{_github_line(issue, run)}\n" for issue in issues)
+    lines = [f"::warning title={_property(f'not judged ({run})')}::{_data(not_judged)}"] if not_judged else []
+    return "".join(f"{line}\n" for line in (*lines, *(_github_line(issue, run) for issue in issues)))
 
 
-def junit_of_issues(issues: Sequence[Issue], *, run: str, rules: Sequence[tuple[str, str]]) -> str:
+def junit_of_issues(
+    issues: Sequence[Issue], *, run: str, rules: Sequence[tuple[str, str]], not_judged: str = ""
+) -> str:
     """Return a JUnit report: a test case for each rule. Critical issues and warnings are failures.
+
+    A run that is not judged has an error: a report without one would look like that of a sound run.
 
     Args:
         issues: The issues.
         run: Name of the run.
         rules: Name of each rule, and why it could not judge ("" if it could).
+        not_judged: Why nobody knows whether the run is well; "" for a judged run.
     """
     by_name: dict[str, list[Issue]] = {}
     for issue in issues:
         by_name.setdefault(issue.name, []).append(issue)
     why = dict(rules)
     names = list(dict.fromkeys([*why, *by_name]))
-    cases = [_case(name, by_name.get(name, []), why.get(name, ""), run) for name in names]
+    cases = [_unjudged_case(not_judged, run)] if not_judged else []
+    cases += [_case(name, by_name.get(name, []), why.get(name, ""), run) for name in names]
     failed = sum(any(_fails(issue) for issue in by_name.get(name, [])) for name in names)
     skipped = sum(not by_name.get(name) and bool(why.get(name)) for name in names)
     head = f'<testsuite name={attribute(f"trackside {run}")} tests="{len(cases)}"'
-    head = f'{head} failures="{failed}" errors="0" skipped="{skipped}" time="0"'
+    head = f'{head} failures="{failed}" errors="{int(bool(not_judged))}" skipped="{skipped}" time="0"'
     lines = ['<?xml version="1.0" encoding="utf-8"?>', "<testsuites>", f"{head}>", *cases, "</testsuite>"]
     return "\n".join([*lines, "</testsuites>", ""])
 
 
-def sarif_log(issues: Sequence[Issue], *, run: str) -> str:
+def sarif_log(issues: Sequence[Issue], *, run: str, not_judged: str = "") -> str:
     """Return a SARIF 2.1.0 log, as code scanning services and editors read it.
 
     Args:
         issues: The issues.
         run: Name of the run.
+        not_judged: Why nobody knows whether the run is well; "" for a judged run.
     """
     rules = list(dict.fromkeys(issue.rule for issue in issues))
     driver = {
@@ -108,12 +117,24 @@ def sarif_log(issues: Sequence[Issue], *, run: str) -> str:
             {
                 "tool": {"driver": driver},
                 "automationDetails": {"id": f"trackside/{run}"},
+                **({"invocations": [_failed_invocation(not_judged)]} if not_judged else {}),
                 "results": [_sarif_result(issue, rules.index(issue.rule), run) for issue in issues],
                 "columnKind": "unicodeCodePoints",
             }
         ],
     }
     return f"{json.dumps(document, indent=2)}\n"
+
+
+def _unjudged_case(not_judged: str, run: str) -> str:
+    head = f'  <testcase classname={attribute(f"trackside.{run}")} name="judged" time="0"'
+    return f"{head}><error message={attribute(not_judged)}/></testcase>"
+
+
+def _failed_invocation(not_judged: str) -> dict[str, Any]:
+    """Return SARIF's word for a tool that did not do its work: results that are missing prove nothing."""
+    notice = {"level": "error", "message": {"text": not_judged}}
+    return {"executionSuccessful": False, "toolExecutionNotifications": [notice]}
 
 
 def _github_line(issue: Issue, run: str) -> str:

@@ -194,6 +194,7 @@ class JudgedTraining:
                 ended_at=ended_at,
                 status=status,
                 stopped_by_trackside=ended_at is not None and self.should_stop,
+                judging_problem=self._problem if ended_at is not None else "",
             )
             write_record(self.folder, record)
 

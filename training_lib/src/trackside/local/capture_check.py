@@ -13,6 +13,7 @@ from trackside.contracts.errors import ConfigurationError, KeyNotFoundError
 from trackside.contracts.run_layout import INDEX_PREFIX, UNCAPTURED, parse_index_key
 from trackside.contracts.uncaptured import UncapturedProcess
 from trackside.evaluation.progress import ProgressFile, RuleProgress
+from trackside.local.command_end import exit_code_of, signal_of
 from trackside.storage.store import Store
 
 _PROBE = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('trackside') else 3)"
@@ -149,10 +150,10 @@ def _of_others(process: UncapturedProcess, crashed: str) -> str:
 
 def _without_report(command: Sequence[str], status: int) -> str:
     name = Path(command[0]).name
-    if status > 0:
+    if signal := signal_of(status):
+        return f"{signal} ended the command (exit code {exit_code_of(status)}) before its first training step"
+    if status:
         return f"the command ended with code {status} before it imported a framework; its own message is above"
-    if status < 0:
-        return "a signal ended the command before its first training step"
     if name.startswith("python"):
         return "the script never imported a framework; a program without one is captured by a call: trackside.Run"
     return f"{name} started no Python that has Trackside and trains"

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts
-from trackside.contracts.verdict import Outcome
 from trackside.local.live_run import Curve, training_losses
 from trackside.local.recorded_run import RecordedRun
 from trackside.local.rule_state import RuleState
@@ -156,8 +155,8 @@ def compare(a: ComparedRun, b: ComparedRun, *, now: float) -> Comparison:
         speed_a=speed_a.bottleneck.value,
         speed_b=speed_b.bottleneck.value,
         phases=tuple(_phases(speed_a, speed_b)),
-        is_judged_a=is_judged(a.recorded),
-        is_judged_b=is_judged(b.recorded),
+        is_judged_a=a.recorded.judged.has_answer,
+        is_judged_b=b.recorded.judged.has_answer,
         recovered_a=recovered_rules(a.recorded),
         recovered_b=recovered_rules(b.recorded),
         issues_a={name: step for name, step in issues_a.items() if name not in issues_b},
@@ -183,10 +182,6 @@ def differing_facts(a: ComparedRun, b: ComparedRun) -> int:
 
 def _steps(curves: Mapping[str, Curve]) -> int:
     return max((len(curve.steps) for curve in curves.values()), default=0)
-
-
-def is_judged(recorded: RecordedRun) -> bool:
-    return any(verdict.outcome is not Outcome.NOT_EVALUATED for verdict in recorded.verdicts)
 
 
 def standing_issues(recorded: RecordedRun) -> dict[str, int]:

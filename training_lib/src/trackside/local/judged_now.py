@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.evaluation.backtest import Backtest, backtest
+from trackside.local.judged_part import judged_part
 from trackside.local.recorded_run import RecordedRun, read_run
 from trackside.local.rule_state import rule_statuses
+from trackside.local.run_folder import RunState
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 
@@ -39,5 +41,6 @@ def judge_now(
     recorded = read_run(uri, stores=stores)
     found = backtest(uri, rules, clock=clock, stores=stores)
     statuses = rule_statuses(rules, found.verdicts, progress=found.progress, is_running=not found.has_ended)
-    judged = replace(recorded, has_ended=found.has_ended, verdicts=found.verdicts, rules=statuses)
+    part = judged_part(statuses, state=RunState.ENDED if found.has_ended else RunState.OPEN, run=uri)
+    judged = replace(recorded, has_ended=found.has_ended, verdicts=found.verdicts, rules=statuses, judged=part)
     return JudgedRun(judged, found)

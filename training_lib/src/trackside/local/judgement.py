@@ -10,11 +10,12 @@ from trackside.contracts.issue_group import IssueGroup, issue_groups
 from trackside.contracts.run_layout import TENSORS, RunLocation
 from trackside.contracts.verdict import Severity, Verdict
 from trackside.local.judged_now import judge_now
+from trackside.local.judged_part import judged_part
 from trackside.local.problem_text import problems_as_html, problems_as_text, safe
 from trackside.local.recorded_run import RecordedRun
 from trackside.local.rule_state import RuleStatus, judged_through, worst_severity
 from trackside.local.rule_text import Rules, rules_of
-from trackside.local.run_folder import find_run
+from trackside.local.run_folder import RunState, find_run
 from trackside.trial.notebook import html_table
 from trackside.trial.trial import Trial
 
@@ -46,12 +47,14 @@ class Judgement:
         has_ended: True if the run has ended: no verdict will follow.
         rules: The state of each rule.
         verdicts: Every verdict, oldest first.
+        problem: A clause about why the judging ended before the run was judged; "" if it did not.
     """
 
     run: str
     has_ended: bool
     rules: tuple[RuleStatus, ...]
     verdicts: tuple[Verdict, ...]
+    problem: str = ""
 
     @property
     def problems(self) -> tuple[IssueGroup, ...]:
@@ -84,16 +87,16 @@ class Judgement:
 
     def headline(self) -> str:
         """Return the result in a few words."""
-        if not self.rules:
-            return "no rule has judged it"
-        rules = f"{len(self.rules)} rule{'' if len(self.rules) == 1 else 's'}"
-        through = judged_through(self.rules)
-        rules += f" through step {through:,}" if through >= 0 else ", no step judged"
+        state = RunState.ENDED if self.has_ended else RunState.OPEN
+        judged = judged_part(self.rules, state=state, run=self.run, problem=self.problem)
         standing = [group for group in self.problems if group.standing]
+        if not standing and not judged.is_judged:
+            return judged.not_judged
+        rules = f"{judged.answers} rule{'' if judged.answers == 1 else 's'} through step {judged_through(self.rules):,}"
         if not standing:
             return f"no issue so far, {rules}" if not self.has_ended else f"no issue, {rules}"
         plural = "" if len(standing) == 1 else "s"
-        return f"{len(standing)} problem{plural}, {standing[0].severity.value}, {rules}"
+        return f"{len(standing)} problem{plural}, {standing[0].severity.value}, {judged.not_judged or rules}"
 
 
 def _at(verdict: Verdict) -> str:
@@ -106,7 +109,8 @@ def judgement_of(recorded: RecordedRun) -> Judgement:
     Args:
         recorded: The recorded state of the run.
     """
-    return Judgement(recorded.location.uri, recorded.has_ended, recorded.rules, recorded.verdicts)
+    problem = recorded.judged.why_not if recorded.judged.command else ""
+    return Judgement(recorded.location.uri, recorded.has_ended, recorded.rules, recorded.verdicts, problem)
 
 
 def judge(run: str | Trial, *, rules: Rules | None = None) -> Judgement:

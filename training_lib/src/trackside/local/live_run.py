@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 from trackside.contracts.errors import KeyNotFoundError
 from trackside.contracts.issue_group import IssueGroup, issue_groups
 from trackside.contracts.run_layout import RULE_REQUEST_KEY, TENSORS, VERDICTS_KEY, RunLocation
+from trackside.contracts.verdict import Verdict
 from trackside.evaluation.sinks.json_lines import MOST_VERDICTS_BYTES
+from trackside.local.capture_check import rule_progress
+from trackside.local.judged_part import JudgedPart, judged_part
+from trackside.local.recorded_run import requested_rules, state_of
+from trackside.local.rule_state import rule_statuses
 from trackside.local.run_folder import RunState, read_record, run_state
 from trackside.local.verdict_feed import read_verdicts
 from trackside.rules.diagnosis import TRAINING_MODES
@@ -124,7 +129,7 @@ class LiveRun:
     steps_per_second  the present pace, over the newest steps; None if unknown
     seconds         time from the first to the last step; None if unknown
     problems        standing ones first, then the gravest
-    is_judged       True once rules were requested for it
+    judged          the part of it that rules have judged
     """
 
     name: str
@@ -138,7 +143,7 @@ class LiveRun:
     steps_per_second: float | None
     seconds: float | None
     problems: tuple[IssueGroup, ...]
-    is_judged: bool
+    judged: JudgedPart
 
     @property
     def is_open(self) -> bool:
@@ -170,6 +175,7 @@ class LiveRunReader:
         """
         trial = self._trial
         state, lines = self.state_and_verdicts()
+        verdicts = read_verdicts((lines or b"")[: (lines or b"").rfind(b"\n") + 1])
         step = trial.recorded_through
         losses = _losses(trial, first, self._clock(), partial(drawing, CurveKind.LOSS)) if step >= 0 else ()
         learning_rate = _learning_rate(trial, first, partial(drawing, CurveKind.LEARNING_RATE))
@@ -189,14 +195,24 @@ class LiveRunReader:
             pace=pace.curve(),
             steps_per_second=pace.newest,
             seconds=pace.seconds,
-            problems=issue_groups(read_verdicts((lines or b"")[: (lines or b"").rfind(b"\n") + 1])),
-            is_judged=lines is not None or self._get(self._store, RULE_REQUEST_KEY) is not None,
+            problems=issue_groups(verdicts),
+            judged=self._judged(verdicts),
         )
 
     def state_and_verdicts(self) -> tuple[RunState, bytes | None]:
         """Read what is new, and return the state and the lines of verdicts; None without any. Errors: the store's."""
         self._trial.refresh()
         return self._state(), self._get(self._rule_output, VERDICTS_KEY)
+
+    def _judged(self, verdicts: Sequence[Verdict]) -> JudgedPart:
+        state, record = state_of(self._run.uri, has_ended=self._trial.has_ended)
+        rules = rule_statuses(
+            requested_rules(self._get(self._store, RULE_REQUEST_KEY)),
+            verdicts,
+            progress=rule_progress(self._rule_output),
+            is_running=state in {RunState.RUNNING, RunState.OPEN},
+        )
+        return judged_part(rules, state=state, run=self._run.uri, problem=record.judging_problem if record else "")
 
     def _state(self) -> RunState:
         if self._is_remote or self._is_bare:

@@ -18,12 +18,14 @@ from trackside.contracts.run_layout import (
     VERDICTS_KEY,
     RunLocation,
 )
-from trackside.contracts.verdict import Outcome, Severity, Verdict
+from trackside.contracts.verdict import Severity, Verdict
 from trackside.evaluation.sinks.json_lines import MOST_VERDICTS_BYTES
 from trackside.local.capture_check import rule_progress, saved_steps
+from trackside.local.command_end import signal_of
 from trackside.local.first_failure import FirstFailure, first_failure
+from trackside.local.judged_part import JudgedPart, judged_part
 from trackside.local.rule_state import RuleStatus, rule_statuses, worst_severity
-from trackside.local.run_folder import RunState, read_record, run_state
+from trackside.local.run_folder import RunRecord, RunState, read_record, run_state
 from trackside.local.verdict_feed import read_verdicts
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
@@ -36,16 +38,27 @@ class RecordedRun:
     """The recorded state of one run.
 
     has_ended  True once the end marker exists: nothing more is saved
+    state      the state of the run; of one in S3 whether it has ended
+    record     the record of `trackside run`; None for a run that it did not make, and in S3
     steps      steps with saved tensors
     verdicts   each once, in the order found
     rules      the state of each rule
+    judged     the part of the run that they have judged
     """
 
     location: RunLocation
     has_ended: bool
+    state: RunState
+    record: RunRecord | None
     steps: tuple[int, ...]
     verdicts: tuple[Verdict, ...]
     rules: tuple[RuleStatus, ...]
+    judged: JudgedPart
+
+    @property
+    def state_in_words(self) -> str:
+        """The state, with the signal that the training died of: `failed (SIGSEGV)`."""
+        return state_in_words(self.state, self.record.status if self.record else None)
 
     @property
     def groups(self) -> tuple[IssueGroup, ...]:
@@ -67,18 +80,41 @@ def read_run(uri: str, *, stores: Callable[[str], Store] = open_store) -> Record
     if request is None and lines is None and not steps and not has_ended:
         raise RunNotFoundError(f"There is no run at {uri}. It holds neither {TENSORS} nor {RULE_REQUEST_KEY}.")
     verdicts = _each_once((*read_verdicts(lines or b""), *_judged_separately(store)))
+    state, record = state_of(uri, has_ended=has_ended)
+    rules = rule_statuses(
+        requested_rules(request),
+        verdicts,
+        progress=rule_progress(stores(RunLocation(uri).rule_output)),
+        is_running=state in {RunState.RUNNING, RunState.OPEN},
+    )
     return RecordedRun(
         location=RunLocation(uri),
         has_ended=has_ended,
+        state=state,
+        record=record,
         steps=steps,
         verdicts=verdicts,
-        rules=rule_statuses(
-            _rules(request),
-            verdicts,
-            progress=rule_progress(stores(RunLocation(uri).rule_output)),
-            is_running=not has_ended,
-        ),
+        rules=rules,
+        judged=judged_part(rules, state=state, run=uri, problem=record.judging_problem if record else ""),
     )
+
+
+def state_of(uri: str, *, has_ended: bool) -> tuple[RunState, RunRecord | None]:
+    """Return the state of a run, and its record; None in S3, and for a run that `trackside run` did not make."""
+    if "://" in uri:
+        return RunState.ENDED if has_ended else RunState.OPEN, None
+    return run_state(Path(uri)), read_record(Path(uri))
+
+
+def state_in_words(state: RunState, status: int | None) -> str:
+    """Return the state of a run, with the signal that its training died of: `failed (SIGSEGV)`.
+
+    Args:
+        state: The state.
+        status: Exit code of its command, or -n for signal n; None if it is not known.
+    """
+    died_of = signal_of(status) if state is RunState.FAILED else ""
+    return f"{state.value} ({died_of})" if died_of else state.value
 
 
 def _judged_separately(store: Store) -> Iterator[Verdict]:
@@ -95,7 +131,8 @@ def _read(store: Store, key: str, most_bytes: int) -> bytes | None:
         return None
 
 
-def _rules(request: bytes | None) -> tuple[RuleConfiguration, ...]:
+def requested_rules(request: bytes | None) -> tuple[RuleConfiguration, ...]:
+    """Return the rules of a run's request; none for a run without a readable one."""
     if request is None:
         return ()
     try:
@@ -118,18 +155,20 @@ class RunSummary:
     """The summary of a run in a list.
 
     started_at, ended_at   seconds since the epoch; None if not recorded, as for runs in S3
+    status       exit code of its command, or -n for signal n; None while it runs, and if it is not recorded
     issues       number of issues that stand
     recovered    number of problems that recovered
     fired        rules with an issue, standing or recovered: by the name of its configuration and by its id
     standing     names of the rules whose issues stand, each problem's lead first
     first        what went wrong first, of the issues that stand; None if nothing did
     failed_at    the moment at which the first critical issue that stands was found, in seconds since the epoch
-    was_judged   True once a rule has judged: only then is "no issue" good news
+    judged       the part of it that rules have judged: only then is "no issue" good news
     """
 
     name: str
     uri: str
     state: RunState
+    status: int | None
     started_at: float | None
     ended_at: float | None
     command: tuple[str, ...]
@@ -141,7 +180,17 @@ class RunSummary:
     worst_severity: Severity | None
     first: FirstFailure | None
     failed_at: float | None
-    was_judged: bool
+    judged: JudgedPart
+
+    @property
+    def state_in_words(self) -> str:
+        """The state, with the signal that the training died of: `failed (SIGSEGV)`."""
+        return state_in_words(self.state, self.status)
+
+    @property
+    def was_judged(self) -> bool:
+        """True once a rule has an answer."""
+        return self.judged.has_answer
 
 
 def summarize(uri: str, *, stores: Callable[[str], Store] = open_store) -> RunSummary:
@@ -152,13 +201,12 @@ def summarize(uri: str, *, stores: Callable[[str], Store] = open_store) -> RunSu
 def summary_of(recorded: RecordedRun) -> RunSummary:
     """Return the summary of a run that was read."""
     uri, groups = recorded.location.uri, recorded.groups
-    is_remote = "://" in uri
-    record = None if is_remote else read_record(Path(uri))
-    elsewhere = RunState.ENDED if recorded.has_ended else RunState.OPEN
+    record = recorded.record
     return RunSummary(
         name=recorded.location.name,
         uri=uri,
-        state=elsewhere if is_remote else run_state(Path(uri)),
+        state=recorded.state,
+        status=record.status if record else None,
         started_at=record.started_at if record else None,
         ended_at=record.ended_at if record else None,
         command=record.command if record else (),
@@ -175,7 +223,7 @@ def summary_of(recorded: RecordedRun) -> RunSummary:
             (one.detected_at for group in groups for one in group.standing if one.severity is Severity.CRITICAL),
             default=None,
         ),
-        was_judged=any(verdict.outcome is not Outcome.NOT_EVALUATED for verdict in recorded.verdicts),
+        judged=recorded.judged,
     )
 
 

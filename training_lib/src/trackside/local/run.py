@@ -14,6 +14,7 @@ from typing import Protocol
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import CaptureRequest, capture_environment
 from trackside.contracts.errors import StorageError
+from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.issue_group import IssueGroup, group_of_one, issue_groups
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import (
@@ -33,15 +34,18 @@ from trackside.local.capture_check import (
     uncaptured_processes,
     why_nothing_was_captured,
 )
+from trackside.local.command_end import exit_code_of
 from trackside.local.evaluator_process import EVALUATOR, EvaluatorProcess, EvaluatorState
 from trackside.local.first_facts import FirstFacts
+from trackside.local.judged_part import JudgedPart, judged_part
 from trackside.local.local_twins import check_terms, local_twins
 from trackside.local.profile_request import request_profile
 from trackside.local.rule_state import RuleStatus, rule_statuses, worst_severity
-from trackside.local.run_folder import RunRecord, held, storage_problem, write_record
+from trackside.local.run_folder import RunRecord, RunState, held, storage_problem, write_record
 from trackside.local.run_now import RunNow, RunNowReader, steps_of, watermarks_of
 from trackside.local.signal_inbox import SignalInbox
 from trackside.local.training_process import TrainingProcess
+from trackside.local.unfinished_run import reopen
 from trackside.local.verdict_feed import VerdictFeed
 from trackside.performance.speed_line import speed_line
 from trackside.profiling.sampler_process import SamplerProcess
@@ -97,6 +101,7 @@ class LocalRun:
     is_output_on_stderr        True: the command's stdout goes to stderr
     sample_interval_ms         milliseconds between two samples of the machine; 0: it is not sampled
     issue_profile_steps        steps to profile in detail at the first issue; 0: none
+    earlier                    the record of the unfinished run in the folder, which goes on; None for a new one
     """
 
     command: tuple[str, ...]
@@ -111,6 +116,7 @@ class LocalRun:
     is_output_on_stderr: bool = False
     sample_interval_ms: int = 0
     issue_profile_steps: int = 0
+    earlier: RunRecord | None = None
 
 
 @dataclass(frozen=True)
@@ -119,8 +125,10 @@ class LocalRunResult:
 
     status          the command's exit code, or -n if signal n ended it
     steps           steps with saved tensors
+    evaluator_problem  clause about why rules did not judge the run to its end; "" if they did
     training_steps  number of optimizer steps; 0 if unknown
     speed           one line about the time that can be won back; "" for none
+    was_not_awaited  True if the user did not wait for the rules to judge the rest
     """
 
     folder: Path
@@ -133,16 +141,29 @@ class LocalRunResult:
     capture_problem: str
     training_steps: int = 0
     speed: str = ""
+    was_not_awaited: bool = False
+
+    @property
+    def judged(self) -> JudgedPart:
+        """The part of the run that rules have judged."""
+        problem = self.evaluator_problem or self.capture_problem
+        return judged_part(self.rules, state=RunState.ENDED, run=str(self.folder), problem=problem)
+
+    @property
+    def training_code(self) -> int:
+        """The code of the command as a shell has it: 128 + n if signal n ended it."""
+        return exit_code_of(self.status)
 
     def exit_code(self, fail_on: Severity | None) -> int:
-        """Return 1 if Trackside stopped the run or an issue reaches `fail_on`, else the command's own code.
+        """Return the exit code: 1 if Trackside stopped the run or an issue reaches `fail_on`, else the command's own.
 
-        The code of a command ended by signal n is 128 + n.
+        For a command that ended with 0 and was not judged to its end it is `NOT_JUDGED`, unless the user did not wait.
         """
         worst = worst_severity(self.verdicts)
         if self.stopped_for or (fail_on and worst and worst.rank >= fail_on.rank):
             return 1
-        return self.status if self.status >= 0 else 128 - self.status
+        was_cut_off = bool(self.evaluator_problem) and not self.was_not_awaited
+        return self.training_code or (NOT_JUDGED if was_cut_off else 0)
 
 
 def run_locally(
@@ -160,10 +181,12 @@ def run_locally(
     """
     check_terms(run.request.rules)
     local_twins(action for rule in run.request.rules for action in rule.actions)
-    (run.folder / RULE_REQUEST_KEY).write_text(run.request.to_json(), encoding="utf-8")
-    record = RunRecord(command=run.command, started_at=clock())
-    write_record(run.folder, record)
+    record = RunRecord(command=run.command, started_at=run.earlier.started_at if run.earlier else clock())
     with held(run.folder), SignalInbox() as inbox:
+        if run.earlier is not None:
+            reopen(run.folder)
+        (run.folder / RULE_REQUEST_KEY).write_text(run.request.to_json(), encoding="utf-8")
+        write_record(run.folder, record)
         training = TrainingProcess(
             run.command,
             # The command may train more than once, one after the other: only we know when it is over.
@@ -180,6 +203,7 @@ def run_locally(
             ended_at=clock(),
             status=status,
             stopped_by_trackside=watch.stopped_for is not None,
+            judging_problem=watch.judging_problem,
         )
         watch.guarded(lambda: write_record(run.folder, ended))
     return watch.result(status)
@@ -205,6 +229,7 @@ class _Watch:
         self._monotonic = monotonic
         self._twins = {rule.name: local_twins(rule.actions) for rule in run.request.rules}
         self._feed = VerdictFeed(run.folder / RULE_OUTPUT / VERDICTS_KEY)
+        self._feed.news()  # of an earlier part of the run, which was acted on
         self._evaluator = EvaluatorProcess(
             run.folder, environment=run.environment, note=observer.note, monotonic=monotonic, command=evaluator
         )
@@ -225,7 +250,7 @@ class _Watch:
         self._is_captured = False
         self._storage_problem = ""
         self._stop_at = math.inf if run.limit_seconds is None else monotonic() + run.limit_seconds
-        self._is_off = self._is_profiled = False
+        self._is_off = self._is_profiled = self._was_not_awaited = False
         self._failures: set[str] = set()
         self.stopped_for: Verdict | None = None
 
@@ -251,7 +276,8 @@ class _Watch:
         started_at, has_hinted = self._monotonic(), False
         while not (self._is_off or self._storage_problem) and self._evaluator.tend() is EvaluatorState.RUNNING:
             waited = self._monotonic() - started_at
-            if self._inbox.wait(LOOK_SECONDS) or waited > FINAL_JUDGING_SECONDS:
+            self._was_not_awaited = bool(self._inbox.wait(LOOK_SECONDS))
+            if self._was_not_awaited or waited > FINAL_JUDGING_SECONDS:
                 self._observer.note("not waiting any longer for the rules to judge the rest.")
                 break
             if waited > LONG_WAIT_SECONDS and not has_hinted:
@@ -288,11 +314,17 @@ class _Watch:
             verdicts=self._feed.verdicts,
             rules=rules,
             steps=steps,
-            evaluator_problem=self._storage_problem or self._evaluator.problem,
+            evaluator_problem=self.judging_problem,
             capture_problem=self._why_empty(status, training_steps) if is_empty else "",
             training_steps=training_steps or 1 + max((rule.judged_through for rule in rules), default=-1),
             speed=speed,
+            was_not_awaited=self._was_not_awaited,
         )
+
+    @property
+    def judging_problem(self) -> str:
+        """A clause about why rules did not judge the run to its end; "" if they did."""
+        return self._storage_problem or self._evaluator.problem
 
     def _why_empty(self, status: int, training_steps: int | None) -> str:
         if self._storage_problem:

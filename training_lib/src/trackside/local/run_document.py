@@ -10,17 +10,24 @@ from trackside.contracts.probability import in_words
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.stored_fields import document_of
 from trackside.contracts.verdict import Verdict
+from trackside.local.command_end import exit_code_of, signal_of
 
 if TYPE_CHECKING:
+    from trackside.local.judged_part import JudgedPart
     from trackside.local.recorded_run import RecordedRun
 
 
 def run_document(recorded: RecordedRun) -> dict[str, Any]:
     """Return the run, the state of each rule, and the issues, as plain JSON values."""
+    status = recorded.record.status if recorded.record else None
     return {
         "run": recorded.location.uri,
         "has_ended": recorded.has_ended,
         "steps_saved": len(recorded.steps),
+        "state": recorded.state.value,
+        "exit_code": None if status is None else exit_code_of(status),
+        "signal": signal_of(status) or None,
+        "judged": _judged_document(recorded.judged),
         "rules": [
             {
                 "name": rule.name,
@@ -33,6 +40,20 @@ def run_document(recorded: RecordedRun) -> dict[str, Any]:
         ],
         "problems": [_problem_document(group) for group in recorded.groups],
         "findings": [_issue_document(group, verdict) for group in recorded.groups for verdict in _lead_first(group)],
+    }
+
+
+def _judged_document(judged: JudgedPart) -> dict[str, Any]:
+    return {
+        "is_judged": judged.is_judged,
+        "why_not": judged.why_not,
+        "command": judged.command,
+        "found_nothing": judged.fine,
+        "with_issue": judged.with_issue,
+        "recovered": len(judged.recovered),
+        "lacked_data": judged.lacking,
+        "do_not_apply": judged.inapplicable,
+        "failed": len(judged.failed),
     }
 
 

@@ -21,6 +21,7 @@ from trackside.contracts.stored_fields import (
     BOOLEAN,
     FINITE,
     INTEGER,
+    TEXT,
     TEXTS,
     document_of,
     nullable,
@@ -61,6 +62,7 @@ class RunRecord:
 
     started_at, ended_at  seconds since the epoch
     status                exit code, or -n for signal n
+    judging_problem       clause about why rules did not judge it to its end; "" if they did
     """
 
     command: tuple[str, ...] = field(metadata=stored(TEXTS))
@@ -68,6 +70,7 @@ class RunRecord:
     ended_at: float | None = field(default=None, metadata=stored(nullable(FINITE)))
     status: int | None = field(default=None, metadata=stored(nullable(INTEGER)))
     stopped_by_trackside: bool = field(default=False, metadata=stored(BOOLEAN))
+    judging_problem: str = field(default="", metadata=stored(TEXT))
 
     def to_json(self) -> str:
         """Return the record as one line of JSON."""

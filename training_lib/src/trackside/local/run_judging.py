@@ -77,7 +77,7 @@ class RunJudging:
         progress = rule_progress(self._rule_output)
         verdicts = self._verdicts_now()
         rules = rule_statuses(self._request.rules, verdicts, progress=progress, is_running=not self._has_end_marker)
-        return Judgement(self._run.uri, self._has_end_marker, rules, verdicts)
+        return Judgement(self._run.uri, self._has_end_marker, rules, verdicts, self.problem)
 
     def training_ended(self) -> None:
         """Note that the run is closed: the evaluator judges the rest, and ends."""

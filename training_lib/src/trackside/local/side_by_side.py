@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.verdict import Severity
-from trackside.local.comparison import ComparedRun, facts_of, is_judged, pace_of, recovered_rules, standing_issues
+from trackside.local.comparison import ComparedRun, facts_of, pace_of, recovered_rules, standing_issues
 from trackside.local.live_run import Curve, training_losses
 
 MOST_COMPARED = 10
@@ -72,7 +72,7 @@ def _one(run: ComparedRun, curves: Mapping[str, Curve]) -> OneOfMany:
     longest = max(curves.values(), key=lambda curve: len(curve.steps), default=None)
     return OneOfMany(
         name=run.recorded.location.name,
-        is_judged=is_judged(run.recorded),
+        is_judged=run.recorded.judged.has_answer,
         worst=max(severities, key=lambda severity: severity.rank, default=None),
         issues=standing_issues(run.recorded),
         recovered=recovered_rules(run.recorded),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from trackside.contracts.verdict import Finding
 from trackside.local.live_run import Curve, CurveKind, LiveRun, LiveRunReader
 from trackside.local.recorded_run import RecordedRun, read_run
 from trackside.local.rule_state import RuleStatus
-from trackside.local.run_folder import RunRecord, read_record
+from trackside.local.run_folder import RunRecord
 from trackside.performance.reading import measured_workers
 from trackside.performance.verdict import PerformanceVerdict, judged_workers
 from trackside.report.changes import Changes, changes
@@ -170,7 +169,7 @@ def gather(
     return ReportData(
         recorded=recorded,
         live=live,
-        record=None if "://" in uri else read_record(Path(uri)),
+        record=recorded.record,
         facts=trial.model_facts,
         steps=steps,
         wall_time=wall_time(trial, steps) if is_by_time and steps else None,

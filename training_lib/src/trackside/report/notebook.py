@@ -14,7 +14,7 @@ from typing import Any
 from trackside import __version__
 from trackside.report.gathered import LAYER_MAPS, ReportData
 from trackside.report.markdown import escaped, problem_lines, rule_lines, rules_in_order, table_row
-from trackside.report.page import key_numbers, moment, verdict_of
+from trackside.report.page import key_numbers, moment, sentence, verdict_of
 
 _MAPS = ("gradient_norm", "update_ratio", "zero_share", "weight_norm")  # of `LAYER_MAPS`, as `Trial.heatmap` has them
 _OPEN = """\
@@ -106,7 +106,7 @@ def _cells(data: ReportData) -> Iterator[tuple[str, str]]:
         yield from ((_CODE, f'trial.heatmap("{name}")') for name in maps)
     yield _TEXT, "## Tensors"
     yield _CODE, "trial"
-    rules = "\n".join(rule_lines(rules_in_order(data))) if data.rules else "No rules were requested."
+    rules = "\n".join(rule_lines(rules_in_order(data))) if data.rules else sentence(data.recorded.judged.not_judged)
     yield _TEXT, _text("## Rules summary", rules)
 
 

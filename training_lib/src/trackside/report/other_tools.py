@@ -22,17 +22,18 @@ def text_for(recorded: RecordedRun, output: str) -> str:
         output: "github", "sarif" or "junit".
     """
     sources, run = SourceText(recorded.location.uri), recorded.location.name
+    not_judged = recorded.judged.not_judged
     if output == "github":
         leads = [_issue(group.lead, sources, recovery=group.recovery) for group in recorded.groups]
-        return reports.github_commands(leads, run=run)
+        return reports.github_commands(leads, run=run, not_judged=not_judged)
     issues = [
         _issue(verdict, sources, recovery=_recovery(group, verdict))
         for group in recorded.groups
         for verdict in (*group.standing, *(issue for issue in group.issues if issue not in group.standing))
     ]
     if output == "sarif":
-        return reports.sarif_log(issues, run=run)
-    return reports.junit_of_issues(issues, run=run, rules=_without_answer(recorded))
+        return reports.sarif_log(issues, run=run, not_judged=not_judged)
+    return reports.junit_of_issues(issues, run=run, rules=_without_answer(recorded), not_judged=not_judged)
 
 
 def _recovery(group: IssueGroup, verdict: Verdict) -> str:

@@ -14,6 +14,7 @@ from trackside import __version__
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity
+from trackside.local.command_end import ending_of
 from trackside.local.comparison import NO_SCRIPT
 from trackside.local.problem_text import fixes_of, rows_of, title_of, what_of
 from trackside.local.rule_state import RuleState, RuleStatus
@@ -136,7 +137,7 @@ def _sections(data: ReportData, links: Links | None) -> Iterator[Markup]:
     if data.routing:
         yield _section("experts", _experts(data))
     yield _section("distributions", _distributions(data))
-    yield _section("rules", _rules(data.rules))
+    yield _section("rules", _rules(data))
     yield _section("run", _run(data))
     yield _section("method", _method(data))
 
@@ -149,14 +150,14 @@ def _section(anchor: str, content: Markup) -> Markup:
 
 
 def _heading(data: ReportData, links: Links | None) -> Markup:
-    standing = [group for group in data.problems if group.standing]
-    worst = max((group.severity for group in standing), key=lambda severity: severity.rank, default=None)
+    worst = max((g.severity for g in data.problems if g.standing), key=lambda severity: severity.rank, default=None)
+    looks = worst.value if worst else "ok" if data.recorded.judged.is_judged else "unknown"
     numbers = [element("div", element("dt", label), element("dd", value)) for label, value in key_numbers(data)]
     return joined(
         links.above if links else None,
         element("p", f"Trackside{'' if links else ' report'} · {data.live.state.value}", class_="kicker"),
         element("h1", data.recorded.location.name),
-        element("p", verdict_of(data), class_=f"verdict {worst.value if worst else 'ok'}"),
+        element("p", verdict_of(data), class_=f"verdict {looks}"),
         element(
             "nav",
             element("span", "On this page", class_="nav-word"),
@@ -176,24 +177,25 @@ def _links(data: ReportData, *, is_served: bool) -> list[Markup]:
 
 
 def verdict_of(data: ReportData) -> str:
-    """Return the report's first sentence: the gravest problem that stands, or that none does."""
+    """Return the report's first sentence: the gravest problem that stands, or that none does, or why nobody knows."""
     standing = [group for group in data.problems if group.standing]
-    if not data.rules:
-        return "Not judged: no rule has looked at this run."
+    judged, steps = data.recorded.judged, data.live.step + 1
     if standing:
         lead, more = standing[0], len(standing) - 1
         others = f" {more} more problem{'s' * (more != 1)} below." if more else ""
         finding = lead.lead.lead
         where = f", in {finding.subject}" if finding is not None else ""
         return f"✖ {what_of(lead.lead)} Since step {lead.lead.since_step}{where}.{others}"
-    recovered = f", {len(data.problems)} recovered" if data.problems else ""
-    judged = sum(rule.judged > 0 for rule in data.rules)
-    return f"✔ No issue stands: {judged} rules over {_steps(data)}{recovered}."
+    if not judged.is_judged:
+        found = f"; {judged.counts(steps)} found nothing" if judged.fine else ""
+        return f"◌ {sentence(f'{judged.not_judged}{found}')}"
+    recovered = f"{len(data.problems)} recovered" if data.problems else ""
+    return f"✔ No issue stands: {'; '.join(filter(None, (judged.counts(steps), recovered, judged.others)))}."
 
 
-def _steps(data: ReportData) -> str:
-    count = data.live.step + 1
-    return f"{count:,} step{'s' * (count != 1)}"
+def sentence(clause: str) -> str:
+    """Return a clause as a sentence."""
+    return f"{clause[:1].upper()}{clause[1:]}."
 
 
 def key_numbers(data: ReportData) -> Iterator[tuple[str, str]]:
@@ -218,7 +220,8 @@ def duration(seconds: float) -> str:
 
 def _findings(data: ReportData, links: Links | None) -> Markup:
     if not data.problems:
-        return element("p", "No rule found an issue." if data.rules else "No rule has judged this run.")
+        judged = data.recorded.judged
+        return element("p", "No rule found an issue." if judged.is_judged else sentence(judged.not_judged))
     began = {incident.group.group: anchor_of(place) for place, incident in enumerate(data.incidents)}
     return joined(_card(group, links, began.get(group.group, "")) for group in data.problems)
 
@@ -365,10 +368,10 @@ def _distributions(data: ReportData) -> Markup:
     )
 
 
-def _rules(rules: Sequence[RuleStatus]) -> Markup:
-    if not rules:
-        return element("p", "No rules were requested. ", element("code", "trackside rules run RUN"), " judges it now.")
-    in_order = sorted(rules, key=lambda rule: list(_SIGNS).index(rule.state))
+def _rules(data: ReportData) -> Markup:
+    if not data.rules:
+        return element("p", sentence(data.recorded.judged.not_judged))
+    in_order = sorted(data.rules, key=lambda rule: list(_SIGNS).index(rule.state))
     rows = [_rule_row(rule) for rule in in_order]
     head = element("tr", *(element("th", word, scope="col") for word in ("State", "Rule", "Steps", "Reason")))
     return element("table", element("thead", head), element("tbody", rows), class_="rules")
@@ -393,7 +396,7 @@ def _run(data: ReportData) -> Markup:
         rows.append(("Command", element("code", shlex.join(data.record.command))))
         if data.record.started_at:
             rows.append(("Started", moment(data.record.started_at)))
-    rows.append(("State", data.live.state.value))
+    rows.append(("State", _state(data)))
     rows.append(("Processes", f"{len(data.workers)}: {', '.join(data.workers[:8])}" if data.workers else "unknown"))
     facts = data.facts
     if facts is not None:
@@ -415,6 +418,12 @@ def _run(data: ReportData) -> Markup:
             rows.append(("Loss", f"{loss.type_name or loss.name}{where}"))
     table = [element("tr", element("th", label, scope="row"), element("td", text)) for label, text in rows]
     return element("table", element("tbody", table), class_="facts")
+
+
+def _state(data: ReportData) -> str:
+    status = data.record.status if data.record else None
+    ending = ending_of(status) if status else ""
+    return f"{data.live.state.value}: {ending}" if ending else data.live.state.value
 
 
 def _elements(shape: Sequence[int]) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import TextIO
 
 from trackside.cli.terminal.text import printable
+from trackside.contracts import exit_code
 from trackside.contracts.errors import (
     AccessDeniedError,
     ConfigurationError,
@@ -30,6 +31,7 @@ REMOTE = 4
 RULE_CRASHED = 5
 NOT_COMPARABLE = 6
 UNDECIDED = 7
+NOT_JUDGED = exit_code.NOT_JUDGED
 INTERNAL = 70
 INTERRUPTED = 130
 READER_GONE = 141  # 128 + SIGPIPE, as of any program whose reader has gone

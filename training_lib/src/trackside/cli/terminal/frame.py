@@ -14,7 +14,6 @@ from trackside.cli.terminal.sparkline import is_log_scaled
 from trackside.contracts.issue_group import IssueGroup, recovered_groups
 from trackside.contracts.verdict import Severity
 from trackside.local.live_run import Curve, LiveRun
-from trackside.local.run_folder import typed_name
 
 HEIGHT = 23
 HINT_LINES = 1  # the last row of a terminal stays empty: a character in its corner would scroll some
@@ -82,12 +81,13 @@ def _drawn(curve: Curve | None, *, width: int, height: int, ascii_only: bool) ->
 
 
 def _problem_lines(run: LiveRun, *, ascii_only: bool) -> Iterator[Text]:
-    if not run.is_judged:
-        yield Text(f"not judged yet: trackside rules run {typed_name(run.uri)}")
+    if not run.judged.is_judged:
+        yield Text(run.judged.not_judged, style="yellow")
+    if not run.judged.has_answer:
         return
     standing = [group for group in run.problems if group.standing]
     recovered = recovered_groups(run.problems)
-    if not standing:
+    if not standing and run.judged.is_judged:
         none = "no issue stands" if recovered else "no issue so far" if run.is_open else "no issue"
         yield Text(none, style="green")
     for group in standing[:MOST_PROBLEMS]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-from collections import Counter
-
 from trackside.cli.terminal.severity import symbol_of
+from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.issue_group import IssueGroup, issue_groups
-from trackside.local.rule_state import RuleState
+from trackside.local.command_end import ending_of
 from trackside.local.run import LocalRunResult
 
 LATEST = "latest"  # of the runs that `trackside serve` shows here
@@ -26,7 +24,7 @@ def summary_lines(result: LocalRunResult, *, run: str, exit_code: int, fail_on: 
         ascii_only: True if the terminal shows no other characters.
     """
     if result.capture_problem:
-        return [f"{_mark(False, ascii_only=ascii_only)} nothing was captured: {result.capture_problem}"]
+        return [f"{_mark(False, ascii_only=ascii_only)} not judged: nothing was captured: {result.capture_problem}"]
     groups = [group for group in issue_groups(result.verdicts) if group.standing]
     lines = [problem_line(group, ascii_only=ascii_only) for group in groups[:MOST_PROBLEMS]]
     if len(groups) > MOST_PROBLEMS:
@@ -39,10 +37,15 @@ def summary_lines(result: LocalRunResult, *, run: str, exit_code: int, fail_on: 
     if result.speed:
         lines.append(f"{result.speed}; trackside profile {run}")
     parts = [_headline(result, groups, ascii_only=ascii_only), *_other_rules(result), _ways_on(run, groups)]
-    if exit_code != (result.status if result.status >= 0 else 128 - result.status):
-        reason = "stopped by Trackside" if result.stopped_for else f"an issue reached --fail-on {fail_on}"
-        parts.insert(-1, f"exit code {exit_code} ({reason})")
+    if exit_code != result.training_code:
+        parts.insert(-1, f"exit code {exit_code} ({_why(result, exit_code, fail_on)})")
     return [*lines, "; ".join(parts)]
+
+
+def _why(result: LocalRunResult, exit_code: int, fail_on: str) -> str:
+    if exit_code == NOT_JUDGED:
+        return "not judged to the end"
+    return "stopped by Trackside" if result.stopped_for else f"an issue reached --fail-on {fail_on}"
 
 
 def _ways_on(run: str, groups: list[IssueGroup]) -> str:
@@ -71,48 +74,26 @@ def count_of(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
-def ending_of(status: int) -> str:
-    """Return a clause about an end that is none of the training's plan; "" for exit code 0."""
-    if status < 0:
-        return f"{_signal_name(-status)} ended the training"
-    return f"the training ended with code {status}" if status else ""
-
-
 def _headline(result: LocalRunResult, groups: list[IssueGroup], *, ascii_only: bool) -> str:
-    fine = sum(rule.state in (RuleState.OK, RuleState.RUNNING) for rule in result.rules)
+    judged, steps = result.judged, result.training_steps
     ending = "" if result.stopped_for else ending_of(result.status)
     before = f" before {ending}" if ending else ""
-    steps = f" over {count_of(result.training_steps, 'step')}"
-    if result.evaluator_problem:
-        head = f"{_mark(False, ascii_only=ascii_only)} not judged to the end: {result.evaluator_problem}"
-        return f"{head}; {count_of(fine, 'rule')} found nothing so far{steps}" if fine else head
+    if not judged.is_judged:
+        head = f"{_mark(False, ascii_only=ascii_only)} {judged.not_judged}{before}"
+        return f"{head}; {judged.counts(steps)} found nothing" if judged.fine else head
     if groups:
-        return f"{count_of(len(groups), 'problem')}{before}; {count_of(fine, 'rule')} found nothing{steps}"
-    if not fine:
-        return f"{_mark(False, ascii_only=ascii_only)} no rule could judge{steps}{before}"
-    return f"{_mark(True, ascii_only=ascii_only)} no issue{before}: {count_of(fine, 'rule')}{steps}"
+        return f"{count_of(len(groups), 'problem')}{before}; {judged.counts(steps)} found nothing"
+    return f"{_mark(True, ascii_only=ascii_only)} no issue{before}: {judged.counts(steps)}"
 
 
 def _other_rules(result: LocalRunResult) -> list[str]:
-    counts = Counter(rule.state for rule in result.rules)
-    failed = [rule.name for rule in result.rules if rule.state is RuleState.ERROR]
-    recovered = [rule.name for rule in result.rules if rule.state is RuleState.RECOVERED]
-    lacking, elsewhere = counts[RuleState.NOT_ENOUGH_DATA], counts[RuleState.NOT_APPLICABLE]
-    parts = [f"{', '.join(recovered)} recovered"] if recovered else []
-    parts += [f"{', '.join(failed)} failed"] if failed else []
-    others = [f"{lacking} lacked data"] if lacking else []
-    others += [f"{elsewhere} {'does' if elsewhere == 1 else 'do'} not apply"] if elsewhere else []
-    return [*parts, *([", ".join(others)] if others else [])]
+    judged = result.judged
+    parts = [f"{', '.join(judged.recovered)} recovered"] if judged.recovered else []
+    parts += [f"{', '.join(judged.failed)} failed"] if judged.failed else []
+    return [*parts, *([judged.others] if judged.others else [])]
 
 
 def _mark(is_good: bool, *, ascii_only: bool) -> str:
     if is_good:
         return "+" if ascii_only else "✔"
     return "?" if ascii_only else "◌"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

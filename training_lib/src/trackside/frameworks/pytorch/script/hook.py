@@ -14,6 +14,7 @@ from trackside.capture.request_reading import request_of
 from trackside.capture.step_engine import TRAIN
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.frameworks.pytorch.script.capture import ScriptedCapture
+from trackside.frameworks.pytorch.script.own_address import new_training
 
 
 class Hook:
@@ -32,14 +33,15 @@ class Hook:
         """Set the address of the run and the data to save.
 
         Args:
-            run: A new folder, or `s3://bucket/prefix`.
+            run: A new folder, or `s3://bucket/prefix`. A second hook with it in one process, as of a cell that is run
+                again, ends the first one's run and writes to `<run>-2`.
             save: A whole request, or an interval of steps for each collection; by default losses, every 500 steps.
 
         Raises:
             ConfigurationError: With every problem at once.
         """
         request = request_of(save, run, subject="The hook")
-        self._capture = ScriptedCapture(lambda: request, place=Place(run=run))
+        self._capture = new_training(run, lambda address: ScriptedCapture(lambda: request, place=Place(run=address)))
 
     def watch(
         self,

@@ -1,0 +1,118 @@
+"""A folder that holds an earlier run of the same command: what goes on there, and what is refused."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.training_lib.local.verdicts import issue, no_issue
+from trackside.capture.worker_lock import WorkerLock
+from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.run_layout import END_MARKER_KEY, TENSORS, VERDICTS_KEY
+from trackside.contracts.verdict import Outcome
+from trackside.evaluation.progress import Delivery, Progress, ProgressFile, RuleProgress
+from trackside.local.run_folder import LOCK_FILE, RunRecord, read_record, write_record
+from trackside.local.unfinished_run import place_for, reopen
+from trackside.storage.local import LocalStore
+from trackside.storage.open_store import open_store
+
+COMMAND = ("python", "train.py")
+
+
+def earlier_run(folder: Path, record: RunRecord) -> Path:
+    folder.mkdir()
+    write_record(folder, record)
+    open_store(f"{folder}/{TENSORS}").put(END_MARKER_KEY, b"")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param(RunRecord(COMMAND, 1.0), id="trackside-run-was-killed"),
+        pytest.param(RunRecord(COMMAND, 1.0, 2.0, status=1), id="failed"),
+        pytest.param(RunRecord(COMMAND, 1.0, 2.0, status=-15), id="preempted"),
+        pytest.param(RunRecord(COMMAND, 1.0, 2.0, status=-2), id="interrupted"),
+    ],
+)
+def test_an_unfinished_run_of_the_same_command_goes_on(tmp_path: Path, record: RunRecord) -> None:
+    folder = earlier_run(tmp_path / "r", record)
+    place = place_for(folder, list(COMMAND))
+    assert (place.folder, place.earlier) == (folder, record)
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        pytest.param(RunRecord(("python", "other.py"), 1.0, 2.0, status=1), "of another command, `python other.py`",
+                     id="another-command"),
+        pytest.param(RunRecord(COMMAND, 1.0, 2.0, status=0), "has finished", id="finished"),
+        pytest.param(RunRecord(COMMAND, 1.0, 2.0, status=-15, stopped_by_trackside=True), "Trackside stopped",
+                     id="stopped"),
+    ],
+)  # fmt: skip
+def test_another_run_is_refused_with_its_reason(tmp_path: Path, record: RunRecord, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        place_for(earlier_run(tmp_path / "r", record), COMMAND)
+
+
+def test_a_run_that_lives_is_refused(tmp_path: Path) -> None:
+    folder = earlier_run(tmp_path / "r", RunRecord(COMMAND, 1.0))
+    with (folder / LOCK_FILE).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ConfigurationError, match="still running"):
+            place_for(folder, COMMAND)
+    assert place_for(folder, COMMAND).earlier is not None
+
+
+def test_a_training_that_outlives_its_trackside_run_is_refused(tmp_path: Path) -> None:
+    folder = earlier_run(tmp_path / "r", RunRecord(COMMAND, 1.0))
+    code = (
+        "import sys; from trackside.capture.worker_lock import WorkerLock\n"
+        "from trackside.storage.local import LocalStore\n"
+        "WorkerLock(LocalStore(sys.argv[1]), 'worker_0').take(); print('held', flush=True); sys.stdin.read()"
+    )
+    training = subprocess.Popen(
+        [sys.executable, "-c", code, str(folder / TENSORS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert training.stdout is not None
+        assert training.stdout.readline() == b"held\n"
+        with pytest.raises(ConfigurationError, match="still running"):
+            place_for(folder, COMMAND)
+    finally:
+        training.communicate()
+    assert WorkerLock(LocalStore(str(folder / TENSORS)), "worker_0").is_held() is False
+    assert place_for(folder, COMMAND).earlier is not None
+
+
+def test_a_folder_without_a_run_of_ours_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(ConfigurationError, match="is not empty"):
+        place_for(tmp_path, COMMAND)
+
+
+def test_reopening_takes_back_the_end_and_keeps_issues(tmp_path: Path) -> None:
+    folder = earlier_run(tmp_path / "r", RunRecord(COMMAND, 1.0, 2.0, status=1))
+    output = open_store(f"{folder}/rule-output")
+    crashed = no_issue("crashed", outcome=Outcome.NOT_EVALUATED)
+    said = [issue(), no_issue("clean"), no_issue("short", outcome=Outcome.NOT_EVALUATED), crashed]
+    output.put(VERDICTS_KEY, "".join(f"{verdict.to_json()}\n" for verdict in said).encode())
+    rules = {verdict.configuration_name: RuleProgress(judged_through=15, has_concluded=True) for verdict in said}
+    rules["crashed"].error = "ZeroDivisionError"
+    ProgressFile(output).save(Progress(rules, [Delivery(verdict, ()) for verdict in said]))
+
+    reopen(folder)
+    reopen(folder)  # a kill in between is harmless
+
+    progress = ProgressFile(output).load()
+    assert [verdict.configuration_name for verdict in progress.verdicts] == ["vanishing-gradient", "crashed"]
+    assert [name for name, rule in progress.rules.items() if rule.has_concluded] == ["crashed"]
+    assert {rule.judged_through for rule in progress.rules.values()} == {15}
+    assert output.get(VERDICTS_KEY).count(b"\n") == 2
+    assert not open_store(f"{folder}/{TENSORS}").exists(END_MARKER_KEY)
+    assert read_record(folder) is not None
