@@ -8,8 +8,9 @@ from click.testing import CliRunner, Result
 
 from tests.training_lib.local.verdicts import issue, no_issue
 from trackside.cli import main
+from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
-from trackside.contracts.verdict import Severity, Verdict
+from trackside.contracts.verdict import NOTHING_TO_JUDGE, Severity, Verdict
 
 REQUEST = RuleRequest((RuleConfiguration("vanishing-gradient"), RuleConfiguration("exploding-tensor")))
 
@@ -41,7 +42,7 @@ def test_issues_are_cards_and_every_rule_has_a_state(name: str) -> None:
     assert result.exit_code == 0
     assert "✖ CRITICAL  vanishing-gradient" in result.stdout
     assert "✔ OK     exploding-tensor" in result.stdout
-    assert "a: ended, 1 step saved" in result.stdout
+    assert "a: finished, 1 step saved" in result.stdout
     assert result.stderr == ""
 
 
@@ -68,6 +69,34 @@ def test_json_is_one_document_with_a_version() -> None:
     assert [rule["state"] for rule in document["rules"]] == ["Issue", "OK", "Issue"]
     assert [found["rule"] for found in document["findings"]] == ["other", "vanishing-gradient"]  # gravest first
     assert document["findings"][0]["findings"][0]["subject"] == "gradient/MLP_layers.0.weight"
+
+
+def test_a_problem_in_json_says_what_where_and_what_to_do() -> None:
+    write_run(issue(what_to_do=("Replace sigmoid by ReLU.",)))
+    document = json.loads(findings("a", "--json").stdout)
+    (problem,) = document["problems"]
+    assert (problem["message"], problem["since_step"]) == (issue().message, 4)
+    assert problem["what_to_do"][-1] == "Replace sigmoid by ReLU."
+    assert {"place", "source"} <= problem.keys()
+    assert document["folder"] is None  # where the script lay is not known
+    assert document["judged"]["with_issue"] == 1
+
+
+@pytest.mark.parametrize(
+    ("reasons", "shown"),
+    [
+        pytest.param(["no gradients"] * 6, "no gradients", id="one-reason"),
+        pytest.param(["no gradients"] * 5 + ["no ReLU"], "5 of them: no gradients; 1 for another reason", id="most"),
+        pytest.param(list("abcdef"), "each for its own reason", id="many-reasons"),
+    ],
+)
+def test_rules_that_do_not_apply_share_a_line(reasons: list[str], shown: str) -> None:
+    idle = [no_issue(f"rule-{n}", message=f"{NOTHING_TO_JUDGE}{reason}.") for n, reason in enumerate(reasons)]
+    write_run(no_issue(), *idle)
+    found = " ".join(findings("a").stdout.split())
+    assert found.count("Not applicable") == 1
+    assert "6 rules" in found
+    assert shown in found
 
 
 def test_json_lines_are_a_verdict_each_and_none_twice() -> None:
@@ -118,6 +147,7 @@ def test_a_run_that_no_rule_has_judged_names_the_command_that_does() -> None:
     Path(".trackside/runs/a/rule-request.json").unlink()
     result = findings("a")
     assert result.exit_code == 0
-    assert result.stderr == "No rule has judged this run.\n  Try: trackside rules run a   (judges it now)\n"
+    assert result.stderr == "trackside: not judged: no rule was asked; trackside rules run a\n"
+    assert findings("a", "--fail-on", "critical").exit_code == NOT_JUDGED  # a gate is not green for want of a judge
     write_run(issue(), folder=".trackside/runs/b")
     assert findings("b").stderr == ""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +44,25 @@ def test_runs_are_listed_newest_first() -> None:
     assert all(line.endswith("1 (critical)") for line in lines[1:])
 
 
+@pytest.mark.parametrize(
+    ("name", "status", "header"),
+    [
+        pytest.param("20261128-214829-train-2e71", 1, "run state started saved issues", id="all-columns"),
+        pytest.param("20261128-214829-train-vit-2e7a1", -11, "run state started issues", id="a-signal"),
+        pytest.param("20261128-214829-train-vision-transformer-2e71", -11, "run state issues", id="a-long-name"),
+    ],
+)
+def test_a_run_is_one_line_on_80_columns(name: str, status: int, header: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    now = time.time()
+    write_run(name, RunRecord(("python", "a.py"), now, ended_at=now, status=status))
+    lines = CliRunner().invoke(main, ["runs"]).stdout.splitlines()
+    assert len(lines) == 2
+    assert " ".join(lines[0].split()) == header
+    assert max(map(len, lines)) <= 80
+    assert ("failed (SIGSEGV)" in lines[1]) == (status < 0)
+
+
 def test_json_is_one_document_with_a_version() -> None:
     write_run("a", RunRecord(("python", "a.py"), 1.0, ended_at=2.0, status=7))
     document = json.loads(CliRunner().invoke(main, ["runs", "--format", "json"]).stdout)
@@ -60,6 +80,9 @@ def test_json_is_one_document_with_a_version() -> None:
                 "recovered": 0,
                 "worst_severity": "critical",
                 "judged": True,
+                "not_judged": "",
+                "exit_code": 7,
+                "signal": None,
             }
         ],
     }

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.training_lib.cli.terminal.terminal import ENTERS, LEAVES, Terminal
-from tests.training_lib.local.verdicts import issue
+from tests.training_lib.local.verdicts import issue, no_issue
 from trackside.cli import main
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation, SegmentName
@@ -63,7 +63,7 @@ def test_a_frame_shows_the_curves_at_80_by_24() -> None:
     assert any(line.startswith("    0.5 │") for line in lines)
     titles = next(line for line in lines if line.startswith("learning rate"))
     assert titles.split() == ["learning", "rate", "0.01", "gradient", "norm", "5", "steps/s", "1"]
-    assert lines[-1] == "not judged yet: trackside rules run a"
+    assert lines[-1] == "not judged: no rule was asked; trackside rules run a"
     assert len(lines) <= 23
     assert max(map(len, lines)) <= 80
 
@@ -71,11 +71,15 @@ def test_a_frame_shows_the_curves_at_80_by_24() -> None:
 @pytest.mark.parametrize(
     ("verdicts", "shown"),
     [
-        pytest.param("", "no issue", id="none"),
+        pytest.param("", "not judged: it ended before a step that a rule can judge", id="none"),
+        pytest.param(f"{no_issue('vanishing-gradient').to_json()}\n", "no issue", id="judged"),
         pytest.param(f"{issue().to_json()}\n", "✖ vanishing-gradient, since step", id="critical"),
-        pytest.param(issue().to_json(), "no issue", id="a line that is being written"),
+        pytest.param(
+            f"{no_issue('vanishing-gradient').to_json()}\n{issue().to_json()}", "no issue",
+            id="a line that is being written",
+        ),
     ],
-)
+)  # fmt: skip
 def test_findings_stand_below(verdicts: str, shown: str) -> None:
     run = write_run()
     (run / "rule-request.json").write_text(REQUEST.to_json())

@@ -13,6 +13,7 @@ from trackside.local.rule_choice import Chosen, Layer, choose_rules, layer_of_do
 
 CATALOGUE = built_in_catalogue()
 USUAL = list(CATALOGUE.usual)
+CODE = CATALOGUE.code_of("overfit")
 PREVIEW = next(rule for rule in CATALOGUE.rules if rule not in USUAL)
 
 
@@ -51,6 +52,10 @@ def test_without_a_word_the_default_rules_judge() -> None:
         pytest.param({"only": ["overfit"], "add": ["m.py:Large"]}, ["overfit", "Large"], id="only-and-rule"),
         pytest.param({"only": ["m.py:Large:limit=1", "m.py:Large:limit=2"]}, ["Large", "Large-2"], id="twice"),
         pytest.param({"skip": [PREVIEW]}, USUAL, id="skip-of-a-rule-that-does-not-judge"),
+        pytest.param({"only": [CODE]}, ["overfit"], id="only-by-code"),
+        pytest.param({"skip": [CODE.lower()]}, [r for r in USUAL if r != "overfit"], id="skip-by-code"),
+        pytest.param({"add": [f"{CODE}:patience_evaluations=9"]}, USUAL, id="rule-by-code"),
+        pytest.param({"settings": [f"{CODE}.patience_evaluations=9"]}, USUAL, id="set-by-code"),
     ],
 )
 def test_a_word_does_one_thing(given: dict[str, list[str]], expected: list[str]) -> None:
@@ -78,6 +83,9 @@ def test_a_word_does_one_thing(given: dict[str, list[str]], expected: list[str])
         pytest.param(
             [{"add": ["overfit:ratio_threshold=0.3"]}, {"settings": ["overfit.patience_evaluations=4"]}],
             "overfit", {"ratio_threshold": "0.3", "patience_evaluations": "4"}, id="both",
+        ),
+        pytest.param(
+            [{"settings": [f"{CODE}.ratio_threshold=0.3"]}], "overfit", {"ratio_threshold": "0.3"}, id="code"
         ),
         pytest.param(
             [{}, {"only": ["m.py:Large"], "settings": ["limit=3"]}], "Large", {"limit": "3"}, id="the-one-rule"

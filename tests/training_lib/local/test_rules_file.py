@@ -12,6 +12,7 @@ import pytest
 
 from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.local.rules_file import MOST_BYTES, read_rules_file
 
@@ -32,6 +33,7 @@ ENTRY = {
     "parameters": {"threshold": 0.0000001},
     "actions": ["StopTraining"],
 }
+CODES = [built_in_catalogue().code_of(rule) for rule in ("vanishing-gradient", "exploding-tensor")]
 REQUEST = {
     "DebugHookConfig": {"S3OutputPath": "s3://b"},
     "DebugRuleConfigurations": [
@@ -56,6 +58,7 @@ def read(name: str, text: str) -> tuple[RuleConfiguration, ...]:
         pytest.param("rules.json", json.dumps({"version": 1, "rules": [ENTRY, "exploding-tensor"]}), id="json"),
         pytest.param("rules.json", json.dumps([ENTRY, {"rule": "exploding-tensor"}]), id="json-list"),
         pytest.param("rules", json.dumps([ENTRY, "exploding-tensor"]), id="any-name-is-json"),
+        pytest.param("rules.json", json.dumps([{**ENTRY, "rule": CODES[0]}, CODES[1]]), id="codes"),
         pytest.param("rules.yaml", YAML, id="yaml"),
         pytest.param("rules.YML", YAML.replace("rules:", "").replace("\n  ", "\n"), id="yaml-list"),
         pytest.param("rules.yaml", json.dumps([ENTRY, "exploding-tensor"]), id="json-in-yaml"),

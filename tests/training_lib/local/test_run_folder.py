@@ -107,6 +107,20 @@ def test_a_run_is_found_by(name: str) -> None:
     assert find_run(name) == str(run)
 
 
+def test_latest_is_the_newest_run_with_something_to_look_at() -> None:
+    captured = make_run("captured", started_at=1.0)
+    (captured / "watermarks").mkdir()
+    make_run("misspelt", started_at=2.0)
+    rehearsal = make_run("rehearsal", started_at=3.0)
+    (rehearsal / "watermarks").mkdir()
+    (rehearsal / "check").mkdir()
+    assert find_run("latest") == str(captured)
+    running = make_run("running", started_at=4.0)
+    with held(running):
+        assert find_run("latest") == str(running)
+    assert find_run("latest") == str(captured)
+
+
 def test_a_run_on_s3_is_left_to_the_store() -> None:
     assert find_run("s3://bucket/runs/a") == "s3://bucket/runs/a"
 

@@ -95,11 +95,19 @@ RUN = f"{RUNS}/20261122-075818-train-5806"
         pytest.param(
             result(FINE[0], status=-9),
             137,
-            ["✔ no issue before SIGKILL ended the training: 1 rule over 1,840 steps; trackside findings latest"],
+            [
+                ("✔ no issue before SIGKILL ended the training (exit code 137): 1 rule over 1,840 steps; "
+                "trackside findings latest")
+            ],
             id="killed",
         ),
         pytest.param(
-            result(*LACKING), 0, ["◌ no rule could judge over 1,840 steps; 2 lacked data; trackside findings latest"],
+            result(*LACKING),
+            0,
+            [
+                ("◌ not judged: too little data for every rule that applies; 2 lacked data; "
+                "trackside findings latest")
+            ],
             id="too-short",
         ),
         pytest.param(
@@ -107,7 +115,7 @@ RUN = f"{RUNS}/20261122-075818-train-5806"
             1,
             [
                 "✖ gradients-not-cleared: critical, since step 4; also loss-not-decreasing",
-                ("1 problem; 19 rules found nothing over 1,840 steps; exit code 1 (an issue reached --fail-on critical)"
+                ("1 problem; 19 rules over 1,840 steps found nothing; exit code 1 (an issue reached --fail-on critical)"
                 "; trackside findings latest, trackside serve"),
             ],
             id="one-fault-in-two-rules",
@@ -117,14 +125,14 @@ RUN = f"{RUNS}/20261122-075818-train-5806"
             0,
             [
                 ("◌ not judged to the end: No space left on device in runs/a; free some; "
-                "19 rules found nothing so far over 1,840 steps; trackside findings latest")
+                "trackside rules run runs/a; 19 rules over 1,840 steps found nothing; trackside findings latest")
             ],
             id="a-full-disk",
         ),
         pytest.param(
             result(*LACKING, status=1, capture="ImportError ended it before the first optimizer step"),
             1,
-            ["◌ nothing was captured: ImportError ended it before the first optimizer step"],
+            ["◌ not judged: nothing was captured: ImportError ended it before the first optimizer step"],
             id="nothing-captured",
         ),
     ],

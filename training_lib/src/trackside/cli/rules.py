@@ -82,7 +82,8 @@ def list_rules(output: str) -> None:
 def show_rule(rule: str, output: str) -> None:
     """Show one RULE with its parameters.
 
-    RULE is the id of a rule, or FILE.py:CLASS for one of your own: then the file is run, and errors in it are named.
+    RULE is the id of a rule, its code, or FILE.py:CLASS for one of your own: then the file is run, and errors in it
+    are named.
 
     \b
     Example:
@@ -93,7 +94,7 @@ def show_rule(rule: str, output: str) -> None:
     if output == "json":
         click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **_plain(described)}, indent=2))
     else:
-        _print_rule(described, requested_as=rule)
+        _print_rule(described, requested_as=rule if ".py:" in rule else described.rule_id)
 
 
 def _describe(rule: str) -> RuleDescription:
@@ -102,11 +103,13 @@ def _describe(rule: str) -> RuleDescription:
         from trackside.rules.rule_file import load_rule_class
 
         return load_rule_class(CustomRule(f"{file}.py", class_name, {})).describe()
-    rules = built_in_catalogue().rules
-    if rule not in rules:
-        problem = Problem("RULE", f"Unknown rule {rule!r}.", did_you_mean(rule, rules))
-        raise ConfigurationError([problem], subject="The command line")
-    return rules[rule]
+    catalogue = built_in_catalogue()
+    rules = catalogue.rules
+    if (rule_id := catalogue.id_of(rule)) not in rules:
+        near = did_you_mean(rule, rules)  # of no near name it is a list of all
+        fix = near if near.startswith("Did") else "trackside rules list   (shows them all)"
+        raise ConfigurationError([Problem("RULE", f"Unknown rule {rule!r}.", fix)], subject="The command line")
+    return rules[rule_id]
 
 
 def _plain(rule: RuleDescription) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -149,32 +149,40 @@ def _csv_cell(value: object) -> object:
 
 
 def _print_table(runs: Sequence[RunSummary]) -> None:
-    """Print the table, without the column of times if no run has one."""
+    """Print the table, on a narrow console without the numbers of saved steps, then without times."""
     from rich.text import Text
 
     from trackside.cli.terminal.console import data_console, safe
     from trackside.cli.terminal.layout import columns
 
     console = data_console(color=wants_color())
-    has_times = any(run.started_at is not None for run in runs)
-    header = ("run", "state", *(("started",) if has_times else ()), "saved", "issues")
-    cells = [
-        (
-            run.name,
-            run.state_in_words,
-            *((_shown_time(run.started_at),) if has_times else ()),
-            str(run.steps_saved),
-            _issues(run),
-        )
-        for run in runs
-    ]
-    rows = [[Text(safe(console, text)) for text in row] for row in cells]
-    for line in columns(console, rows, header=header, whole=0):
+    table = {
+        "run": [run.name for run in runs],
+        "state": [run.state_in_words for run in runs],
+        "started": [_shown_time(run.started_at) for run in runs],
+        "saved": [str(run.steps_saved) for run in runs],
+        "issues": [_issues(run) for run in runs],
+    }
+    if all(run.started_at is None for run in runs):
+        del table["started"]
+    for name in ("saved", "started"):
+        if _width(table) > console.width:
+            table.pop(name, None)
+    rows = [[Text(safe(console, text)) for text in row] for row in zip(*table.values(), strict=True)]
+    for line in columns(console, rows, header=tuple(table), whole=0):
         console.print(line, soft_wrap=True)
 
 
+def _width(table: Mapping[str, Sequence[str]]) -> int:
+    return sum(max(map(len, (name, *cells))) + 2 for name, cells in table.items()) - 2
+
+
 def _shown_time(seconds: float | None) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds is not None else "unknown"
+    """Return a moment in local time: of this year without the year."""
+    if seconds is None:
+        return "unknown"
+    then = time.localtime(seconds)
+    return time.strftime("%m-%d %H:%M" if then.tm_year == time.localtime().tm_year else "%Y-%m-%d %H:%M", then)
 
 
 def _issues(run: RunSummary) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 RECORDED = "trackside/"  # how all of them begin
 
 GRADIENTS_KEPT = "trackside/gradients_kept"
@@ -53,3 +55,40 @@ def loss_term(number: int) -> str:
 def loss_term_guess(number: int) -> str:
     """Return the name of what a constant answer to this term would cost."""
     return f"trackside/loss_term_guess_{number}"
+
+
+_PLAIN = {  # where the words of the name itself would not do
+    GRADIENTS_KEPT: "gradients kept from the step before",
+    WITHOUT_GRADIENTS: "steps without gradients",
+    BATCH: "the batch",
+    BATCH_OF_ONE_ROW: "a batch of one row over and over",
+    SAME_VIEWS: "two views of one input that are the same",
+    TARGET_SCALE: "the scales of the target's columns",
+    SMALL_TARGET_ERROR: "the error of the target's small columns",
+    LARGE_TARGET_ERROR: "the error of the target's large columns",
+    BATCH_REPEATED: "a batch that came again",
+    ROWS_REPEATED: "rows that came again",
+    LOST_UPDATES: "updates lost to half precision",
+    CLIPPING: "the clipping of gradients",
+    ATTENTION_LOGIT: "the largest logit of attention",
+    ATTENTION_ENTROPY: "the entropy of attention",
+    LOCAL_GRADIENT: "the gradient of this process alone",
+    UPDATE_SIZE: "the size of an update",
+    OVERHEAD: "the share of the time that watching takes",
+    NORMS_INTERVAL: "steps between two measured norms",
+    DEAR_INTERVAL: "steps between two full measurements",
+}
+_NUMBERED = re.compile(r"(.+)_(\d+)")
+
+
+def plain_name(name: str) -> str:
+    """Return the name of a tensor for users: a number that the run records of itself is named in words.
+
+    Args:
+        name: The name of a tensor, or of such a number: `trackside/gradients_kept`.
+    """
+    if not name.startswith(RECORDED):
+        return name
+    numbered = _NUMBERED.fullmatch(name)
+    known, number = (numbered[1], f" {numbered[2]}") if numbered else (name, "")
+    return f"{_PLAIN.get(known) or known.removeprefix(RECORDED).replace('_', ' ')}{number}"

@@ -197,6 +197,17 @@ class RuleCatalogue:
         rule = self.rules.get(rule_id)
         return rule.code if rule else ""
 
+    def id_of(self, name: str) -> str:
+        """Return the id of the rule with this id or short code, in any case of letters; any other name as it is.
+
+        Args:
+            name: A rule as users name it: `dead-relu`, `TS203`.
+        """
+        if name in self.rules:
+            return name
+        code = name.upper()
+        return next((rule_id for rule_id, rule in self.rules.items() if rule.code == code), name)
+
     def problems(self, configuration: RuleConfiguration) -> list[Problem]:
         """Return the problems of one configuration.
 

@@ -12,6 +12,7 @@ from trackside.contracts.action_terms import NO_TERMS, TERMS, ActionTerms
 from trackside.contracts.cause import Sign, Suspicion
 from trackside.contracts.fields import Fields, parse_json, to_json
 from trackside.contracts.observation import in_words
+from trackside.contracts.recorded_names import plain_name
 from trackside.contracts.stored_fields import (
     COUNT,
     FINITE,
@@ -243,7 +244,7 @@ class Verdict:
         from html import escape  # brings a table of all entities, for notebooks
 
         heading = f"{self.severity.value} {self.configuration_name}, since step {self.shown_since}"
-        lead = f"{self.lead.subject} of {self.lead.worker}" if self.lead else ""
+        lead = f"{plain_name(self.lead.subject)} of {self.lead.worker}" if self.lead else ""
         parts = (f"<p>{escape(text)}</p>" for text in (self.message, lead) if text)
         steps = "".join(f"<li>{escape(step)}</li>" for step in self.what_to_do)
         return f"<div><p><b>{escape(heading)}</b></p>{''.join(parts)}{steps and f'<ol>{steps}</ol>'}</div>"

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 
+from trackside.contracts.recorded_names import plain_name
 from trackside.contracts.verdict import Severity
 from trackside.dashboard.shell import (
     AROUND,
@@ -206,7 +207,7 @@ def incident_page(run: str, found: Incident) -> str:
         title, subjects = "What its findings name", [one for issue in found.group.standing for one in issue.findings]
         names = dict.fromkeys(one.subject for one in subjects)
         links = [
-            element("li", element("a", name, href=tensor_address(run, name, found.since)))
+            element("li", element("a", plain_name(name), href=tensor_address(run, name, found.since)))
             for name in list(names)[:MOST_SIGNALS]
         ]
     evidence = joined(element("h2", title), element("ul", links, class_="tensors")) if links else None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trackside.contracts.errors import RunNotFoundError, TracksideError
+from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity
 from trackside.local.first_failure import FirstFailure
 from trackside.local.recorded_run import RunSummary, summarize
@@ -34,7 +35,7 @@ class RunFilter:
     name   text that the name holds, in any case
     state  one of `STATES`
     worst  one of `WORST`: the gravest issue that stands
-    rule   name or id of a rule with an issue, standing or recovered
+    rule   name, id or code of a rule with an issue, standing or recovered
     alike  what went wrong first, as `alike_word` has it
     """
 
@@ -71,7 +72,7 @@ class RunFilter:
         return (
             self.state in {"", run.state.value}
             and self.worst in {"", _worst_of(run)}
-            and (not self.rule or self.rule in run.fired)
+            and (not self.rule or built_in_catalogue().id_of(self.rule) in run.fired)
             and self.alike in {"", alike_word(run.first)}
         )
 

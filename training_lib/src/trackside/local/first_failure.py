@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trackside.contracts.issue_group import IssueGroup
+from trackside.contracts.recorded_names import plain_name
 from trackside.contracts.verdict import Severity
 
 
@@ -46,7 +47,7 @@ def first_failure(groups: Sequence[IssueGroup]) -> FirstFailure | None:
         ),
     )
     causes = group.suspicions
-    subject = first.lead.subject if first.lead else "-"
+    subject = plain_name(first.lead.subject) if first.lead else "-"
     return FirstFailure(first.rule_id, layer_kind(subject), causes[0].cause.value if causes else "", first.since_step)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -21,7 +20,7 @@ from trackside.local.capture_check import rule_progress
 from trackside.local.judged_part import JudgedPart, judged_part
 from trackside.local.recorded_run import requested_rules, state_of
 from trackside.local.rule_state import rule_statuses
-from trackside.local.run_folder import RunState, read_record, run_state
+from trackside.local.run_folder import RunState
 from trackside.local.verdict_feed import read_verdicts
 from trackside.rules.diagnosis import TRAINING_MODES
 from trackside.rules.training_loss import parts_of_sums
@@ -217,10 +216,7 @@ class LiveRunReader:
     def _state(self) -> RunState:
         if self._is_remote or self._is_bare:
             return RunState.ENDED if self._trial.has_ended else RunState.OPEN
-        folder = Path(self._run.uri)
-        state = run_state(folder)
-        # Without `trackside run` nobody knows whether the training lives: the run is open until its end marker is read.
-        return RunState.OPEN if state is RunState.LOST and read_record(folder) is None else state
+        return state_of(self._run.uri, has_ended=self._trial.has_ended)[0]
 
     def _get(self, store: Store, key: str) -> bytes | None:
         try:

@@ -6,7 +6,9 @@ import html
 from collections.abc import Iterator, Sequence
 
 from trackside.contracts.issue_group import IssueGroup
+from trackside.contracts.observation import is_recorded_number
 from trackside.contracts.probability import in_words
+from trackside.contracts.recorded_names import plain_name
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity, Verdict
 from trackside.local.what_to_do import steps_to_try
@@ -76,7 +78,7 @@ def rows_of(group: IssueGroup) -> Iterator[tuple[str, str]]:
     yield "since", f"step {verdict.shown_since}"
     if lead is not None:
         more = f", and {verdict.affected - 1} more" if verdict.affected > 1 else ""
-        yield "tensor", f"{lead.subject}{more}"
+        yield "number" if is_recorded_number(lead.subject) else "tensor", f"{plain_name(lead.subject)}{more}"
         yield "observed", lead.comparison
     if verdict.harm and group.standing:
         yield "harm", verdict.harm
@@ -98,7 +100,7 @@ def symptom_of(group: IssueGroup, symptom: Verdict) -> str:
     back = group.recovered.get(symptom.configuration_name) if group.standing else None
     state = f", recovered by step {back.shown_step}" if back else ""
     lead, more = symptom.lead, f" and {symptom.affected - 1} more" if symptom.affected > 1 else ""
-    what = f": {lead.subject}{more}" if lead is not None else ""
+    what = f": {plain_name(lead.subject)}{more}" if lead is not None else ""
     return f"{symptom.configuration_name}{what}, since step {symptom.shown_since} ({symptom.severity.value}{state})"
 
 

@@ -100,10 +100,14 @@ def read_run(uri: str, *, stores: Callable[[str], Store] = open_store) -> Record
 
 
 def state_of(uri: str, *, has_ended: bool) -> tuple[RunState, RunRecord | None]:
-    """Return the state of a run, and its record; None in S3, and for a run that `trackside run` did not make."""
+    """Return the state of a run, and its record; None in S3, and for a run that `trackside run` did not make.
+
+    Without a record nobody knows whether the training lives: then the run is open until its end marker is read.
+    """
     if "://" in uri:
         return RunState.ENDED if has_ended else RunState.OPEN, None
-    return run_state(Path(uri)), read_record(Path(uri))
+    state, record = run_state(Path(uri)), read_record(Path(uri))
+    return RunState.OPEN if state is RunState.LOST and record is None else state, record
 
 
 def state_in_words(state: RunState, status: int | None) -> str:

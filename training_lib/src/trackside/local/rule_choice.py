@@ -234,7 +234,7 @@ def _add(entries: list[_Entry], word: Word, level: int, problems: list[Problem])
 
 
 def _without(entries: list[_Entry], word: Word, catalogue: RuleCatalogue, problems: list[Problem]) -> list[_Entry]:
-    wanted = split_rule(word.text)[1].strip()
+    wanted = catalogue.id_of(split_rule(word.text)[1].strip())
     names = {name for one in entries for name in (one.rule.rule_id, one.rule.name)}
     if wanted not in names and wanted not in catalogue.rules:
         fix = did_you_mean(wanted, {*catalogue.rules, *names})
@@ -252,7 +252,7 @@ def _set(
     is_newest: bool,
 ) -> None:
     """Set a parameter of a rule. A parameter that a later layer gave with the rule itself stays."""
-    rule = setting.rule
+    rule = catalogue.id_of(setting.rule)
     meant = [one for one in entries if rule in {one.rule.rule_id, one.rule.name}]
     if not rule:
         meant = [one for one in entries if one.level == level]

@@ -22,6 +22,8 @@ Rules = Sequence[str | RuleConfiguration] | Mapping[str, Mapping[str, object]]
 def parse_rule(text: str) -> RuleConfiguration:
     """Return the configuration in `exploding-tensor:threshold=10,patience=2`, or `FILE.py:CLASS:threshold=10`.
 
+    A short code stands for the id of its rule: `TS203`.
+
     Raises `ValueError` with a cure.
     """
     source, rule_id, rest = split_rule(text)
@@ -37,7 +39,8 @@ def parse_rule(text: str) -> RuleConfiguration:
         raise ValueError("names no rule.")
     if not source and rule_id.strip().endswith(".py"):
         raise ValueError("names a file, and no class in it.")
-    return RuleConfiguration(rule_id.strip(), parameters=parameters, source=source)
+    name = rule_id.strip()
+    return RuleConfiguration(name if source else built_in_catalogue().id_of(name), parameters=parameters, source=source)
 
 
 def split_rule(text: str) -> tuple[str, str, str]:

@@ -11,6 +11,7 @@ from typing import Any
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.fields import parse_json
+from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.documents.requests import HOOK, PROFILER_RULES, RULES, SAVED_TOO, TENSORBOARD, read_training_job
 from trackside.extras import pip_install
@@ -100,9 +101,15 @@ def _read(document: Any, path: Path) -> RulesFile:
     if isinstance(document, list):
         document = {"rules": document}
     if isinstance(document, Mapping) and isinstance(document.get("rules"), list):
-        named = [{"rule": each} if isinstance(each, str) else each for each in document["rules"]]
+        named = [_with_id({"rule": each} if isinstance(each, str) else each) for each in document["rules"]]
         document = {**document, "rules": named}
     return RulesFile(RuleRequest.from_json(json.dumps(document, default=str)).rules)  # YAML knows dates
+
+
+def _with_id(rule: Any) -> Any:
+    """Return an item of a rule request with the id of a rule that it names by its short code."""
+    name = rule.get("rule") if isinstance(rule, Mapping) else None
+    return {**rule, "rule": built_in_catalogue().id_of(name)} if isinstance(name, str) else rule
 
 
 def _with_words(document: Mapping[str, Any], path: Path) -> RulesFile:

@@ -11,6 +11,8 @@ from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.stored_fields import document_of
 from trackside.contracts.verdict import Verdict
 from trackside.local.command_end import exit_code_of, signal_of
+from trackside.local.source_text import SourceText
+from trackside.local.what_to_do import steps_to_try
 
 if TYPE_CHECKING:
     from trackside.local.judged_part import JudgedPart
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 def run_document(recorded: RecordedRun) -> dict[str, Any]:
     """Return the run, the state of each rule, and the issues, as plain JSON values."""
     status = recorded.record.status if recorded.record else None
+    sources = SourceText(recorded.location.uri)
     return {
         "run": recorded.location.uri,
         "has_ended": recorded.has_ended,
@@ -28,6 +31,7 @@ def run_document(recorded: RecordedRun) -> dict[str, Any]:
         "exit_code": None if status is None else exit_code_of(status),
         "signal": signal_of(status) or None,
         "judged": _judged_document(recorded.judged),
+        "folder": sources.folder or None,
         "rules": [
             {
                 "name": rule.name,
@@ -38,7 +42,7 @@ def run_document(recorded: RecordedRun) -> dict[str, Any]:
             }
             for rule in recorded.rules
         ],
-        "problems": [_problem_document(group) for group in recorded.groups],
+        "problems": [_problem_document(group, sources) for group in recorded.groups],
         "findings": [_issue_document(group, verdict) for group in recorded.groups for verdict in _lead_first(group)],
     }
 
@@ -57,7 +61,9 @@ def _judged_document(judged: JudgedPart) -> dict[str, Any]:
     }
 
 
-def _problem_document(group: IssueGroup) -> dict[str, Any]:
+def _problem_document(group: IssueGroup, sources: SourceText) -> dict[str, Any]:
+    lead = group.lead.lead
+    place = lead.place if lead is not None else ""
     return {
         "group": group.group,
         "severity": group.severity.value,
@@ -67,6 +73,11 @@ def _problem_document(group: IssueGroup) -> dict[str, Any]:
         "probability_in_words": None if group.probability is None else in_words(group.probability),
         "rule": group.lead.rule_id,
         "code": built_in_catalogue().code_of(group.lead.rule_id),
+        "message": group.lead.message,
+        "since_step": group.lead.shown_since,
+        "place": place,
+        "source": sources.line(place).text if place else "",
+        "what_to_do": list(steps_to_try(group.lead, group.suspicions)),
         "cause_unknown": group.is_cause_unknown,
         "causes": [document_of(suspicion) for suspicion in group.suspicions],
         "also_found": [verdict.rule_id for verdict in group.symptoms],

@@ -16,7 +16,16 @@ from pathlib import Path
 
 from trackside.contracts.errors import ConfigurationError, Problem, RunNotFoundError, did_you_mean
 from trackside.contracts.fields import Fields, parse_json, to_json
-from trackside.contracts.run_layout import COLLECTIONS_PREFIX, END_MARKER_KEY, RULE_OUTPUT, RULE_REQUEST_KEY, TENSORS
+from trackside.contracts.run_layout import (
+    CHECK,
+    COLLECTIONS_PREFIX,
+    END_MARKER_KEY,
+    INDEX_PREFIX,
+    RULE_OUTPUT,
+    RULE_REQUEST_KEY,
+    TENSORS,
+    WATERMARKS,
+)
 from trackside.contracts.stored_fields import (
     BOOLEAN,
     FINITE,
@@ -127,12 +136,14 @@ def discard_run_folder(folder: Path) -> None:
 def find_run(name: str, *, runs: Path = RUNS) -> str:
     """Return the location of a run, by its path, `s3://` URI, name below `runs`, or `latest`.
 
+    That is the newest run that captured something or is running, and no rehearsal; if there is none, the newest.
+
     Errors: `RunNotFoundError` with the names of existing runs.
     """
     if "://" in name:
         return name
     if name == LATEST:
-        newest = max(local_runs(runs), key=_started_at, default=None)
+        newest = max(local_runs(runs), key=lambda run: (_is_worth_a_look(run), _started_at(run)), default=None)
         if newest is None:
             raise RunNotFoundError(f"There is no run yet in {runs}. {START_ONE}", advice=START_ONE)
         return str(newest)
@@ -244,6 +255,13 @@ def _is_locked(folder: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def _is_worth_a_look(folder: Path) -> bool:
+    """Return True for a run that captured something or is running, and is no rehearsal of `trackside check`."""
+    if (folder / CHECK).exists():
+        return False
+    return any((folder / part).exists() for part in (WATERMARKS, f"{TENSORS}/{INDEX_PREFIX}")) or _is_locked(folder)
 
 
 def _started_at(folder: Path) -> float:

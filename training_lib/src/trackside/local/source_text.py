@@ -63,6 +63,11 @@ class SourceText:
         return SourceLine(shown, text[:MOST_CHARACTERS])
 
     @property
+    def folder(self) -> str:
+        """The absolute folder that places are relative to; "" if it is unknown."""
+        return str(self._folder) if self._folder is not None else ""
+
+    @property
     def _folder(self) -> Path | None:
         """The folder of the started script. Looked for again while a run has no facts yet."""
         if "_script" in self.__dict__ and not self._script:

@@ -262,7 +262,7 @@ def _missing(measured: Measured) -> Iterator[str]:
     if "backward" not in measured.phases and not _is_compiled(measured):
         yield "backward: torch.autograd.backward was not called"
     if facts is None or not facts.lines:
-        yield "lines: the run ended before its stacks were sampled"
+        yield "lines: no stack was sampled, or none so far"
     if facts is not None and facts.workers > 1 and measured.gradient_wait is None:
         yield "collectives: none was timed so far, of DistributedDataParallel or on a sampled step"
     if facts is not None and facts.device in _DEVICES and measured.machine.gpu_percent is None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from trackside.contracts.recorded_names import plain_name
 from trackside.contracts.run_layout import RULE_OUTPUT, SKIP_LIST_KEY
 from trackside.evaluation.sinks.skip_list import batches_of
 from trackside.local.problem_text import what_of
@@ -124,7 +125,7 @@ def way_back(incident: Incident) -> str:
 def name_of(signal: Signal) -> str:
     """Return the signal in words: `gradient/fc.weight, norm`."""
     word = statistic_words(signal.statistic)
-    return f"{signal.name}, {word}" if word else signal.name
+    return f"{plain_name(signal.name)}, {word}" if word else plain_name(signal.name)
 
 
 def statistic_words(statistic: str) -> str:

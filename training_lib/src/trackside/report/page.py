@@ -12,6 +12,8 @@ from importlib import resources
 
 from trackside import __version__
 from trackside.contracts.issue_group import IssueGroup
+from trackside.contracts.observation import is_recorded_number
+from trackside.contracts.recorded_names import plain_name
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity
 from trackside.local.command_end import ending_of
@@ -184,7 +186,7 @@ def verdict_of(data: ReportData) -> str:
         lead, more = standing[0], len(standing) - 1
         others = f" {more} more problem{'s' * (more != 1)} below." if more else ""
         finding = lead.lead.lead
-        where = f", in {finding.subject}" if finding is not None else ""
+        where = f", in {finding.subject}" if finding is not None and not is_recorded_number(finding.subject) else ""
         return f"✖ {what_of(lead.lead)} Since step {lead.lead.since_step}{where}.{others}"
     if not judged.is_judged:
         found = f"; {judged.counts(steps)} found nothing" if judged.fine else ""
@@ -260,7 +262,7 @@ def _evidence(group: IssueGroup, links: Links) -> Markup | None:
     if not names:
         return None
     shown = (
-        element("li", element("a", name, href=links.tensor(name, step)), f" around step {step:,}")
+        element("li", element("a", plain_name(name), href=links.tensor(name, step)), f" around step {step:,}")
         for name, step in list(names.items())[:MOST_EVIDENCE]
     )
     return joined(element("h4", "Evidence"), element("ul", shown, class_="evidence"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
@@ -47,6 +48,8 @@ def rule_lines(console: Console, rules: Sequence[RuleStatus]) -> Iterator[Text]:
             through = judged_through(these)
             names = ", ".join(rule.name for rule in these)
             statuses = [(f"{len(these)} rules", f"No issue found up to step {through} by {names}.")]
+        elif state is RuleState.NOT_APPLICABLE and len(these) > MOST_FINE_RULES:
+            statuses = [(f"{len(these)} rules", f"{_reasons(these)} (--format json has each)")]
         elif len(these) > MOST_FINE_RULES and len({rule.detail for rule in these}) == 1:
             statuses = [(f"{len(these)} rules", these[0].detail)]
         else:
@@ -56,6 +59,17 @@ def rule_lines(console: Console, rules: Sequence[RuleStatus]) -> Iterator[Text]:
             [look, *(Text(safe(console, text)) for text in row)] for look, row in zip(looks, statuses, strict=True)
         ]
     return columns(console, rows)
+
+
+def _reasons(rules: Sequence[RuleStatus]) -> str:
+    """Return the reason that most rules share, and the number of rules with others."""
+    (most, count), *others = Counter(rule.detail for rule in rules).most_common()
+    if not others:
+        return most
+    if count == 1:
+        return "each for its own reason"
+    rest = "another reason" if len(rules) == count + 1 else "other reasons"
+    return f"{count} of them: {most.rstrip('.')}; {len(rules) - count} for {rest}"
 
 
 def _state(console: Console, rule: RuleStatus) -> Text:

@@ -26,7 +26,7 @@ def print_cards(recorded: RecordedRun, *, state: str = "") -> None:
     from trackside.local.source_text import SourceText
 
     console = data_console(color=wants_color())
-    state = state or ("ended" if recorded.has_ended else "running")
+    state = state or recorded.state_in_words
     count = len(recorded.steps)
     heading = f"{recorded.location.name}: {state}, {count} step{'' if count == 1 else 's'} saved"
     console.print(Text(safe(console, heading), style="bold"))
