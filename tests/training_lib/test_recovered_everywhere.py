@@ -120,7 +120,7 @@ PLACES: dict[str, Place] = {
     "a notebook": lambda recorded: str([(title_of(group), *rows_of(group)) for group in recorded.groups]),
     "a message": lambda recorded: str([issue_text.issue_title(group) for group in recorded.groups]),
     "a short card": lambda recorded: str([issue_text.short_card(group) for group in recorded.groups]),
-    "a tracker": lambda recorded: str(issue_text.outcome_of(recorded.groups)),
+    "a tracker": lambda recorded: str(issue_text.outcome_of(recorded.groups, recorded.location.uri)),
 }
 
 

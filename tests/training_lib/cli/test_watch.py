@@ -71,7 +71,7 @@ def test_a_frame_shows_the_curves_at_80_by_24() -> None:
 @pytest.mark.parametrize(
     ("verdicts", "shown"),
     [
-        pytest.param("", "not judged: it ended before a step that a rule can judge", id="none"),
+        pytest.param("", "not judged: 1 rule gave no answer at its end", id="none"),
         pytest.param(f"{no_issue('vanishing-gradient').to_json()}\n", "no issue", id="judged"),
         pytest.param(f"{issue().to_json()}\n", "✖ vanishing-gradient, since step", id="critical"),
         pytest.param(

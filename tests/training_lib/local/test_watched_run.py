@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from tests.warm_python import WarmPython
+from trackside.local.run_folder import RunState, read_record, run_state
 
 PAGE = Path(__file__).parents[3] / "docs" / "explicit-api.md"
 TRAINING = """
@@ -79,4 +80,7 @@ def test_a_script_is_judged_and_shows_its_findings(warm_python: WarmPython, tmp_
     assert done.stderr.splitlines()[-1].endswith("trackside findings runs/left")
     assert (tmp_path / "runs" / "left" / "debug-output" / "training_job_end.ts").exists()
     assert (tmp_path / ".trackside" / ".gitignore").exists()
-    assert len(list((tmp_path / ".trackside" / "runs").iterdir())) == 1, "a run that never trained leaves no folder"
+    (first_run,) = (tmp_path / ".trackside" / "runs").iterdir()  # a run that never trained leaves no folder
+    record = read_record(first_run)
+    assert record is not None  # its start is known, and lists show it in its place
+    assert (record.command, record.status, run_state(first_run)) == ((str(script),), 0, RunState.FINISHED)

@@ -13,7 +13,7 @@ from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity
 from trackside.local.first_failure import FirstFailure
 from trackside.local.recorded_run import RunSummary, summarize
-from trackside.local.run_folder import RunState, read_record
+from trackside.local.run_folder import RunState, started_at
 from trackside.local.run_listing import runs_in, stores_in
 from trackside.local.run_storage import RunStorage, run_storage
 from trackside.trial.parallel import in_parallel
@@ -164,8 +164,7 @@ class RunList:
             return tuple(self._places)
 
     def _moment(self, uri: str) -> tuple[float, str]:
-        record = None if self.is_remote else read_record(Path(uri))
-        return record.started_at if record else 0.0, name_of(uri)
+        return 0.0 if self.is_remote else started_at(Path(uri)), name_of(uri)
 
     def place(self, name: str) -> str:
         """Return the location of a run.

@@ -6,10 +6,9 @@ import os
 from importlib import import_module
 from typing import Protocol
 
-from trackside.contracts.errors import ConfigurationError, Problem, TracksideError, did_you_mean
+from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.issue_group import IssueGroup
-from trackside.integrations.issue_text import found_clause, issue_card
-from trackside.local.recorded_run import read_run
+from trackside.integrations.issue_text import found_clause, issue_card, not_judged
 from trackside.local.stderr_message import write_message
 
 LIVE_SINKS = ("wandb", "mlflow")
@@ -46,13 +45,5 @@ class StderrSink:
     def finish(self, groups: tuple[IssueGroup, ...], location: str) -> None:
         """Print one line with the result."""
         place = location if "://" in location else os.path.relpath(location)
-        words = "" if groups else _not_judged(location)
+        words = "" if groups else not_judged(location)
         write_message(f"trackside: {words or f'{found_clause(groups)}: trackside findings {place}'}")
-
-
-def _not_judged(location: str) -> str:
-    """Return why a run without a problem is not judged; "" if it is, or if it cannot be read."""
-    try:
-        return read_run(location).judged.not_judged
-    except TracksideError:
-        return ""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 
+from trackside.contracts.errors import TracksideError
 from trackside.contracts.issue_group import IssueGroup, recovered_groups
+from trackside.local.recorded_run import read_run
 
 CARD_COLUMNS = 80
+NOT_JUDGED = "not-judged"
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,7 @@ class TrackedOutcome:
 
     issues     number of problems, with those that recovered
     recovered  number of problems that recovered
-    worst      gravest severity of what stands; "none" for nothing
+    worst      gravest severity of what stands; "none" for nothing, "not-judged" for a run that rules did not judge
     titles     a line for each problem
     """
 
@@ -26,14 +29,24 @@ class TrackedOutcome:
     titles: tuple[str, ...]
 
 
-def outcome_of(groups: tuple[IssueGroup, ...]) -> TrackedOutcome:
+def outcome_of(groups: tuple[IssueGroup, ...], location: str) -> TrackedOutcome:
     """Return the result of a run for a tracker.
 
     Args:
         groups: The problems at the end of the run.
+        location: Address of the run.
     """
     titles = tuple([issue_title(group) for group in groups])
-    return TrackedOutcome(len(groups), len(recovered_groups(groups)), worst_of(groups), titles)
+    worst = NOT_JUDGED if not groups and not_judged(location) else worst_of(groups)
+    return TrackedOutcome(len(groups), len(recovered_groups(groups)), worst, titles)
+
+
+def not_judged(location: str) -> str:
+    """Return why a run is not judged, as `JudgedPart.not_judged`; "" if it is, or if it cannot be read."""
+    try:
+        return read_run(location).judged.not_judged
+    except TracksideError:
+        return ""
 
 
 def found_clause(groups: tuple[IssueGroup, ...]) -> str:

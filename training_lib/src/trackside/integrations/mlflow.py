@@ -49,7 +49,7 @@ class MlflowSink:
         if not run_id:
             return
         client = mlflow.MlflowClient()
-        found = outcome_of(groups)
+        found = outcome_of(groups, location)
         tags = {"issues": found.issues, "recovered": found.recovered, "worst": found.worst, "run": location}
         tags |= {group.lead.configuration_name: issue_title(group) for group in recovered_groups(groups)}
         for name, value in tags.items():

@@ -52,7 +52,7 @@ class WandbSink:
         run = self._live()
         if run is None:
             return
-        found = outcome_of(groups)
+        found = outcome_of(groups, location)
         run.summary["trackside/issues"] = found.issues
         run.summary["trackside/recovered"] = found.recovered
         run.summary["trackside/worst"] = found.worst

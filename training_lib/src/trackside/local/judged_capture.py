@@ -39,11 +39,17 @@ class JudgedCapture:
         self.is_closed = False
         self._plan, self._pid = plan, os.getpid()
 
-    def judge(self, news: Callable[[], object] = lambda: None) -> None:
-        """Judge the run from its first object on, unless its plan is None. A thread calls `news` after each change."""
+    def judge(self, news: Callable[[], object] = lambda: None, *, program: tuple[str, ...] = ()) -> None:
+        """Judge the run from its first object on, unless its plan is None. A thread calls `news` after each change.
+
+        Args:
+            news: Called by a thread.
+            program: The words that stand for the training in lists of runs; () if the caller writes the record.
+        """
         if self._plan is not None:
             keep_out_of_git(Path(self.location.uri))
-            self.judging = RunJudging(self.location, self._plan.request, environment=inherited(), news=news)
+            request, environment = self._plan.request, inherited()
+            self.judging = RunJudging(self.location, request, environment=environment, news=news, program=program)
 
     def close(
         self, *, wait_seconds: float, drops_empty: bool = False, slow: Callable[[], object] = lambda: None

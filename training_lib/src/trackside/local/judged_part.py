@@ -120,8 +120,10 @@ def _why_not(rules: Sequence[RuleStatus], state: RunState, problem: str, *, has_
         return problem.rstrip("."), True
     if not rules:
         return "no rule was asked", True
-    if state is RunState.LOST and any(rule.verdict is None for rule in rules):
-        return "what judged it was killed", True
+    cut_off = sum(rule.state is RuleState.NOT_ENOUGH_DATA and rule.verdict is None for rule in rules)
+    if cut_off:
+        unanswered = f"{_count(cut_off, 'rule')} gave no answer at its end"
+        return "what judged it was killed" if state is RunState.LOST else unanswered, True
     if has_answer:
         return "", False
     if any(rule.judged_through >= 0 for rule in rules):

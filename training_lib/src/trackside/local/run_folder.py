@@ -143,7 +143,7 @@ def find_run(name: str, *, runs: Path = RUNS) -> str:
     if "://" in name:
         return name
     if name == LATEST:
-        newest = max(local_runs(runs), key=lambda run: (_is_worth_a_look(run), _started_at(run)), default=None)
+        newest = max(local_runs(runs), key=lambda run: (_is_worth_a_look(run), started_at(run)), default=None)
         if newest is None:
             raise RunNotFoundError(f"There is no run yet in {runs}. {START_ONE}", advice=START_ONE)
         return str(newest)
@@ -264,7 +264,12 @@ def _is_worth_a_look(folder: Path) -> bool:
     return any((folder / part).exists() for part in (WATERMARKS, f"{TENSORS}/{INDEX_PREFIX}")) or _is_locked(folder)
 
 
-def _started_at(folder: Path) -> float:
+def started_at(folder: Path) -> float:
+    """Return the start of a run in seconds since the epoch; without a record the newest change of its folder.
+
+    Args:
+        folder: The folder of the run.
+    """
     record = read_record(folder)
     return record.started_at if record else folder.stat().st_mtime
 

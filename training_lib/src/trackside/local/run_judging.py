@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from trackside.contracts.errors import KeyNotFoundError
@@ -18,7 +19,7 @@ from trackside.local.capture_check import rule_progress
 from trackside.local.evaluator_process import EVALUATOR, EvaluatorProcess, EvaluatorState
 from trackside.local.judgement import Judgement
 from trackside.local.rule_state import rule_statuses
-from trackside.local.run_folder import held
+from trackside.local.run_folder import RunRecord, held, write_record
 from trackside.local.verdict_feed import read_verdicts
 from trackside.storage.open_store import open_store
 
@@ -38,6 +39,7 @@ class RunJudging:
         environment: Variables for the evaluator.
         news: Called by the thread after each change of the verdicts or of the number of judged steps, and at the end.
         command: The evaluator's command line.
+        program: The words that stand for the training in lists of runs; () for a run whose record another writes.
     """
 
     def __init__(
@@ -48,9 +50,11 @@ class RunJudging:
         environment: Mapping[str, str],
         news: Callable[[], object],
         command: tuple[str, ...] = EVALUATOR,
+        program: tuple[str, ...] = (),
     ) -> None:
         self._run, self._request, self._news = run, request, news
         self._environment, self._command = environment, command
+        self._record = RunRecord(program, time.time()) if program else None
         self._is_remote = "://" in run.uri
         self._store, self._tensors = open_store(run.uri), open_store(run.tensors)
         self._rule_output = open_store(run.rule_output)
@@ -114,6 +118,7 @@ class RunJudging:
             else:
                 folder = Path(self._run.uri)
                 until_the_end.enter_context(held(folder))
+                self._write_record()
             self._store.put(RULE_REQUEST_KEY, self._request.to_json().encode())
             evaluator = EvaluatorProcess(
                 folder,
@@ -126,13 +131,26 @@ class RunJudging:
             while evaluator.tend() is EvaluatorState.RUNNING:
                 self._look()
                 if self._training_ended.is_set():  # then nothing wakes us
+                    self._note_end()
                     time.sleep(LOOK_SECONDS)
                 else:
                     self._training_ended.wait(REMOTE_LOOK_SECONDS if self._is_remote else LOOK_SECONDS)
             if evaluator.problem:
                 self.problem = f"The rules are no longer judged: {evaluator.problem}"
+            self._note_end(evaluator.problem)
             self._has_end_marker = self._tensors.exists(END_MARKER_KEY)
             self._look()
+
+    def _note_end(self, problem: str = "") -> None:
+        """Write into the record that the training has ended, and why rules judge it no further."""
+        if self._record is not None and (self._record.ended_at is None or problem):
+            ended_at = self._record.ended_at or time.time()
+            self._record = replace(self._record, ended_at=ended_at, status=0, judging_problem=problem)
+            self._write_record()
+
+    def _write_record(self) -> None:
+        if self._record is not None and not self._is_remote:
+            write_record(Path(self._run.uri), self._record)
 
     def _look(self) -> None:
         count, judged = len(self._verdicts), self._judged

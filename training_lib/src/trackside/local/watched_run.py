@@ -206,7 +206,7 @@ class _Session:
         """Start the judging and the display."""
         self.handle = weakref.ref(handle)
         if self._is_first:
-            self.training.judge(self._show)
+            self.training.judge(self._show, program=self._program())
         for note in self._notes:
             _print(f"warning: {note}")
         if self.notebook is not None:
@@ -214,6 +214,12 @@ class _Session:
         if self.training.judging is not None:
             self._show()
         atexit.register(self._at_exit)
+
+    def _program(self) -> tuple[str, ...]:
+        """Return the words that stand for the training in lists of runs."""
+        if self.notebook is not None:
+            return ("notebook",)
+        return tuple(sys.argv) if sys.argv and sys.argv[0] else ("python",)
 
     def judgement(self) -> Judgement:
         """Return the judgement so far; an empty one for a run without data."""
