@@ -22,7 +22,7 @@ from trackside.testing.fake_trial import write_collections
     [
         pytest.param({"b": 1.0, "a": 3.0, "c": 2.0}, ["a", "c", "b"], id="newest-first-whatever-the-name"),
         pytest.param({"20260101-1": None, "20260102-1": None}, ["20260102-1", "20260101-1"], id="by-name"),
-        pytest.param({"b": 1.0, "z": None}, ["b", "z"], id="without-a-moment-last"),
+        pytest.param({"b": 1.0, "a": None}, ["a", "b"], id="without-a-record-by-the-time-of-its-folder"),
         pytest.param({}, [], id="none"),
     ],
 )

@@ -151,7 +151,9 @@ class RunList:
         return REMOTE_SECONDS if self.is_remote else LISTED_SECONDS
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of the runs, the newest first; of unknown moments, and in S3, by name, the last one first.
+        """Return the names of the runs, the newest first; in S3 by name, the last one first.
+
+        Without a record the start of a run is taken from its folder.
 
         Errors: those of `runs_in`.
         """

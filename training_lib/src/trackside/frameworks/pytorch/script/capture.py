@@ -217,10 +217,6 @@ class ScriptedCapture:
         if control := self._begun():
             self._attempt("recording a tensor", control.record, name, tensor)
 
-    def note(self, sentence: str) -> None:
-        """Log a sentence for the user, once."""
-        self._guard.warn_once("note", "%s", sentence)
-
     def close(self) -> None:
         """End the run, the last step with it. Nothing is captured from then on. A second call does nothing."""
         if self.is_over:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 
+from trackside.capture.guard import Guard
 from trackside.capture.session import absolute
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch.script.capture import ScriptedCapture
@@ -38,6 +39,7 @@ def new_training(run: str, make: Callable[[str], ScriptedCapture]) -> ScriptedCa
     address = f"{run}-{before + 1}" if before else run
     capture = make(address)
     if before:
-        capture.note(f"{run} holds an earlier training of this process; this one lies in {address}.")
+        message = "%s holds an earlier training of this process; this one lies in %s."
+        Guard().warn_once("another training", message, run, address)
     _Trainings.by_address[absolute(run)] = before + 1, weakref.ref(capture)
     return capture
