@@ -90,6 +90,23 @@ def test_a_training_that_outlives_its_trackside_run_is_refused(tmp_path: Path) -
     assert place_for(folder, COMMAND).earlier is not None
 
 
+def test_a_training_that_has_not_begun_yet_is_seen_by_its_variable(tmp_path: Path) -> None:
+    folder = earlier_run(tmp_path / "r", RunRecord(COMMAND, 1.0))
+    variables = {"TRACKSIDE_RUN": str(folder.resolve())}
+    waits = [sys.executable, "-I", "-S", "-c", "import sys; print('begun', flush=True); sys.stdin.read()"]
+    training = subprocess.Popen(waits, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert training.stdout is not None
+        assert training.stdout.readline() == b"begun\n"
+        with pytest.raises(ConfigurationError, match=f"still runs .process {training.pid}"):
+            place_for(folder, COMMAND)
+        other = earlier_run(tmp_path / "other", RunRecord(COMMAND, 1.0))
+        assert place_for(other, COMMAND).earlier is not None
+    finally:
+        training.communicate()
+    assert place_for(folder, COMMAND).earlier is not None
+
+
 def test_a_folder_without_a_run_of_ours_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     with pytest.raises(ConfigurationError, match="is not empty"):

@@ -39,6 +39,27 @@ def family(table: Mapping[int, Process], known: Iterable[int], *, group: int | N
         found |= below
 
 
+def started_with(variable: str, value: str) -> tuple[int, ...]:
+    """Return the ids of other living processes that were started with this environment variable.
+
+    Only of processes of this user on this machine, and only where there is /proc.
+
+    Args:
+        variable: Name of the variable.
+        value: Its value.
+    """
+    wanted = f"{variable}={value}".encode()
+    found = []
+    for pid in living_processes():
+        try:
+            variables = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
+        except OSError:  # ended, another user's, or no /proc
+            continue
+        if pid != os.getpid() and wanted in variables:
+            found.append(pid)
+    return tuple(found)
+
+
 def signal_all(processes: Iterable[Process], number: signal.Signals) -> None:
     """Send the signal to each process. One that ended in between is no error."""
     for process in processes:

@@ -15,6 +15,7 @@ from trackside.capture.worker_lock import WorkerLock
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, TENSORS, workers_with_a_lock
 from trackside.evaluation.reopening import reopen_verdicts
+from trackside.local.process_table import started_with
 from trackside.local.run_folder import RunRecord, RunState, create_run_folder, read_record, run_state
 from trackside.storage.local import LocalStore
 from trackside.storage.open_store import open_store
@@ -64,12 +65,14 @@ def _why_it_is_over(folder: Path, earlier: RunRecord, command: tuple[str, ...]) 
         return f"holds a run of another command, `{shlex.join(earlier.command)}`."
     if state is RunState.RUNNING or _is_written(folder):
         return "holds a run of this command that is still running."
+    if alive := started_with("TRACKSIDE_RUN", str(folder.resolve())):
+        return f"holds a run of this command whose training still runs (process {alive[0]})."
     if state is RunState.STOPPED:
         return "holds a run of this command that Trackside stopped for an issue."
     return "" if state in _GOES_ON else "holds a run of this command that has finished."
 
 
 def _is_written(folder: Path) -> bool:
-    """Return True if a process of the training lives, which outlives a `trackside run` that is killed."""
+    """Return True if a process writes the run, perhaps on another machine that shares the folder."""
     store = LocalStore(str(folder / TENSORS))
     return any(WorkerLock(store, worker).is_held() for worker in workers_with_a_lock(store.list()))
