@@ -42,6 +42,7 @@ from trackside.evaluation.evaluator import evaluate
 from trackside.evaluation.rule_container import FirstVerdict, Job, check_owner, message_of, patiently, run_container
 from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.run_boundary import OwnEndStore, check_readable
+from trackside.evaluation.run_learning import store_learning
 from trackside.evaluation.run_speed import store_speed
 from trackside.evaluation.sinks.event_bridge import connect_event_bridge
 from trackside.evaluation.sinks.issue_picture import IssuePictureSink
@@ -132,6 +133,7 @@ def _judge(hand_over: HandOver, job: Job) -> Summary:
         if summary.has_ended and not job.request and not environment.rule_configuration:
             from trackside.report.at_the_end import store_report  # which an evaluator needs once, at its end
 
+            store_learning(rule_output, summary.learning)
             store_speed(run, rule_output, clock=time.time)  # first: the page goes beside its files, too
             store_report(run, clock=time.time, stores=open_output)
         return summary

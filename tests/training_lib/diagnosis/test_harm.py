@@ -44,6 +44,10 @@ def finding(*, since: int, step: int, measure: str = "share of units") -> Findin
         pytest.param(noisy([2.3] * 100), None, {Harm.NOTHING_LEARNED}, id="flat-with-noise"),
         pytest.param(noisy(np.linspace(2.6, 2.29, 100)), TEN, {Harm.NOTHING_LEARNED}, id="came-down-to-guessing"),
         pytest.param(noisy(np.linspace(2.6, 1.9, 100)), TEN, set(), id="better-than-guessing"),
+        pytest.param(noisy([2.3] * 20 + [2.2] * 100), TEN, set(), id="near-guessing-by-nature-and-surely-below"),
+        pytest.param(
+            noisy([2.3] * 20 + [2.2] * 100, deviation=0.5), TEN, {Harm.NOTHING_LEARNED}, id="below-guessing-by-noise"
+        ),
         pytest.param(falling(0.5, 50.0, 100), None, {Harm.WORSENED, Harm.NOTHING_LEARNED}, id="rises-from-the-start"),
         pytest.param(
             along([*np.linspace(2, 0.5, 100), *np.linspace(0.5, 4, 60)]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.training_lib.rules.columns import along, falling, steady
@@ -22,6 +23,10 @@ GONE = {FIRST: 1e-12, LAST: 0.05}
 
 def judged(losses: dict[int, float], *rules: RuleConfiguration) -> list[Verdict]:
     """The issues in a run whose gradients were saved at its first three steps only."""
+    return [verdict for verdict in verdicts_on(losses, *rules) if verdict.outcome is Outcome.ISSUE_FOUND]
+
+
+def verdicts_on(losses: dict[int, float], *rules: RuleConfiguration) -> tuple[Verdict, ...]:
     tensors, statistics = MemoryStore(), MemoryStore()
     write_collections(tensors)
     for step in range(3):
@@ -36,8 +41,7 @@ def judged(losses: dict[int, float], *rules: RuleConfiguration) -> list[Verdict]
         run="digits",
         clock=lambda: 0.0,
     )
-    summary = evaluator.watch(poll_seconds=0, sleep=lambda _: None, should_stop=lambda: True)
-    return [verdict for verdict in summary.verdicts if verdict.outcome is Outcome.ISSUE_FOUND]
+    return evaluator.watch(poll_seconds=0, sleep=lambda _: None, should_stop=lambda: True).verdicts
 
 
 def vanishing(preset: str = "") -> RuleConfiguration:
@@ -65,6 +69,37 @@ def test_an_issue_is_critical_once_the_training_is_hurt(
         assert verdict.suspicions[0].cause is Cause.VANISHING_GRADIENTS
         assert verdict.probability is not None
     assert len({verdict.group for verdict in found}) == 1
+
+
+def wild(levels: object) -> dict[int, float]:
+    """Losses that scatter so widely about their level that some of each window are good by accident."""
+    values = np.asarray(levels, np.float64)
+    return along(values * np.exp(0.8 * np.random.default_rng(0).standard_normal(len(values))))
+
+
+RISES = [0.7, *[9.0] * 40]
+
+
+@pytest.mark.parametrize(
+    ("losses", "states"),
+    [
+        pytest.param(wild([*RISES, *np.geomspace(9, 2, 150)]), ["critical"], id="ruined-and-partly-back"),
+        pytest.param(wild([*RISES, *[9.0] * 150]), ["critical"], id="ruined-for-good"),
+        pytest.param(
+            wild([*RISES, *np.geomspace(9, 0.05, 150)]), ["critical", "recovered"], id="better-than-before-the-fault"
+        ),
+        pytest.param(
+            along([*[2.3] * 400, *[2.1] * 200]),
+            ["warning", "critical", "recovered"],
+            id="stuck-and-certainly-below-that-level",
+        ),
+        pytest.param(wild([*[2.3] * 600, *[2.0] * 30]), ["critical"], id="stuck-and-below-that-level-by-noise"),
+    ],
+)
+def test_an_issue_about_learning_is_over_when_the_loss_is_better(losses: dict[int, float], states: list[str]) -> None:
+    found = verdicts_on(losses, RuleConfiguration("loss-not-decreasing"))
+    told = [v.severity.value if v.outcome is Outcome.ISSUE_FOUND else v.state.value for v in found]
+    assert told == states
 
 
 def test_amazons_presets_decide_for_themselves() -> None:

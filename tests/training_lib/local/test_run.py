@@ -20,10 +20,12 @@ from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.issue_group import IssueGroup
+from trackside.contracts.learning import Learning
 from trackside.contracts.profiling_request import ProfilingRequest, Window, read_profiling_request
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Severity, Verdict
 from trackside.environment import inherited
+from trackside.evaluation.verdicts import Moment, recovered
 from trackside.local.capture_check import nothing_captured_yet
 from trackside.local.process_table import living_processes
 from trackside.local.rule_state import RuleState
@@ -335,6 +337,36 @@ def test_a_requeued_run_goes_on(run_it: Callable[..., Notes], tmp_path: Path) ->
     now = read_record(first.result.folder)
     assert now is not None
     assert now.started_at == record.started_at
+
+
+HURT = replace(issue(severity=Severity.CRITICAL), harm="the loss is 4.2, and guessing costs 0.685")
+GUESSES = Learning(level="the loss ended at 1.8, and a constant answer costs 0.685")
+
+
+@pytest.mark.parametrize(
+    ("found", "learning", "fail_on", "exit_code"),
+    [
+        pytest.param(HURT, GUESSES, Severity.CRITICAL, 1, id="hurt-and-no-better-than-guessing"),
+        pytest.param(HURT, Learning(), Severity.CRITICAL, 0, id="hurt-and-better-now"),
+        pytest.param(issue(severity=Severity.WARNING), GUESSES, Severity.CRITICAL, 0, id="never-critical"),
+        pytest.param(HURT, GUESSES, None, 0, id="never-to-fail"),
+    ],
+)
+def test_a_ruined_run_fails_though_its_issue_recovered(
+    found: Verdict, learning: Learning, fail_on: Severity | None, exit_code: int
+) -> None:
+    result = LocalRunResult(
+        folder=Path("run"),
+        status=0,
+        stopped_for=None,
+        verdicts=(found, recovered(found, Moment("digits", 60, 0.0))),
+        rules=(),
+        steps=(),
+        evaluator_problem="",
+        capture_problem="",
+        learning=learning,
+    )
+    assert result.exit_code(fail_on) == exit_code
 
 
 def test_one_that_ignores_sigterm_is_killed_after_the_grace(run_it: Callable[..., Notes]) -> None:

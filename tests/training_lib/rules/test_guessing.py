@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from trackside.contracts.model_facts import LossFacts, ModelFacts
-from trackside.rules.guessing import best_guess, difference_of_labels, loss_of_guessing
+from trackside.rules.guessing import beats, best_guess, difference_of_labels, loss_of_guessing
 from trackside.testing.rule_case import RuleCase
 
 RANDOM = np.random.default_rng(0)
@@ -83,6 +83,25 @@ def test_from_the_labels_of_a_run() -> None:
     assert guess.loss == pytest.approx(0.9, rel=0.1)
     assert best_guess(case.window, "Other_output_0", worker="worker_0") is None
     assert best_guess(case.window, ENTROPY.name, worker="worker_1") is None
+
+
+def noisy(level: float, deviation: float, count: int = 40) -> np.ndarray:
+    return level + deviation * np.random.default_rng(1).standard_normal(count)
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        pytest.param(noisy(4.0, 0.05), True, id="a-little-and-surely-below"),
+        pytest.param(np.append(noisy(9.0, 0.05), noisy(4.0, 0.05, 20)), True, id="the-newest-count"),
+        pytest.param(np.array([1.0]), True, id="a-single-one"),
+        pytest.param(noisy(4.0, 1.0), False, id="below-by-noise"),
+        pytest.param(noisy(4.2, 0.05), False, id="above"),
+        pytest.param(np.append(noisy(1.0, 0.05), noisy(4.2, 0.05, 20)), False, id="once-below"),
+    ],
+)
+def test_beating_a_guess_is_more_than_noise(losses: np.ndarray, expected: bool) -> None:
+    assert beats(losses, 4.16) is expected
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,10 @@ from trackside.cli.terminal.run_view import EMPTY_LINE, RunView, Verbosity
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.issue_group import group_of_one, issue_groups
+from trackside.contracts.learning import Learning
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Severity, Verdict
+from trackside.evaluation.verdicts import Moment, recovered
 from trackside.local.preflight import RulePlan
 from trackside.local.rule_state import RuleState, RuleStatus
 from trackside.local.run import LocalRunResult
@@ -49,7 +51,12 @@ def test_the_beginning_is_one_line(rules: RulePlan, said: str, capsys: pytest.Ca
 
 
 def result(
-    *rules: RuleStatus, status: int = 0, verdicts: tuple[Verdict, ...] = (), evaluator: str = "", capture: str = ""
+    *rules: RuleStatus,
+    status: int = 0,
+    verdicts: tuple[Verdict, ...] = (),
+    evaluator: str = "",
+    capture: str = "",
+    learning: Learning = Learning(),  # noqa: B008  frozen
 ) -> LocalRunResult:
     return LocalRunResult(
         folder=Path("runs/a"),
@@ -61,6 +68,7 @@ def result(
         evaluator_problem=evaluator,
         capture_problem=capture,
         training_steps=1840,
+        learning=learning,
     )
 
 
@@ -73,6 +81,9 @@ LACKING = (rule("overfit", RuleState.NOT_ENOUGH_DATA), rule("overtraining", Rule
 ELSEWHERE = (rule("dead-relu", RuleState.NOT_APPLICABLE), rule("replicas-differ", RuleState.NOT_APPLICABLE))
 WRONG = issue("gradients-not-cleared", severity=Severity.CRITICAL)
 ALSO = replace(issue("loss-not-decreasing", severity=Severity.WARNING), group=WRONG.group)
+RUINED = replace(WRONG, harm="the loss is 4")
+BETTER = recovered(RUINED, Moment("digits", 60, 0.0))
+LEVEL = Learning(level="the loss ended at 1.8, and a constant answer costs 0.685")
 WARNED = issue("vanishing-gradient", severity=Severity.WARNING)
 RUN = f"{RUNS}/20261122-075818-train-5806"
 
@@ -130,6 +141,25 @@ RUN = f"{RUNS}/20261122-075818-train-5806"
             id="a-full-disk",
         ),
         pytest.param(
+            result(*FINE, learning=LEVEL),
+            0,
+            [
+                ("◌ no rule found an issue: 19 rules over 1,840 steps; the loss ended at 1.8, and a constant answer "
+                "costs 0.685; trackside findings latest")
+            ],
+            id="no-better-than-a-constant-answer",
+        ),
+        pytest.param(
+            result(*FINE, verdicts=(RUINED, BETTER), learning=LEVEL),
+            1,
+            [
+                ("◌ no rule found an issue: 19 rules over 1,840 steps; the loss ended at 1.8, and a constant answer "
+                "costs 0.685; exit code 1 (a critical issue came before, and the training did not get over it); "
+                "trackside findings latest")
+            ],
+            id="ruined",
+        ),
+        pytest.param(
             result(*LACKING, status=1, capture="ImportError ended it before the first optimizer step"),
             1,
             ["◌ not judged: nothing was captured: ImportError ended it before the first optimizer step"],
@@ -146,6 +176,7 @@ def test_the_end(ended: LocalRunResult, exit_code: int, lines: list[str], capsys
     ("ended", "is_silent"),
     [
         pytest.param(result(*FINE), True, id="healthy"),
+        pytest.param(result(*FINE, learning=LEVEL), False, id="learned-nothing"),
         pytest.param(result(*FINE, status=3), False, id="crashed"),
         pytest.param(result(*FINE, rule("bad", RuleState.ERROR)), False, id="a-rule-failed"),
         pytest.param(result(capture="why"), False, id="nothing-captured"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -23,7 +24,7 @@ from trackside.rules.diagnosis import (
     learned_share,
     training_losses,
 )
-from trackside.rules.guessing import best_guess
+from trackside.rules.guessing import beats, best_guess
 from trackside.rules.medians import median
 from trackside.trial.window import Column, Window
 
@@ -171,24 +172,45 @@ def _nothing_learned(window: Window) -> str:
         return ""
     if any((finite(column)[1] < 0).any() for column in columns):
         return ""
-    guesses = [guess for column in columns if (guess := _above_guess(window, column))]
-    if len(guesses) == len(columns):
-        return guesses[0]
-    if has_gained(window, share=_GAIN) or (learned_share(window) or 0.0) > _GAIN:
+    guesses = [guess for column in columns if (guess := _beside_guess(window, column)) is not None]
+    if len(guesses) == len(columns) and all(guess.is_near and not guess.is_beaten for guess in guesses):
+        return str(guesses[0])
+    has_learned = has_gained(window, share=_GAIN) or (learned_share(window) or 0.0) > _GAIN
+    if has_learned or any(guess.is_beaten for guess in guesses):
         return ""
     losses = finite(columns[0])[1]
     size = min(len(losses) // 3, 20)
     return f"the loss is {median(losses[-size:]):.3g} after {len(losses)} steps, {losses[0]:.3g} at first"
 
 
-def _above_guess(window: Window, column: Column) -> str:
+@dataclass(frozen=True)
+class _BesideGuess:
+    """The present level of a training loss beside that of the best constant answer.
+
+    is_beaten  the level is certainly below
+    """
+
+    level: float
+    guess: float
+    is_beaten: bool
+
+    @property
+    def is_near(self) -> bool:
+        return self.level > _AT_GUESSING * self.guess
+
+    def __str__(self) -> str:
+        return f"the loss is {self.level:.3g}, and guessing costs {self.guess:.3g}"
+
+
+def _beside_guess(window: Window, column: Column) -> _BesideGuess | None:
+    """Return a loss beside that of a guess; None if that is unknown."""
     guess = best_guess(window, column.tensor, worker=column.worker)
     facts = window.facts.loss(column.tensor) if window.facts is not None else None
     level = guess.loss if guess is not None else chance_level(facts)
     if level is None:
-        return ""
-    now = median(finite(column)[1][-20:])
-    return f"the loss is {now:.3g}, and guessing costs {level:.3g}" if now > _AT_GUESSING * level else ""
+        return None
+    losses = finite(column)[1]
+    return _BesideGuess(median(losses[-20:]), level, beats(losses, level))
 
 
 def _warms_up(rates: Sequence[Column]) -> bool:

@@ -26,6 +26,7 @@ from trackside.environment import EvaluatorEnvironment
 from trackside.evaluation import exit_codes
 from trackside.evaluation.evaluator import evaluate
 from trackside.evaluation.rule_request_file import read_rule_request
+from trackside.evaluation.run_learning import store_learning
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.skip_list import SkipListSink
 from trackside.evaluation.stop_signal import StopSignal
@@ -74,6 +75,7 @@ def _evaluate(run: RunLocation, *, poll_seconds: float, parent: int | None) -> S
     from trackside.evaluation.run_speed import store_speed  # needed at the end alone: rules begin earlier without it
 
     store_speed(run, rule_output, clock=time.time)
+    store_learning(rule_output, summary.learning)
     return summary
 
 

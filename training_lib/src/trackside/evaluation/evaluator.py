@@ -10,9 +10,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from trackside.contracts.errors import StorageUnavailableError
+from trackside.contracts.learning import Learning
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Verdict
+from trackside.diagnosis.learning import learning_of
 from trackside.evaluation.final_verdict import final_verdict, not_finite_since
 from trackside.evaluation.judging import RuleJudge, StepToJudge
 from trackside.evaluation.other_runs import OtherRuns
@@ -169,6 +171,7 @@ class Evaluator:
         self._slow_steps: dict[str, int] = {}
         self._quick_until = 0.0, 0.0  # thread time and clock: since then each rule was quick
         self._damaged_logged = 0
+        self._learning: Learning | None = None
 
     def watch(
         self,
@@ -270,6 +273,7 @@ class Evaluator:
             refused=tuple(self._run_progress.refused),
             undelivered=tuple(delivery.verdict for delivery in progress.outbox),
             damaged=damaged,
+            learning=self._learning,
         )
 
     def _through_outages(self, act: Callable[[], None]) -> None:
@@ -405,6 +409,18 @@ class Evaluator:
             self._run_progress.conclude(name)
             self._threaded.drop(name)
         self._outbox.send([verdict for verdict in final_verdicts.values() if verdict is not None])
+        if self._learning is None and not self._run_progress.open():
+            self._learning = self._learned(now)
+
+    def _learned(self, now: float) -> Learning | None:
+        """Return what the run has learned. A failure is logged only: the verdicts are worth having without it."""
+        if self._newest_step < 0:
+            return None
+        try:
+            return learning_of(self._steps.at(self._newest_step, now, is_last=True).window)
+        except Exception:
+            _logger.warning("What the run has learned is unknown", exc_info=True)
+            return None
 
     def _final_verdict(self, name: str, now: float) -> Verdict | None:
         progress, found = self._run_progress.of(name), self._run_progress.progress.verdicts

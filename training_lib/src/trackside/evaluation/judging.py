@@ -243,7 +243,8 @@ class RuleJudge:
             if findings:
                 return self._with_patience(configured, progress, findings, window)
             progress.streak, progress.since = 0, {}
-            if _has_recovered(configured, progress):
+            if progress.is_open and self._has_recovered(configured, progress, window):
+                progress.is_open, progress.opened = False, None
                 return Judgement(progress, recovered=self._moment(window))
         return Judgement(progress)
 
@@ -267,6 +268,7 @@ class RuleJudge:
         if progress.is_open and severity.rank <= progress.severity:
             return Judgement(progress)
         progress.issues, progress.is_open, progress.severity = progress.issues + 1, True, severity.rank
+        progress.opened = ordered[0]
         progress.has_concluded = configured.rule.judges_until_found
         with self._lock:
             event_key = self._trial.parts.steps.event_key(ordered[0].step, ordered[0].worker)
@@ -300,6 +302,27 @@ class RuleJudge:
         allowed = self._critical.get(configured.rule.rule_id, UNLEARNED)
         severity, harm = gated(severity, harms, allowed, lasted_steps=lasted_steps(findings, window))
         return severity, harm, tuple(signs_of_harm(harms))
+
+    def _has_recovered(self, configured: ConfiguredRule, progress: RuleProgress, window: Window) -> bool:
+        """Return True if the open issue is over: enough steps without a finding, and without the harm that it did.
+
+        Enough is the number of findings in a row that opened it, and at least `FEWEST_CLEAN_STEPS`. Noise can hide a
+        finding for a while; what the training has lost it does not bring back.
+        """
+        progress.quiet += 1
+        if progress.quiet < max(FEWEST_CLEAN_STEPS, configured.rule.findings_in_a_row):
+            return False
+        if not is_calibrated(configured):
+            return True
+        if progress.opened is not None and not configured.rule.is_over(progress.opened, window):
+            return False
+        if progress.severity < Severity.CRITICAL.rank:
+            return True
+        if not (window.is_last or is_paced_step(window.step, progress.weighed_through)):
+            return False  # weighing is for every tenth step, as that of findings
+        progress.weighed_through = window.step
+        allowed = self._critical.get(configured.rule.rule_id, UNLEARNED)
+        return not any(harm.value in allowed for harm in harms_in((), window))
 
     def _is_damaged(self, step: int) -> bool:
         with self._lock:
@@ -341,20 +364,6 @@ def _check(configured: ConfiguredRule, progress: RuleProgress, window: Window) -
     found = verdicts.worst_first(findings)
     progress.memory = rule.dump(state)
     return found
-
-
-def _has_recovered(configured: ConfiguredRule, progress: RuleProgress) -> bool:
-    """Close the open issue after enough steps without a finding. Return True if this step closed it.
-
-    Enough is the number of findings in a row that opened it, and at least `FEWEST_CLEAN_STEPS`.
-    """
-    if not progress.is_open:
-        return False
-    progress.quiet += 1
-    if progress.quiet < max(FEWEST_CLEAN_STEPS, configured.rule.findings_in_a_row):
-        return False
-    progress.is_open = False
-    return True
 
 
 def _may_become_graver(configured: ConfiguredRule, progress: RuleProgress, window: Window) -> bool:

@@ -23,11 +23,12 @@ from trackside.contracts.stored_fields import (
     TEXTS,
     Kind,
     document_of,
+    nullable,
     record,
     record_of,
     stored,
 )
-from trackside.contracts.verdict import Verdict
+from trackside.contracts.verdict import Finding, Verdict
 from trackside.storage.store import Store
 
 VERSION = 2  # version 1 lacks the states of issues; it is discarded, since judging again is always safe
@@ -58,6 +59,7 @@ class RuleProgress:
     memory     the state of a rule that folds
     severity   the rank of the severity of the last issue
     weighed_through  the newest step at which the severity was decided
+    opened     the leading finding of the open issue
     """
 
     judged_through: int = field(default=-1, metadata=stored(INTEGER, absent=REQUIRED))
@@ -74,6 +76,7 @@ class RuleProgress:
     has_concluded: bool = field(default=False, metadata=stored(BOOLEAN))
     memory: str = field(default="", metadata=stored(TEXT))
     weighed_through: int = field(default=-1, metadata=stored(INTEGER))
+    opened: Finding | None = field(default=None, metadata=stored(nullable(record(Finding)), optional=True))
 
     def copied(self) -> RuleProgress:
         """Return a copy. `dataclasses.replace` would take a tenth of judging a step."""

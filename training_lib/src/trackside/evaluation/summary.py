@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trackside.contracts.errors import RecordError
+from trackside.contracts.learning import Learning
 from trackside.contracts.verdict import Outcome, Verdict
 
 
@@ -21,6 +22,7 @@ class Summary:
     refused      configurations with code that is not run here
     undelivered  verdicts that some sink did not take
     damaged      errors of records that could not be read
+    learning     what the run has learned by its end; None before, or if it could not be read
     """
 
     verdicts: tuple[Verdict, ...]
@@ -31,6 +33,7 @@ class Summary:
     refused: tuple[str, ...] = ()
     undelivered: tuple[Verdict, ...] = ()
     damaged: tuple[RecordError, ...] = ()
+    learning: Learning | None = None
 
     @property
     def issues(self) -> tuple[Verdict, ...]:

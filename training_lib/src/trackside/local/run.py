@@ -7,7 +7,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from trackside.contracts.capture_request import CaptureRequest, capture_environm
 from trackside.contracts.errors import StorageError
 from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.issue_group import IssueGroup, group_of_one, issue_groups
+from trackside.contracts.learning import Learning
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import (
     END_MARKER_KEY,
@@ -26,6 +27,7 @@ from trackside.contracts.run_layout import (
     VERDICTS_KEY,
 )
 from trackside.contracts.verdict import Outcome, Severity, State, Verdict
+from trackside.evaluation.run_learning import read_learning
 from trackside.local.capture_check import (
     lacks_trackside,
     nothing_captured_yet,
@@ -129,6 +131,7 @@ class LocalRunResult:
     training_steps  number of optimizer steps; 0 if unknown
     speed           one line about the time that can be won back; "" for none
     was_not_awaited  True if the user did not wait for the rules to judge the rest
+    learning        what the run has learned by its end
     """
 
     folder: Path
@@ -142,6 +145,7 @@ class LocalRunResult:
     training_steps: int = 0
     speed: str = ""
     was_not_awaited: bool = False
+    learning: Learning = field(default_factory=Learning)
 
     @property
     def judged(self) -> JudgedPart:
@@ -154,12 +158,21 @@ class LocalRunResult:
         """The code of the command as a shell has it: 128 + n if signal n ended it."""
         return exit_code_of(self.status)
 
+    @property
+    def was_ruined(self) -> bool:
+        """True if a critical issue hurt the training, and it ended no better than a constant answer.
+
+        So a critical issue counts that seemed to have recovered.
+        """
+        return bool(self.learning.level) and any(verdict.harm for verdict in self.verdicts)
+
     def exit_code(self, fail_on: Severity | None) -> int:
         """Return the exit code: 1 if Trackside stopped the run or an issue reaches `fail_on`, else the command's own.
 
         For a command that ended with 0 and was not judged to its end it is `NOT_JUDGED`, unless the user did not wait.
+        Of a run that was ruined, a critical issue stands, though it seemed to recover.
         """
-        worst = worst_severity(self.verdicts)
+        worst = Severity.CRITICAL if self.was_ruined else worst_severity(self.verdicts)
         if self.stopped_for or (fail_on and worst and worst.rank >= fail_on.rank):
             return 1
         was_cut_off = bool(self.evaluator_problem) and not self.was_not_awaited
@@ -293,10 +306,11 @@ class _Watch:
         """Return the result of the run."""
         steps: tuple[int, ...] = ()
         training_steps: int | None = None
-        speed = ""
+        speed, learning = "", Learning()
         try:
             steps = saved_steps(open_store(f"{self._run.folder}/{TENSORS}"))
             speed = speed_line(open_store(f"{self._run.folder}/{RULE_OUTPUT}"))
+            learning = read_learning(open_store(f"{self._run.folder}/{RULE_OUTPUT}"))
             training_steps = steps_of(watermarks_of(str(self._run.folder)))
         except StorageError as error:
             self._observer.note(f"The saved tensors cannot be listed: {error}")
@@ -319,6 +333,7 @@ class _Watch:
             training_steps=training_steps or 1 + max((rule.judged_through for rule in rules), default=-1),
             speed=speed,
             was_not_awaited=self._was_not_awaited,
+            learning=learning,
         )
 
     @property

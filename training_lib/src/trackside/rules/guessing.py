@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from trackside.contracts.errors import TensorNotSavedError
 from trackside.contracts.model_facts import LossFacts
-from trackside.rules.diagnosis import TRAINING_MODES, training_losses
+from trackside.rules.diagnosis import TRAINING_MODES, error_of_median, training_losses
 from trackside.rules.medians import median
 from trackside.trial.window import Window
 
 _MOST_BATCHES = 8
 _NEWEST = 20  # losses that stand for now
+_ERRORS = 2.0  # standard errors beyond which a difference is no noise
 _FEWEST_LABELS = 16
 _FEWEST_OF_A_CLASS = 5  # on average: the entropy of k classes comes out too low by about k / 2n from n labels
 
@@ -57,6 +58,19 @@ def best_guess(window: Window, loss: str, *, worker: str) -> Guess | None:
         return Guess(level, is_of_classes=True)
     evaluated = loss_of_guessing(facts, list(labels_of(window, loss, worker, modes=("EVAL",))))
     return Guess(level, is_of_classes=False, evaluated=evaluated)
+
+
+def beats(losses: NDArray[np.float64], guess: float) -> bool:
+    """Return True if the newest losses are certainly below that of a guess: by two standard errors of their median.
+
+    How far below does not matter: a loss may stay near that of a guess by its nature, as of contrasts among many.
+
+    Args:
+        losses: Finite losses, oldest first, shape (n,), n >= 1.
+        guess: The loss of the best constant answer.
+    """
+    newest = losses[-_NEWEST:]
+    return median(newest) + _ERRORS * error_of_median(newest) < guess
 
 
 def all_as_guessing(window: Window, *, share: float) -> bool:

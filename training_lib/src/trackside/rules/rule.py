@@ -170,6 +170,15 @@ class Rule(ABC):
         """
         return ""
 
+    def is_over(self, opened: Finding, window: Window) -> bool:
+        """Return True if an issue may be over, now that nothing is found.
+
+        Args:
+            opened: The leading finding of the issue, as it was when the issue opened.
+            window: The run up to the judged step.
+        """
+        return True
+
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the verdict's message, if the rule has a better one than the evaluator; "" if not.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from trackside.cli.terminal.severity import symbol_of
 from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.issue_group import IssueGroup, issue_groups
+from trackside.contracts.verdict import Severity
 from trackside.local.command_end import ending_of
 from trackside.local.run import LocalRunResult
 
@@ -36,16 +37,25 @@ def summary_lines(result: LocalRunResult, *, run: str, exit_code: int, fail_on: 
         )
     if result.speed:
         lines.append(f"{result.speed}; trackside profile {run}")
-    parts = [_headline(result, groups, ascii_only=ascii_only), *_other_rules(result), _ways_on(run, groups)]
+    parts = [
+        _headline(result, groups, ascii_only=ascii_only),
+        *result.learning.clauses,
+        *_other_rules(result),
+        _ways_on(run, groups),
+    ]
     if exit_code != result.training_code:
-        parts.insert(-1, f"exit code {exit_code} ({_why(result, exit_code, fail_on)})")
+        parts.insert(-1, f"exit code {exit_code} ({_why(result, groups, exit_code, fail_on)})")
     return [*lines, "; ".join(parts)]
 
 
-def _why(result: LocalRunResult, exit_code: int, fail_on: str) -> str:
+def _why(result: LocalRunResult, groups: list[IssueGroup], exit_code: int, fail_on: str) -> str:
     if exit_code == NOT_JUDGED:
         return "not judged to the end"
-    return "stopped by Trackside" if result.stopped_for else f"an issue reached --fail-on {fail_on}"
+    if result.stopped_for:
+        return "stopped by Trackside"
+    if result.was_ruined and not any(group.severity is Severity.CRITICAL for group in groups):
+        return "a critical issue came before, and the training did not get over it"
+    return f"an issue reached --fail-on {fail_on}"
 
 
 def _ways_on(run: str, groups: list[IssueGroup]) -> str:
@@ -83,6 +93,8 @@ def _headline(result: LocalRunResult, groups: list[IssueGroup], *, ascii_only: b
         return f"{head}; {judged.counts(steps)} found nothing" if judged.fine else head
     if groups:
         return f"{count_of(len(groups), 'problem')}{before}; {judged.counts(steps)} found nothing"
+    if any(result.learning.clauses):
+        return f"{_mark(False, ascii_only=ascii_only)} no rule found an issue{before}: {judged.counts(steps)}"
     return f"{_mark(True, ascii_only=ascii_only)} no issue{before}: {judged.counts(steps)}"
 
 

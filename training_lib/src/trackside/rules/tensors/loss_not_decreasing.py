@@ -26,7 +26,7 @@ from trackside.rules.evaluations import (
     training_of,
     was_never_better,
 )
-from trackside.rules.guessing import best_guess
+from trackside.rules.guessing import beats, best_guess
 from trackside.rules.medians import median, medians_of_rows
 from trackside.rules.phases import newest_phase
 from trackside.rules.rule import Rule, parameter
@@ -105,6 +105,10 @@ class LossNotDecreasing(Rule):
         8. The losses up to ten steps before must say the same, unless the run has ended. A run that ends before two
            fifths of `start_step`, and has not learned a tenth by then, could not be evaluated: that is not a clean bill
            of health.
+
+        9. An issue is over once the newest losses are certainly below guessing, where that is known, and a loss that
+           rose is back within `increase_threshold_percent` of lowest, one that was stuck certainly below the level that
+           it stood at: by two standard errors. Fewer findings, by noise, are no recovery.
 
         Critical where the loss has risen above 1.5 x L0 (10 x L0 where it is computed by hand, for that may be the loss
         of a policy with seldom rewards, all positive), is stuck for more than `num_steps` steps, or where a run of
@@ -200,6 +204,30 @@ class LossNotDecreasing(Rule):
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """Return causes of a rising loss, or of a loss that does not fall."""
         return why_it_diverges(window) if findings[0].relation == ">" else why_nothing_is_learned(window)
+
+    def is_over(self, opened: Finding, window: Window) -> bool:
+        """Return True if the loss is better than it was before the fault, and than guessing, beyond noise.
+
+        A loss that rose is back at its lowest level; one that was stuck is certainly below the level that it stood at.
+        """
+        column = next(
+            (c for c in whole_losses(window) if (c.tensor, c.worker) == (opened.subject, opened.worker)), None
+        )
+        if column is None:
+            return True
+        _, losses, size = self._finite(window, column)
+        if not len(losses) or not math.isfinite(column.values[-1]):
+            return False
+        guess = best_guess(window, column.tensor, worker=column.worker)
+        moves = may_move(window, column.tensor, worker=column.worker)  # then the labels of old steps are no measure
+        if guess is not None and not moves and not beats(losses[-size:], guess.loss):
+            return False
+        before = opened.statistics["compared_with"]
+        if opened.relation == ">":
+            return median(losses[-size:]) <= before + self.increase_threshold_percent / 100 * abs(before)
+        error = opened.statistics["error_percent"] / 100 * abs(before)
+        now, level = losses[-size:], min(before, opened.statistics["level"])
+        return median(now) + 2 * math.hypot(error, error_of_median(now)) < level
 
     def _is_lost(self, finding: Finding) -> bool:
         numbers = finding.statistics
