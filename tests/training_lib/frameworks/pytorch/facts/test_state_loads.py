@@ -41,6 +41,19 @@ def copied(model: nn.Module) -> State:
     return copy.deepcopy(model.state_dict())
 
 
+def load(model: nn.Module, state: Callable[[nn.Module], State]) -> None:
+    """Load into the model, by assignment if the state's name says so."""
+    model.load_state_dict(state(model), strict=False, assign=state in {assigned, own_assigned})
+
+
+def assigned(model: nn.Module) -> State:
+    return copied(model)
+
+
+def own_assigned(model: nn.Module) -> State:
+    return own(model)
+
+
 def facts(
     run: Path, before: tuple[Callable[[nn.Module], State], ...], after: tuple[Callable[[nn.Module], State], ...]
 ) -> tuple[str, int, bool] | None:
@@ -50,14 +63,14 @@ def facts(
     try:
         model = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))
         for state in before:
-            model.load_state_dict(state(model), strict=False)
+            load(model, state)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(5):
             optimizer.zero_grad()
             model(torch.ones(2, 3)).square().mean().backward()
             optimizer.step()
         for state in after:
-            model.load_state_dict(state(model), strict=False)
+            load(model, state)
         del model
     finally:
         adapter.uninstall()
@@ -78,6 +91,8 @@ def facts(
         pytest.param((of_first_layer,), (), None, id="a-part"),
         pytest.param((own,), (), None, id="its-own-before-it-trains"),
         pytest.param((), (copied,), None, id="a-copy"),
+        pytest.param((), (assigned,), None, id="a-copy-by-assignment"),
+        pytest.param((), (own_assigned,), ("0.weight", 4, True), id="the-models-own-by-assignment"),
         pytest.param((), (same_but_one,), None, id="its-own-but-for-one"),
         pytest.param((), (lambda _: {},), None, id="empty"),
         pytest.param((), (lambda model: model.to("meta").state_dict(),), None, id="without-values"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -40,7 +40,7 @@ class StateLoads:
         self.count = 0
         self._has_stepped, self._changed = has_stepped, changed
         self._idle: dict[int, tuple[LoadFacts, Place | None]] = {}  # by id of the module, which may be gone at the end
-        self._loaded = protect(self._look)
+        self._loading, self._loaded = protect(self._look_before), protect(self._look)
 
     def install(self) -> Callable[[], None]:
         """Wrap the method. Return the function that undoes it."""
@@ -49,9 +49,13 @@ class StateLoads:
 
         @functools.wraps(original)
         def load_state_dict(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if is_dynamo_compiling():
+                return original(self, *args, **kwargs)
+            own: list[LoadFacts] = []
+            state = args[0] if args else kwargs.get("state_dict")
+            loads._loading(self, state, own)
             answer = original(self, *args, **kwargs)
-            if not is_dynamo_compiling():
-                loads._loaded(self, args[0] if args else kwargs.get("state_dict"), answer)
+            loads._loaded(self, state, answer, own)
             return answer
 
         setattr(nn.Module, "load_state_dict", load_state_dict)  # noqa: B010 - mypy forbids assigning to a method
@@ -66,10 +70,18 @@ class StateLoads:
         """Return the first load without an effect, and its place in the script."""
         return next(iter(self._idle.values()), (None, None))
 
-    def _look(self, module: nn.Module, state: Any, answer: Any) -> None:
+    def _look_before(self, module: nn.Module, state: Any, own: list[LoadFacts]) -> None:
+        """Note in `own` that a state is the model's own. After a load by assignment any state is."""
+        if not isinstance(state, Mapping) or not self._has_stepped():
+            return
+        held = dict(named_parameters_of(module, every_name=True))
+        if held and all(_is_same(state.get(name), parameter) for name, parameter in held.items()):
+            own.append(LoadFacts(next(iter(held)), len(held), is_own=True))
+
+    def _look(self, module: nn.Module, state: Any, answer: Any, own: Sequence[LoadFacts]) -> None:
         if not isinstance(state, Mapping):
             return
-        found = self._without_effect(module, state, answer)
+        found = own[0] if own else _unknown_names(module, state, answer)
         before = self._idle.pop(id(module), None)
         if found is not None:
             self._idle[id(module)] = found, user_place()
@@ -77,17 +89,14 @@ class StateLoads:
             self.count += 1
             self._changed()
 
-    def _without_effect(self, module: nn.Module, state: Mapping[str, Any], answer: Any) -> LoadFacts | None:
-        tensors = {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
-        held = dict(named_parameters_of(module, every_name=True))
-        if not tensors or not held:
-            return None
-        unexpected = set(attribute_of(answer, "unexpected_keys", ()))
-        if tensors.keys() <= unexpected:
-            return LoadFacts(next(iter(tensors)), len(tensors))
-        if self._has_stepped() and all(_is_same(tensors.get(name), parameter) for name, parameter in held.items()):
-            return LoadFacts(next(iter(held)), len(held), is_own=True)
+
+def _unknown_names(module: nn.Module, state: Mapping[str, Any], answer: Any) -> LoadFacts | None:
+    """Return the load of a state none of whose tensors the module has; None for another."""
+    tensors = [name for name, value in state.items() if isinstance(value, torch.Tensor)]
+    if not tensors or not named_parameters_of(module):
         return None
+    unexpected = set(attribute_of(answer, "unexpected_keys", ()))
+    return LoadFacts(tensors[0], len(tensors)) if unexpected.issuperset(tensors) else None
 
 
 def _is_same(value: Any, parameter: torch.Tensor) -> bool:
