@@ -23,6 +23,8 @@ OUTSIDE: dict[str, Any] = {"optimizer": ""}
 FROZEN: dict[str, Any] = {"requires_grad": False, "has_gradient": False}
 UNSEEN: dict[str, Any] = {"has_gradient": False}
 SGD, ADAM = OptimizerFacts("SGD", "SGD"), OptimizerFacts("Adam", "Adam")
+KEPT = replace(HEAD, **FROZEN, optimizer="")
+BY_ADAM, KEPT_BY_ADAM = replace(BODY, optimizer="Adam"), replace(KEPT, optimizer="Adam")
 MODULES = (ModuleFacts("head", "Linear", "linear", line="model.py:8"),)
 
 
@@ -149,6 +151,8 @@ CASES = [
     case("all of it trains", BODY, HEAD),
     case("frozen for the first steps", BODY, replace(HEAD, **FROZEN, looks_untrained=True), step=99),
     case("no gradient for the first steps", BODY, replace(HEAD, **UNSEEN), recorded=NEVER_SEEN, step=99),
+    case("frozen since, and an optimizer made for the rest", BODY, KEPT, before=(BODY, HEAD)),
+    case("frozen since, beside a new optimizer of all", BY_ADAM, KEPT_BY_ADAM, optimizers=(ADAM,), before=(BODY, HEAD)),
     case("frozen not long ago", BODY, replace(HEAD, **FROZEN), before=(BODY, HEAD), step=99),
     case("frozen in a run of 20 steps", replace(BODY, **FROZEN, looks_untrained=True), HEAD, recorded=BRIEF),
     case("a later matrix, in a run that ended", BODY, replace(HEAD, **FROZEN, looks_untrained=True), recorded=EARLY),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -116,3 +117,15 @@ def test_it_says_since_when() -> None:
 def test_what_it_lacks() -> None:
     assert ShrunkenWeights().lacks(TWO_NORMS.window)
     assert ShrunkenWeights().lacks(CASES[0].window) == ""
+
+
+@pytest.mark.parametrize(
+    ("share", "said"), [pytest.param(0.98, True, id="most-rows-without"), pytest.param(0.02, False, id="few")]
+)
+def test_rows_without_a_gradient_that_decay(share: float, said: bool) -> None:
+    chosen = case("", GONE, GONE, GONE, of=facts(decay=0.5, is_decoupled=True), fires=(A, B, C))
+    zeros = {f"gradient/{tensor}": {"zero_share": steady(share)} for tensor in (A, B, C)}
+    chosen = replace(chosen, recorded={**chosen.recorded, **zeros})
+    first = ShrunkenWeights().suspicions(assert_case(ShrunkenWeights(), chosen), chosen.window)[0]
+    assert first.cause is Cause.WEIGHT_DECAY_TOO_STRONG
+    assert ("98% of their gradient is exactly zero" in first.because) is said

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
 
@@ -21,7 +21,7 @@ def newest_phase(window: Window) -> int:
     Args:
         window: The window to read.
     """
-    revisions = list(_revisions(window))
+    revisions = revisions_of(window)
     begins = _begins(revisions)
     if len(begins) <= _MOST_PHASES:
         return revisions[begins[0]].from_step if begins else 0
@@ -34,17 +34,23 @@ def newest_training(window: Window) -> int:
     Args:
         window: The window to read.
     """
-    revisions = list(_revisions(window))
+    revisions = revisions_of(window)
     return next((revisions[place].from_step for place in _begins(revisions) if _is_of_others(revisions, place)), 0)
 
 
-def _revisions(window: Window) -> Iterator[ModelFacts]:
-    """Yield the facts of the run, the newest first."""
-    facts = window.facts
-    while facts is not None:
-        yield facts
-        earlier = window.source.facts_at(facts.from_step - 1) if facts.from_step > 0 else None
-        facts = earlier if earlier is not None and earlier.from_step < facts.from_step else None
+def revisions_of(window: Window) -> list[ModelFacts]:
+    """Return the facts of the run, the newest first.
+
+    Args:
+        window: The window to read.
+    """
+    found = [window.facts] if window.facts is not None else []
+    while found and (step := found[-1].from_step) > 0:
+        earlier = window.source.facts_at(step - 1)
+        if earlier is None or earlier.from_step >= step:
+            break
+        found.append(earlier)
+    return found
 
 
 def _begins(revisions: Sequence[ModelFacts]) -> list[int]:

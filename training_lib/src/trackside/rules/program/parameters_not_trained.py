@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -15,6 +15,7 @@ from trackside.contracts.model_facts import ModelFacts, ParameterFacts
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.experts import idle_among_others
 from trackside.rules.medians import median
+from trackside.rules.phases import revisions_of
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -73,7 +74,8 @@ class ParametersNotTrained(Rule):
            are still as a common initializer draws them. Not in a model with trained corrections of low rank beside
            frozen matrices, which are frozen on purpose. It is information where each frozen part has a trained twin of
            the same shapes beside it, as a random target or a random prior has.
-        6. *Frozen since*: weight matrices that were trained at first are frozen now, those of the last layer too.
+        6. *Frozen since*: weight matrices are frozen now, those of the last layer too, and the optimizer that holds
+           them is the one that trained them. With another optimizer, made for what is left, they are meant to stay.
         7. A frozen weight that looks trained is left alone: that is what freezing is for. So are models of which no
            optimizer holds anything and no gradient reaches anything (a target network, an average of the weights).
         8. Patience: what is frozen or gets no gradient may have its turn in the next epoch (gradual unfreezing). It
@@ -132,7 +134,7 @@ class ParametersNotTrained(Rule):
         reasons = self._reasons(window, facts, present)
         if not reasons:
             return []
-        history = _History(window, facts)
+        history = _History(window)
         reasons = [(held, reason) for held, reason in reasons if reason != NO_OPTIMIZER or not history.is_over(held)]
         stands = not any(_trains(p, present) for p in facts.parameters)
         takes_turns = _takes_turns(window, facts, fewest=self.steps)
@@ -190,8 +192,7 @@ class ParametersNotTrained(Rule):
         self, window: Window, facts: ModelFacts, present: Mapping[str, float]
     ) -> list[tuple[ParameterFacts, str]]:
         """Return the parameters that are not trained, each once, with the reason."""
-        first = window.source.facts_at(0)
-        frozen = dict.fromkeys([*frozen_at_random(facts), *(frozen_since(first, facts) if first is not None else ())])
+        frozen = dict.fromkeys([*frozen_at_random(facts), *frozen_since(facts, lambda: revisions_of(window))])
         idle = idle_among_others(facts, present)  # their router is judged by collapsed-routing
         without = [p for p in unreached(facts, present=present) if p.name not in idle]
         found: dict[int, tuple[ParameterFacts, str]] = {}
@@ -302,15 +303,23 @@ def has_corrections(facts: ModelFacts, root: str) -> bool:
     return False
 
 
-def frozen_since(first: ModelFacts, facts: ModelFacts) -> tuple[ParameterFacts, ...]:
-    """Return the weight matrices that trained at first and are frozen now, if the output layer is among them.
+def frozen_since(facts: ModelFacts, revisions: Callable[[], Sequence[ModelFacts]]) -> tuple[ParameterFacts, ...]:
+    """Return the weight matrices that their optimizer trained and that are frozen now, with the output layer's.
 
-    Layers are frozen on purpose from the input on; a model with frozen last weights learns nothing any more.
+    Layers are frozen on purpose from the input on; a model with frozen last weights learns nothing any more. Where an
+    optimizer was made for what is left to train, freezing was its purpose: embeddings or prompts train beneath a model
+    that is to stay.
+
+    Args:
+        facts: The facts now.
+        revisions: Returns the facts of the run.
     """
-    before = {p.name for p in first.parameters if p.requires_grad and p.optimizer and len(p.shape) > 1}
     matrices = [p for p in facts.parameters if len(p.shape) > 1 and not p.tied_to]
-    frozen = [p for p in matrices if p.name in before and not p.requires_grad]
-    return tuple(frozen) if matrices and matrices[-1] in frozen else ()
+    if not matrices or matrices[-1].requires_grad or not matrices[-1].optimizer:
+        return ()
+    trained = {(p.name, p.optimizer) for each in revisions() for p in each.parameters if p.requires_grad}
+    frozen = [p for p in matrices if not p.requires_grad and p.optimizer and (p.name, p.optimizer) in trained]
+    return tuple(frozen) if matrices[-1] in frozen else ()
 
 
 def lies_deep(facts: ModelFacts, some: Sequence[ParameterFacts]) -> bool:
@@ -401,14 +410,8 @@ def _changes_width(part: Sequence[ParameterFacts]) -> bool:
 class _History:
     """The earlier facts and statistics of the parameters."""
 
-    def __init__(self, window: Window, facts: ModelFacts) -> None:
-        self._window = window
-        self._revisions = [facts]  # newest first
-        while (step := self._revisions[-1].from_step) > 0:
-            earlier = window.source.facts_at(step - 1)
-            if earlier is None or earlier.from_step >= step:
-                break
-            self._revisions.append(earlier)
+    def __init__(self, window: Window) -> None:
+        self._window, self._revisions = window, revisions_of(window)
 
     @cached_property
     def thaws(self) -> bool:

@@ -17,6 +17,7 @@ from trackside.trial.window import Column, Window
 
 _FIRST_STEPS = 5
 _USUAL_DECAY = 0.01  # of an optimizer
+_MOST = 0.5  # of a gradient
 _MEASURE = "norm of the weight over its first"
 
 
@@ -67,7 +68,6 @@ class ShrunkenWeights(Rule):
     save_interval = 500
     needs = ()
     paced = True
-    patience = 2
     severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.PENALTY_TOO_STRONG, Cause.WEIGHT_DECAY_TOO_STRONG, Cause.VANISHING_GRADIENTS)
@@ -116,6 +116,7 @@ class ShrunkenWeights(Rule):
             small = f"{because}: a usual weight decay of {decay:g} outweighs the gradients"
             return (Suspicion(Cause.VANISHING_GRADIENTS, small), Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG))
         if decay > 0:
+            because += _beside_zeros(findings, window)
             return (Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG, because), Suspicion(Cause.PENALTY_TOO_STRONG))
         return (Suspicion(Cause.PENALTY_TOO_STRONG, because),)
 
@@ -142,6 +143,16 @@ def _added_decay(window: Window) -> float:
     groups = [group for each in window.facts.optimizers for group in each.groups] if window.facts else []
     added = [group for group in groups if not group.get("decoupled_weight_decay")]
     return max((group.get("weight_decay", 0.0) for group in added), default=0.0)
+
+
+def _beside_zeros(findings: Sequence[Finding], window: Window) -> str:
+    """Return a clause about weights of which most elements have no gradient and decay all the same; "" for others."""
+    held = [p for f in findings if window.facts and (p := window.facts.parameter(f.subject)) is not None]
+    columns = [c for p in held for c in window.statistic(p.gradient, "zero_share", mode=None) if len(c.values)]
+    share = median([float(column.values[-1]) for column in columns]) if columns else 0.0
+    return (
+        f", though {share:.0%} of their gradient is exactly zero: rows without one decay too" if share > _MOST else ""
+    )
 
 
 def _outweighs(window: Window, decay: float) -> bool:
