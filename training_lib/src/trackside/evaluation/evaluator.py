@@ -404,6 +404,8 @@ class Evaluator:
 
         All are computed before the first is sent, since computing one may fail.
         """
+        last = [self._judge_the_end(name, now) for name in self._judging_together()]
+        self._outbox.send([verdict for verdict in last if verdict is not None])
         final_verdicts = {name: self._final_verdict(name, now) for name in self._judging_together()}
         for name in final_verdicts:
             self._run_progress.conclude(name)
@@ -411,6 +413,15 @@ class Evaluator:
         self._outbox.send([verdict for verdict in final_verdicts.values() if verdict is not None])
         if self._learning is None and not self._run_progress.open():
             self._learning = self._learned(now)
+
+    def _judge_the_end(self, name: str, now: float) -> Verdict | None:
+        """Return the verdict of a rule that looks at the newest step once more when the run has ended."""
+        progress = self._run_progress.of(name)
+        if not self._rules[name].rule.judges_the_end or progress.judged_through < 0 or progress.is_open:
+            return None
+        window = self._steps.at(progress.judged_through, now, is_last=True).window
+        judgement = self._rule_judge.judge_again(self._rules[name], progress, window)
+        return self._run_progress.note(name, judgement)
 
     def _learned(self, now: float) -> Learning | None:
         """Return what the run has learned. A failure is logged only: the verdicts are worth having without it."""

@@ -59,6 +59,7 @@ class Rule(ABC):
     needs                collections to save instead of `watches` at `save_interval`; () if the always-on statistics
                          are enough
     judges_waiting       True: it judges the newest step again while no newer one comes
+    judges_the_end       True: it judges the newest step again once the run has ended, for what was measured after it
     judges_speed         True: it reads the machine's metrics and the seconds of steps (`rules/speed.py`), no tensor
     judges_until_found   True: it ends with its first issue, as Amazon's rules do. Other rules go on, and an issue
                          without further findings recovers
@@ -84,6 +85,7 @@ class Rule(ABC):
     what_to_do: ClassVar[tuple[str, ...]] = ()
     patience: ClassVar[int] = 1
     judges_every_step: ClassVar[bool] = False
+    judges_the_end: ClassVar[bool] = False
     judges_speed: ClassVar[bool] = False
     judges_until_found: ClassVar[bool] = False
     paced: ClassVar[bool] = False

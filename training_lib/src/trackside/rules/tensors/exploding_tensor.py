@@ -31,7 +31,9 @@ class ExplodingTensor(Rule):
            The always-on statistics count them where the tensors lie; nothing needs to be saved. Where the run has but
            reductions, the mean is counted as one element.
         2. count > 0 is a finding, at once: there is no such thing as a harmless infinity in these collections.
-        3. The first step at which the tensor broke is the step since which the finding holds. The tensor that broke
+        3. Once the run has ended, and where passes go on without steps, the weights are measured once more, as the last
+           step left them: what broke at a step that was not measured, and ended the stepping, shows there.
+        4. The first step at which the tensor broke is the step since which the finding holds. The tensor that broke
            first leads; among those of the same step, the order of `collection_names` decides, then the name.
 
         Amazon's ExplodingTensor judges every saved tensor unless it is given `collection_names` or `tensor_regex`. Ours
@@ -65,6 +67,7 @@ class ExplodingTensor(Rule):
     watches = ("losses", "weights", "gradients")
     save_interval = 100
     needs = ()
+    judges_the_end = True
     severity = Severity.CRITICAL
     since = "0.1"
     likely_causes = (Cause.LEARNING_RATE_TOO_HIGH, Cause.NON_FINITE_DATA)
