@@ -116,6 +116,7 @@ PRESENT = [
     ("rate-varies", window({RATE: {"mean": falling(1e-3, 1.0, 101)}})),
     ("loss-not-finite", window({LOSS: {"mean": along([2.3] * 60 + [math.nan] * 41)}})),
     ("broke-suddenly", window({LOSS: {"mean": along([2.3] * 60 + [math.nan] * 41)}})),
+    ("undefined-value", window({G: {"l2": along([1.0] * 100 + [math.nan])}})),
     ("loss-fell", window()),
     ("loss-mostly-gone", window()),
     ("loss-rose", window({LOSS: {"mean": falling(0.2, 2.3, 101)}})),

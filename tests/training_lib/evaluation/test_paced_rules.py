@@ -20,13 +20,14 @@ from trackside.evaluation.progress import ProgressFile
 from trackside.records.watermark import Watermark
 from trackside.rules.catalogue import ConfiguredRule
 from trackside.rules.rule import FoldingRule, Rule, is_paced_step, parameter
+from trackside.rules.tensors.exploding_tensor import ExplodingTensor
 from trackside.rules.tensors.stalled_training import StalledTraining
 from trackside.storage.memory import MemoryStore
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors, write_watermark
 from trackside.trial.trial import Trial
 from trackside.trial.window import Window
 
-LOSS, G = "Loss_output_0", "gradient/Net_fc.weight"
+LOSS, G, W = "Loss_output_0", "gradient/Net_fc.weight", "Net_fc.weight"
 STARTED_MS = 1_700_000_000_000
 
 
@@ -480,3 +481,19 @@ def test_a_worker_that_fell_silent_does_not_hide_what_the_others_recorded(monkey
 def test_nothing_recorded_is_nothing_found(monkeypatch: pytest.MonkeyPatch) -> None:
     found = World(LossLarge()).backtested(monkeypatch)
     assert (found.last_step, found.stop_step, found.saved_steps, found.verdicts) == (-1, None, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("late", "outcome"),
+    [pytest.param(3.0, Outcome.ISSUE_FOUND, id="broken"), pytest.param(0.0, Outcome.CLEAN, id="sound")],
+)
+def test_what_was_measured_after_the_last_step_is_judged_at_the_end(late: float, outcome: Outcome) -> None:
+    """Issue 41: weights broke at a step that was not measured, and the script stepped no more."""
+    world = World(ExplodingTensor())
+    world.record([1.0] * 6)
+    assert world.poll() == ()
+    world.log.record({(W, "nonfinite_count"): late}, step=5, mode="TRAIN", mode_step=5, wall_time=1.7e9 + 60)
+    world.log.flush()
+    world.mark(5)
+    (verdict,) = world.end()
+    assert (verdict.outcome, verdict.step) == (outcome, 5)

@@ -162,6 +162,10 @@ CALM = {LOSS: {"mean": along([2.3] * 60 + [math.nan] * 41)}, G: {"l2": along([1.
 WILD = {LOSS: {"mean": along([2.3 * 1.5**n for n in range(60)] + [math.inf] * 41)}, G: {"l2": STUCK}}
 
 
+GRADIENT_FIRST = {LOSS: CALM[LOSS], G: {"l2": along([1.0] * 59 + [math.nan] * 42)}}
+WEIGHT_AT_LAST = {LOSS: {"mean": STUCK}, W: {"nonfinite_count": {100: 3.0}, "update_ratio": STUCK}}
+
+
 @pytest.mark.parametrize(
     ("recorded", "facts", "causes"),
     [
@@ -173,11 +177,45 @@ WILD = {LOSS: {"mean": along([2.3 * 1.5**n for n in range(60)] + [math.inf] * 41
             id="half-precision",
         ),
         pytest.param(WILD, None, [Cause.LEARNING_RATE_TOO_HIGH], id="grown-before"),
+        pytest.param(GRADIENT_FIRST, None, [Cause.UNDEFINED_VALUE], id="the-gradient-before-the-loss"),
+        pytest.param(WEIGHT_AT_LAST, None, [Cause.UNDEFINED_VALUE], id="a-weight-after-the-last-step"),
+        pytest.param(
+            GRADIENT_FIRST,
+            ModelFacts(program=ProgramFacts(autocast_dtype="float16")),
+            [Cause.PRECISION_OVERFLOW, Cause.NON_FINITE_DATA],
+            id="the-gradient-before-the-loss-in-half-precision",
+        ),
+        pytest.param(
+            {LOSS: WILD[LOSS], G: {"l2": along([1.0] * 59 + [math.nan] * 42)}},
+            None,
+            [Cause.LEARNING_RATE_TOO_HIGH],
+            id="the-gradient-first-and-grown-before",
+        ),
     ],
 )
 def test_why_it_breaks(recorded: Mapping[str, Any], facts: ModelFacts | None, causes: list[Cause]) -> None:
     found = why_it_breaks(window(recorded, facts=facts), since=60)
     assert [suspicion.cause for suspicion in found[: len(causes)]] == causes
+
+
+IDS, TARGETS = "Net_input_0", "CrossEntropyLoss_input_1"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "labels", "cause"),
+    [
+        pytest.param(np.int64, np.int64, Cause.UNDEFINED_VALUE, id="whole-numbers"),
+        pytest.param(np.float32, np.int64, Cause.NON_FINITE_DATA, id="inputs-of-floats"),
+        pytest.param(np.int64, np.float32, Cause.NON_FINITE_DATA, id="labels-of-floats"),
+        pytest.param(np.int64, None, Cause.NON_FINITE_DATA, id="labels-unknown"),
+    ],
+)
+def test_whole_numbers_hold_no_nan(inputs: type, labels: type | None, cause: Cause) -> None:
+    saved = {IDS: {0: np.arange(16, dtype=inputs).reshape(4, 4)}}
+    if labels is not None:
+        saved[TARGETS] = {0: np.arange(4, dtype=labels)}
+    case = RuleCase("", saved, recorded=CALM, collections={"model_inputs": (IDS,), "labels": (TARGETS,)}, step=60)
+    assert why_it_breaks(case.window, since=60)[0].cause is cause
 
 
 EQUAL = ModelFacts(parameters=(replace(PARAMETER, has_equal_rows=True),))

@@ -29,6 +29,7 @@ class Cause(str, Enum):
     UNNORMALIZED_INPUTS = "unnormalized-inputs"
     CONSTANT_INPUTS = "constant-inputs"
     NON_FINITE_DATA = "non-finite-data"
+    UNDEFINED_VALUE = "undefined-value"
     WRONG_LABELS = "wrong-labels"
     CLASS_IMBALANCE = "class-imbalance"
     DATA_ORDER = "data-order"
@@ -174,6 +175,11 @@ EXPLANATIONS = {
     ),
     Cause.NON_FINITE_DATA: Explanation(
         "the data hold NaN or infinity", "Check inputs and labels with torch.isfinite(batch).all() before training."
+    ),
+    Cause.UNDEFINED_VALUE: Explanation(
+        "a root, norm, logarithm or quotient of zero has no value, or its derivative has none",
+        "Add a small number below the root or the division, as in torch.sqrt(x + 1e-8). "
+        "torch.autograd.set_detect_anomaly(True) names the line.",
     ),
     Cause.WRONG_LABELS: Explanation(
         "the labels do not belong to the inputs", "Look at a few inputs beside their labels, after all shuffling."
@@ -387,6 +393,7 @@ LOOKS_LIKE: Mapping[Cause, frozenset[Cause]] = {
     | _NOTHING_IS_LEARNED
     | {Cause.UNNORMALIZED_INPUTS, Cause.OVERFITTING, Cause.CLASS_IMBALANCE},
     Cause.NON_FINITE_DATA: _BREAKS_UP | {Cause.PRECISION_OVERFLOW},
+    Cause.UNDEFINED_VALUE: _BREAKS_UP | {Cause.PRECISION_OVERFLOW, Cause.NON_FINITE_DATA},
     Cause.WRONG_LABELS: frozenset([Cause.OVERFITTING]),
     Cause.CLASS_IMBALANCE: frozenset([Cause.WRONG_LABELS, Cause.OVERFITTING]),
     Cause.DATA_ORDER: _BREAKS_UP | {Cause.CLASS_IMBALANCE, Cause.OVERFITTING},

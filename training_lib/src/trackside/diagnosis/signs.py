@@ -35,6 +35,7 @@ from trackside.rules.diagnosis import (
     learned_share,
     still_falls,
     training_losses,
+    undefined_value,
 )
 from trackside.rules.evaluations import NEWEST, by_evaluation, is_no_better, training_of
 from trackside.rules.guessing import best_guess, difference_of_labels, labels_of
@@ -315,6 +316,10 @@ def _broke_suddenly(known: Known) -> Answer:
     return f"losses and gradients were as usual up to step {min(broken)}" if growth <= _SUDDEN else False
 
 
+def _undefined(known: Known) -> Answer:
+    return undefined_value(known.window) or (False if training_losses(known.window) else None)
+
+
 def _loss_fell(known: Known) -> Answer:
     return has_gained(known.window, share=_GAIN) if training_losses(known.window) else None
 
@@ -556,6 +561,13 @@ PIECES: Mapping[str, Piece] = {
     "loss-not-finite": Piece("The loss is not finite", _loss_broke),
     "broke-suddenly": Piece(
         "The loss became non-finite without growing before", _broke_suddenly, (Cause.NON_FINITE_DATA,)
+    ),
+    "undefined-value": Piece(
+        "Numbers broke out of the blue at a step with a finite loss, or with data that cannot hold NaN",
+        _undefined,
+        (Cause.UNDEFINED_VALUE,),
+        (Cause.UNDEFINED_VALUE,),
+        explains=(Cause.NON_FINITE_DATA, Cause.LEARNING_RATE_TOO_HIGH, Cause.EXPLODING_GRADIENTS),
     ),
     "loss-fell": Piece("The loss has fallen by more than its noise", _loss_fell),
     "loss-mostly-gone": Piece("More than half of the loss is gone", _loss_mostly_gone),

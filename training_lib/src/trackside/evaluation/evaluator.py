@@ -32,6 +32,7 @@ from trackside.rules.rule import Rule, is_paced_step
 from trackside.rules.rule_file import load_rule
 from trackside.storage.open_store import OpenStore, open_store
 from trackside.trial.trial import Trial, trial_of
+from trackside.trial.window import Window
 
 DELIVERY_SECONDS_AFTER_THE_END = 300.0
 HEARTBEAT_SECONDS = 300.0  # the progress is stored at least this often: by its age a dead evaluator is found
@@ -387,10 +388,13 @@ class Evaluator:
         configured = self._rules[name]
         if not configured.rule.judges_waiting:
             return None
-        window = self._trial.window(self._newest_step, now=now, newest_step_at=self._newest_at)
+        return self._ask_again(name, self._trial.window(self._newest_step, now=now, newest_step_at=self._newest_at))
+
+    def _ask_again(self, name: str, window: Window) -> Verdict | None:
+        """Return the verdict of a rule that is asked about the newest step once more."""
         if name in self._threaded:
             return self._threaded.judge_again(name, window)
-        judgement = self._rule_judge.judge_again(configured, self._run_progress.of(name), window)
+        judgement = self._rule_judge.judge_again(self._rules[name], self._run_progress.of(name), window)
         return self._run_progress.note(name, judgement)
 
     def _leave(self) -> None:
@@ -419,9 +423,7 @@ class Evaluator:
         progress = self._run_progress.of(name)
         if not self._rules[name].rule.judges_the_end or progress.judged_through < 0 or progress.is_open:
             return None
-        window = self._steps.at(progress.judged_through, now, is_last=True).window
-        judgement = self._rule_judge.judge_again(self._rules[name], progress, window)
-        return self._run_progress.note(name, judgement)
+        return self._ask_again(name, self._steps.at(progress.judged_through, now, is_last=True).window)
 
     def _learned(self, now: float) -> Learning | None:
         """Return what the run has learned. A failure is logged only: the verdicts are worth having without it."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.errors import TensorNotSavedError
 from trackside.contracts.model_facts import LossFacts, ParameterFacts
 from trackside.contracts.recorded_names import CLIPPING, GRADIENTS_KEPT
 from trackside.rules.medians import median
@@ -456,10 +457,78 @@ def why_it_breaks(window: Window, *, since: int) -> tuple[Suspicion, ...]:
     causes = why_it_diverges(window)
     if growth is None or growth > _SUDDEN:
         return causes
+    if undefined := undefined_value(window):
+        return (Suspicion(Cause.UNDEFINED_VALUE, undefined),)
     out_of_the_blue = Suspicion(Cause.NON_FINITE_DATA, f"losses and gradients were as usual up to step {since}")
     certain = [suspicion for suspicion in causes if suspicion.cause is Cause.PRECISION_OVERFLOW]
     rest = [suspicion for suspicion in causes if suspicion.cause is not Cause.PRECISION_OVERFLOW]
     return (*certain, out_of_the_blue, *rest)
+
+
+def undefined_value(window: Window) -> str:
+    """Return the evidence of a computation without a value, a clause; "" for none.
+
+    Numbers broke out of the blue, and not by the data: the loss of the step was still finite and its gradients were
+    not, or inputs and labels are whole numbers, which cannot hold NaN. In float16 they may have overflowed.
+
+    Args:
+        window: The window to read.
+    """
+    if Evidence(window).is_low_precision:
+        return ""
+    gradient, loss = _gradient_broke_at(window), _loss_broke_at(window)
+    first = min((step for step in (gradient, loss) if step is not None), default=None)
+    growth = growth_before(window, step=first) if first is not None else None
+    if growth is None or growth > _SUDDEN:
+        return ""
+    if gradient is not None and (loss is None or gradient < loss) and _loss_is_known(window, gradient):
+        return f"the loss of step {gradient} was finite, and its gradients were not"
+    if first == loss and _data_are_whole_numbers(window):
+        return f"the loss broke out of the blue at step {loss}, and inputs and labels are whole numbers"
+    return ""
+
+
+def _gradient_broke_at(window: Window) -> int | None:
+    """Return the first step at which a gradient, or a weight after the step, was not finite; None if all were."""
+    names = window.tensors("gradients")
+    columns = [c for name in names for c in window.statistic(name, "l2", mode=None)]
+    broken = [c.steps[~np.isfinite(c.values)] for c in columns]
+    counts = [
+        c for n in (*names, *window.tensors("weights")) for c in window.statistic(n, "nonfinite_count", mode=None)
+    ]
+    broken += [c.steps[c.values > 0] for c in counts]
+    return min((int(steps[0]) for steps in broken if steps.size), default=None)
+
+
+def _loss_broke_at(window: Window) -> int | None:
+    broken = [column.steps[~np.isfinite(column.values)] for column in training_losses(window)]
+    return min((int(steps[0]) for steps in broken if steps.size), default=None)
+
+
+def _loss_is_known(window: Window, step: int) -> bool:
+    return any((column.steps == step).any() for column in training_losses(window))
+
+
+def _data_are_whole_numbers(window: Window) -> bool:
+    """Return True if saved inputs and labels are all whole numbers; False also if either was never saved."""
+    kinds = []
+    for collection in ("model_inputs", "labels"):
+        found = [kind for name in window.tensors(collection) for kind in _kinds_of(window, name)]
+        if not found:
+            return False
+        kinds += found
+    return all(kind in "iub" for kind in kinds)
+
+
+def _kinds_of(window: Window, name: str) -> list[str]:
+    """Return the kinds of numbers of a tensor, as NumPy's letters, of the newest saved value of each worker."""
+    kinds = []
+    for column in window.statistic(name, "mean", mode=None):
+        try:
+            kinds.append(window.value(name, worker=column.worker, step=int(column.steps[-1])).dtype.kind)
+        except TensorNotSavedError:  # reductions only
+            continue
+    return kinds
 
 
 def growth_before(window: Window, *, step: int) -> float | None:
