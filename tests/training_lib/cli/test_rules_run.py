@@ -53,7 +53,8 @@ def test_an_issue_is_a_card_and_every_rule_has_a_state() -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
     assert lines[0] == "bad: ended, 5 steps saved"
-    assert "✖ CRITICAL  exploding-tensor, almost certain (" in result.stdout
+    assert "✖ CRITICAL  exploding-tensor ─" in result.stdout
+    assert "real       almost certain (" in result.stdout
     assert "what to do" in lines
     assert "✖ Issue            exploding-tensor    critical, since step 20, 1 tensor" in lines
     assert "◌ Not enough data  vanishing-gradient  Values are not finite from step 20 on," in lines

@@ -270,7 +270,9 @@ LEAD_BACK = replace(no_issue(OWN), state=State.RECOVERED, group=SYMPTOM.group, s
             id="cause-unknown",
         ),
         pytest.param(
-            (replace(issue(OWN), probability=0.97),), ["✖ CRITICAL  my-rule, almost certain (97%) "], id="probability"
+            (replace(issue(OWN), probability=0.97),),
+            ["✖ CRITICAL  my-rule ─", "real       almost certain (97%), whatever its cause"],
+            id="probability",
         ),
         pytest.param(
             (suspecting(replace(DEAD, probability=0.62)),),

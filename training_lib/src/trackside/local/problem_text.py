@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.observation import is_recorded_number
-from trackside.contracts.probability import in_words
+from trackside.contracts.probability import is_real
 from trackside.contracts.recorded_names import plain_name
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity, Verdict
@@ -57,11 +57,10 @@ def _card(group: IssueGroup) -> str:
 
 
 def title_of(group: IssueGroup) -> str:
-    """Return the problem's state, rule and probability."""
+    """Return the problem's state and rule."""
     if not group.standing:
         return f"✔ RECOVERED  {group.lead.configuration_name} by step {group.shown_recovery}"
-    sure = f", {in_words(group.probability)} ({group.probability:.0%})" if group.probability is not None else ""
-    return f"{_SYMBOLS[group.severity]} {group.severity.value.upper()}  {group.lead.configuration_name}{sure}"
+    return f"{_SYMBOLS[group.severity]} {group.severity.value.upper()}  {group.lead.configuration_name}"
 
 
 def what_of(verdict: Verdict) -> str:
@@ -80,6 +79,8 @@ def rows_of(group: IssueGroup) -> Iterator[tuple[str, str]]:
         more = f", and {verdict.affected - 1} more" if verdict.affected > 1 else ""
         yield "number" if is_recorded_number(lead.subject) else "tensor", f"{plain_name(lead.subject)}{more}"
         yield "observed", lead.comparison
+    if group.standing and group.probability is not None:
+        yield "real", is_real(group.probability)
     if verdict.harm and group.standing:
         yield "harm", verdict.harm
     if verdict.way_back and group.standing:

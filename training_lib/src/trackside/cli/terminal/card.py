@@ -21,7 +21,7 @@ from trackside.cli.terminal.text import printable
 from trackside.contracts.cause import Suspicion
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.observation import is_recorded_number
-from trackside.contracts.probability import in_words
+from trackside.contracts.probability import is_real
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Finding, Verdict
 from trackside.local.problem_text import symptom_of
@@ -81,11 +81,12 @@ class VerdictCard:
         if not group.standing:
             return f"{'+' if ascii_only else '✔'} RECOVERED  {verdict.configuration_name}"
         symbol = symbol_of(verdict.severity, ascii_only=ascii_only)
-        sure = f", {in_words(group.probability)} ({group.probability:.0%})" if group.probability is not None else ""
-        return f"{symbol} {verdict.severity.value.upper()}  {verdict.configuration_name}{sure}"
+        return f"{symbol} {verdict.severity.value.upper()}  {verdict.configuration_name}"
 
 
 def _state_rows(group: IssueGroup) -> Iterator[tuple[str, str]]:
+    if group.standing and group.probability is not None:
+        yield "real", is_real(group.probability)
     if group.lead.harm:
         yield "harm", group.lead.harm
     if group.lead.way_back and group.standing:
