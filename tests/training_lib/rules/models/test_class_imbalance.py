@@ -25,7 +25,12 @@ BY_HAND = LossFacts("loss_output_0")
 
 
 def case(
-    name: str, batches: Sequence[Any], *, fires: bool = False, facts: ModelFacts | None = None, mode: str = "TRAIN"
+    name: str,
+    batches: Sequence[Any],
+    *,
+    fires: bool = False,
+    facts: ModelFacts | tuple[ModelFacts, ...] | None = None,
+    mode: str = "TRAIN",
 ) -> RuleCase:
     return RuleCase(
         name,
@@ -47,6 +52,11 @@ def of_rows(*classes: int) -> ModelFacts:
     return ModelFacts(losses=(replace(PLAIN, classes=classes),))
 
 
+PHASES = (
+    ModelFacts(optimizers=(OptimizerFacts("Adam", "Adam"),)),
+    ModelFacts(optimizers=(OptimizerFacts("Adam_1", "Adam"),), from_step=50),
+)
+TEN_THEN_TWO = [*drawn(*[0.1] * 10, batches=5), *drawn(0.5, 0.5, batches=35)]
 RARE = drawn(0.98, 0.02)
 CASES = [
     case("one in fifty", RARE, fires=True),
@@ -69,6 +79,9 @@ CASES = [
     case("numbers to regress", [RANDOM.normal(size=64).astype(np.float32) for _ in range(20)]),
     case("words", [RANDOM.zipf(1.5, size=64) % 5000 for _ in range(20)]),
     case("a GAN", RARE, facts=TWO),
+    case("two tasks, one after the other", TEN_THEN_TWO, facts=PHASES),
+    case("an even task, then an uneven one", [*drawn(0.5, 0.5, batches=5), *RARE], fires=True, facts=PHASES),
+    case("the same labels without a new optimizer", TEN_THEN_TWO, fires=True, facts=PHASES[0]),
     case("validation data", RARE, mode="EVAL"),
     case("one class", [np.zeros(64, np.int64)] * 20),
 ]

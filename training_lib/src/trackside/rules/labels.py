@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trackside.contracts.errors import TensorNotSavedError
 from trackside.rules.diagnosis import TRAINING_MODES
+from trackside.rules.phases import newest_phase
 from trackside.trial.window import Window
 
 MOST_CLASSES = 20  # more are letters or words rather than classes, which are unequal by nature
@@ -19,16 +20,18 @@ _FEWEST_SAMPLES = 4
 
 @dataclass(frozen=True)
 class SeenLabels:
-    """The labels so far.
+    """The labels of the present training so far.
 
     counts      number of labels by class (as text)
     batches     (step, share, class) of the commonest class in each of the newest `MOST_BATCHES` batches, oldest first
     is_classes  False once a label came that is no class
+    since       the step at which the training began: another one may have other classes
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
     batches: tuple[tuple[int, float, str], ...] = ()
     is_classes: bool = True
+    since: int = 0
 
     @property
     def samples(self) -> int:
@@ -42,15 +45,22 @@ class SeenLabels:
         for one, number in zip(classes.tolist(), numbers.tolist(), strict=True):
             counts[str(one)] = counts.get(str(one), 0) + number
         if len(counts) > MOST_CLASSES:
-            return SeenLabels(is_classes=False)
+            return SeenLabels(is_classes=False, since=self.since)
         top = int(numbers.argmax())
         batch = (step, float(numbers[top] / numbers.sum()), str(classes[top]))
-        return SeenLabels(counts, (*self.batches, batch)[-MOST_BATCHES:])
+        return SeenLabels(counts, (*self.batches, batch)[-MOST_BATCHES:], since=self.since)
 
 
 def with_labels_of(seen: SeenLabels, window: Window) -> SeenLabels:
-    """Return the labels so far and the training labels saved at `window.step`, of all workers."""
-    if window.mode not in TRAINING_MODES or not seen.is_classes:
+    """Return the labels so far and the training labels saved at `window.step`, of all workers.
+
+    A new optimizer begins a training of its own, whose labels are not added to those before.
+    """
+    if window.mode not in TRAINING_MODES:
+        return seen
+    if (began := newest_phase(window)) > seen.since:
+        seen = SeenLabels(since=began)
+    if not seen.is_classes:
         return seen
     for name in window.tensors("labels"):
         for column in window.statistic(name, "mean", last=1):

@@ -27,7 +27,8 @@ class ClassImbalance(FoldingRule):
         was built for. Loss and accuracy look good all along.
 
     How it decides:
-        Counts the labels of the training batches that were saved, of all workers:
+        Counts the labels of the training batches that were saved, of all workers, since the newest optimizer was made:
+        a phase of the training may have another head and other classes.
 
         1. After `samples` labels at least, r is the count of the commonest class over that of the rarest that came at
            all.
