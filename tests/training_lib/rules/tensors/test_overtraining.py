@@ -98,3 +98,20 @@ def test_an_improvement_is_below_all_before_whatever_the_scale(losses: list[floa
     place = newest_improvement(values, delta=delta)
     assert place == 0 or losses[place] < min(losses[:place])
     assert newest_improvement(values * 2.0 ** round(scale), delta=delta) == place
+
+
+@pytest.mark.parametrize(
+    ("through", "fires"), [pytest.param(800, False, id="ended-with-its-phase"), pytest.param(2000, True, id="goes-on")]
+)
+def test_a_loss_that_is_computed_no_more_is_not_at_rest(through: int, fires: bool) -> None:
+    """Issue 41: after a change to another loss, the first one was told to have got as far as it will get."""
+    first = {step: rests(step) for step in range(through)}
+    second = {step: 3.0 - step / 1000 for step in range(800, 2000)}
+    case = RuleCase("", recorded={LOSS: {"mean": first}, "MSELoss_output_0": {"mean": second}})
+    assert bool(list(RULE.check(case.window))) is fires
+
+
+def test_its_cause_is_what_it_finds() -> None:
+    """Issue 41: a run at rest was told of weight decay and of frozen parameters that it had not."""
+    (finding,) = RULE.check(window(rests))
+    assert RULE.observes([finding])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import finite, training_losses
+from trackside.rules.phases import newest_phase, since
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -30,7 +31,7 @@ class Overtraining(Rule):
         that it has not seen.
 
     How it decides:
-        For each loss that is above zero throughout:
+        For each loss that is above zero throughout, and still computed, since the newest optimizer was made:
 
         1. The training loss is averaged over windows of 50 steps, the validation loss over each evaluation (as in
            `overfit`). A window or evaluation improves where its mean is below the best before it by more than `delta`
@@ -75,9 +76,10 @@ class Overtraining(Rule):
     severity = Severity.INFO
     since = "0.1"
     likely_causes = (Cause.CONVERGED,)
+    shows_its_cause = True  # rest is what it finds; evidence of other causes is evidence of other problems
     what_to_do = (
         "End the training at the step of the newest improvement, by early stopping or fewer epochs.",
-        "Or lower the learning rate there: often the loss falls on.",
+        "Or, if it has not learned enough, lower the learning rate there: often the loss falls on.",
     )
 
     patience_train: int = parameter(1000, "steps without a better training loss", minimum=1)
@@ -87,7 +89,7 @@ class Overtraining(Rule):
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per training loss and worker that is at rest."""
         found = []
-        for trained in training_losses(window):
+        for trained in _present(window):
             rest = self._rest(window, trained)
             if rest is not None and not any(
                 self._still_improves(evaluated, trained) for evaluated in _evaluated(window)
@@ -147,6 +149,13 @@ class Overtraining(Rule):
             relation=">",
             threshold=float(self.patience_train),
         )
+
+
+def _present(window: Window) -> list[Column]:
+    """Return the training losses of the present phase. One that is computed no more has ended, and is not at rest."""
+    columns = since(training_losses(window), newest_phase(window))
+    newest = max((int(column.steps[-1]) for column in columns), default=0)
+    return [column for column in columns if column.steps[-1] > newest - _WINDOW]
 
 
 def newest_improvement(losses: Losses, *, delta: float) -> int:
