@@ -211,7 +211,7 @@ IDS, TARGETS = "Net_input_0", "CrossEntropyLoss_input_1"
     ],
 )
 def test_whole_numbers_hold_no_nan(inputs: type, labels: type | None, cause: Cause) -> None:
-    saved = {IDS: {0: np.arange(16, dtype=inputs).reshape(4, 4)}}
+    saved: dict[str, dict[int, Any]] = {IDS: {0: np.arange(16, dtype=inputs).reshape(4, 4)}}
     if labels is not None:
         saved[TARGETS] = {0: np.arange(4, dtype=labels)}
     case = RuleCase("", saved, recorded=CALM, collections={"model_inputs": (IDS,), "labels": (TARGETS,)}, step=60)

@@ -1,4 +1,4 @@
-"""What a run has learned by its end, whatever rules found: `learning.json` beside the verdicts."""
+"""The record of what a run has learned by its end, whatever rules found: `learning.json` beside the verdicts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trackside.contracts.stored_fields import TEXT, document_of, record_of, stor
 
 @dataclass(frozen=True)
 class Learning:
-    """What a run has learned.
+    """The result of a training, apart from the verdicts of rules.
 
     level           the level of its last training losses, a clause; "" if it beat a constant answer, or nobody can tell
     zero_gradients  weights whose gradient was exactly zero all along, a clause; "" for none

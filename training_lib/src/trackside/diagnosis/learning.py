@@ -1,4 +1,4 @@
-"""What a run has learned by its end, read from its losses and gradients, whatever rules found. Pure functions."""
+"""The result of a training, read from its losses and gradients, whatever rules found. Pure functions of a window."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _last_evaluations(window: Window, trained: Column) -> list[float]:
 
 
 def _zero_gradients(window: Window) -> str:
-    """Return the clause about weight matrices whose gradient was exactly zero at each measured step."""
+    """Return the clause about weight matrices with a gradient of exactly zero at each measured step."""
     facts = window.facts
     weights = [p for p in facts.parameters if _is_trained(p)] if facts is not None else []
     columns = [column for held in weights for column in window.statistic(held.gradient, "l2", mode=None)]

@@ -388,9 +388,11 @@ class Evaluator:
         configured = self._rules[name]
         if not configured.rule.judges_waiting:
             return None
-        return self._ask_again(name, self._trial.window(self._newest_step, now=now, newest_step_at=self._newest_at))
+        return self._judge_once_more(
+            name, self._trial.window(self._newest_step, now=now, newest_step_at=self._newest_at)
+        )
 
-    def _ask_again(self, name: str, window: Window) -> Verdict | None:
+    def _judge_once_more(self, name: str, window: Window) -> Verdict | None:
         """Return the verdict of a rule that is asked about the newest step once more."""
         if name in self._threaded:
             return self._threaded.judge_again(name, window)
@@ -423,7 +425,7 @@ class Evaluator:
         progress = self._run_progress.of(name)
         if not self._rules[name].rule.judges_the_end or progress.judged_through < 0 or progress.is_open:
             return None
-        return self._ask_again(name, self._steps.at(progress.judged_through, now, is_last=True).window)
+        return self._judge_once_more(name, self._steps.at(progress.judged_through, now, is_last=True).window)
 
     def _learned(self, now: float) -> Learning | None:
         """Return what the run has learned. A failure is logged only: the verdicts are worth having without it."""

@@ -42,6 +42,7 @@ _ATTRIBUTES = (
     "judges_waiting",
     "needs",
     "likely_causes",
+    "judges_the_end",
     "shows_its_cause",
     "presets",
     "is_asked_for",

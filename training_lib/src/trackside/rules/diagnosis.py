@@ -511,7 +511,7 @@ def _loss_is_known(window: Window, step: int) -> bool:
 
 def _data_are_whole_numbers(window: Window) -> bool:
     """Return True if saved inputs and labels are all whole numbers; False also if either was never saved."""
-    kinds = []
+    kinds: list[str] = []
     for collection in ("model_inputs", "labels"):
         found = [kind for name in window.tensors(collection) for kind in _kinds_of(window, name)]
         if not found:
@@ -522,7 +522,7 @@ def _data_are_whole_numbers(window: Window) -> bool:
 
 def _kinds_of(window: Window, name: str) -> list[str]:
     """Return the kinds of numbers of a tensor, as NumPy's letters, of the newest saved value of each worker."""
-    kinds = []
+    kinds: list[str] = []
     for column in window.statistic(name, "mean", mode=None):
         try:
             kinds.append(window.value(name, worker=column.worker, step=int(column.steps[-1])).dtype.kind)

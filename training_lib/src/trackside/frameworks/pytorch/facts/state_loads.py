@@ -91,7 +91,7 @@ class StateLoads:
 
 
 def _unknown_names(module: nn.Module, state: Mapping[str, Any], answer: Any) -> LoadFacts | None:
-    """Return the load of a state none of whose tensors the module has; None for another."""
+    """Return the load of a state without any tensor that the module has; None for another."""
     tensors = [name for name, value in state.items() if isinstance(value, torch.Tensor)]
     if not tensors or not named_parameters_of(module):
         return None
