@@ -61,6 +61,13 @@ def entries(name: str, *batches: Any, fires: tuple[int, ...] = ()) -> RuleCase:
     )
 
 
+def texts(name: str, *batches: Any, fires: bool = False) -> RuleCase:
+    """A model whose input is saved at some steps."""
+    tensors = {X: {50 * number: batch for number, batch in enumerate(batches)}}
+    return replace(case(name, GOOD, fires=fires), tensors=tensors, step=50 * len(batches) - 50)
+
+
+ONE_TEXT = np.tile(np.arange(8), (32, 1))
 SMALL = RANDOM.normal(size=(32, 4)).astype(np.float32)
 CASES = [
     case("pixels of 0 to 255", IMAGES * 255, fires=True),
@@ -70,7 +77,7 @@ CASES = [
     case("a NaN", ONE_NAN, fires=True),
     case("infinity", np.where(ONE_NAN == GOOD, GOOD, np.float32(np.inf)), fires=True),
     case("a NaN, although it learns", ONE_NAN, loss=falling(2.3, 0.1, 101), fires=True),
-    case("tokens, the same for each sample", np.tile(np.arange(8), (32, 1)), fires=True),
+    texts("tokens, the same for each sample and at each step", ONE_TEXT, ONE_TEXT, fires=True),
     case("minus infinity among other numbers", LOG_OF_COUNTS, fires=True),
     entries("constant inputs beside a mask", np.ones((32, 8), np.float32), CAUSAL, fires=(0,)),
     entries("two inputs, one of them large", GOOD, GOOD * 1000, fires=(1,)),
@@ -103,6 +110,9 @@ CASES = [
     case("large, but normalised by the model", GOOD * 1000, roles=("normalization", "linear")),
     case("large, but it learns", GOOD * 1000, loss=falling(2.3, 0.1, 101)),
     case("tokens", RANDOM.integers(0, 50_000, size=(32, 8))),
+    texts("generations of one prompt, then of another", ONE_TEXT, ONE_TEXT + 1),
+    texts("generations of a prompt, then of a longer one", ONE_TEXT, np.tile(np.arange(9), (32, 1))),
+    texts("generations of the first prompt", ONE_TEXT),
     case("a few samples", np.ones((4, 8), np.float32)),
     case("no features", np.ones((32, 0), np.float32)),
 ]

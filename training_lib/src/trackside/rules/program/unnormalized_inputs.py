@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -55,6 +56,7 @@ class UnnormalizedInputs(Rule):
         1. Any value that is not finite is a finding.
         2. Constant: the deviation between the samples, over all features, is below 1e-7 of the inputs' size, and that
            of all other inputs at this step is too: positions and masks are the same for each sample, and mean no harm.
+           Of tokens each batch before must have been the same: generations that share one prompt differ from the next.
            Programs with several optimizers are left out: what one model makes for another is no data.
         3. Too large: the root mean square is above `threshold_size`.
         4. Uneven, for inputs of shape (samples, features): the root mean square of the largest feature is more than
@@ -135,6 +137,8 @@ class UnnormalizedInputs(Rule):
                 if finding is None or (copes and finding.measure in {SIZE, SPREAD}):
                     continue
                 if several and finding.measure == CONSTANT:  # what one model makes for another is no data
+                    continue
+                if finding.measure == CONSTANT and batch.dtype.kind != "f" and not _came_before(window, finding, batch):
                     continue
                 found.append(finding)
         large = Counter(_module_of(finding.subject) for finding in found)
@@ -262,6 +266,19 @@ def unlikeness(trained: NDArray[np.float64], evaluated: float) -> float:
 def _column(window: Window, name: str, worker: str, *, mode: str) -> Column | None:
     columns = window.statistic(name, "std", mode=mode)
     return next((column for column in columns if column.worker == worker and len(column.steps)), None)
+
+
+def _came_before(window: Window, finding: Finding, batch: NDArray[np.generic]) -> bool:
+    """Return True if each earlier saved batch of tokens was the same: then all there is to read is one text.
+
+    A group of generations shares its prompt, and the next group has another one.
+    """
+    columns = [c for c in window.statistic(finding.subject, "mean", mode=None) if c.worker == finding.worker]
+    texts = []
+    for step in sorted({step for c in columns for step in c.steps[c.steps < window.step].tolist()}):
+        with suppress(TensorNotSavedError):  # reductions only
+            texts.append(window.value(finding.subject, worker=finding.worker, step=step))
+    return bool(texts) and all(text.ndim > 1 and np.array_equal(text[:1], batch[:1]) for text in texts)
 
 
 def _is_batch(window: Window, column: Column) -> bool:
