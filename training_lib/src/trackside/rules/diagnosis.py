@@ -139,12 +139,18 @@ class Evidence:
         """The largest gradient norm of a weight over the smallest above zero, medians of the newest."""
         norms = [
             median(column.values[-_NEWEST:])
-            for name in self.window.tensors("gradients")
-            if name.endswith("weight")
+            for name in self._gradients_of_weights()
             for column in self.window.statistic(name, "l2", mode=None)
         ]
         sizes = [norm for norm in norms if math.isfinite(norm) and norm > 0]
         return max(sizes) / min(sizes) if len(sizes) > 1 else None
+
+    def _gradients_of_weights(self) -> list[str]:
+        of_weights = {
+            f"gradient/{name}" for name in self.window.tensors("weights")
+        }  # empty if gradients alone are saved
+        names = self.window.tensors("gradients")
+        return [name for name in names if name in of_weights or name.endswith("weight")]
 
     @cached_property
     def gradient_growth(self) -> float | None:

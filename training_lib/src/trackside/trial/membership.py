@@ -19,6 +19,7 @@ DEFAULT_REGEXES: Mapping[str, tuple[str, ...]] = {
     "gradients": (r"^gradient",),
     "losses": (r"[Ll]oss_(?!input).*output",),
 }
+WEIGHTS, _GRADIENT = "weights", "gradient/"
 # Collections of the always-on statistics, and `all`, in every run.
 _RECORDED_REGEXES: Mapping[str, tuple[str, ...]] = {"hyperparameters": (r"^hyperparameters/",), "all": (r"",)}
 
@@ -64,13 +65,25 @@ class Membership:
         return bool(new)
 
     def members(self, collection: str, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the members of the collection among `names`, sorted."""
+        """Return the members of the collection among `names`, sorted.
+
+        A weight is what an optimizer holds: a parameter beside its gradient is one whatever its name, unless that is
+        the name of a bias.
+        """
+        among = frozenset(names)
+        members = self._named_members(collection, among)
+        if collection == WEIGHTS:
+            members |= _parameters(among) - self._named_members("biases", among)
+        return tuple(sorted(members))
+
+    def _named_members(self, collection: str, names: frozenset[str]) -> frozenset[str]:
+        """Return the members by the collections files: by name, or by regex."""
         named = self._named.get(collection, ())
         patterns = self._regexes.get(collection)
         if patterns is None:
             regexes = DEFAULT_REGEXES.get(collection, _RECORDED_REGEXES.get(collection, ()))
             patterns = [name_pattern(regex) for regex in regexes]
-        return tuple(sorted(n for n in names if n in named or any(pattern.search(n) for pattern in patterns)))
+        return frozenset(n for n in names if n in named or any(pattern.search(n) for pattern in patterns))
 
     def known(self) -> frozenset[str]:
         """Return the names of all collections."""
@@ -91,3 +104,8 @@ class Membership:
             return name_pattern(regex)
         except re.error as error:
             raise RecordError(key, 0, f"{regex!r} {problem_of(error)}.") from error
+
+
+def _parameters(names: frozenset[str]) -> frozenset[str]:
+    """Return the names with a gradient among the others."""
+    return names.intersection(name.removeprefix(_GRADIENT) for name in names if name.startswith(_GRADIENT))

@@ -47,6 +47,7 @@ class ModelTensors:
         """Add to these sources, and leave gradients of backward passes to this one."""
         self._names, self._saver, self._parameters = sources.names, sources.saver, sources.parameters
         sources.parameters.seen_in_backward = self._save_later
+        sources.parameters.collection_of = flat_collection
         sources.parameters.reductions.leaves_gradients = True
 
     def backward_begins(self) -> None:

@@ -24,8 +24,10 @@ from trackside.frameworks.pytorch.optimizers.raw_gradients import RawGradients
 from trackside.frameworks.pytorch.optimizers.source import OptimizerSource, fused_scale
 from trackside.frameworks.pytorch.saving.copying import is_one
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
-from trackside.frameworks.pytorch.sharding.flat_shards import FlatShards, flat_collection
+from trackside.frameworks.pytorch.sharding.flat_shards import FlatShards
 from trackside.frameworks.pytorch.statistics.reductions import ReductionSource
+
+_KINDS = frozenset({"weights", "biases"})
 
 
 class ParameterSource:
@@ -49,6 +51,8 @@ class ParameterSource:
         self._handles: list[Any] = []  # on gradients that no optimizer is given
         self._protect = Fuse(session.guard, "copying gradients in the backward pass").protect
         self.seen_in_backward: Callable[[], object] | None = None  # saves the gradients that backward passes gave
+        # The collection of a parameter that is in none by its name. smdebug's hook goes by names alone.
+        self.collection_of: Callable[[str], str] = self._weights_unless_named
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Copy the values that this step's forward and backward passes used."""
@@ -62,11 +66,12 @@ class ParameterSource:
             self.seen_in_backward()
         scale = fused_scale(optimizer)
         named = list(self._names.of(optimizer))
-        reduced = self.reductions.add(named, gradient_scale=scale)
+        plainly_named = [(name, parameter) for name, parameter in named if not self.collection_of(name)]
+        reduced = self.reductions.add(plainly_named, gradient_scale=scale)
         wanted: list[tuple[str, torch.Tensor]] = []
         for name, parameter in named:
             if name not in reduced and not engine.open_step.has(name):
-                if collection := flat_collection(name):
+                if collection := self.collection_of(name):
                     save(name, parameter, collection=collection)
                 else:
                     wanted.append((name, parameter))
@@ -90,7 +95,7 @@ class ParameterSource:
         named = list(self._names.of_roots())
         for name, parameter in named:
             if not engine.open_step.has(name):
-                self._saver.save(name, parameter)
+                self._saver.save(name, parameter, collection=self.collection_of(name))
         if self.seen_in_backward is not None or engine.mode in (EVAL, PREDICT):
             return
         for name, parameter in named:
@@ -121,7 +126,7 @@ class ParameterSource:
             named.update(self._names.of(optimizer))
         for name, parameter in named.items():
             if not engine.open_step.has(name):
-                self._saver.save(name, parameter)
+                self._saver.save(name, parameter, collection=self.collection_of(name))
             gradient_name = f"gradient/{name}"
             if has_gradients and parameter.grad is not None and not engine.open_step.has(gradient_name):
                 self._saver.save(gradient_name, parameter.grad)
@@ -131,6 +136,9 @@ class ParameterSource:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+
+    def _weights_unless_named(self, name: str) -> str:
+        return "" if self._engine.open_step.membership.of(name) & _KINDS else "weights"
 
     def _save_gradient(self, name: str, parameter: torch.Tensor) -> None:
         if parameter.grad is not None:
