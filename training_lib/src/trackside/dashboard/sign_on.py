@@ -114,7 +114,7 @@ class _Keys:
 
 
 def sign_on_of(issuer: str | None, client: str | None, keys: str | None, *, visited: Callable[[str], None]) -> SignOn:
-    """Return the sign-on that options name, of which there is one at least.
+    """Return the sign-on that options name: at least one is set.
 
     Raises:
         ConfigurationError: One option lacks another, or an address is without encryption.

@@ -269,7 +269,7 @@ def _column(window: Window, name: str, worker: str, *, mode: str) -> Column | No
 
 
 def _came_before(window: Window, finding: Finding, batch: NDArray[np.generic]) -> bool:
-    """Return True if each earlier saved batch of tokens was the same: then all there is to read is one text.
+    """Return True if each earlier saved batch of tokens was the same: then one text is all that was read.
 
     A group of generations shares its prompt, and the next group has another one.
     """
