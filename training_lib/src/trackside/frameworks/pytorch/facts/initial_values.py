@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -26,6 +27,12 @@ def has_equal_rows(parameter: torch.Tensor) -> bool:
     with torch.no_grad():
         rows = parameter.detach()
         return torch.equal(rows[0], rows[1]) and torch.equal(rows[0], rows[-1])
+
+
+def number_of(value: Any) -> Any:
+    """Return the number in a tensor of one element in memory of the processor; any other value as it is."""
+    is_number = isinstance(value, torch.Tensor) and value.is_cpu and value.numel() == 1 and has_memory(value)
+    return float(value.detach()) if is_number else value
 
 
 class FirstValues:

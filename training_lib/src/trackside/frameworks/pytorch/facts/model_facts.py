@@ -38,18 +38,17 @@ from trackside.contracts.model_facts import (
     SelectionFacts,
 )
 from trackside.contracts.run_layout import model_facts_key
-from trackside.frameworks.pytorch.facts.initial_values import FirstValues
+from trackside.frameworks.pytorch.facts.initial_values import FirstValues, number_of
 from trackside.frameworks.pytorch.facts.lost_state import LostStates
 from trackside.frameworks.pytorch.facts.stale_state import StaleState, has_state
 from trackside.frameworks.pytorch.facts.state_loads import StateLoads
-from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.parameter_names import (
     ParameterNames,
     inner_modules,
+    inner_parameters,
     unwrapped,
     without_wrappers,
 )
-from trackside.frameworks.pytorch.ground.script_objects import attribute_of, modules_of, named_parameters_of
 from trackside.frameworks.pytorch.ground.source_lines import ModuleTree, SourceLines, user_classes
 from trackside.frameworks.pytorch.losses.description import UNNAMED, LossDescription
 from trackside.frameworks.pytorch.losses.graph import GraphFacts, addends
@@ -331,7 +330,7 @@ class ModelFactsSource:
             prefix = f"{root_name}." if index else ""
             of_root = [(p, type(m), self._module_facts(m, f"{prefix}{p}" if p else root_name)) for p, m in modules]
             roots.append(of_root)
-            for path, parameter in named_parameters_of(root, every_name=True):
+            for path, parameter in inner_parameters(root):
                 place = without_wrappers(path)
                 module_name = place.rpartition(".")[0]
                 parameter_facts = owners.facts(f"{root_name}_{place}", parameter)
@@ -482,8 +481,7 @@ def _numbers_of(group: Mapping[str, Any]) -> dict[str, float]:
     for key, value in group.items():
         parts = value if isinstance(value, (tuple, list)) and key != "params" else [value]
         for k, given in enumerate(parts):
-            is_tensor = isinstance(given, torch.Tensor) and given.is_cpu and given.numel() == 1 and has_memory(given)
-            part = float(given.detach()) if is_tensor else given
+            part = number_of(given)
             if isinstance(part, (bool, int, float)) and math.isfinite(part):
                 found[key if parts[0] is value else f"{key}_{k}"] = float(part)
     return found
@@ -508,7 +506,7 @@ def smallest_parameter(optimizer: Optimizer) -> Any:
 
 
 def _has_state(optimizer: Optimizer) -> bool:
-    return bool(attribute_of(optimizer, "state"))
+    return bool(getattr(optimizer, "state", None))
 
 
 def _kind_of(value: Any) -> object:
@@ -525,7 +523,9 @@ def _kind_of(value: Any) -> object:
 
 def _data_parallel(roots: Sequence[nn.Module]) -> str:
     """Return the name of the wrapper that spreads the models over devices; "" for none."""
-    if any("FSDPModule" in {base.__name__ for base in type(m).__mro__} for root in roots for m in modules_of(root)):
+    if any(
+        "FSDPModule" in {base.__name__ for base in type(m).__mro__} for root in roots for _, m in inner_modules(root)
+    ):
         return "FSDP2"
     is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     if not is_distributed and torch.cuda.device_count() < 2:

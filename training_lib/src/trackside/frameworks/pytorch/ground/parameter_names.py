@@ -175,6 +175,11 @@ def inner_modules(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]
             yield without_wrappers(path), module
 
 
+def inner_parameters(root: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
+    """Return (dotted path, parameter) of all parameters of the root; a tied one by each of its names."""
+    return named_parameters_of(root, every_name=True)
+
+
 def without_wrappers(name: str) -> str:
     """Return a dotted path without the parts that wrappers add."""
     return ".".join(part for part in name.split(".") if part not in _WRAPPER_PARTS)

@@ -107,7 +107,9 @@ class PyTorchStatistics:
                 return
             reading = self._open[id(optimizer)] = self._plain_reading(plan, optimizer)
             if self.record.recorder.takes_norms:
-                plan = self._plan_to_read(plan, optimizer)
+                if not plan.is_as_built():
+                    del self._plans[id(optimizer)]
+                    plan = self._plan(optimizer)
                 if plan.parameters:
                     self._open[id(optimizer)] = self._measured(plan, reading.rates, optimizer)
         except Exception as error:  # noqa: BLE001 - see `switch_off`
@@ -234,13 +236,6 @@ class PyTorchStatistics:
         plan.watched = self._watched.setdefault(plan.watched.identity, plan.watched)
         self._plans[id(optimizer)] = plan
         return plan
-
-    def _plan_to_read(self, plan: _Plan, optimizer: Optimizer) -> _Plan:
-        """Return the plan of the parameters that have memory now: it may be freed between two steps, or be back."""
-        if plan.is_as_built():
-            return plan
-        del self._plans[id(optimizer)]
-        return self._plan(optimizer)
 
     def _plain_reading(self, plan: _Plan, optimizer: Optimizer) -> Reading:
         """Return a reading of learning rates alone."""
