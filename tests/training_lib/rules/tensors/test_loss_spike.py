@@ -19,6 +19,7 @@ from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFact
 from trackside.contracts.recorded_names import UPDATE_SIZE, loss_term
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.tensors.loss_spike import LossSpike, first_of_spike, level_left
+from trackside.testing.fake_trial import WALL_TIME
 from trackside.testing.rule_case import RuleCase, assert_case
 
 LOSS, OTHER, RATE = "CrossEntropyLoss_output_0", "loss_output_0", "hyperparameters/AdamW/group_0/lr"
@@ -275,6 +276,31 @@ def test_cases(case: RuleCase) -> None:
 )
 def test_how_bad_it_is(case: RuleCase, severity: Severity) -> None:
     assert LossSpike().severity_of(_found(case)) is severity
+
+
+RAISED = [*[3e-3] * 200, *[0.1] * 160]
+
+
+@pytest.mark.parametrize(
+    ("level", "last", "rates", "is_over"),
+    [
+        pytest.param(3.4, 2.6, RAISED, True, id="falls-by-a-rate-that-stays"),
+        pytest.param(3.4, 3.4, RAISED, False, id="stays-where-the-rate-threw-it"),
+        pytest.param(6.0, 4.5, RAISED, False, id="lost-most-of-what-was-learned"),
+        pytest.param(3.4, 2.7, [*[3e-3] * 200, *[0.1 * 1.01**k for k in range(160)]], False, id="a-rate-that-rises"),
+    ],
+)
+def test_a_new_rate_may_begin_a_training_of_its_own(
+    level: float, last: float, rates: Sequence[float], is_over: bool
+) -> None:
+    losses = [*learned(), *(np.linspace(level, last, 160) + 0.05 * _NOISE[200:360]).tolist()]
+    rule, run = LossSpike(), case("", losses, rates=rates).trial
+    state, found = rule.start(), []
+    for step in range(len(losses)):
+        state, findings = rule.fold(state, run.window(step, now=WALL_TIME))
+        found += [step] if [*findings] else []
+    assert 200 <= found[0] < 210  # a warning at first: nobody can tell yet
+    assert (found[-1] < len(losses) - 1) is is_over
 
 
 def test_it_says_since_when_and_from_where() -> None:

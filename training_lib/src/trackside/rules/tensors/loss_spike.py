@@ -20,7 +20,7 @@ from trackside.contracts.recorded_names import (
     RECORDED,
 )
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import certain_causes, why_it_breaks
+from trackside.rules.diagnosis import Evidence, certain_causes, error_of_median, why_it_breaks
 from trackside.rules.medians import median, medians_of_three
 from trackside.rules.phases import NewPart, new_part, newest_phase, since
 from trackside.rules.rule import FoldingRule, parameter
@@ -113,7 +113,8 @@ class LossSpike(FoldingRule):
         A new optimizer begins a new baseline, of losses and of updates: two trainings in one process, the second of
         another task, are two runs. Not where optimizers are made again and again. So does a part of the model whose
         weights have their first gradients since the loss rose, as the head of the next task has. Where some weights
-        have had no gradient yet, a finite rise is reported once gradients were measured after it.
+        have had no gradient yet, a finite rise is reported once gradients were measured after it. So does a rate that
+        was raised and stays, once 30 losses certainly fall by it and half of what was learned before is kept.
 
         The losses of several models that are trained in turns, and losses that are ever negative, rise as they like:
         of these only numbers that are not finite count.
@@ -191,11 +192,16 @@ class LossSpike(FoldingRule):
         late = new_part(window, since=rose - _BACK) if rose < window.step else NewPart.NONE
         if late is NewPart.BEGAN:
             began, spikes = rose, {}
+        regimes = [
+            spike for c in columns if (spike := spikes.get(f"{c.tensor} {c.worker}")) and _is_regime(c, spike, window)
+        ]
+        if regimes:
+            began, spikes = int(min(spike[_SINCE] for spike in regimes)), {}
         for column in columns:
             key = f"{column.tensor} {column.worker}"
             if key in spikes and spikes[key][_REASON] and (late is NewPart.NONE or spikes[key][_BROKEN]):
                 findings.append(self._finding(column, spikes[key], window))
-        if late is NewPart.BEGAN or spikes != state.by_loss:
+        if late is NewPart.BEGAN or regimes or spikes != state.by_loss:
             state = OpenSpikes(spikes, began)
         return state, sorted(findings, key=lambda finding: finding.since_step)
 
@@ -500,6 +506,23 @@ def _order(window: Window, since: int, *, worker: str) -> dict[str, float]:
 def _is_back(values: Losses, spike: tuple[float, ...]) -> bool:
     newest = values[-_BACK:]
     return bool(np.isfinite(newest).all()) and median(newest) <= spike[_PLATEAU] + spike[_ALLOWED]
+
+
+def _is_regime(column: Column, spike: tuple[float, ...], window: Window) -> bool:
+    """Return True if a higher rate has begun a training of its own: it stays, and the loss falls by it.
+
+    Most of what was learned must be kept. A rate that was raised by mistake leaves the loss where it threw it.
+    """
+    risen = column.values[column.steps >= spike[_SINCE]]
+    if spike[_REASON] != _BY_RATE or len(risen) < _FEWEST or not np.isfinite(risen).all():
+        return False
+    if any(np.ptp(rate.values[rate.steps > spike[_SINCE]]) > 0 for rate in Evidence(window).learning_rates):
+        return False
+    third = len(risen) // 3
+    first, newest = risen[:third], risen[-third:]
+    fall = median(first) - median(newest)
+    is_kept = median(newest) < (spike[_PLATEAU] + _first(column.values)) / 2
+    return is_kept and fall > 2 * math.hypot(error_of_median(first), error_of_median(newest))
 
 
 def _main_term(window: Window, column: Column, since: int) -> dict[str, float]:
