@@ -87,7 +87,7 @@ class GradientNumbers:
     def _without_step(self, passes: int) -> None:
         if self._record.is_on and self._is_of_training(user_place()):
             self._record.recorder.note({(PASSES_WITHOUT_STEP, "mean"): float(passes)})
-            self._statistics.look_at_weights()
+            self._statistics.last_look.at_all()
 
     def _clipped(self, function: str, args: Any, kwargs: Any, result: Any) -> None:
         """Note a call of a clipping function, with its arguments after the parameters."""

@@ -8,7 +8,6 @@ nothing waits: numbers travel while training goes on, and are recorded when they
 from __future__ import annotations
 
 import math
-import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from operator import is_
@@ -30,7 +29,7 @@ from trackside.frameworks.pytorch.optimizers.source import fused_scale
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES
 from trackside.frameworks.pytorch.statistics.device_numbers import DeviceNumbers, is_on_device
-from trackside.frameworks.pytorch.statistics.last_look import broken_weights
+from trackside.frameworks.pytorch.statistics.last_look import LastLook
 from trackside.frameworks.pytorch.statistics.lost_updates import HALF, lost_share, rounds_to_nearest
 from trackside.frameworks.pytorch.statistics.tensor_loops import TensorLoops
 
@@ -73,6 +72,7 @@ class PyTorchStatistics:
         self.read_later = DeviceNumbers(is_late).take_alone  # a number that is no part of the statistics
         self._loops = TensorLoops()
         self._plans: dict[int, _Plan] = {}
+        self.last_look = LastLook(record, self._plans, is_late)
         self._watched: dict[Any, Watched] = {}  # the same names have the same tables
         self._open: dict[int, Reading | _OpenReading] = {}
         self._was_broken = False
@@ -166,32 +166,6 @@ class PyTorchStatistics:
         except Exception as error:  # noqa: BLE001 - see `switch_off`
             record.switch_off(error)
 
-    def look_at_weights(self) -> None:
-        """Record the weights that are not finite, beside the newest step: no other step may come."""
-        for plan in [*self._plans.values()]:
-            self._look_at(plan)
-
-    def _optimizer_gone(self, number: int) -> None:
-        """Forget an optimizer that the script has let go, and look at its weights: nobody else may hold them.
-
-        Weights on a device are left out: this may run while Python collects garbage, and must wait for nothing.
-        """
-        plan = self._plans.pop(number, None)
-        if plan is not None and not sys.is_finalizing() and not any(map(self._device.is_late, plan.parameters)):
-            self._look_at(plan)
-
-    def _look_at(self, plan: _Plan) -> None:
-        if not self.record.is_on:
-            return
-        try:
-            named = zip(plan.watched.parameters, map(_local, plan.parameters), strict=True)
-            with torch.no_grad():
-                broken = broken_weights([*named], DeviceNumbers(self._device.is_late))
-            if broken:
-                self.record.recorder.note(broken)
-        except Exception as error:  # noqa: BLE001 - see `switch_off`
-            self.record.switch_off(error)
-
     def _measured(self, plan: _Plan, rates: list[float] | Values, optimizer: Optimizer) -> _OpenReading:
         reading = _OpenReading(plan, rates)
         started = self.record.budget.clock()
@@ -228,7 +202,7 @@ class PyTorchStatistics:
             and all(map(is_, parameters, plan.all_parameters))
         ):
             return plan
-        number, forget = id(optimizer), weakref.WeakMethod(self._optimizer_gone)
+        number, forget = id(optimizer), weakref.WeakMethod(self.last_look.forget)
         # A plan holds the parameters, which must be free to go with their optimizer.
         reference = weakref.ref(optimizer, lambda _: method(number) if (method := forget()) is not None else None)
         word = self._optimizer_name(optimizer)
@@ -378,6 +352,11 @@ class _Plan:
         """Return False if memory of a parameter was freed since, or is back."""
         have_all = have_memory(self.parameters) if self._are_plain else all(map(has_memory, self.parameters))
         return have_all and not any(map(has_memory, self._without_memory))
+
+    def named_weights(self) -> list[tuple[str, torch.Tensor]]:
+        """Return the plain tensors of the parameters that have memory, with their names."""
+        named = zip(self.watched.parameters, self.parameters, strict=True)
+        return [(name, _local(parameter)) for name, parameter in named if has_memory(parameter)]
 
     def next_part(self) -> _Part:
         """Return the next slice of parameters to measure: all, unless the model exceeds PART_BYTES."""

@@ -244,7 +244,7 @@ class TrainingSteps:
         if self._strategy.boundary.is_open and not self._guard.is_off:
             self._guard.attempt("saving the last step", self.end_step)
         if not self._guard.is_off:
-            self._guard.attempt("looking at the last weights", self._statistics.look_at_weights)
+            self._guard.attempt("looking at the last weights", self._statistics.last_look.at_all)
         self.sources.timing.windows.end()
 
     def stand_down(self) -> None:
