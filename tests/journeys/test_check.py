@@ -102,3 +102,42 @@ def test_a_script_that_swallows_every_exit_is_ended_too(tmp_path: Path) -> None:
     status, document, _ = check(tmp_path, swallowing, "--steps", "3")
     assert (status, document["steps"]) == (0, 3)
     assert not (tmp_path / "went-on").exists()
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "code", "reason"),
+    [
+        pytest.param((), 1, "Failed: 1 issue at --fail-on warning.", id="by-default"),
+        pytest.param(("--fail-on", "critical"), 0, "Passed.", id="only-critical-ones"),
+    ],
+)
+def test_all_outputs_agree_on_a_warning_that_stands(
+    tmp_path: Path, fail_on: tuple[str, ...], code: int, reason: str
+) -> None:
+    script = SCRIPT.format(training="self.training", steps=10**6, after="").replace(
+        "        optimizer.zero_grad()\n", ""
+    )
+    (tmp_path / "train.py").write_text(script)
+    environment = {name: value for name, value in inherited().items() if not name.startswith("TRACKSIDE_")}
+    done = subprocess.run(
+        [*TRACKSIDE, "check", "--steps", "20", "--junit", "check.xml", *fail_on, "--", sys.executable, "train.py"],
+        cwd=tmp_path,
+        env={**environment, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=HANGS_SECONDS,
+        check=False,
+    )
+    assert "WARNING  gradients-not-cleared" in done.stdout
+    assert (done.returncode, reason in " ".join(done.stdout.split())) == (code, True), done.stdout
+    suite = ElementTree.fromstring((tmp_path / "check.xml").read_bytes())  # noqa: S314 - our own text
+    failed = [case.attrib["name"] for case in suite if case.find("failure") is not None]
+    assert failed == (["gradients-not-cleared (warning)"] if code else [])
+
+
+def test_a_script_that_never_steps_is_ended_and_fails(tmp_path: Path) -> None:
+    script = SCRIPT.format(training="self.training", steps=10**6, after="").replace("        optimizer.step()\n", "")
+    status, document, _ = check(tmp_path, script, "--steps", "8")
+    (answer,) = (probe for probe in document["probes"] if probe["probe"] == "script-runs")
+    assert (status, document["steps"], answer["outcome"]) == (1, 0, "fault")
+    assert "cleared 8 times" in answer["observed"]

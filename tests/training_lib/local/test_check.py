@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.training_lib.local.verdicts import issue
@@ -12,17 +14,22 @@ from trackside.contracts.capture_request import CaptureRequest, CollectionReques
 from trackside.contracts.check import Answer, Outcome, ProcessReport, StepDigest
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import check_key
-from trackside.contracts.verdict import Severity
+from trackside.contracts.verdict import Outcome as VerdictOutcome
+from trackside.contracts.verdict import Severity, State
 from trackside.environment import RehearsalEnvironment
 from trackside.local.check import (
     CheckResult,
     answer_of_loss,
     answer_of_ranks,
     answer_of_script,
+    checked,
     read_reports,
     rehearsed,
+    what_is_high,
 )
 from trackside.local.run import LocalRun, LocalRunResult
+
+CLEAN = VerdictOutcome.CLEAN
 
 
 def rank(
@@ -69,6 +76,13 @@ def result(folder: Path, status: int = 0) -> LocalRunResult:
         pytest.param(3, None, Outcome.FAULT, "code 3", id="failed"),
         pytest.param(-9, None, Outcome.FAULT, "signal 9", id="killed"),
         pytest.param(0, None, Outcome.NOT_TRIED, "no step", id="no-step"),
+        pytest.param(
+            0,
+            ProcessReport("worker_0", 0, is_done=True, unused_gradients=20),
+            Outcome.FAULT,
+            "cleared 20 times, and no optimizer made a step",
+            id="gradients-that-nothing-uses",
+        ),
     ],
 )
 def test_script(tmp_path: Path, status: int, report: ProcessReport | None, outcome: Outcome, observed: str) -> None:
@@ -91,18 +105,59 @@ def test_no_loss_is_no_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "severity", "code"),
+    ("outcome", "severity", "fail_on", "code"),
     [
-        pytest.param(Outcome.OK, None, 0, id="fine"),
-        pytest.param(Outcome.NOT_TRIED, None, 0, id="not-tried"),
-        pytest.param(Outcome.OK, Severity.WARNING, 0, id="a-warning"),
-        pytest.param(Outcome.OK, Severity.CRITICAL, 1, id="a-critical-issue"),
-        pytest.param(Outcome.FAULT, None, 1, id="a-fault"),
+        pytest.param(Outcome.OK, None, Severity.WARNING, 0, id="fine"),
+        pytest.param(Outcome.NOT_TRIED, None, Severity.WARNING, 0, id="not-tried"),
+        pytest.param(Outcome.OK, Severity.INFO, Severity.WARNING, 0, id="a-remark"),
+        pytest.param(Outcome.OK, Severity.WARNING, Severity.WARNING, 1, id="a-warning"),
+        pytest.param(Outcome.OK, Severity.WARNING, Severity.CRITICAL, 0, id="a-warning-that-may-be"),
+        pytest.param(Outcome.OK, Severity.CRITICAL, Severity.CRITICAL, 1, id="a-critical-issue"),
+        pytest.param(Outcome.OK, Severity.CRITICAL, None, 0, id="any-issue-may-be"),
+        pytest.param(Outcome.FAULT, None, None, 1, id="a-fault"),
     ],
 )
-def test_exit_code(tmp_path: Path, outcome: Outcome, severity: Severity | None, code: int) -> None:
+def test_exit_code(
+    tmp_path: Path, outcome: Outcome, severity: Severity | None, fail_on: Severity | None, code: int
+) -> None:
     issues = (issue(severity=severity),) if severity else ()
-    assert CheckResult(result(tmp_path), 20, (Answer("a", outcome),), issues).exit_code == code
+    answers = (Answer("a", outcome),)
+    assert CheckResult(result(tmp_path), 20, answers, issues, fail_on=fail_on).exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("state", "standing", "recovered"),
+    [
+        pytest.param(State.OPENED, 1, 0, id="stands"),
+        pytest.param(State.RECOVERED, 0, 1, id="has-recovered"),
+    ],
+)
+def test_the_issues_are_those_that_stand_at_the_end(
+    tmp_path: Path, state: State, standing: int, recovered: int
+) -> None:
+    opened = issue(severity=Severity.WARNING)
+    later = replace(opened, state=state, step=40, outcome=opened.outcome if state is State.OPENED else CLEAN)
+    ended = replace(result(tmp_path), verdicts=(opened, later))
+    found = checked(ended, now=0.0)
+    assert (len(found.issues), found.recovered, found.exit_code) == (standing, recovered, standing)
+
+
+@pytest.mark.parametrize(
+    ("losses", "guess", "words"),
+    [
+        pytest.param([4.4, 9.0, 30.7], 3.4, "has risen to more than 4 times", id="explodes"),
+        pytest.param([30.0, 29.0, 28.0], 3.4, "is still more than 4 times", id="never-came-down"),
+        pytest.param([60.0, 40.0, 30.0], 3.4, "", id="is-high-and-on-its-way-down"),
+        pytest.param([2.3, 1040.0, 2.4], 2.3, "has jumped to 1040", id="jumps-and-stays-at-guessing"),
+        pytest.param([2.3, 1040.0, 0.4], 2.3, "", id="jumps-and-learns"),
+        pytest.param([40.0, 20.0, 5.0], 3.4, "", id="starts-high-and-comes-down"),
+        pytest.param([2.3, 2.5, 2.4], 2.3, "", id="learns-nothing-yet"),
+        pytest.param([2.3, 1.9, 1.2], 2.3, "", id="learns"),
+    ],
+)
+def test_a_loss_that_is_too_high(losses: list[float], guess: float, words: str) -> None:
+    found = what_is_high(np.array(losses), losses[-1], guess)
+    assert (words in found, bool(found)) == (True, bool(words))
 
 
 def test_a_rehearsal_saves_what_the_first_loss_is_compared_with(tmp_path: Path) -> None:
@@ -112,5 +167,6 @@ def test_a_rehearsal_saves_what_the_first_loss_is_compared_with(tmp_path: Path) 
     found = rehearsed(run, settings)
     saved = {each.name: each.schedule.save_interval for each in found.capture.collections}
     assert (saved["losses"], saved["labels"], set(saved)) == (1, 1, {"weights", "losses", "labels"})
+    assert found.capture.statistics.budget == 1
     assert RehearsalEnvironment.read(found.environment) == settings
     assert found.is_output_on_stderr

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 import click
 
 from trackside.cli.terminal.options import format_option, is_quiet, quiet_option, shared_options, wants_color
+from trackside.cli.terminal.run_cards import FAIL_ON
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.rule_catalogue import built_in_catalogue
+from trackside.contracts.verdict import Severity
 
 if TYPE_CHECKING:
     from trackside.local.check import CheckResult
@@ -29,7 +31,7 @@ SCHEMA_VERSION = 1
 @click.option(
     "--steps",
     type=click.IntRange(min=1),
-    default=20,
+    default=50,
     show_default=True,
     help="Optimizer steps before the probes.",
 )
@@ -59,6 +61,13 @@ SCHEMA_VERSION = 1
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), help="The run's folder.  [default: .trackside/runs/NAME]"
 )
+@click.option(
+    "--fail-on",
+    type=click.Choice(list(FAIL_ON)),
+    default="warning",
+    show_default=True,
+    help="Exit with 1 if an issue of the rules that stands at the end is at least this severe.",
+)
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write a JUnit report to this file.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @quiet_option("No line about the rehearsal's folder; the result and the script's output remain.")
@@ -71,6 +80,7 @@ def command(
     probe_seconds: float,
     limit_seconds: float,
     out: Path | None,
+    fail_on: str,
     junit: Path | None,
     output: str,
     command: tuple[str, ...],
@@ -82,7 +92,8 @@ def command(
     last batch, and the script is ended as by sys.exit(). The script's output goes to stderr. It writes what it writes:
     give it a folder of its own if that matters.
 
-    Exits with 1 if a probe finds a fault, a rule a critical issue, or the script fails; 2 for wrong usage.
+    Exits with 1 if a probe finds a fault, if an issue of the rules stands at the end that reaches --fail-on, or if the
+    script fails; 2 for wrong usage.
 
     \b
     Example:
@@ -116,15 +127,15 @@ def command(
         limit_seconds=limit_seconds,
     )
     settings = RehearsalEnvironment(steps, seconds, probe_seconds)
-    result = _rehearse(rehearsed(run, settings))
+    result = _rehearse(rehearsed(run, settings), fail_on=FAIL_ON[fail_on])
     if junit is not None:
         from trackside.exchange.junit import junit_report
 
-        junit.write_text(junit_report(result.answers, result.issues), encoding="utf-8")
+        junit.write_text(junit_report(result.answers, result.issues, failing=result.failing), encoding="utf-8")
     if output == "json":
         click.echo(json.dumps(_document(result), indent=2))
     else:
-        _print(result)
+        _print(result, fail_on=fail_on)
     click.get_current_context().exit(result.exit_code)
 
 
@@ -141,7 +152,7 @@ def _with_python(command: tuple[str, ...], *, search_path: str | None) -> tuple[
     return (own or shutil.which("python", path=search_path) or sys.executable, *command)
 
 
-def _rehearse(run: LocalRun) -> CheckResult:
+def _rehearse(run: LocalRun, *, fail_on: Severity | None) -> CheckResult:
     from trackside.cli.terminal.run_view import RunView, Verbosity
     from trackside.local.check import check_locally
     from trackside.local.run_folder import discard_run_folder
@@ -150,7 +161,7 @@ def _rehearse(run: LocalRun) -> CheckResult:
     if not is_quiet():
         view.note(f"rehearsal in {run.folder}")
     try:
-        return check_locally(run, observer=view)
+        return check_locally(run, observer=view, fail_on=fail_on)
     except OSError as error:
         discard_run_folder(run.folder)
         problem = Problem(run.command[0], f"cannot be started: {error.strerror}.")
@@ -171,8 +182,8 @@ def _document(result: CheckResult) -> dict[str, object]:
     }
 
 
-def _print(result: CheckResult) -> None:
+def _print(result: CheckResult, *, fail_on: str) -> None:
     from trackside.cli.terminal.check_view import print_check
     from trackside.cli.terminal.console import data_console
 
-    print_check(data_console(color=wants_color()), result.answers, result.issues, folder=str(result.run.folder))
+    print_check(data_console(color=wants_color()), result, fail_on=fail_on)

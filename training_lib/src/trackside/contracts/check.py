@@ -68,6 +68,15 @@ class ProcessReport:
     is_sharded: bool = field(default=False, metadata=stored(BOOLEAN, "True if ranks hold parts of the parameters."))
     answers: tuple[Answer, ...] = field(default=(), metadata=stored(records(Answer), "Answers of the probes."))
     digests: tuple[StepDigest, ...] = field(default=(), metadata=stored(records(StepDigest), "Digests by step."))
+    is_cut: bool = field(
+        default=False, metadata=stored(BOOLEAN, "True if the script was ended before its end.", optional=True)
+    )
+    unused_gradients: int = field(
+        default=0,
+        metadata=stored(
+            COUNT, "Times that an optimizer cleared new gradients, of a process without a step.", optional=True
+        ),
+    )
 
     def to_json(self) -> str:
         """Return one line of JSON."""

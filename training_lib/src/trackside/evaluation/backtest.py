@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Outcome, Severity, State, Verdict
+from trackside.evaluation.cut_run import is_cut
 from trackside.evaluation.evaluator import Evaluator
 from trackside.evaluation.progress import ProgressFile, RuleProgress
 from trackside.evaluation.rule_limits import NO_LIMITS
@@ -78,6 +79,7 @@ def backtest(
         clock=clock,
         stores=stores,
         limits=NO_LIMITS,
+        is_cut=lambda: is_cut(stores(location.uri)),
     )
     evaluator.poll()
     summary = evaluator.summary()

@@ -15,6 +15,7 @@ from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Verdict
 from trackside.diagnosis.learning import learning_of
+from trackside.evaluation.cut_run import is_cut
 from trackside.evaluation.final_verdict import final_verdict, not_finite_since
 from trackside.evaluation.judging import RuleJudge, StepToJudge
 from trackside.evaluation.other_runs import OtherRuns
@@ -89,6 +90,7 @@ def evaluate(
             threaded=[rule.configuration.name for rule in rules if not _ships_with_trackside(rule)],
             progress_seconds=REMOTE_PROGRESS_SECONDS if is_remote else 0.0,
             note_progress=note_progress,
+            is_cut=lambda: is_cut(stores(run.uri)),
         )
         longest = LONGEST_SECONDS if is_remote else poll_seconds  # a look into a folder costs almost nothing
         return evaluator.watch(poll_seconds=poll_seconds, longest_seconds=longest, sleep=sleep, should_stop=should_stop)
@@ -123,6 +125,7 @@ class Evaluator:
     progress_seconds  interval between writes of the progress without a verdict; each verdict writes it at once
     critical          by built-in rule, the kinds of harm with which it is critical; None for the learned ones
     note_progress     called at each look and each judged step
+    is_cut            returns True if the training would go on behind the last step, as that of a rehearsal
     """
 
     def __init__(
@@ -141,6 +144,7 @@ class Evaluator:
         progress_seconds: float = 0.0,
         critical: Mapping[str, Sequence[str]] | None = None,
         note_progress: Callable[[], object] = lambda: None,
+        is_cut: Callable[[], bool] = lambda: False,
     ) -> None:
         self._trial, self._run, self._clock, self._limits = trial, run, clock, limits
         self._note_progress = note_progress
@@ -152,7 +156,7 @@ class Evaluator:
         # The time at which a restarted evaluator starts, since it did not see the step come.
         self._newest_step, self._newest_at = self._run_progress.judged_through, clock()
         self._last_heartbeat_at = self._newest_at
-        self._steps = StepsToJudge(trial, self._others)
+        self._steps = StepsToJudge(trial, self._others, is_cut=is_cut)
         self._run_lock = RunLock()
         self._rule_judge = RuleJudge(trial, run=run, lock=self._run_lock.lock, critical=critical)
         self._threaded = ThreadedRules(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from trackside.evaluation.judging import StepData, StepToJudge, sees_saved_steps_only
@@ -14,10 +15,16 @@ from trackside.trial.window import Window
 
 
 class StepsToJudge:
-    """The run as rules see it, step by step."""
+    """The run as rules see it, step by step.
 
-    def __init__(self, trial: Trial, others: OtherRuns) -> None:
-        self._trial, self._others = trial, others
+    Args:
+        trial: The run.
+        others: Runs that rules compare it with.
+        is_cut: Returns True if the training would go on behind the last step.
+    """
+
+    def __init__(self, trial: Trial, others: OtherRuns, *, is_cut: Callable[[], bool] = lambda: False) -> None:
+        self._trial, self._others, self._is_cut = trial, others, is_cut
         self._saved = SavedSource(trial)
         self._data: dict[tuple[bool, frozenset[str], frozenset[str]], StepData] = {}
 
@@ -26,7 +33,7 @@ class StepsToJudge:
         trial = self._trial
         window = trial.window(step, now=now)
         return StepToJudge(
-            window=replace(window, is_last=True) if is_last else window,
+            window=replace(window, is_last=True) if is_last and not self._is_cut() else window,
             data=self._data_at(step),
             is_last=is_last,
         )

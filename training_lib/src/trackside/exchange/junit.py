@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from trackside.contracts.check import Answer, Outcome
-from trackside.contracts.verdict import Severity, Verdict
+from trackside.contracts.verdict import Verdict
 
 _ALLOWED_BELOW_SPACE = "\t\n\r"
 
 
-def junit_report(answers: Sequence[Answer], issues: Sequence[Verdict]) -> str:
+def junit_report(answers: Sequence[Answer], issues: Sequence[Verdict], *, failing: Sequence[Verdict]) -> str:
     """Return the report: a test case for each probe and each issue. What could not be tried is skipped.
 
     Args:
         answers: The answers of the probes.
-        issues: The issues that rules found; critical ones count as failures.
+        issues: The issues of the rules that stand at the end.
+        failing: Those of them that fail the rehearsal.
     """
-    critical = [issue for issue in issues if issue.severity is Severity.CRITICAL]
-    failed = sum(each.outcome is Outcome.FAULT for each in answers) + len(critical)
+    failed = sum(each.outcome is Outcome.FAULT for each in answers) + len(failing)
     skipped = sum(each.outcome in {Outcome.NOT_TRIED, Outcome.DOES_NOT_APPLY} for each in answers)
-    cases = [*map(_probe_case, answers), *map(_issue_case, issues)]
+    cases = [*map(_probe_case, answers), *(_issue_case(issue, is_failure=issue in failing) for issue in issues)]
     seconds = sum(each.seconds for each in answers)
     head = f'<testsuite name="trackside check" tests="{len(cases)}" failures="{failed}" skipped="{skipped}"'
     return "\n".join(
@@ -39,9 +39,9 @@ def _probe_case(answer: Answer) -> str:
     return _case("trackside.probes", answer.probe, answer.seconds, inner)
 
 
-def _issue_case(issue: Verdict) -> str:
+def _issue_case(issue: Verdict, *, is_failure: bool) -> str:
     inner = ""
-    if issue.severity is Severity.CRITICAL:
+    if is_failure:
         inner = _failure(issue.message, [issue.message, *issue.advice])
     return _case("trackside.rules", f"{issue.configuration_name} ({issue.severity.value})", 0.0, inner)
 

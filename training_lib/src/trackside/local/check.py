@@ -9,17 +9,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.check import Answer, Outcome, ProcessReport
 from trackside.contracts.errors import ConfigurationError, TracksideError
+from trackside.contracts.issue_group import issue_groups
 from trackside.contracts.run_layout import CHECK
-from trackside.contracts.verdict import Outcome as VerdictOutcome
-from trackside.contracts.verdict import Severity, State, Verdict
+from trackside.contracts.verdict import Severity, Verdict
 from trackside.environment import RehearsalEnvironment
 from trackside.local.run import LocalRun, LocalRunResult, Observer, run_locally
 from trackside.storage.open_store import open_store
 
+FAIL_ON = Severity.WARNING  # a rehearsal is a gate: its few steps leave most rules no time to become critical
 LOSS_RATIO = 4.0  # as `poor-weight-initialization`
+_COMES_DOWN = 0.9  # of the first loss: what falls below it in a rehearsal may be on its way
 _NEWEST = 5  # losses
 _SCRIPT, _LOSS, _RANKS = "script-runs", "loss-at-the-start", "ranks-agree"
 
@@ -28,16 +33,20 @@ _SCRIPT, _LOSS, _RANKS = "script-runs", "loss-at-the-start", "ranks-agree"
 class CheckResult:
     """The result of a rehearsal.
 
-    run      the run that the script's steps left
-    steps    optimizer steps made
-    answers  answers of all probes
-    issues   issues that rules found in these steps, the gravest first
+    run        the run that the script's steps left
+    steps      optimizer steps made
+    answers    answers of all probes
+    issues     issues of the rules that stand at the end, the gravest first
+    recovered  number of issues that do not stand any more
+    fail_on    severity from which an issue fails the rehearsal; None: no issue does
     """
 
     run: LocalRunResult
     steps: int
     answers: tuple[Answer, ...]
     issues: tuple[Verdict, ...]
+    recovered: int = 0
+    fail_on: Severity | None = FAIL_ON
 
     @property
     def faults(self) -> tuple[Answer, ...]:
@@ -45,10 +54,19 @@ class CheckResult:
         return tuple(each for each in self.answers if each.outcome is Outcome.FAULT)
 
     @property
+    def failing(self) -> tuple[Verdict, ...]:
+        """The issues that fail the rehearsal."""
+        return tuple(issue for issue in self.issues if fails(issue, self.fail_on))
+
+    @property
     def exit_code(self) -> int:
-        """1 if a probe found a fault or a rule a critical issue, else 0."""
-        is_critical = any(issue.severity is Severity.CRITICAL for issue in self.issues)
-        return int(bool(self.faults) or is_critical)
+        """1 if a probe found a fault, or an issue that fails the rehearsal stands at its end; else 0."""
+        return int(bool(self.faults or self.failing))
+
+
+def fails(issue: Verdict, fail_on: Severity | None) -> bool:
+    """Return True if an issue is grave enough to fail the rehearsal."""
+    return fail_on is not None and issue.severity.rank >= fail_on.rank
 
 
 def rehearsed(run: LocalRun, settings: RehearsalEnvironment) -> LocalRun:
@@ -56,28 +74,59 @@ def rehearsed(run: LocalRun, settings: RehearsalEnvironment) -> LocalRun:
     return replace(
         run,
         environment={**run.environment, **settings.variables()},
-        capture=_with_labels(run.capture),
+        capture=for_rehearsal(run.capture),
         is_output_on_stderr=True,
     )
 
 
-def check_locally(run: LocalRun, *, observer: Observer, clock: Callable[[], float] = time.time) -> CheckResult:
+def for_rehearsal(capture: CaptureRequest) -> CaptureRequest:
+    """Return the request with losses and labels of each step, and statistics that no slow machine thins out."""
+    wanted = {name: CollectionRequest(name, Schedule(1)) for name in ("losses", "labels")}
+    kept: Mapping[str, CollectionRequest] = {each.name: each for each in capture.collections}
+    statistics = replace(capture.statistics, budget=1.0)
+    return replace(capture, collections=tuple({**kept, **wanted}.values()), statistics=statistics)
+
+
+def check_locally(
+    run: LocalRun,
+    *,
+    observer: Observer,
+    fail_on: Severity | None = FAIL_ON,
+    clock: Callable[[], float] = time.time,
+) -> CheckResult:
     """Run the rehearsal to its end, and return the answers.
 
     Errors: as `run_locally`.
     """
-    result = run_locally(run, observer=observer, clock=clock)
+    return checked(run_locally(run, observer=observer, clock=clock), now=clock(), fail_on=fail_on)
+
+
+def checked(result: LocalRunResult, *, now: float, fail_on: Severity | None = FAIL_ON) -> CheckResult:
+    """Return the answers of a rehearsal that has ended, and the issues that stand at its end.
+
+    Args:
+        result: The run of the script.
+        now: Seconds since the epoch.
+        fail_on: Severity from which an issue fails the rehearsal; None: no issue does.
+    """
     reports = read_reports(result.folder)
     answered = next((report for report in reports if report.answers), None)
     answers = (
         answer_of_script(result, reports),
-        answer_of_loss(result.folder, now=clock()),
+        answer_of_loss(result.folder, now=now),
         *(answered.answers if answered else ()),
         answer_of_ranks(reports),
     )
-    opened = [v for v in result.verdicts if v.outcome is VerdictOutcome.ISSUE_FOUND and v.state is State.OPENED]
-    gravest = sorted(opened, key=lambda verdict: -verdict.severity.rank)
-    return CheckResult(result, max((r.steps for r in reports), default=0), answers, tuple(gravest))
+    groups = issue_groups(result.verdicts)
+    standing = [issue for group in groups for issue in group.standing]
+    return CheckResult(
+        result,
+        max((report.steps for report in reports), default=0),
+        answers,
+        tuple(sorted(standing, key=lambda issue: -issue.severity.rank)),
+        sum(len(group.issues) for group in groups) - len(standing),
+        fail_on,
+    )
 
 
 def read_reports(folder: Path) -> tuple[ProcessReport, ...]:
@@ -95,6 +144,15 @@ def read_reports(folder: Path) -> tuple[ProcessReport, ...]:
 def answer_of_script(result: LocalRunResult, reports: Sequence[ProcessReport]) -> Answer:
     """Return a fault if the script failed before the probes, and could-not-try if it made no step."""
     steps = max((report.steps for report in reports), default=0)
+    unused = max((report.unused_gradients for report in reports), default=0)
+    if unused and not steps:
+        return Answer(
+            _SCRIPT,
+            Outcome.FAULT,
+            f"new gradients were cleared {unused} time{'' if unused == 1 else 's'}, and no optimizer made a step",
+            what="The script computes gradients and never uses them.",
+            what_to_do=("Call optimizer.step() after each backward pass, and look at the condition around it.",),
+        )
     if any(report.is_done for report in reports):
         return Answer(_SCRIPT, Outcome.OK, f"{steps} step{'' if steps == 1 else 's'} made, then ended")
     if reports:
@@ -116,6 +174,18 @@ def answer_of_loss(folder: Path, *, now: float) -> Answer:
         return _loss_against_guessing(str(folder), now=now)
     except (TracksideError, LookupError, ValueError) as error:
         return Answer(_LOSS, Outcome.NOT_TRIED, f"the losses cannot be read: {' '.join(str(error).split())[:200]}")
+
+
+def what_is_high(losses: NDArray[np.float64], newest: float, guess: float) -> str:
+    """Return what is wrong with the losses of a rehearsal; "" for nothing."""
+    first, highest = float(losses[0]), float(losses.max())
+    if newest > LOSS_RATIO * guess and newest > _COMES_DOWN * first:
+        words = "has risen to" if newest > first else "is still"
+        return f"The loss {words} more than {LOSS_RATIO:g} times that of a constant answer."
+    least = max(first, guess)
+    if highest > LOSS_RATIO * least and newest > least:
+        return f"The loss has jumped to {highest:.4g}, and has not come back below its first value."
+    return ""
 
 
 def answer_of_ranks(reports: Sequence[ProcessReport]) -> Answer:
@@ -172,30 +242,38 @@ def _loss_against_guessing(uri: str, *, now: float) -> Answer:
     columns = training_losses(window)
     if not columns:
         return Answer(_LOSS, Outcome.NOT_TRIED, "no loss was recorded")
+    lost = next((column for column in columns if not math.isfinite(column.values[-1])), None)
+    if lost is not None:
+        return Answer(
+            _LOSS,
+            Outcome.FAULT,
+            f"first loss {lost.values[0]:.4g}, newest {lost.values[-1]:.4g}",
+            where=lost.tensor,
+            what="The loss is no number any more.",
+            what_to_do=(
+                "Look for NaN and infinity in the data, and for a root, logarithm or division at zero.",
+                "Divide the learning rate by ten, or clip gradients.",
+            ),
+        )
     for column in columns:
         guess = best_guess(window, column.tensor, worker=column.worker)
         if guess is None:
             continue
         first, newest = float(column.values[0]), float(median(column.values[-_NEWEST:].tolist()))
         observed = f"first loss {first:.4g}, newest {newest:.4g}; guessing costs {guess.loss:.4g}"
-        is_high = not math.isfinite(newest) or min(first, newest) > LOSS_RATIO * guess.loss
-        if not is_high:
+        what = what_is_high(column.values, newest, guess.loss)
+        if not what:
             return Answer(_LOSS, Outcome.OK, observed)
         return Answer(
             _LOSS,
             Outcome.FAULT,
             observed,
             where=column.tensor,
-            what=f"The loss is more than {LOSS_RATIO:g} times that of a constant answer, and stays so.",
+            what=what,
             what_to_do=(
+                *(("Divide the learning rate by ten, or clip gradients.",) if newest > first else ()),
                 "Look at the scale of inputs, targets and initial weights.",
                 "Check that the labels are in the order and range that the loss expects.",
             ),
         )
     return Answer(_LOSS, Outcome.NOT_TRIED, "the cost of guessing is not known for this loss and these labels")
-
-
-def _with_labels(capture: CaptureRequest) -> CaptureRequest:
-    wanted = {name: CollectionRequest(name, Schedule(1)) for name in ("losses", "labels")}
-    kept: Mapping[str, CollectionRequest] = {each.name: each for each in capture.collections}
-    return replace(capture, collections=tuple({**kept, **wanted}.values()))

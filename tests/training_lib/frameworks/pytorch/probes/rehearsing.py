@@ -74,7 +74,13 @@ def rehearse(
             chosen.step()
             recorder.stepped(chosen)
             first = first or {name: tensor.detach().clone() for name, tensor in named_state([model]).items()}
-    return Subject(recorder.programs, first_values=first, time_left=lambda: 60.0)
+    return Subject(
+        recorder.programs,
+        first_values=first,
+        time_left=lambda: 60.0,
+        changes=recorder.gradients.changes,
+        labels=recorder.labels,
+    )
 
 
 def answer(subject: Subject, probe: Probe) -> Answer:

@@ -12,7 +12,7 @@ from trackside.cli.terminal.console import safe
 from trackside.cli.terminal.layout import beside, columns, wrapped
 from trackside.contracts.check import Answer, Outcome
 from trackside.contracts.issue_group import issue_groups
-from trackside.contracts.verdict import Verdict
+from trackside.local.check import CheckResult
 from trackside.local.source_text import SourceText
 
 _LOOKS = {
@@ -54,29 +54,45 @@ def fault_card(console: Console, answer: Answer) -> Iterator[Text]:
     yield Text(line * width, style=style)
 
 
-def print_check(console: Console, answers: Sequence[Answer], issues: Sequence[Verdict], *, folder: str) -> None:
-    """Print the lines, the cards, and a last line with the sums."""
-    for line in answer_lines(console, answers):
+def print_check(console: Console, result: CheckResult, *, fail_on: str) -> None:
+    """Print the lines, the cards, and the last lines with the sums and the reason for the exit code.
+
+    `fail_on` is the name of the severity from which an issue fails the rehearsal.
+    """
+    for line in answer_lines(console, result.answers):
         console.print(line)
     console.print()
-    for answer in answers:
-        if answer.outcome is Outcome.FAULT:
-            for line in fault_card(console, answer):
-                console.print(line)
-            console.print()
-    for group in issue_groups(issues):
-        console.print(VerdictCard(group, sources=SourceText(folder)))
+    for answer in result.faults:
+        for line in fault_card(console, answer):
+            console.print(line)
         console.print()
-    counts = {outcome: sum(each.outcome is outcome for each in answers) for outcome in Outcome}
+    sources = SourceText(str(result.run.folder))
+    for group in issue_groups(result.issues):
+        console.print(VerdictCard(group, sources=sources))
+        console.print()
+    for line in wrapped(console, Text(safe(console, summary(result, fail_on=fail_on))), console.width):
+        console.print(line)
+
+
+def summary(result: CheckResult, *, fail_on: str) -> str:
+    """Return the sums, whether the rehearsal has failed and why, and its folder."""
+    counts = {outcome: sum(each.outcome is outcome for each in result.answers) for outcome in Outcome}
+    recovered = f", and {result.recovered} recovered" if result.recovered else ""
     words = [
         _count(counts[Outcome.FAULT], "fault"),
         f"{counts[Outcome.OK]} ok",
         f"{counts[Outcome.NOT_TRIED]} could not be tried",
         f"{counts[Outcome.DOES_NOT_APPLY]} did not apply",
-        f"{_count(len(issues), 'issue')} of the rules",
+        f"{_count(len(result.issues), 'issue')} of the rules{recovered}",
     ]
-    for line in wrapped(console, Text(safe(console, f"{'; '.join(words)}. Run: {folder}")), console.width):
-        console.print(line)
+    return f"{'; '.join(words)}. {_verdict(result, fail_on)} Run: {result.run.folder}"
+
+
+def _verdict(result: CheckResult, fail_on: str) -> str:
+    found = [_count(len(result.faults), "fault")] if result.faults else []
+    if result.failing:
+        found.append(f"{_count(len(result.failing), 'issue')} at --fail-on {fail_on}")
+    return f"Failed: {' and '.join(found)}." if found else "Passed."
 
 
 def _count(number: int, word: str) -> str:

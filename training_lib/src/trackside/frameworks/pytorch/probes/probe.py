@@ -20,16 +20,18 @@ class DoesNotApplyError(Exception):
 class Probe(ABC):
     """A question with its answer.
 
-    name   its name, in words with hyphens
-    place  its place in the order of probes: the quick ones first
-    what   the fault that it finds, in one sentence
-    cures  steps that cure the fault
+    name           its name, in words with hyphens
+    place          its place in the order of probes: the quick ones first
+    what           the fault that it finds, in one sentence
+    cures          steps that cure the fault
+    needs_numbers  True if it has nothing to compare in a model whose loss is no number any more
     """
 
     name: ClassVar[str]
     place: ClassVar[int]
     what: ClassVar[str]
     cures: ClassVar[tuple[str, ...]]
+    needs_numbers: ClassVar[bool] = False
 
     @abstractmethod
     def answer(self, subject: Subject) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import hashlib
 import os
 import sys
@@ -20,6 +21,7 @@ from trackside.capture.session import Rank
 from trackside.contracts.check import Answer, Outcome, ProcessReport, StepDigest
 from trackside.contracts.run_layout import check_key, worker_name
 from trackside.environment import CaptureEnvironment, RehearsalEnvironment
+from trackside.frameworks.pytorch.compiling.tracing import skip_frame
 from trackside.frameworks.pytorch.ground.memory import has_memory, with_memory
 from trackside.frameworks.pytorch.probes.kept_state import KeptState
 from trackside.frameworks.pytorch.probes.probe import DoesNotApplyError, NotTriedError, Probe
@@ -58,20 +60,22 @@ class Rehearsal:
         self._first_values: dict[str, torch.Tensor] = {}
         self._digests: list[StepDigest] = []
         self._began_at = 0.0
+        self._cleared = 0  # gradients that no step used
         self._ends = 0
         self._is_probing = False
         self._pid = os.getpid()
-        self._remove_hook: Callable[[], object] = lambda: None
+        self._undo: list[Callable[[], object]] = []
 
     def install(self) -> None:
         """Begin to record, right after the import of PyTorch."""
         self._recorder.install()
-        self._remove_hook = register_optimizer_step_post_hook(self._stepped).remove
+        self._undo = [register_optimizer_step_post_hook(self._stepped).remove, self._replace_zero_grad()]
         atexit.register(self._at_exit)
 
     def remove(self) -> None:
         """Leave PyTorch as it was."""
-        self._remove_hook()
+        for undo in self._undo:
+            undo()
         self._recorder.remove()
         atexit.unregister(self._at_exit)
 
@@ -81,7 +85,7 @@ class Rehearsal:
         return max(self._counts.values(), default=0)
 
     def _stepped(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
-        if self._is_probing or os.getpid() != self._pid or torch.utils.data.get_worker_info() is not None:
+        if not self._is_mine():
             return
         if self._ends:
             self._end_script()
@@ -91,8 +95,38 @@ class Rehearsal:
         self._guard.attempt("recording a step", lambda: self._record(optimizer))
         is_late = time.monotonic() - self._began_at > self._settings.seconds
         if self.steps >= self._settings.steps or is_late:
-            self._finish()
+            self._finish(is_cut=True)
             self._end_script()
+
+    def _replace_zero_grad(self) -> Callable[[], None]:
+        """Observe optimizers that clear gradients and never step, for which no step ends the rehearsal."""
+        original, rehearsal = Optimizer.zero_grad, self
+
+        @functools.wraps(original)
+        def zero_grad(optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+            if not rehearsal._counts and rehearsal._is_mine():
+                rehearsal._clearing()
+            return original(optimizer, *args, **kwargs)
+
+        skip_frame(zero_grad)
+        setattr(Optimizer, "zero_grad", zero_grad)  # noqa: B010 - mypy forbids the plain assignment to a method
+
+        def undo() -> None:
+            if Optimizer.zero_grad is zero_grad:
+                setattr(Optimizer, "zero_grad", original)  # noqa: B010 - as above
+
+        return undo
+
+    def _clearing(self) -> None:
+        if self._ends:
+            self._end_script()
+        self._cleared += self._recorder.take_passes() > 0
+        if self._cleared >= self._settings.steps:
+            self._finish(is_cut=True)
+            self._end_script()
+
+    def _is_mine(self) -> bool:
+        return not self._is_probing and os.getpid() == self._pid and torch.utils.data.get_worker_info() is None
 
     def _record(self, optimizer: Optimizer) -> None:
         self._recorder.stepped(optimizer)
@@ -104,10 +138,11 @@ class Rehearsal:
 
     def _at_exit(self) -> None:
         """Ask the probes at the end of a script with fewer steps, unless it has failed."""
-        if os.getpid() == self._pid and self._counts and not self._ends and not hasattr(sys, "last_type"):
+        has_trained = bool(self._counts) or self._cleared > 0
+        if os.getpid() == self._pid and has_trained and not self._ends and not hasattr(sys, "last_type"):
             self._finish()
 
-    def _finish(self) -> None:
+    def _finish(self, *, is_cut: bool = False) -> None:
         self._ends = 1
         rank = self._rank()
         report = ProcessReport(
@@ -116,10 +151,12 @@ class Rehearsal:
             rank.of,
             is_sharded=_is_sharded(self._recorder.programs),
             digests=tuple(self._digests),
+            is_cut=is_cut,
+            unused_gradients=0 if self._counts else self._cleared,
         )
         self._guard.attempt("storing what was captured", self._capture.uninstall)
         self._recorder.remove()
-        if rank.number == 0:
+        if rank.number == 0 and self._counts:
             self._is_probing = True
             report = self._probed(report)
             self._is_probing = False
@@ -138,6 +175,8 @@ class Rehearsal:
             self._recorder.programs,
             first_values=self._first_values if self.steps >= _FEWEST_STEPS else {},
             time_left=lambda: end - time.monotonic(),
+            changes=self._recorder.gradients.changes,
+            labels=self._recorder.labels,
         )
         if self._guard.is_off and not subject.steps:
             subject.lacks = f"recording the script's steps failed: {self._guard.why}"
@@ -197,6 +236,8 @@ def answer_all(
             answer = Answer(probe.name, Outcome.NOT_TRIED, lacks)
         elif subject.time_left() <= 0:
             answer = Answer(probe.name, Outcome.NOT_TRIED, "the time for probes is up")
+        elif probe.needs_numbers and subject.is_lost:
+            answer = Answer(probe.name, Outcome.NOT_TRIED, "the loss is no number any more")
         else:
             answer = _answered(subject, probe)
         answers.append(answer.lasting(round(time.monotonic() - began, 3)))

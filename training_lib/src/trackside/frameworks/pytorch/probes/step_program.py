@@ -18,6 +18,8 @@ from trackside.frameworks.pytorch.ground.script_objects import has_parameters, s
 from trackside.frameworks.pytorch.probes.contents import rebuilt, tensors_in
 from trackside.frameworks.pytorch.probes.random_state import RandomState
 
+_CROSS_ENTROPIES = frozenset({"cross_entropy", "nll_loss", "CrossEntropyLoss", "NLLLoss"})
+
 
 class ReplayError(Exception):
     """A replay differs from the recording in its form."""
@@ -68,6 +70,11 @@ class Call:
         return self.module is not None and has_parameters(self.module)
 
     @property
+    def is_cross_entropy(self) -> bool:
+        """True if it compares scores or log-probabilities with the numbers of classes."""
+        return getattr(self.call, "__name__", type(self.call).__name__) in _CROSS_ENTROPIES
+
+    @property
     def needs(self) -> frozenset[int]:
         """Numbers of the earlier results that it takes."""
         return frozenset(self.slots.values())
@@ -89,11 +96,13 @@ class Replayed:
     """The result of a replay.
 
     loss     the loss, with its graph
+    results  the results of all calls, by their number
     outputs  floating-point results of models, call by call, by (number of the call, number of the tensor)
     """
 
     loss: torch.Tensor
     outputs: dict[tuple[int, int], torch.Tensor]
+    results: dict[int, torch.Tensor]
 
 
 @dataclass
@@ -147,7 +156,7 @@ class StepProgram:
         for number, call in enumerate(self.calls):
             if as_recorded:
                 _restore(call)
-            found = _call(call, results, changed)
+            found = repeated(call, results, changed)
             if len(found) != len(call.outputs):
                 name = getattr(call.call, "__name__", type(call.call).__name__)
                 raise ReplayError(f"{name} returned {len(found)} tensors, and {len(call.outputs)} when recorded")
@@ -155,10 +164,20 @@ class StepProgram:
             if call.is_model:
                 floats = [(place, each) for place, each in enumerate(found) if each.is_floating_point()]
                 outputs.update({(number, place): each.detach() for place, each in floats})
-        return Replayed(results[self.loss], outputs)
+        return Replayed(results[self.loss], outputs, results)
 
 
-def _call(call: Call, results: Mapping[int, torch.Tensor], changed: Mapping[int, torch.Tensor]) -> list[torch.Tensor]:
+def repeated(
+    call: Call, results: Mapping[int, torch.Tensor], changed: Mapping[int, torch.Tensor]
+) -> list[torch.Tensor]:
+    """Return the results of a call that is made again.
+
+    Args:
+        call: The call.
+        results: The results of earlier calls, by their number.
+        changed: Other tensors in the places of recorded ones, by id of these.
+    """
+
     def actual(tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) in call.slots:
             return results[call.slots[id(tensor)]]

@@ -23,7 +23,9 @@ from trackside.frameworks.pytorch.ground.parameter_names import unwrapped
 from trackside.frameworks.pytorch.ground.script_objects import modules_of
 from trackside.frameworks.pytorch.ground.structures import is_no_computation
 from trackside.frameworks.pytorch.probes.contents import rebuilt, tensors_in
+from trackside.frameworks.pytorch.probes.gradient_changes import GradientWatch
 from trackside.frameworks.pytorch.probes.random_state import RandomState
+from trackside.frameworks.pytorch.probes.seen_labels import SeenLabels
 from trackside.frameworks.pytorch.probes.step_program import Autocast, Call, StepProgram
 
 MOST_CALLS = 5000  # between two steps of an optimizer
@@ -38,11 +40,16 @@ class StepRecorder:
     Attributes:
         programs: The losses of the newest step of each optimizer, with the optimizer.
         first: The first loss of all.
+        labels: The labels of all losses so far.
+        gradients: The changes of gradients before the newest step of each optimizer.
     """
 
     def __init__(self, guard: Guard) -> None:
         self.programs: list[tuple[Optimizer, tuple[StepProgram, ...]]] = []
         self.first: StepProgram | None = None
+        self.gradients = GradientWatch(guard.protect)
+        self.labels = SeenLabels()
+        self._passes = 0
         self._protect = guard.protect
         self._trace = _Trace()
         self._since: dict[int, int] = {}  # end of the trace at the last step, by optimizer
@@ -61,7 +68,8 @@ class StepRecorder:
 
     def install(self) -> None:
         """Begin to record."""
-        self._undo = [self._replace_call(), self._replace_backward()]
+        self.gradients.install()
+        self._undo = [self._replace_call(), self._replace_backward(), self.gradients.remove]
 
     def remove(self) -> None:
         """Leave PyTorch as it was, and forget everything but the programs."""
@@ -70,6 +78,11 @@ class StepRecorder:
             undo()
         self._undo = []
         self._trace = _Trace()
+
+    def take_passes(self) -> int:
+        """Return the number of backward passes since the call before."""
+        passes, self._passes = self._passes, 0
+        return passes
 
     def stepped(self, optimizer: Optimizer) -> None:
         """Assign the losses since the last step to this optimizer, and drop the calls that no later loss can need."""
@@ -200,6 +213,8 @@ class StepRecorder:
 
     def _loss_seen(self, tensors: Any, grad_tensors: Any = None, *_: Any, **__: Any) -> None:
         self._switch_mode(on=False)
+        self.gradients.backward_began()
+        self._passes += 1
         losses = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         program = None
         if len(losses) == 1 and grad_tensors is None and losses[0].numel() == 1 and self._trace.knows(losses[0]):
@@ -208,6 +223,7 @@ class StepRecorder:
             why = "the script's backward pass does not begin at one number that follows from calls of the model"
             program = StepProgram((), -1, float("nan"), why)
         self._losses.append(program)
+        self.labels = self.labels.and_those_of(program)
         self.first = self.first or program
 
     def _switch_mode(self, *, on: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from torch.optim.optimizer import Optimizer
@@ -15,12 +16,17 @@ from trackside.frameworks.pytorch.ground.script_objects import (
     named_parameters_of,
     parameters_of,
 )
+from trackside.frameworks.pytorch.probes.gradient_changes import GradientChanges, norm_of
 from trackside.frameworks.pytorch.probes.random_state import seed_all
+from trackside.frameworks.pytorch.probes.seen_labels import SeenLabels
 from trackside.frameworks.pytorch.probes.step_program import Replayed, StepProgram
 
 SEED = 20
 _REBUILT_WITHIN = 1e-3  # of the recorded loss; devices and thread counts change the last digits
+_SAME_GRADIENT = 1e-2  # of its norm: as above, and gradients are sums of many terms
 _LOW_PRECISION = {torch.float16: 1e-3, torch.bfloat16: 8e-3}
+
+NO_LABELS = SeenLabels()
 
 Outputs = Mapping[tuple[int, int], torch.Tensor]
 
@@ -33,12 +39,16 @@ class Subject:
         program: The last of the losses.
         models: The root modules called in any of the losses.
         first_values: Buffers and tensors in attributes, by name, as after the first step.
+        changes: What the script does to gradients before a step, by the id of the optimizer.
+        labels: The labels of all losses of the rehearsal.
         lacks: The reason for which no loss can be replayed; "" if one can.
 
     Args:
         programs: The recorded losses, with the optimizer that stepped after them.
         first_values: See the attribute.
         time_left: Returns the number of seconds left for the probes.
+        changes: See the attribute.
+        labels: See the attribute.
     """
 
     def __init__(
@@ -47,6 +57,8 @@ class Subject:
         *,
         first_values: Mapping[str, torch.Tensor],
         time_left: Callable[[], float],
+        changes: Mapping[int, GradientChanges] = MappingProxyType({}),
+        labels: SeenLabels = NO_LABELS,
     ) -> None:
         everything = [program for _, losses in programs for program in losses]
         usable = [(optimizer, tuple(p for p in losses if not p.lacks)) for optimizer, losses in programs]
@@ -60,7 +72,14 @@ class Subject:
             self.lacks = "the values of its parameters are not all in memory after the step"
         self.first_values = first_values
         self.time_left = time_left
+        self.changes = changes
+        self.labels = labels
         self._has_rows: bool | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """True if the newest loss is no number: whatever is computed then says nothing about the model."""
+        return not math.isfinite(self.program.value)
 
     def is_rebuilt(self) -> bool:
         """Return True if each loss comes out of a replay as it was recorded, with the recorded weights and states."""
@@ -74,6 +93,31 @@ class Subject:
                     self.lacks = f"its loss comes out as {again:.6g} when replayed, and was {program.value:.6g}"
                     return False
         return True
+
+    def gradient_scale(self, program: StepProgram, optimizer: Optimizer) -> float | None:
+        """Return the factor by which the script scales gradients before it clips them; 1 for most scripts.
+
+        None if a replay of the step, with the clipping that was observed, does not give the gradients of the
+        optimizer: the script changes them by hand, adds to those of earlier steps, or computes them elsewhere.
+        """
+        changes = self.changes.get(id(optimizer))
+        if changes is None or not changes.is_observable:
+            return 1.0
+        parameters = tuple(p for group in optimizer.param_groups for p in group["params"])
+        for parameter in (*parameters, *changes.arrived[0]):
+            parameter.grad = None
+        program.set_recorded_modes()
+        torch.autograd.backward(program.replay(as_recorded=True).loss)
+        norm = norm_of(changes.arrived[0])
+        ratio = changes.arrived[1] / norm if norm > 0 and math.isfinite(norm) else 1.0
+        tolerance = _SAME_GRADIENT + 10 * self._resolution(program)
+        scale = 1.0 if math.isclose(ratio, 1.0, rel_tol=tolerance) or not math.isfinite(ratio) else ratio
+        if not changes.is_without_effect:
+            changes.repeat(parameters, scale=scale)
+        elif scale != 1.0:
+            return None
+        agree = all(_is_close(p.grad, gradient, tolerance) for p, gradient in changes.final)
+        return scale if agree else None
 
     def evaluated(self, *, inputs: Mapping[int, torch.Tensor] | None = None, seed: int = SEED) -> Outputs:
         """Return the outputs of the models in evaluation mode."""
@@ -180,6 +224,15 @@ def gap(one: torch.Tensor, other: torch.Tensor) -> float:
     largest = float(scale.max()) if scale.numel() else 0.0
     worst = float(distance.nan_to_num(math.inf).max())
     return worst / largest if largest > 0 else (math.inf if worst else 0.0)
+
+
+def _is_close(gradient: torch.Tensor | None, recorded: torch.Tensor, tolerance: float) -> bool:
+    if gradient is None or gradient.shape != recorded.shape:
+        return False
+    one, other = gradient.detach().double(), recorded.double()
+    if not bool(other.isfinite().all()):
+        return not bool(one.isfinite().all())
+    return float((one - other).norm()) <= tolerance * max(float(one.norm()), float(other.norm()))
 
 
 def _joined(*parts: str) -> str:

@@ -15,6 +15,7 @@ class InputDependence(Probe):
 
     name = "output-depends-on-input"
     place = 10
+    needs_numbers = True
     what = "The output is the same for every sample: the input does not reach it."
     cures = (
         "Look for the last layer at which two samples still differ: a dead activation, a scale of 0, an unused input.",

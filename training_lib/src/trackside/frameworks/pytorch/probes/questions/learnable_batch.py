@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import math
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch.optim.optimizer import Optimizer
 
 from trackside.contracts.check import Answer
+from trackside.frameworks.pytorch.probes.gradient_changes import GradientChanges
 from trackside.frameworks.pytorch.probes.kept_state import KeptState
 from trackside.frameworks.pytorch.probes.probe import NotTriedError, Probe
 from trackside.frameworks.pytorch.probes.step_program import StepProgram
@@ -20,8 +22,11 @@ STEPS = 30
 _LEARNED = 0.1  # share of the loss that is gone
 _ENOUGH = 0.5
 _NOTHING = 0.005
+_STILL = 1e-3  # share of the loss: what an optimizer leaves so in so many steps, it leaves so in thousands
 _WORSE = 0.2
+_NEWEST = 5  # losses that decide whether it is worse: a high rate makes single ones jump
 _REFERENCE_RATES = (1e-3, 1e-2)
+_BY_HAND = "the script's own optimizer was not tried: a replay does not give the gradients that it got"
 _MOST_SECONDS = 25.0  # of one attempt
 
 
@@ -30,6 +35,7 @@ class LearnableBatch(Probe):
 
     name = "one-batch-is-learnable"
     place = 100
+    needs_numbers = True
     what = "Training on one batch again and again does not lower its loss."
     cures = (
         "Check the sign of the loss, and that its gradient reaches the weights that the optimizer holds.",
@@ -41,39 +47,78 @@ class LearnableBatch(Probe):
         if len(subject.steps) != 1 or len(subject.steps[0][1]) != 1:
             raise NotTriedError("a step has several losses or optimizers")
         optimizer, (program,) = subject.steps[0]
-        own = self._attempt(subject, program, optimizer, rate=None)
+        scale = self._scale(subject, program, optimizer)
+        own = None if scale is None else self._attempt(subject, program, optimizer, rate=None, scale=scale)
         if own is not None and own.share >= _LEARNED:
             return self.ok(own.observed)
         if own is not None and self._was_learned(subject, own):
             return self.ok(f"{own.observed}: it was learned in the steps before")
-        attempts = []
-        for rate in _REFERENCE_RATES:
-            found = self._attempt(subject, program, optimizer, rate=rate)
-            if found is not None:
-                attempts.append(found)
-            if found is not None and found.share >= _LEARNED:
-                break
-        best = max([each for each in (own, *attempts) if each is not None], key=lambda each: each.share, default=None)
+        best = self._best(subject, program, optimizer, own)
         if best is None:
             raise NotTriedError("the time for probes is up")
         if best.share < _NOTHING:
             return self.fault(f"{best.observed}, at best")
-        if own is not None and own.is_worse and self._stays_worse(subject, program, optimizer):
+        fault = None if own is None else self._fault_of_optimizer(subject, program, optimizer, own, best)
+        if fault is not None:
+            return fault
+        if scale is None:
+            return self.ok(f"{best.observed}; {_BY_HAND}")
+        return self.ok(best.observed if own is best or own is None else f"{own.observed}; {best.observed}")
+
+    def _best(
+        self, subject: Subject, program: StepProgram, optimizer: Optimizer, own: _Attempt | None
+    ) -> _Attempt | None:
+        """Return the best attempt: the script's own one, or one by AdamW."""
+        attempts = [own]
+        for rate in _REFERENCE_RATES:
+            attempts.append(self._attempt(subject, program, optimizer, rate=rate))
+            if attempts[-1] is not None and attempts[-1].share >= _LEARNED:
+                break
+        return max((each for each in attempts if each is not None), key=lambda each: each.share, default=None)
+
+    def _fault_of_optimizer(
+        self, subject: Subject, program: StepProgram, optimizer: Optimizer, own: _Attempt, best: _Attempt
+    ) -> Answer | None:
+        """Return a fault if the script's optimizer raises the loss, or leaves it as it is, where another lowers it."""
+        observed, where = f"the script's optimizer: {own.observed}; {best.observed}", type(optimizer).__name__
+        if own.is_worse and self._stays_worse(subject, program, optimizer):
             return self.fault(
-                f"the script's optimizer: {own.observed}; {best.observed}",
-                where=type(optimizer).__name__,
+                observed,
+                where=where,
                 what="The script's own optimizer raises the loss of a batch that can be learned.",
                 cures=(
                     "Divide the learning rate by ten, clip gradients, or warm the rate up.",
                     "Check the sign of the loss against the optimizer's `maximize`.",
                 ),
             )
-        return self.ok(best.observed if own is best or own is None else f"{own.observed}; {best.observed}")
+        if own.is_still and best.share >= _LEARNED and not self._is_warming_up(subject, optimizer):
+            return self.fault(
+                observed,
+                where=where,
+                what="The script's own optimizer leaves the loss of a batch as it is that can be learned.",
+                cures=("Look at the learning rate: it is far too low, or the schedule begins at its end.",),
+            )
+        return None
+
+    def _scale(self, subject: Subject, program: StepProgram, optimizer: Optimizer) -> float | None:
+        kept = KeptState(subject.models)
+        try:
+            return subject.gradient_scale(program, optimizer)
+        finally:
+            kept.restore()
 
     def _stays_worse(self, subject: Subject, program: StepProgram, optimizer: Optimizer) -> bool:
-        """Return True if the script's optimizer raises the loss with clipped gradients, too; the script may clip."""
+        """Return True if the optimizer raises the loss at the rate of the script's newest step.
+
+        At a higher rate, which is planned for later, gradients are clipped first: a script warms up for a reason.
+        """
+        if id(optimizer) in subject.changes and _planned_rates(optimizer) == _rates(optimizer):
+            return True
         found = self._attempt(subject, program, optimizer, rate=None, most_gradient=1.0)
         return found is not None and found.is_worse
+
+    def _is_warming_up(self, subject: Subject, optimizer: Optimizer) -> bool:
+        return subject.changes.get(id(optimizer), GradientChanges()).is_warming_up
 
     def _was_learned(self, subject: Subject, own: _Attempt) -> bool:
         return abs(own.first) < 0.05
@@ -85,9 +130,13 @@ class LearnableBatch(Probe):
         optimizer: Optimizer,
         *,
         rate: float | None,
+        scale: float = 1.0,
         most_gradient: float = math.inf,
     ) -> _Attempt | None:
-        """Return the losses of some steps; None if the time is up, or the optimizer cannot be copied."""
+        """Return the losses of some steps; None if the time is up, or the optimizer cannot be copied.
+
+        Without a `rate` they are steps of the script's own optimizer, with gradients scaled and clipped as it does.
+        """
         seconds = min(_MOST_SECONDS, subject.time_left() / 2)
         if seconds < 1:
             return None
@@ -95,11 +144,16 @@ class LearnableBatch(Probe):
         try:
             parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
             made = _copy_of(optimizer) if rate is None else torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0)
-            return (
-                None
-                if made is None
-                else _losses(subject, program, made, parameters, seconds=seconds, most_gradient=most_gradient)
-            )
+            if made is None:
+                return None
+            changes = subject.changes.get(id(optimizer), GradientChanges()) if rate is None else GradientChanges()
+
+            def change() -> None:
+                changes.repeat(tuple(parameters), scale=scale)
+                if most_gradient < math.inf:
+                    torch.nn.utils.clip_grad_norm_(parameters, most_gradient)
+
+            return _losses(subject, program, made, parameters, seconds=seconds, change=change)
         finally:
             kept.restore()
 
@@ -125,8 +179,12 @@ class _Attempt:
 
     @property
     def is_worse(self) -> bool:
-        last = self.losses[-1]
-        return not math.isfinite(last) or last > self.first + _WORSE * abs(self.first)
+        newest = self.losses[1:][-_NEWEST:]
+        return not math.isfinite(newest[-1]) or min(newest) > self.first + _WORSE * abs(self.first)
+
+    @property
+    def is_still(self) -> bool:
+        return max(abs(each - self.first) for each in self.losses) < _STILL * abs(self.first)
 
     @property
     def observed(self) -> str:
@@ -141,7 +199,7 @@ def _losses(
     parameters: list[torch.Tensor],
     *,
     seconds: float,
-    most_gradient: float,
+    change: Callable[[], object],
 ) -> _Attempt:
     rates = sorted({float(group["lr"]) for group in optimizer.param_groups if "lr" in group})
     name = type(optimizer).__name__ + (f" (rate {rates[-1]:.3g})" if rates else "")
@@ -153,8 +211,7 @@ def _losses(
             parameter.grad = None
         loss = subject.trained(program).loss
         torch.autograd.backward(loss)
-        if most_gradient < math.inf:
-            torch.nn.utils.clip_grad_norm_(parameters, most_gradient)
+        change()
         return loss
 
     while len(found) <= STEPS and (len(found) < 3 or time.monotonic() < end):
@@ -176,8 +233,21 @@ def _copy_of(optimizer: Optimizer) -> Optimizer | None:
         made = copy.deepcopy(optimizer, {id(p): p for p in parameters})
     except Exception:  # noqa: BLE001 - an optimizer that cannot be copied costs one attempt
         return None
-    for group in made.param_groups:
-        planned = [group[name] for name in ("lr", "initial_lr", "max_lr") if isinstance(group.get(name), float)]
-        if planned and isinstance(group.get("lr"), float):
-            group["lr"] = max(planned)
+    for group, rate in zip(made.param_groups, _planned_rates(optimizer), strict=True):
+        if isinstance(rate, float):
+            group["lr"] = rate
     return made
+
+
+def _rates(optimizer: Optimizer) -> list[object]:
+    return [group.get("lr") for group in optimizer.param_groups]
+
+
+def _planned_rates(optimizer: Optimizer) -> list[object]:
+    """Return the highest rate of each group that its schedule plans; a rate that is no float as it is."""
+    return [_planned_rate(group) for group in optimizer.param_groups]
+
+
+def _planned_rate(group: Mapping[str, object]) -> object:
+    planned = [rate for name in ("lr", "initial_lr", "max_lr") if isinstance(rate := group.get(name), float)]
+    return max(planned) if isinstance(group.get("lr"), float) else group.get("lr")

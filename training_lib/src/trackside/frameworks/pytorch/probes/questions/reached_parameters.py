@@ -38,12 +38,21 @@ class ReachedParameters(Probe):
         reached = self._reached(subject, named)
         left = {name: p for name, p in named.items() if id(p) not in reached}
         guilty = self._guilty(subject, left)
+        if not guilty and (dead := _dead(subject, left)) and reached:
+            return self.fault(
+                f"no output of {len(dead)} layers is above zero for any sample; their gradients were zero at each step",
+                where=_listed(dead),
+                what="All units of a layer are dead: no sample gets through its activation.",
+                cures=(
+                    "Look at the biases and initial weights of these layers, and at the scale of their inputs.",
+                    "If they were alive at first, lower the learning rate.",
+                ),
+            )
         if not guilty:
             return self.ok(f"{len(reached)} of {len(named)} parameters get gradients; the loss depends on no other")
-        more = f" and {len(guilty) - _MOST_NAMED} more" if len(guilty) > _MOST_NAMED else ""
         return self.fault(
             f"the loss depends on {len(guilty)} of {len(named)} parameters without a gradient",
-            where=", ".join(guilty[:_MOST_NAMED]) + more,
+            where=_listed(guilty),
         )
 
     def _reached(self, subject: Subject, named: Mapping[str, torch.Tensor]) -> set[int]:
@@ -85,9 +94,40 @@ class ReachedParameters(Probe):
                     for parameter, value in zip(parameters, values, strict=True):
                         parameter.copy_(value)
                 smallest = _RESOLUTION * max(abs(start), 1e-3)
-                if min(map(abs, ends)) > smallest and (ends[0] * ends[1] < 0 or not is_slope_needed):
+                has_slope = min(map(abs, ends)) > smallest and ends[0] * ends[1] < 0
+                if has_slope or (not is_slope_needed and max(map(abs, ends)) > smallest):
                     return True
         return False
+
+
+def _dead(subject: Subject, left: Mapping[str, torch.Tensor]) -> list[str]:
+    """Return the names of weights whose layer has no output above zero, and whose gradient was zero at each step.
+
+    A part that the model did not choose, as an expert without samples, has outputs above zero.
+    """
+    given = {id(p) for changes in subject.changes.values() for p, _ in changes.final}
+    moved = {key for changes in subject.changes.values() for key in changes.moved}
+    still = {id(p): name for name, p in left.items() if p.ndim > 1 and id(p) in given - moved}
+    highest: dict[int, float] = {}
+
+    def see(module: torch.nn.Module, _args: object, output: object) -> None:
+        key, bias = id(getattr(module, "weight", None)), getattr(module, "bias", None)
+        if key in still and id(bias) not in moved and isinstance(output, torch.Tensor) and output.numel():
+            highest[key] = max(highest.get(key, -torch.inf), float(output.detach().max()))
+
+    handles = [module.register_forward_hook(see) for _, module in subject.named_modules() if still]
+    try:
+        if still:
+            subject.trained(subject.program)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return [name for key, name in still.items() if highest.get(key, torch.inf) <= 0]
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def _rms(value: torch.Tensor) -> float:

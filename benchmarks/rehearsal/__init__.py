@@ -1,0 +1,1 @@
+"""Mistakes of training scripts, planted in three programs: which of them does `trackside check` find?"""

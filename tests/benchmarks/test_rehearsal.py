@@ -1,0 +1,59 @@
+"""The commonest mistakes of training scripts: each fails `trackside check` in at least one program, no right one does.
+
+Which of them fail in which program is measured by `python -m benchmarks.rehearsal`: docs/check.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.rehearsal.forked import judged, variables
+from benchmarks.rehearsal.mistakes import CLASSIFIER, LANGUAGE, MISTAKES, PROGRAMS, REGRESSION, Mistake, pairs, right
+from tests.warm_python import WarmPython
+from trackside.environment import inherited
+
+UNSEEN = {"labels-shuffled"}  # the steps of a rehearsal are too few to see that nothing can be learned
+ONLY_IN = {  # programs that do not show it in so few steps: docs/check.md
+    "rate-100": REGRESSION,
+    "inputs-unscaled": REGRESSION,
+    "labels-constant": CLASSIFIER,
+    "sigmoid-stack": LANGUAGE,
+    "one-batch": CLASSIFIER,
+}
+
+
+def chosen() -> list[tuple[Mistake, str]]:
+    """Return each mistake with one program, the programs in turns."""
+    seen = [mistake for mistake in MISTAKES if mistake.name not in UNSEEN]
+    return [(one, ONLY_IN.get(one.name, PROGRAMS[number % len(PROGRAMS)])) for number, one in enumerate(seen)]
+
+
+def exit_code(warm_python: WarmPython, folder: Path, text: str) -> tuple[int, tuple[str, ...]]:
+    script = folder / "train.py"
+    script.write_text(text, encoding="utf-8")
+    run = folder / "run"
+    done = warm_python.run(script, env={**inherited(), **variables(run)}, cwd=folder)
+    result = judged(run, status=done.returncode)
+    return result.exit_code, result.reasons
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_right_program_passes(warm_python: WarmPython, tmp_path: Path, program: str) -> None:
+    assert exit_code(warm_python, tmp_path, right(program)) == (0, ())
+
+
+@pytest.mark.parametrize(
+    ("mistake", "program"), [pytest.param(*pair, id=f"{pair[0].name}-{pair[1]}") for pair in chosen()]
+)
+def test_a_mistake_fails(warm_python: WarmPython, tmp_path: Path, mistake: Mistake, program: str) -> None:
+    code, reasons = exit_code(warm_python, tmp_path, mistake.planted(program))
+    assert (code, bool(reasons)) == (1, True), reasons
+
+
+def test_each_mistake_changes_each_program() -> None:
+    for mistake, program in pairs():
+        text = mistake.planted(program)
+        compile(text, program, "exec")
+        assert text != right(program), (mistake.name, program)

@@ -1,0 +1,62 @@
+"""gradients-depend-on-labels: other labels give other gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from trackside.contracts.check import Answer
+from trackside.frameworks.pytorch.probes.probe import DoesNotApplyError, NotTriedError, Probe
+from trackside.frameworks.pytorch.probes.step_program import StepProgram
+from trackside.frameworks.pytorch.probes.subject import Subject, gap
+
+Gradients = dict[int, torch.Tensor]
+
+
+class LabelDependence(Probe):
+    """Replace all that the loss takes beside the model's outputs: each row by the first."""
+
+    name = "gradients-depend-on-labels"
+    place = 82
+    what = "The gradients are the same for any labels, so that nothing can be learned from these."
+    needs_numbers = True
+    cures = ("Look at the loss: is the error squared, or its absolute value taken, before the mean?",)
+
+    def answer(self, subject: Subject) -> Answer:
+        """Return a fault where no gradient changes."""
+        if len(subject.steps) != 1 or len(subject.steps[0][1]) != 1 or subject.is_partial:
+            raise NotTriedError("a step has several losses or optimizers")
+        others = _other_labels(subject.program)
+        if not others:
+            raise DoesNotApplyError("the loss takes no tensor with different rows beside the outputs of modules")
+        before = self._gradients(subject, {})
+        if not any(bool(gradient.any()) for gradient in before.values()):
+            raise NotTriedError("all gradients are zero")
+        change = 0.0
+        for labels in others:
+            after = self._gradients(subject, labels)
+            change = max(gap(gradient, after[key]) if key in after else 1.0 for key, gradient in before.items())
+            if change > 0:  # a loss without labels in its gradient computes the very same numbers
+                return self.ok(f"with other labels the gradients change by {change:.2g} of the largest")
+        return self.fault("with other labels the gradients are the same, bit for bit")
+
+    def _gradients(self, subject: Subject, changed: Mapping[int, torch.Tensor]) -> Gradients:
+        parameters = {key: p for key, p in subject.optimizer_parameters().items() if p.requires_grad}
+        for parameter in parameters.values():
+            parameter.grad = None
+        torch.autograd.backward(subject.trained(subject.program, inputs=changed).loss)
+        return {key: p.grad.detach().clone() for key, p in parameters.items() if p.grad is not None}
+
+
+def _other_labels(program: StepProgram) -> list[dict[int, torch.Tensor]]:
+    """Return other values of the tensors that the loss takes from outside, by id.
+
+    First each row is as the first one. Then these have the other sign: an absolute error has the same gradient for all
+    labels on one side of the outputs.
+    """
+    constants = [each for call in program.calls if not call.is_model for each in call.constants()]
+    rows = {id(each): each[:1].expand_as(each).contiguous() for each in constants if each.ndim and len(each) > 1}
+    alike = {key: rows[key] for each in constants if (key := id(each)) in rows and not torch.equal(each, rows[key])}
+    mirrored = {key: -rows for key, rows in alike.items() if rows.is_floating_point()}
+    return [labels for labels in (alike, mirrored) if labels]
