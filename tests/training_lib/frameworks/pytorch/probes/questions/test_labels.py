@@ -47,6 +47,21 @@ def absolute_from_afar(model: nn.Module, values: torch.Tensor, labels: torch.Ten
     return functional.l1_loss(model(values)[:, 0], labels.float() + 500)
 
 
+def of_huge_outputs(model: nn.Module, values: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return functional.l1_loss(model(values)[:, 0], labels.float())
+
+
+def huge() -> nn.Module:
+    model = perceptron(nn.ReLU())
+    nn.init.constant_(model[2].bias, 1e12)
+    return model
+
+
+def test_labels_beside_huge_outputs_are_not_asked_about() -> None:
+    found = asked("gradients-depend-on-labels", huge(), of_huge_outputs, table())
+    assert (found.outcome, "so large" in found.observed) == (NOT_TRIED, True), found
+
+
 def without_labels(model: nn.Module, values: torch.Tensor, _labels: torch.Tensor) -> torch.Tensor:
     return model(values).square().mean()
 

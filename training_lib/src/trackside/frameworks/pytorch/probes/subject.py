@@ -78,7 +78,7 @@ class Subject:
 
     @property
     def is_lost(self) -> bool:
-        """True if the newest loss is no number: whatever is computed then says nothing about the model."""
+        """True if the newest loss is no number, and outputs of the model mean nothing."""
         return not math.isfinite(self.program.value)
 
     def is_rebuilt(self) -> bool:

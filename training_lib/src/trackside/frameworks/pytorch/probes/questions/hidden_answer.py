@@ -47,7 +47,7 @@ class HiddenAnswer(Probe):
 
 
 def _foretold(program: StepProgram) -> Iterator[torch.Tensor]:
-    """Yield the inputs, of shape (samples, tokens), whose next tokens are labels of the loss."""
+    """Yield the inputs, of shape (samples, tokens), that are the labels of the loss moved by one place."""
     labels = [each for call in program.calls if not call.is_model for each in call.constants()]
     for tokens in program.inputs():
         is_sequence = tokens.ndim == 2 and not tokens.is_floating_point() and tokens.shape[1] >= _FEWEST_TOKENS

@@ -11,6 +11,8 @@ from trackside.frameworks.pytorch.probes.probe import DoesNotApplyError, NotTrie
 from trackside.frameworks.pytorch.probes.step_program import StepProgram
 from trackside.frameworks.pytorch.probes.subject import Subject, gap
 
+_RESOLUTION = 1e-6  # of numbers in single precision, with a digit to spare
+
 Gradients = dict[int, torch.Tensor]
 
 
@@ -33,6 +35,8 @@ class LabelDependence(Probe):
         before = self._gradients(subject, {})
         if not any(bool(gradient.any()) for gradient in before.values()):
             raise NotTriedError("all gradients are zero")
+        if _drown(subject, others[0]):
+            raise NotTriedError("the outputs are so large that labels are lost beside them")
         change = 0.0
         for labels in others:
             after = self._gradients(subject, labels)
@@ -47,6 +51,14 @@ class LabelDependence(Probe):
             parameter.grad = None
         torch.autograd.backward(subject.trained(subject.program, inputs=changed).loss)
         return {key: p.grad.detach().clone() for key, p in parameters.items() if p.grad is not None}
+
+
+def _drown(subject: Subject, labels: Mapping[int, torch.Tensor]) -> bool:
+    """Return True if numbers of the outputs' size cannot hold a difference of the labels' size."""
+    outputs = subject.trained(subject.program).outputs.values()
+    largest = max((float(each.abs().max()) for each in outputs if each.numel()), default=0.0)
+    sizes = [float(each.abs().max()) for each in labels.values() if each.is_floating_point()]
+    return bool(sizes) and max(sizes) < largest * _RESOLUTION
 
 
 def _other_labels(program: StepProgram) -> list[dict[int, torch.Tensor]]:

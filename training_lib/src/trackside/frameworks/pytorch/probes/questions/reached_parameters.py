@@ -101,7 +101,7 @@ class ReachedParameters(Probe):
 
 
 def _dead(subject: Subject, left: Mapping[str, torch.Tensor]) -> list[str]:
-    """Return the names of weights whose layer has no output above zero, and whose gradient was zero at each step.
+    """Return the names of weights with a zero gradient at each step, in layers without an output above zero.
 
     A part that the model did not choose, as an expert without samples, has outputs above zero.
     """
