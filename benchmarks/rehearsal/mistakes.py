@@ -333,8 +333,10 @@ MISTAKES = (
             ("total = 0.0", "total = loss_sum = 0.0"),
             (
                 _LOSSES[2],
-                "loss_sum = loss = loss_sum + loss_function(outputs, targets)\n"
-                "        loss.backward(retain_graph=True)",
+                (
+                    "loss_sum = loss = loss_sum + loss_function(outputs, targets)\n"
+                    "        loss.backward(retain_graph=True)"
+                ),
             ),
         ),
     ),
