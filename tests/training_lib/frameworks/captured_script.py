@@ -19,6 +19,11 @@ EVERYTHING = CaptureRequest(
     ),
     statistics=StatisticsRequest(budget=1.0),
 )
+# What rules about data need, at their intervals.
+ROWS = CaptureRequest(
+    tuple(CollectionRequest(name, Schedule(50, end_step=101)) for name in ("model_inputs", "rows", "labels")),
+    statistics=StatisticsRequest(budget=1.0),
+)
 
 
 def printed(script: str, run: Path | None = None, request: CaptureRequest = EVERYTHING) -> tuple[str, str]:

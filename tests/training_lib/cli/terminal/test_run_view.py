@@ -73,7 +73,9 @@ def result(
 
 
 def rule(name: str, state: RuleState) -> RuleStatus:
-    return RuleStatus(name, name, state, "because", judged=3, judged_through=12)
+    return RuleStatus(
+        name, name, state, "because", judged=3, judged_through=12, verdict=issue(name, severity=Severity.INFO)
+    )
 
 
 FINE = tuple([rule(f"r{number}", RuleState.OK) for number in range(19)])
@@ -111,6 +113,31 @@ RUN = f"{RUNS}/20261122-075818-train-5806"
                 "trackside findings latest")
             ],
             id="killed",
+        ),
+        pytest.param(
+            result(*FINE[:4], *LACKING, *ELSEWHERE, rule("data-leakage", RuleState.NOT_ENOUGH_DATA)),
+            0,
+            [
+                ("◌ hardly judged: 4 rules over 1,840 steps found nothing; 3 lacked data, 2 do not apply; "
+                "trackside findings latest")
+            ],
+            id="few-rules",
+        ),
+        pytest.param(
+            result(
+                *FINE[:1], *ELSEWHERE, replace(LACKING[0], detail="No loss was recorded: the training evaluates none.")
+            ),
+            0,
+            [
+                ("◌ hardly judged, as no loss was recorded: 1 rule over 1,840 steps found nothing; 1 lacked data, "
+                "2 do not apply; trackside findings latest")
+            ],
+            id="no-loss",
+        ),
+        pytest.param(
+            result(*FINE[:2], *LACKING), 0,
+            ["✔ no issue: 2 rules over 1,840 steps; 2 lacked data; trackside findings latest"],
+            id="few-rules-of-few",
         ),
         pytest.param(
             result(*LACKING),

@@ -83,6 +83,60 @@ def test_records_what_catboost_computes_and_changes_nothing(
                 assert value == pytest.approx(values[step])
 
 
+@pytest.mark.parametrize(
+    ("more", "labels", "valued"),
+    [
+        pytest.param("iterations=25, metric_period=10", "b", [0, 10, 20, 24], id="period"),
+        pytest.param("iterations=21, metric_period=10", "b", [0, 10, 20], id="period-that-ends-with-the-last"),
+        pytest.param("iterations=3, verbose=2", "b", [0, 1, 2], id="every-round"),
+    ],
+)
+def test_a_value_has_the_number_of_its_round(more: str, labels: str, valued: list[int], tmp_path: Path) -> None:
+    script = (
+        f"{DATA}model = catboost.CatBoostClassifier(**dict(settings, {more})).fit(a, {labels}, eval_set=(c, d))\n"
+        "from trackside.frameworks.catboost.adapter import _rounds_of\n"
+        "rounds = list(_rounds_of(model.get_evals_result(), model))\n"
+        "print(json.dumps([k for k, found in enumerate(rounds) if found]))"
+    )
+    without_callbacks = json.loads(printed(script, tmp_path / "run")[0].splitlines()[-1])
+    trial = opened(tmp_path / "run")
+    assert list(trial.steps()) == valued == without_callbacks
+    for mode in ("TRAIN", "EVAL"):
+        columns = trial.columns("Logloss_output_0", "mean", last_step=10**9, mode=mode)
+        assert [step for column in columns for step in column.steps.tolist()] == valued
+
+
+def test_a_training_without_a_value_has_rounds_and_no_loss(tmp_path: Path) -> None:
+    script = DATA + (
+        "groups = np.repeat(np.arange(30), 10)\n"
+        "model = catboost.CatBoostRanker(**{**settings, 'iterations': 40, 'loss_function': 'YetiRank'})\n"
+        "model.fit(a, b, group_id=groups)\nprint(model.get_evals_result())"
+    )
+    assert printed(script, tmp_path / "run")[0] == "{'learn': {}}\n"
+    names = ("loss-not-decreasing", "loss-spike", "exploding-tensor")
+    found = backtest(str(tmp_path / "run"), [RuleConfiguration(name) for name in names], clock=lambda: 0.0)
+    assert [verdict.outcome.value for verdict in found.verdicts] == ["NotEvaluated"] * len(names)
+    assert "no metric that falls" in found.verdicts[0].message
+
+
+@pytest.mark.parametrize(
+    ("metric", "is_loss"),
+    [
+        pytest.param("Logloss", True, id="loss"),
+        pytest.param("Quantile:alpha=0.7", True, id="with-a-parameter"),
+        pytest.param("PairLogitPairwise", True, id="not-made-outside-a-training"),
+        pytest.param("AUC", False, id="rises"),
+        pytest.param("NDCG:type=Base", False, id="ranking"),
+        pytest.param("Cox", False, id="likelihood"),
+        pytest.param("OfTheScript", False, id="unknown"),
+    ],
+)
+def test_catboost_gives_the_direction_of_its_metrics(metric: str, is_loss: bool) -> None:
+    from trackside.frameworks.catboost.adapter import falls
+
+    assert falls(metric) == is_loss
+
+
 def test_saves_settings_and_importances_with_the_last_round(tmp_path: Path) -> None:
     script = (
         f"{DATA}model = catboost.CatBoostClassifier(**settings).fit(a, b)\n"

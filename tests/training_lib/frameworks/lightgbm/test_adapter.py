@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.training_lib.frameworks.captured_script import EVERYTHING, curve, opened, printed
+from tests.training_lib.frameworks.captured_script import EVERYTHING, ROWS, curve, opened, printed
 from trackside.contracts.rule_request import RuleConfiguration
+from trackside.contracts.verdict import Outcome
 from trackside.evaluation.backtest import backtest
 
 DATA = """
@@ -145,6 +146,66 @@ def test_rules_judge_it(more: str, rule: RuleConfiguration, is_found: bool, tmp_
     printed(DATA + f"train(200, {more})", tmp_path / "run", EVERYTHING)
     found = backtest(str(tmp_path / "run"), [rule], clock=lambda: 0.0)
     assert bool(found.issues) == is_found
+
+
+@pytest.mark.parametrize(
+    ("first", "steps"),
+    [
+        pytest.param(30, list(range(30, 40)), id="continued"),
+        pytest.param(0, list(range(10)), id="new"),
+    ],
+)
+def test_a_step_is_an_iteration_of_lightgbm(first: int, steps: list[int], tmp_path: Path) -> None:
+    model = tmp_path / "first.txt"
+    if first:
+        printed(f"{DATA}lightgbm.train(settings, lightgbm.Dataset(a, b), {first}).save_model({str(model)!r})")
+    script = (
+        f"{DATA}seen, rows = [], lightgbm.Dataset(a, b)\n"
+        f"lightgbm.train(settings, rows, 10, valid_sets=[rows], init_model={(str(model) if first else None)!r},"
+        " callbacks=[lambda env: seen.append(env.iteration)])\nprint(seen)"
+    )
+    assert json.loads(printed(script, tmp_path / "run")[0].splitlines()[-1]) == steps
+    trial = opened(tmp_path / "run")
+    assert list(trial.steps()) == steps
+    columns = trial.columns("binary_logloss_output_0", "mean", last_step=10**9, mode="TRAIN")
+    assert [step for column in columns for step in column.steps.tolist()] == steps
+
+
+@pytest.mark.parametrize(
+    ("labels", "rounds", "outcome"),
+    [
+        pytest.param("d", 60, Outcome.CLEAN, id="learns"),
+        pytest.param("1 - d", 60, Outcome.ISSUE_FOUND, id="never-better-than-the-first"),
+        pytest.param("1 - d", 12, Outcome.NOT_EVALUATED, id="too-few-rounds"),
+    ],
+)
+def test_a_validation_loss_alone_is_judged(labels: str, rounds: int, outcome: Outcome, tmp_path: Path) -> None:
+    script = (
+        f"held_back = lightgbm.Dataset(c, {labels})\n"
+        f"lightgbm.train(settings, lightgbm.Dataset(a, b), {rounds}, valid_sets=[held_back])"
+    )
+    printed(DATA + script, tmp_path / "run")
+    found = backtest(str(tmp_path / "run"), [RuleConfiguration("loss-not-decreasing")], clock=lambda: 0.0)
+    assert [verdict.outcome for verdict in found.verdicts] == [outcome]
+
+
+@pytest.mark.parametrize(
+    ("labels", "more", "is_found"),
+    [
+        pytest.param("np.arange(len(b)) % 40 == 0", "", True, id="rare-class"),
+        pytest.param("np.arange(len(b)) % 40 == 0", "scale_pos_weight=39", False, id="weighted"),
+        pytest.param("b", "", False, id="both-classes"),
+    ],
+)
+def test_the_classes_that_are_trained_on_are_counted(labels: str, more: str, is_found: bool, tmp_path: Path) -> None:
+    script = (
+        f"rows = lightgbm.Dataset(a, ({labels}).astype(int))\n"
+        f"lightgbm.train(dict(settings, {more}), rows, 60, valid_sets=[rows])"
+    )
+    printed(DATA + script, tmp_path / "run", ROWS)
+    found = backtest(str(tmp_path / "run"), [RuleConfiguration("class-imbalance")], clock=lambda: 0.0)
+    assert [verdict.outcome is Outcome.ISSUE_FOUND for verdict in found.verdicts] == [is_found]
+    assert not any(verdict.is_not_applicable for verdict in found.verdicts)
 
 
 def test_rules_about_networks_do_not_apply(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.training_lib.frameworks.captured_script import curve, opened, printed
+from tests.training_lib.frameworks.captured_script import ROWS, curve, opened, printed
 from trackside.contracts.rule_request import RuleConfiguration
+from trackside.contracts.verdict import Outcome
 from trackside.evaluation.backtest import backtest
 
 DATA = """
@@ -202,6 +204,110 @@ def test_rules_about_networks_do_not_apply(tmp_path: Path) -> None:
     names = ("vanishing-gradient", "weight-update-ratio", "steps-without-gradients")
     found = backtest(str(tmp_path / "run"), [RuleConfiguration(name) for name in names], clock=lambda: 0.0)
     assert [verdict.is_not_applicable for verdict in found.verdicts] == [True] * len(names)
+
+
+FEW = ", max_iter=60, tol=0, n_iter_no_change=99, random_state=0)"
+RARE = "np.repeat([0, 1], [285, 15])"
+WIDE = """
+import pandas, scipy.sparse
+frame = pandas.DataFrame(a).assign(kind=np.where(a[:, 0] > 0, "x", "y"), day=pandas.Timestamp(2026, 1, 1))
+frame = frame.assign(kind=frame.kind.astype("category"), day=frame.day.dt.day)
+frame.iloc[::7, 1] = np.nan
+text = np.where(b > 0, "yes", "no")
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "rule", "is_found"),
+    [
+        pytest.param(f"MLPClassifier(8{FEW}.fit(a * 1000 + 5000, b)", "unnormalized-inputs", True, id="unscaled"),
+        pytest.param(
+            "model = MLPClassifier(8)\nfor k in range(20): model.partial_fit(a * 1000 + 5000, b, classes=[0, 1])",
+            "unnormalized-inputs",
+            True,
+            id="unscaled-by-parts",
+        ),
+        pytest.param(f"MLPClassifier(8{FEW}.fit(a, b)", "unnormalized-inputs", False, id="scaled"),
+        pytest.param(f"MLPClassifier(8{FEW}.fit(a, {RARE})", "class-imbalance", True,
+                     id="rare-class"),
+        pytest.param(f"MLPClassifier(8{FEW}.fit(a, b)", "class-imbalance", False, id="both-classes"),
+        pytest.param(
+            "HistGradientBoostingClassifier(early_stopping=True, max_iter=30).fit(a, " + RARE + ")",
+            "class-imbalance", True, id="rare-class-of-trees",
+        ),
+        pytest.param(
+            "HistGradientBoostingClassifier(early_stopping=True, max_iter=30, class_weight='balanced')"
+            ".fit(a, " + RARE + ")",
+            "class-imbalance", False, id="weighted",
+        ),
+        pytest.param(f"MLPClassifier(8{FEW}.fit(np.c_[a, b], b)", "data-leakage", True, id="answer-among-columns"),
+        pytest.param("MLPRegressor(8, max_iter=4).fit(np.c_[a, 2 * score], score)", "data-leakage", True,
+                     id="number-among-columns"),
+        pytest.param(f"MLPClassifier(8{FEW}.fit(a, b)", "data-leakage", False, id="no-answer"),
+    ],
+)  # fmt: skip
+def test_rules_judge_the_rows_that_fit_was_given(script: str, rule: str, is_found: bool, tmp_path: Path) -> None:
+    printed(DATA + script, tmp_path / "run", ROWS)
+    found = backtest(str(tmp_path / "run"), [RuleConfiguration(rule)], clock=lambda: 0.0)
+    assert bool(found.issues) == is_found
+    assert is_found or found.verdicts[0].outcome is Outcome.CLEAN
+
+
+@pytest.mark.parametrize(
+    ("script", "rows", "width"),
+    [
+        pytest.param("MLPClassifier(4, max_iter=3).fit(scipy.sparse.coo_matrix(a), text)", "MLPClassifier_input_0", 5,
+                     id="sparse-and-texts"),
+        pytest.param("MLPClassifier(4, max_iter=3).fit(a.tolist(), b.tolist())", "MLPClassifier_input_0", 5,
+                     id="lists"),
+        pytest.param("MLPRegressor(4, max_iter=3).fit(a, np.c_[score, score])", "MLPRegressor_input_0", 5,
+                     id="two-numbers"),
+        pytest.param("MLPClassifier(4, max_iter=3).fit(a, np.c_[b, 1 - b])", "MLPClassifier_input_0", 5,
+                     id="two-labels"),
+        pytest.param("MLPClassifier(4, max_iter=3).fit(X=a, y=pandas.DataFrame({'y': text}))", "MLPClassifier_input_0",
+                     5, id="a-frame-of-labels"),
+        pytest.param(
+            "HistGradientBoostingClassifier(early_stopping=True, max_iter=3, categorical_features='from_dtype')"
+            ".fit(frame, text)",
+            "inputs", 7, id="categories-and-gaps",
+        ),
+        pytest.param("GradientBoostingRegressor(n_estimators=3).fit(a, score, np.ones(len(a)))", "inputs", 5,
+                     id="weights"),
+    ],
+)  # fmt: skip
+def test_any_table_that_scikit_learn_takes_is_sampled(script: str, rows: str, width: int, tmp_path: Path) -> None:
+    script = f"{DATA}{WIDE}show({script})"
+    captured, logged = printed(script, tmp_path / "run", ROWS)
+    assert captured == printed(script)[0]
+    assert "trackside" not in logged
+    trial = opened(tmp_path / "run")
+    for step in (trial.steps()[0], trial.steps()[-1]):
+        sample = trial.value(rows, step=step, worker=trial.workers[0])
+        assert sample.shape == (300, width)
+        assert np.isfinite(sample).all()
+        assert len(trial.value("labels", step=step, worker=trial.workers[0])) == 300
+
+
+def test_of_a_large_table_a_few_rows_are_saved(tmp_path: Path) -> None:
+    script = DATA + (
+        "wide = np.broadcast_to(np.float32(1), (5000, 3000)) + np.arange(3000, dtype=np.float32)\n"
+        "MLPRegressor(1, max_iter=2, batch_size=5000).fit(wide / 3000, np.arange(5000.0))"
+    )
+    printed(script, tmp_path / "run", ROWS)
+    trial = opened(tmp_path / "run")
+    samples = [trial.value("MLPRegressor_input_0", step=step, worker=trial.workers[0]) for step in trial.steps()]
+    assert [sample.size <= 1 << 20 for sample in samples] == [True, True]
+    answers = [trial.value("labels", step=step, worker=trial.workers[0]) for step in trial.steps()]
+    assert [len(one) for one in answers] == [len(one) for one in samples]
+    assert set(answers[0].tolist()) != set(answers[1].tolist())
+
+
+def test_a_loss_above_that_of_guessing_is_no_clean_bill_of_health(tmp_path: Path) -> None:
+    script = "MLPClassifier(16, max_iter=60, random_state=0).fit(a * 1000 + 5000, (a[:, 0] > 0).astype(int))"
+    printed(DATA + script, tmp_path / "run", ROWS)
+    found = backtest(str(tmp_path / "run"), [RuleConfiguration("loss-not-decreasing")], clock=lambda: 0.0)
+    assert found.verdicts[0].outcome is Outcome.NOT_EVALUATED
+    assert "that of guessing" in found.verdicts[0].message
 
 
 def test_errors_of_the_script_pass_through(tmp_path: Path) -> None:

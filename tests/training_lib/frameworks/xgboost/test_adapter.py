@@ -22,6 +22,7 @@ from trackside.contracts.errors import ConfigurationError, TensorNotSavedError
 from trackside.contracts.profiling_request import ProfilingRequest, Window
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.run_layout import RunLocation
+from trackside.contracts.verdict import Outcome
 from trackside.environment import inherited
 from trackside.evaluation.backtest import backtest
 from trackside.frameworks.xgboost import model_data, rounds
@@ -118,6 +119,67 @@ def test_trees_are_those_of_xgboosts_own_table(kind: str, tmp_path: Path) -> Non
             assert value(trial, f"trees/{name}", step).astype(str).tolist() == [
                 text if isinstance(text, str) else "nan" for text in expected[name]
             ], name
+
+
+@pytest.mark.parametrize("kind", ["binary", "classes"])
+def test_trees_of_a_continued_training_are_its_own(kind: str, tmp_path: Path) -> None:
+    first = boost(kind, max_depth=1)
+    training, _ = sets(kind)
+    with trackside.XGBoostHook(str(tmp_path), save={"trees": 1}) as hook:
+        chosen = {"nthread": 1, "max_depth": 4, **KINDS[kind]}
+        model = xgboost.train(chosen, training, 4, xgb_model=first, callbacks=[hook])
+    trial = opened(tmp_path)
+    table = model.trees_to_dataframe()
+    per_round = table["Tree"].nunique() // (ROUNDS + 4)
+    assert trial.steps() == (0, 1, 2, 3)  # XGBoost counts the rounds of each training from 0
+    for step in trial.steps():
+        expected = table[table["Tree"] // per_round == ROUNDS + step]
+        for name in ("Tree", "Node", "Gain"):
+            assert np.allclose(value(trial, f"trees/{name}", step), expected[name].to_numpy(float)), name
+
+
+def likely_ages(eta: float) -> tuple[xgboost.DMatrix, dict[str, Any]]:
+    """Return censored ages and settings of an accelerated failure time model."""
+    inputs, score = data("numbers", rows=400)
+    training = xgboost.DMatrix(inputs)
+    training.set_float_info("label_lower_bound", np.exp(score))
+    training.set_float_info("label_upper_bound", np.where(inputs[:, 4] > 1, np.inf, np.exp(score)))
+    return training, {"objective": "survival:aft", "eval_metric": "aft-nloglik", "nthread": 1, "eta": eta}
+
+
+@pytest.mark.parametrize(
+    ("eta", "rounds", "goes_on", "outcome"),
+    [
+        pytest.param(50.0, 60, False, Outcome.ISSUE_FOUND, id="rate-too-high"),
+        pytest.param(50.0, 30, False, Outcome.NOT_EVALUATED, id="rate-too-high-and-few-rounds"),
+        pytest.param(0.05, 60, False, Outcome.CLEAN, id="learns"),
+        pytest.param(0.001, 60, True, Outcome.CLEAN, id="goes-on-where-another-ended"),
+    ],
+)
+def test_a_loss_that_never_gets_better_is_no_clean_bill_of_health(
+    eta: float, rounds: int, goes_on: bool, outcome: Outcome, tmp_path: Path
+) -> None:
+    training, settings = likely_ages(eta)
+    before = xgboost.train({**settings, "eta": 0.3}, training, 100) if goes_on else None
+    with trackside.XGBoostHook(str(tmp_path), save={"metrics": 1}) as hook:
+        xgboost.train(
+            settings, training, rounds, xgb_model=before, evals=[(training, "train")], verbose_eval=False,
+            callbacks=[hook],
+        )  # fmt: skip
+    found = backtest(str(tmp_path), [RuleConfiguration("loss-not-decreasing")], clock=lambda: 0.0)
+    assert [verdict.outcome for verdict in found.verdicts] == [outcome]
+
+
+def test_a_ranking_lacks_a_loss(tmp_path: Path) -> None:
+    inputs, score = data("numbers")
+    training = xgboost.DMatrix(inputs, np.digitize(score, [0, 1, 2]), qid=np.repeat(np.arange(30), 10))
+    with trackside.XGBoostHook(str(tmp_path), save={"metrics": 1}) as hook:
+        chosen = {"objective": "rank:ndcg", "nthread": 1}
+        xgboost.train(chosen, training, 50, evals=[(training, "train")], verbose_eval=False, callbacks=[hook])
+    names = ("loss-not-decreasing", "loss-spike", "exploding-tensor", "overfit")
+    found = backtest(str(tmp_path), [RuleConfiguration(name) for name in names], clock=lambda: 0.0)
+    assert [verdict.outcome for verdict in found.verdicts] == [Outcome.NOT_EVALUATED] * len(names)
+    assert all("no metric that falls" in verdict.message for verdict in found.verdicts)
 
 
 def test_contributions_add_up_to_the_margin_and_are_off_by_default(tmp_path: Path) -> None:

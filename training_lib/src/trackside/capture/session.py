@@ -7,7 +7,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from trackside.capture.guard import Guard
@@ -15,10 +15,10 @@ from trackside.capture.kept_steps import KeptSteps, Targets
 from trackside.capture.last_step import HeldSteps, LastStep
 from trackside.capture.process_end import ProcessEnd, call_in_children
 from trackside.capture.request_reading import RequestReading
-from trackside.capture.restart import FindState, further, position_after, state_at_mark, within_seconds
+from trackside.capture.restart import FindState, further, position_after, state_at, state_at_mark, within_seconds
 from trackside.capture.run_files import NoFiles, RunFiles
 from trackside.capture.statistics_log import StatisticsLog
-from trackside.capture.step_engine import Position, StepEngine
+from trackside.capture.step_engine import TRAIN, Position, StepEngine
 from trackside.capture.step_statistics import StepStatistics
 from trackside.capture.watermark import (
     FLUSH_SECONDS,
@@ -179,6 +179,11 @@ class RunSession:
     def start_position(self) -> Position:
         """Return the position to add to the numbers of steps. For the writer's thread."""
         return self._find_start()  # which is another function once the session has looked at the run
+
+    def count_from(self, step: int) -> None:
+        """Give the next step this number, unless an earlier process of the run came further. Called before `begin`."""
+        began = state_at(Position(step, {TRAIN: step}), training_run=1, last_saved_step=None)
+        self._options = replace(self._options, earlier=further(self._options.earlier, began))
 
     def begin(
         self,

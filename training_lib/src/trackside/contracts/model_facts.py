@@ -319,6 +319,7 @@ class ProgramFacts:
     stale_copy_line     "train.py:93", the line of the newest such call
     shared_randomness   source of random numbers that are the same in all workers of a DataLoader: an attribute of its
                       data ("Crops.rng"), or "worker_init_fn"; "" if none was found
+    rounds_before       number of rounds that a boosted model had before this training
     resumed_at          step of the run at which this process began; 0 for the first process of the run
     checkpoints         the content of the script's checkpoints; None if none was compared
     idle_load           a load of a state that had no effect; None without
@@ -342,6 +343,7 @@ class ProgramFacts:
     stale_copy_evaluations: int = 0
     stale_copy_line: str = ""
     shared_randomness: str = ""
+    rounds_before: int = 0
     resumed_at: int = 0
     checkpoints: CheckpointFacts | None = None
     idle_load: LoadFacts | None = None
@@ -409,6 +411,12 @@ class ModelFacts:
                 return self.module(before)
         layer, _, side = name.rpartition("/")  # of Keras: `dense/outputs`, `dense/outputs_1`
         return self.module(layer) if side.partition("_")[0] in ("inputs", "outputs") else None
+
+    @property
+    def is_of_trees(self) -> bool:
+        """True for a model of trees: a step is a round, which reads all rows, and inputs need no scale."""
+        framework = self.program.framework
+        return framework in BOOSTED or (framework in ESTIMATORS and not self.modules)
 
     @cached_property
     def _modules(self) -> dict[str, ModuleFacts]:

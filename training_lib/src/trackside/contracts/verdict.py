@@ -38,6 +38,7 @@ from trackside.contracts.stored_fields import (
 VERSION = 2  # 2: suspicions, state, occurrence, group
 MOST_FINDINGS = 20  # a verdict names this many subjects; `affected` counts them all
 RELATION = Kind({"enum": ["<", ">"]}, Fields.text)
+NO_LOSS = "No loss was recorded: "  # how the message of a rule begins that judges losses, in a training without any
 NOTHING_TO_JUDGE = "Nothing to judge: "  # how the message of a clean verdict begins where the rule does not apply
 
 

@@ -44,7 +44,8 @@ def verdict_without_inputs(
     if reason := nothing_to_judge(configured.rule, trial.model_facts, answered=answered):
         return verdicts.not_applicable(configured, moment, reason=reason)
     if not answered and sees_no_loss(configured.rule, trial.model_facts) and not trial.tensor_names(collection=LOSSES):
-        return verdicts.no_loss(configured, moment)
+        has_backward = trial.model_facts is None or trial.model_facts.program.framework not in WITHOUT_NETWORK
+        return verdicts.no_loss(configured, moment, has_backward=has_backward)
     parameters = configured.configuration.parameters
     selection = {name: text for name in (COLLECTIONS, REGEX) if (text := parameters.get(name, "").strip())}
     if not selection or not trial.names or any(_selected(selection, trial)):
@@ -71,8 +72,15 @@ def nothing_to_judge(rule: Rule, facts: ModelFacts | None, *, answered: bool = F
 
 
 def sees_no_loss(rule: Rule, facts: ModelFacts | None) -> bool:
-    """Return True if the rule judges losses alone and the run has shown no loss so far."""
-    return set(rule.watches) == {LOSSES} and facts is not None and bool(facts.parameters) and not facts.losses
+    """Return True if the rule judges losses alone and the run has shown no loss so far.
+
+    Of weights and gradients, which a rule may judge beside losses, a boosted model has none.
+    """
+    if facts is None or facts.losses or LOSSES not in rule.watches:
+        return False
+    if facts.program.framework in WITHOUT_NETWORK:
+        return True
+    return set(rule.watches) == {LOSSES} and bool(facts.parameters)
 
 
 def _selected(selection: Mapping[str, str], trial: Trial) -> Iterator[str]:

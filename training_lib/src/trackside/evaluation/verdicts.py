@@ -14,7 +14,16 @@ from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.observation import is_recorded_number
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.run_layout import TENSORS
-from trackside.contracts.verdict import MOST_FINDINGS, NOTHING_TO_JUDGE, Finding, Outcome, Severity, State, Verdict
+from trackside.contracts.verdict import (
+    MOST_FINDINGS,
+    NO_LOSS,
+    NOTHING_TO_JUDGE,
+    Finding,
+    Outcome,
+    Severity,
+    State,
+    Verdict,
+)
 from trackside.diagnosis.learned import odds, weights
 from trackside.diagnosis.probability import probability_of, properties_of
 from trackside.diagnosis.ranking import MOST_CAUSES, OBSERVED, suspicions_of
@@ -389,8 +398,15 @@ def selects_nothing(configured: ConfiguredRule, moment: Moment, *, selection: st
     return _verdict(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
 
 
-def no_loss(configured: ConfiguredRule, moment: Moment) -> Verdict:
-    """Return "not evaluated": the rule judges losses, and the training showed none."""
+def no_loss(configured: ConfiguredRule, moment: Moment, *, has_backward: bool = True) -> Verdict:
+    """Return "not evaluated": the rule judges losses, and the training showed none.
+
+    has_backward  False for a training in rounds, whose losses are those of its metrics that fall
+    """
+    if not has_backward:
+        message = f"{NO_LOSS}the training evaluates no metric that falls."
+        fix = "Evaluate the training set and held-back rows by a metric that falls while a model learns."
+        return _verdict(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))
     message = "No loss was seen: `backward` was called on no scalar, and no loss was saved."
     fix = "Save it in the training script: hook.save_tensor('loss', loss, collection='losses')."
     return _verdict(configured, moment, Outcome.NOT_EVALUATED, message=message, what_to_do=(fix,))

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trackside.capture.session import Owner, Rank, SessionOptions
-from trackside.contracts.model_facts import LossFacts, ModelFacts, ProgramFacts
+from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, ProgramFacts
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks import in_charge
 from trackside.frameworks.listening import ListeningAdapter
 
 METRICS = frozenset({"metrics"})
+MOST_LABELS, MOST_CLASSES = 100_000, 20  # whose classes are counted; more classes are unequal by nature
 FURTHER = "a further training of this process is not captured: a run holds one training, and the first one has it."
 
 Named = Iterable[tuple[str, Any]]
@@ -49,6 +50,9 @@ class Learning:
     same_loss    PyTorch's class for the same loss, where there is one; ""
     is_weighted  the loss has weights of classes or samples
     classes      number of samples of each class in the training set; () if unknown
+    first_step   the number that the library gives the first round of this training
+    rounds_before  number of rounds that the model had before this training
+    network      the class of a network, which reads its inputs as they are; "" for trees, which read their order
     rank         the number of this worker; None for that of the environment
     """
 
@@ -58,6 +62,9 @@ class Learning:
     same_loss: str = ""
     is_weighted: bool = False
     classes: tuple[int, ...] = ()
+    first_step: int = 0
+    rounds_before: int = 0
+    network: str = ""
     rank: Rank | None = None
 
     def facts(self, rank: Rank) -> ModelFacts:
@@ -67,11 +74,22 @@ class Learning:
             reduction = "mean" if self.same_loss else ""
             name = f"{loss_name(self.loss)}_output_0"
             loss = LossFacts(
-                name, self.same_loss, reduction=reduction, is_weighted=self.is_weighted, classes=self.classes
+                name,
+                self.same_loss,
+                reduction=reduction,
+                class_count=len(self.classes) or None,
+                is_weighted=self.is_weighted,
+                classes=self.classes,
             )
             losses = (loss,)
-        program = ProgramFacts(framework=self.framework, framework_version=self.version, world_size=rank.of)
-        return ModelFacts(0, (), (), (), losses, program)
+        modules = (ModuleFacts(self.network, self.network),) if self.network else ()
+        program = ProgramFacts(
+            framework=self.framework,
+            framework_version=self.version,
+            world_size=rank.of,
+            rounds_before=self.rounds_before,
+        )
+        return ModelFacts(0, modules, (), (), losses, program)
 
 
 @dataclass(frozen=True)
@@ -152,6 +170,8 @@ class RoundsAdapter(ListeningAdapter):
         session.read_request()
         rank = found.rank or Rank(environment.rank, environment.world_size)
         self._loss = found.loss
+        if found.first_step:
+            session.count_from(found.first_step)
         self.begin_run(rank, found.facts(rank))
 
     def _capture(self, ended: Ended, learning: Callable[[], Learning]) -> None:
@@ -226,7 +246,7 @@ class HistoryReader:
             ]
             is_last = found.is_over and number == count - 1
             has_sources = is_last or not found.is_over  # rounds in between are not those of the whole model
-            sources = found.sources if has_sources else {}
+            sources = {**found.data(number), **(found.sources if has_sources else {})}
             self._adapter.end_round(Ended(metrics, found.trained_on, sources, is_last), learning)
             self._count = number + 1
 
@@ -238,6 +258,7 @@ class History:
     values        by set and metric
     trained_on    name of the set that is trained on
     sources       data of the model by collection
+    data          returns data of the training set by collection, for the number of a round
     is_over       the training has ended, and the model is whole
     holds_newest  the newest round waits for the next call, since more of the model is known at the end
     """
@@ -245,6 +266,7 @@ class History:
     values: Mapping[str, Mapping[str, Sequence[float]]]
     trained_on: str
     sources: Mapping[str, Source] = field(default_factory=dict)
+    data: Callable[[int], Mapping[str, Source]] = lambda number: {}
     is_over: bool = False
     holds_newest: bool = False
 
@@ -257,6 +279,21 @@ class History:
 def loss_name(metric: str) -> str:
     """Return the name of a loss as the rules find it: it ends with "loss"."""
     return metric if metric.lower().endswith("loss") else f"{metric}_loss"
+
+
+def classes_among(labels: Any) -> tuple[int, ...]:
+    """Return the number of labels of each class, by some that lie evenly apart among many.
+
+    Nothing of labels that are not the first whole numbers, and of more than 20 classes.
+
+    Args:
+        labels: Of shape (rows,); None without any.
+    """
+    numbers = np.zeros(0) if labels is None else np.asarray(labels)
+    numbers = numbers[:: 1 + len(numbers) // MOST_LABELS]
+    if not numbers.size or numbers.min() < 0 or numbers.max() >= MOST_CLASSES or (numbers != np.floor(numbers)).any():
+        return ()
+    return tuple(np.bincount(numbers.astype(np.int64)).tolist())
 
 
 def settings(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trackside.contracts.errors import ConfigurationError, RecordError
-from trackside.contracts.model_facts import ModelFacts
+from trackside.contracts.model_facts import BOOSTED, ESTIMATORS, ModelFacts
 from trackside.contracts.rule_request import RuleRequest
 from trackside.records.model_facts import facts_workers, read_facts
 from trackside.storage.store import Store
@@ -49,10 +49,13 @@ def what_turned_out(request: RuleRequest, facts: ModelFacts) -> tuple[str, ...]:
         configured = build_rules(request)
     except ConfigurationError:  # the evaluator reports the problems
         return ()
-    found = []
+    found, is_by_rounds = [], facts.program.framework in BOOSTED | ESTIMATORS
     for one in configured:
         if reason := nothing_to_judge(one.rule, facts):
             found.append(f"{one.configuration.name} has nothing to judge: {reason}.")
         elif sees_no_loss(one.rule, facts):
-            found.append(f"{one.configuration.name} has seen no loss so far: `backward` was called on no scalar.")
+            why = (
+                "the training evaluates no metric that falls" if is_by_rounds else "`backward` was called on no scalar"
+            )
+            found.append(f"{one.configuration.name} has seen no loss so far: {why}.")
     return tuple(found)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from trackside.local.rule_state import RuleState, RuleStatus
 from trackside.local.run_folder import RunState, typed_name
 
+_FEW_RULES = 5
 _GROWING = frozenset({RunState.RUNNING, RunState.OPEN})
 
 
@@ -51,6 +52,11 @@ class JudgedPart:
     def is_judged(self) -> bool:
         """True if rules have judged the run to its end, or, while it grows, so far."""
         return self.has_answer and not self.why_not
+
+    @property
+    def is_hardly_judged(self) -> bool:
+        """True if so few rules judged the run, of more that could not, that no issue is no sign of health."""
+        return self.answers < _FEW_RULES and self.lacking + self.inapplicable > self.answers and self.lacking > 0
 
     @property
     def not_judged(self) -> str:

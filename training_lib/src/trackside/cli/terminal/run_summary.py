@@ -5,7 +5,7 @@ from __future__ import annotations
 from trackside.cli.terminal.severity import symbol_of
 from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.issue_group import IssueGroup, issue_groups
-from trackside.contracts.verdict import Severity
+from trackside.contracts.verdict import NO_LOSS, Severity
 from trackside.local.command_end import ending_of
 from trackside.local.run import LocalRunResult
 
@@ -95,7 +95,14 @@ def _headline(result: LocalRunResult, groups: list[IssueGroup], *, ascii_only: b
         return f"{count_of(len(groups), 'problem')}{before}; {judged.counts(steps)} found nothing"
     if any(result.learning.clauses):
         return f"{_mark(False, ascii_only=ascii_only)} no rule found an issue{before}: {judged.counts(steps)}"
+    if judged.is_hardly_judged:
+        why = ", as no loss was recorded" if _has_no_loss(result) else ""
+        return f"{_mark(False, ascii_only=ascii_only)} hardly judged{why}{before}: {judged.counts(steps)} found nothing"
     return f"{_mark(True, ascii_only=ascii_only)} no issue{before}: {judged.counts(steps)}"
+
+
+def _has_no_loss(result: LocalRunResult) -> bool:
+    return any(rule.detail.startswith(NO_LOSS) for rule in result.rules)
 
 
 def _other_rules(result: LocalRunResult) -> list[str]:

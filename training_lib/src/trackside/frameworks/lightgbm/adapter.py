@@ -11,16 +11,28 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import lightgbm
+import numpy as np
 from lightgbm import engine, sklearn
 
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.adapter import Undo
 from trackside.frameworks.replaced_methods import replace
-from trackside.frameworks.rounds import Ended, Learning, Metric, Named, RoundsAdapter, importances, settings
+from trackside.frameworks.rounds import (
+    Ended,
+    Learning,
+    Metric,
+    Named,
+    RoundsAdapter,
+    classes_among,
+    importances,
+    settings,
+)
 
 PLACES = ((lightgbm, "train"), (engine, "train"), (sklearn, "train"), (lightgbm, "cv"), (engine, "cv"))
 # PyTorch's name of the same loss, where there is one.
 SAME_LOSS = {"binary_logloss": "BCELoss", "multi_logloss": "NLLLoss", "l1": "L1Loss", "l2": "MSELoss"}
+_OF_CLASSES = frozenset({"binary_logloss", "multi_logloss"})
+_MOST_LABELS = 4096  # that are saved
 KINDS = {"weight": "split", "total_gain": "gain"}  # XGBoost's name of an importance -> LightGBM's
 WEIGHTING = ("scale_pos_weight", "is_unbalance", "unbalance", "unbalanced_sets")
 
@@ -73,12 +85,15 @@ class LightGBMAdapter(RoundsAdapter):
         metrics = [Metric(of_set, name, float(value)) for of_set, name, value, _ in found]
         is_one = isinstance(model, lightgbm.Booster)
         trained_on = getattr(model, "_train_data_name", "training") if is_one else "train"
-        sources: Mapping[str, Callable[[], Named]] = {"hyperparameters": lambda: settings(parameters)}
+        falling = [name for _, name, _, rises in found if not rises]
+        sources: Mapping[str, Callable[[], Named]] = {
+            "hyperparameters": lambda: settings(parameters),
+            "labels": lambda: _labels(callback.training_set, are_classes=_loss_among(falling) in _OF_CLASSES),
+        }
         if is_one:
             sources = {**sources, "feature_importance": lambda: _importances(model)}
-        falling = [name for _, name, _, rises in found if not rises]
         ended = Ended(metrics, trained_on, sources)
-        self.end_round(ended, lambda: _learning(falling, parameters, callback.training_set))
+        self.end_round(ended, lambda: _learning(falling, round_, callback.training_set))
 
 
 def _with_callback(
@@ -91,15 +106,34 @@ def _with_callback(
     return call
 
 
-def _learning(falling: list[str], parameters: Mapping[str, Any], rows: Any) -> Learning:
-    """Return the facts. The loss is the first metric that falls and is no error rate, else the first that falls."""
-    loss = next((name for name in falling if "error" not in name), next(iter(falling), ""))
+def _learning(falling: list[str], round_: Any, rows: Any) -> Learning:
+    loss = _loss_among(falling)
     is_weighted = getattr(rows, "weight", None) is not None or any(
-        parameters.get(name) not in {None, False, 1} for name in WEIGHTING
+        round_.params.get(name) not in {None, False, 1} for name in WEIGHTING
     )
     return Learning(
-        "lightgbm", lightgbm.__version__, loss=loss, same_loss=SAME_LOSS.get(loss, ""), is_weighted=is_weighted
+        "lightgbm",
+        lightgbm.__version__,
+        loss=loss,
+        same_loss=SAME_LOSS.get(loss, ""),
+        is_weighted=is_weighted,
+        classes=classes_among(rows.get_label()) if loss in _OF_CLASSES else (),
+        first_step=round_.iteration,
+        rounds_before=round_.begin_iteration,
     )
+
+
+def _loss_among(falling: list[str]) -> str:
+    """Return the first metric that falls and is no error rate, else the first that falls; "" without any."""
+    return next((name for name in falling if "error" not in name), next(iter(falling), ""))
+
+
+def _labels(rows: Any, *, are_classes: bool) -> Iterator[tuple[str, Any]]:
+    """Yield some of the labels that are trained on, evenly apart."""
+    labels = rows.get_label()
+    if labels is not None and len(labels):
+        chosen = np.asarray(labels)[:: 1 + len(labels) // _MOST_LABELS]
+        yield "labels", chosen.astype(np.int64) if are_classes else chosen.astype(np.float64)
 
 
 def _importances(model: lightgbm.Booster) -> Iterator[tuple[str, Any]]:

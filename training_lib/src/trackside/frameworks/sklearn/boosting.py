@@ -16,8 +16,9 @@ from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingCla
 from trackside.frameworks import in_charge
 from trackside.frameworks.adapter import Undo
 from trackside.frameworks.replaced_methods import replace
-from trackside.frameworks.rounds import History, Named, importances, settings
+from trackside.frameworks.rounds import History, Named, Source, importances, settings
 from trackside.frameworks.sklearn.estimators import EstimatorAdapter, owner_of
+from trackside.frameworks.sklearn.given_rows import GivenRows
 
 
 class BoostingAdapter(EstimatorAdapter):
@@ -33,18 +34,24 @@ class BoostingAdapter(EstimatorAdapter):
     def _monitoring(self, fit: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fit)
         def fitted(estimator: Any, *args: Any, **kwargs: Any) -> Any:
-            call = self._monitored(fit, estimator, args, kwargs)
+            given = self.given_to(fit, estimator, args, kwargs)
+            call = self._monitored(fit, estimator, args, kwargs, given)
             if call is None:  # capture is off, or the call is wrong, which scikit-learn shows better
                 return fit(estimator, *args, **kwargs)
             found = fit(*call.args, **call.kwargs)
-            self.read(estimator, _of_whole)
+            self.read(estimator, _of_whole, given, same_loss=_same_loss)
             self.fit_ended(estimator)
             return found
 
         return fitted
 
     def _with_monitor(
-        self, fit: Callable[..., Any], estimator: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        fit: Callable[..., Any],
+        estimator: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        given: GivenRows | None,
     ) -> inspect.BoundArguments:
         """Return the call of `fit` with a monitor that calls the script's own first."""
         call = inspect.signature(fit).bind(estimator, *args, **kwargs)
@@ -52,7 +59,7 @@ class BoostingAdapter(EstimatorAdapter):
 
         def monitor(number: int, estimator: Any, variables: Any) -> Any:
             ends = own(number, estimator, variables) if own is not None else None
-            self.read(estimator, functools.partial(_of_rounds, count=number + 1))
+            self.read(estimator, functools.partial(_of_rounds, count=number + 1), given, same_loss=_same_loss)
             return ends
 
         call.arguments["monitor"] = monitor
@@ -61,8 +68,9 @@ class BoostingAdapter(EstimatorAdapter):
     def _fitting(self, fit: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fit)
         def fitted(estimator: Any, *args: Any, **kwargs: Any) -> Any:
+            given = self.given_to(fit, estimator, args, kwargs)
             found = fit(estimator, *args, **kwargs)
-            self.read(estimator, _of_histograms)
+            self.read(estimator, _of_histograms, given, same_loss=_same_loss)
             self.fit_ended(estimator)
             return found
 
@@ -74,26 +82,40 @@ def attach() -> None:
     in_charge.attach_new(BoostingAdapter)
 
 
-def _of_rounds(estimator: Any, count: int) -> History:
-    values = _values(estimator, count)
-    return History(values, "train", {"hyperparameters": lambda: _settings(estimator)}, holds_newest=True)
+def _of_rounds(estimator: Any, given: GivenRows, count: int) -> History:
+    sources = {"hyperparameters": lambda: _settings(estimator)}
+    return History(_values(estimator, count), "train", sources, _rows_of(given), holds_newest=True)
 
 
-def _of_whole(estimator: Any) -> History:
+def _of_whole(estimator: Any, given: GivenRows) -> History:
     sources = {
         "hyperparameters": lambda: _settings(estimator),
         "feature_importance": lambda: _importances(estimator),
     }
-    return History(_values(estimator, None), "train", sources, is_over=True)
+    return History(_values(estimator, None), "train", sources, _rows_of(given), is_over=True)
 
 
-def _of_histograms(estimator: Any) -> History:
+def _of_histograms(estimator: Any, given: GivenRows) -> History:
     """Return the losses, or the scores if early stopping watches another metric than the loss."""
     is_loss = estimator.scoring == "loss"
     kept = {"train": estimator.train_score_, "validation": estimator.validation_score_}
     name = estimator.loss if is_loss else "score"
     values = {of_set: {name: -own if is_loss else own} for of_set, own in kept.items() if len(own)}
-    return History(values, "train", {"hyperparameters": lambda: _settings(estimator)}, is_over=True)
+    sources = {"hyperparameters": lambda: _settings(estimator)}
+    return History(values, "train", sources, _rows_of(given), is_over=True)
+
+
+def _rows_of(given: GivenRows) -> Callable[[int], Mapping[str, Source]]:
+    return functools.partial(given.sources, kind="rows", name="inputs")
+
+
+def _same_loss(estimator: Any) -> str:
+    """Return PyTorch's class for the same loss; "" for twice that, which `GradientBoosting*` keeps of two classes."""
+    classes = len(getattr(estimator, "classes_", ()))
+    if estimator.loss != "log_loss" or not classes:
+        return ""
+    is_halved = isinstance(estimator, HistGradientBoostingClassifier)
+    return "NLLLoss" if classes > 2 else "BCELoss" if is_halved else ""
 
 
 def _values(estimator: Any, count: int | None) -> dict[str, dict[str, Any]]:

@@ -1,7 +1,8 @@
 """Captures `MLPClassifier` and `MLPRegressor`: a step is an epoch of `fit`, or a call of `partial_fit`.
 
 At the end of each epoch scikit-learn calls a method that counts epochs without progress, and it is listened to. A
-version without that method has its epochs captured when `fit` has ended. The solver "lbfgs" keeps no losses.
+version without that method has its epochs captured when `fit` has ended. The solver "lbfgs" keeps no losses. The newest
+epoch of `fit` waits for the next one, since what is requested of the last is saved whatever its number.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from trackside.frameworks.adapter import Undo
 from trackside.frameworks.replaced_methods import replace
 from trackside.frameworks.rounds import History, settings
 from trackside.frameworks.sklearn.estimators import EstimatorAdapter, owner_of
+from trackside.frameworks.sklearn.given_rows import GivenRows
 
 EPOCH_ENDED = "_update_no_improvement_count"
+FIT = "_fit"  # behind `fit` and `partial_fit`
 
 
 class NetworkAdapter(EstimatorAdapter):
@@ -26,7 +29,8 @@ class NetworkAdapter(EstimatorAdapter):
 
     def listen(self) -> Undo:
         """Listen to epochs and to the end of `fit`."""
-        undo_fit = replace([owner_of(MLPClassifier, "fit")], self._fitting)
+        self._given: dict[int, GivenRows | None] = {}  # by the id of an estimator in `fit`
+        undo_fit = replace([owner_of(MLPClassifier, FIT)], self._fitting)
         if not hasattr(MLPClassifier, EPOCH_ENDED):
             return undo_fit
         undo_epoch = replace([owner_of(MLPClassifier, EPOCH_ENDED)], self._counting)
@@ -36,20 +40,32 @@ class NetworkAdapter(EstimatorAdapter):
         @functools.wraps(count)
         def counted(estimator: Any, *args: Any, **kwargs: Any) -> Any:
             found = count(estimator, *args, **kwargs)
-            self.read(estimator, _history, same_loss=_same_loss)
+            if given := self._given.get(id(estimator)):
+                self._read_network(estimator, functools.partial(_history, holds_newest=True), given)
             return found
 
         return counted
 
     def _fitting(self, fit: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fit)
-        def fitted(estimator: Any, *args: Any, **kwargs: Any) -> Any:
-            found = fit(estimator, *args, **kwargs)
-            self.read(estimator, _history, same_loss=_same_loss)
-            self.fit_ended(estimator)
-            return found
+        def fitted(estimator: Any, *args: Any, incremental: bool = False, **kwargs: Any) -> Any:
+            given = self.given_to(fit, estimator, args, kwargs)
+            if not incremental:
+                self._given[id(estimator)] = given
+            try:
+                return fit(estimator, *args, incremental=incremental, **kwargs)
+            finally:  # scikit-learn raises at the end of a training that diverged
+                self._given.pop(id(estimator), None)
+                self._read_network(estimator, functools.partial(_history, is_over=not incremental), given)
+                if not incremental:
+                    self.fit_ended(estimator)
 
         return fitted
+
+    def _read_network(
+        self, estimator: Any, history: Callable[[Any, GivenRows], History], given: GivenRows | None
+    ) -> None:
+        self.read(estimator, history, given, same_loss=_same_loss, network=type(estimator).__name__)
 
 
 def attach() -> None:
@@ -57,11 +73,18 @@ def attach() -> None:
     in_charge.attach_new(NetworkAdapter)
 
 
-def _history(estimator: Any) -> History:
+def _history(estimator: Any, given: GivenRows, *, is_over: bool = False, holds_newest: bool = False) -> History:
     values = {"train": {estimator.loss: getattr(estimator, "loss_curve_", ())}}
     if scores := getattr(estimator, "validation_scores_", None):
         values["validation"] = {"score": scores}
-    return History(values, "train", {"hyperparameters": lambda: settings(estimator.get_params(deep=False))})
+    return History(
+        values,
+        "train",
+        {"hyperparameters": lambda: settings(estimator.get_params(deep=False))},
+        functools.partial(given.sources, kind="model_inputs", name=f"{type(estimator).__name__}_input_0"),
+        is_over=is_over,
+        holds_newest=holds_newest,
+    )
 
 
 def _same_loss(estimator: Any) -> str:

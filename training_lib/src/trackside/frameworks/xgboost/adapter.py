@@ -138,7 +138,7 @@ class XGBoostAdapter(RoundsAdapter):
         sources: dict[str, Source] = {
             "hyperparameters": lambda: model_data.hyperparameters(model, given.hyperparameters),
             **importances,
-            "trees": lambda: model_data.trees(model, ended.number),
+            "trees": lambda: model_data.trees(model, model.num_boosted_rounds() - 1),
             "rows": lambda: model_data.rows(self._validation(ended)),
             "labels": lambda: [("labels", self._validation(ended).get_label())],
             "predictions": lambda: [("predictions", model.predict(self._validation(ended)))],
@@ -217,5 +217,6 @@ def _learning(ended: Round, metrics: Iterable[str]) -> Learning:
         same_loss=SAME_LOSS.get(loss, ""),
         is_weighted=len(weights) > 0 or balance != 1.0,
         classes=model_data.classes(ended.training) if loss in CLASS_METRICS else (),
+        rounds_before=0 if ended.boosting.is_cv else ended.model.num_boosted_rounds() - ended.number - 1,
         rank=Rank(xgboost.collective.get_rank(), size) if size > 1 else None,
     )

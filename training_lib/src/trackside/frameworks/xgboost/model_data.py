@@ -17,8 +17,6 @@ _MOST_NUMBERS = 1 << 20  # of a matrix that is read whole to pick rows out of it
 
 Named = Iterator[tuple[str, NDArray[Any]]]
 
-_MOST_LABELS, _MOST_CLASSES = 100_000, 20  # whose classes are counted; more classes are unequal by nature
-
 _SETTINGS = (
     "tree_train_param",
     "dart_train_param",
@@ -107,15 +105,8 @@ def rows(data: Any) -> Named:
 
 
 def classes(data: Any) -> tuple[int, ...]:
-    """Return the number of samples of each class in a data set, by rows that lie evenly apart in a large one.
-
-    Nothing of labels that are not the first whole numbers, and of a `cv`, whose data are several sets.
-    """
-    labels = np.asarray(data.get_label()) if hasattr(data, "get_label") else np.zeros(0)
-    labels = labels[:: 1 + len(labels) // _MOST_LABELS]
-    if not labels.size or labels.min() < 0 or labels.max() >= _MOST_CLASSES or (labels != np.floor(labels)).any():
-        return ()
-    return tuple(np.bincount(labels.astype(np.int64)).tolist())
+    """Return the number of samples of each class in a data set; nothing of the several sets of a `cv`."""
+    return rounds.classes_among(data.get_label()) if hasattr(data, "get_label") else ()
 
 
 def _evenly(count: int, most: int) -> NDArray[np.int64]:

@@ -96,7 +96,6 @@ class UnnormalizedInputs(Rule):
 
     rule_id = "unnormalized-inputs"
     code = "TS213"
-    is_of_networks = True
     watches = ("model_inputs",)
     save_interval = 100
     needs = (CollectionRequest("model_inputs", Schedule(50, end_step=101)),)
@@ -148,6 +147,10 @@ class UnnormalizedInputs(Rule):
             for each in found
             if each.measure != CONSTANT or not varies or self._varied_before(window, each)
         ]
+
+    def nothing_to_judge(self, facts: ModelFacts) -> str:
+        """Return the reason for trees, which read the order of inputs, and not their size."""
+        return "trees read the order of inputs, and not their size" if facts.is_of_trees else ""
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
         """Return INFO if each finding is the size of one entry of many, which may enter no layer; else WARNING."""

@@ -41,9 +41,12 @@ _LOST_BY_HAND = 10.0  # the same of a loss that is no known one: such as a polic
 _FAR = 2.0  # times the first loss, which is but one loss: until then the first window stands for the start
 _AGAIN = 5.0  # percent: a loss that rose and fell by so much since is on its way down again
 _AS_GUESSING = 0.98  # of the loss of guessing, or of the first
+_ABOVE_GUESSING = 1.1  # times the loss of guessing, since the saved labels are a sample
 _AT_THE_END = 0.4  # of `start_step`, from which on the loss of a run that has ended can be stuck
 _NOT_MOVED = 0.01  # of its size, by no weight of a run that has ended
 _ENOUGH_TO_MOVE = 30  # steps
+_ROUNDS = 2 * _FEWEST_LOSSES  # of trees, each of which reads all rows: two windows
+_BETTER = 0.02  # share of the first validation loss by which none was lower
 _AFTER_MANY = 0.2  # the same after eight evaluations and more: a short run with many passes over few data
 _CONFIRMED_AFTER = 10  # steps
 _SLOWLY = 0.5  # percent: a loss that certainly fell by more over half a run learns, if slowly
@@ -73,17 +76,17 @@ class LossNotDecreasing(Rule):
            only where level > 1.5 x L0: that of a policy follows what the policy meets, and the returns that it earns.
            It must also be driven, as must one whose targets have moved (bootstrapped values): by a learning rate or
            updates beyond all earlier ones, by updates of a tenth of the weights, or weights ten times as large.
-        2. Stuck, from `start_step` on, at the end of a run from two fifths of it on, from a fifth of it on after eight
-           evaluations and more, or from 30 steps on where no weight has come a hundredth of its size (the sum of its
-           relative updates): the run has learned less than a tenth, (start - level) / |start| < 0.1 with
+        2. Stuck, from `start_step` on, at the end of a run from two fifths of it on (of trees, which read all rows in
+           each round, from 40 rounds on; never where a model that had trees before goes on), from a fifth of it on
+           after eight evaluations and more, or from 30 steps on where no weight has come a hundredth of its size (the
+           sum of its relative updates): the run has learned less than a tenth, (start - level) / |start| < 0.1 with
            start = max(L0, median of the first window), and in the newest half of the run the decrease from the earlier
-           half of it (before) to the later (after) is certainly small:
-           d + 2 s < `diff_percent` / 100, and not certainly more than half a percent (then it learns);
-           d = (median(before) - median(after)) / |median(before)|. It learns, too, if the loss fell certainly by more
-           than one percent from the second quarter of the run to the fourth. A loss that certainly rises, by more
-           than `increase_threshold_percent`, is left to point 1.
-           A loss that may move (computed by hand, or with targets that have moved) is not stuck where it had learned a
-           tenth before: a term may have joined it.
+           half of it (before) to the later (after) is certainly small: d + 2 s < `diff_percent` / 100, and not
+           certainly more than half a percent (then it learns); d = (median(before) - median(after)) / |median(before)|.
+           It learns, too, if the loss fell certainly by more than one percent from the second quarter of the run to the
+           fourth. A loss that certainly rises, by more than `increase_threshold_percent`, is left to point 1. A loss
+           that may move (computed by hand, or with targets that have moved) is not stuck where it had learned a tenth
+           before: a term may have joined it.
         3. s is the standard error of d. A median of n losses has the error 1.2533 x 1.4826 x MAD / sqrt(n), where MAD
            is the median absolute deviation; the errors of the two medians add in squares. Where noise could hide a
            decrease, s is large and the rule stays silent until longer windows tell.
@@ -102,11 +105,13 @@ class LossNotDecreasing(Rule):
         7. When the run has ended, nothing more can come: then d may be as large as noise allows if the loss did not
            certainly fall from the first quarter of the run to the last (by two standard errors) and is not below
            guessing, or if the evaluations of point 4 were never better than guessing.
-        8. The losses up to ten steps before must say the same, unless the run has ended. A run that ends before two
+        8. Of trees without a training loss the validation losses are judged. They are stuck where none was 2 % lower
+           than the first.
+        9. The losses up to ten steps before must say the same, unless the run has ended. A run that ends before two
            fifths of `start_step`, and has not learned a tenth by then, could not be evaluated: that is not a clean bill
-           of health.
+           of health. Neither is a loss that is a tenth above that of guessing classes, however far it fell.
 
-        9. An issue is over once the newest losses are certainly below guessing, where that is known, and a loss that
+        10. An issue is over once the newest losses are certainly below guessing, where that is known, and a loss that
            rose is back within `increase_threshold_percent` of lowest, one that was stuck certainly below the level that
            it stood at: by two standard errors. Fewer findings, by noise, are no recovery.
 
@@ -184,17 +189,26 @@ class LossNotDecreasing(Rule):
         """Return one finding per loss and worker that is stuck or rises at this step, the largest rise first."""
         if has_several_aims(window):
             return []
-        findings = [found for c in whole_losses(window) if (found := self._judge(window, c)) is not None]
+        findings = [found for c in _judged(window) if (found := self._judge(window, c)) is not None]
         return sorted(findings, key=lambda finding: (finding.relation != ">", -abs(finding.observed)))
 
     def lacks(self, window: Window) -> str:
-        """Name the missing input: two windows, unless the run has visibly learned before."""
-        rows = [self._finite(window, column) for column in whole_losses(window)]
+        """Name the missing input: two windows, unless the run has visibly learned before.
+
+        A loss above that of guessing has learned nothing yet, however far it fell, and of a validation loss alone only
+        a fall tells.
+        """
+        columns = _judged(window)
+        rows = [self._finite(window, column) for column in columns]
         learned = any(_has_learned(losses, min(size, len(losses))) for _, losses, size in rows if len(losses))
         needed = self._needed(window)
         late = any(len(losses) >= 2 * size and steps[-1] >= needed for steps, losses, size in rows)
-        if learned or late:
+        if (learned or late) and (guess := _above_guessing(window, columns)) is not None:
+            return f"a loss below {guess:.3g}, that of guessing"
+        if learned or (late and whole_losses(window)):
             return ""
+        if late:
+            return "a validation loss that has fallen by a tenth, or a training loss"
         return f"{needed} steps of a training loss, or a loss that has fallen; this is step {window.step}"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
@@ -210,9 +224,7 @@ class LossNotDecreasing(Rule):
 
         A loss that rose is back at its lowest level; one that was stuck is certainly below the level that it stood at.
         """
-        column = next(
-            (c for c in whole_losses(window) if (c.tensor, c.worker) == (opened.subject, opened.worker)), None
-        )
+        column = next((c for c in _judged(window) if (c.tensor, c.worker) == (opened.subject, opened.worker)), None)
         if column is None:
             return True
         _, losses, size = self._finite(window, column)
@@ -239,6 +251,8 @@ class LossNotDecreasing(Rule):
         """Return the number of steps from which on a loss can be stuck."""
         if not window.is_last:
             return self.start_step
+        if window.facts is not None and window.facts.is_of_trees:
+            return min(_ROUNDS, self.start_step)
         way = Evidence(window).way
         if way is not None and way[0] < _NOT_MOVED and way[1] >= _ENOUGH_TO_MOVE:
             return min(_ENOUGH_TO_MOVE, self.start_step)
@@ -325,10 +339,35 @@ class LossNotDecreasing(Rule):
             return None
         is_judged_alone = never_better is not None or answer.is_guessing
         if answer.kind == "stuck" and not is_judged_alone:
+            if _goes_on(window) or (not whole_losses(window) and losses.min() < (1 - _BETTER) * losses[0]):
+                return None
             earlier = column.values[np.isfinite(column.values) & (column.steps <= through)]
             if _fell(_start_of(earlier, size), answer.level):
                 return None  # it was learned before the new baseline, or while the rate was warming up
         return steps, answer, float(losses[0]), size
+
+
+def _judged(window: Window) -> tuple[Column, ...]:
+    """Return the training losses; of trees without any the validation losses."""
+    trained = whole_losses(window)
+    if trained or window.facts is None or not window.facts.is_of_trees:
+        return trained
+    return tuple([c for name in window.tensors("losses") for c in window.statistic(name, "mean", mode="EVAL")])
+
+
+def _goes_on(window: Window) -> bool:
+    """Return True if the model had learned before this training."""
+    return window.facts is not None and window.facts.program.rounds_before > 0
+
+
+def _above_guessing(window: Window, columns: Sequence[Column]) -> float | None:
+    """Return the loss of guessing classes, if one of these losses is above it now; else None."""
+    for column in columns:
+        guess = best_guess(window, column.tensor, worker=column.worker)
+        newest = column.values[-_FEWEST_LOSSES:]
+        if guess is not None and guess.is_of_classes and newest.min() > _ABOVE_GUESSING * guess.loss:
+            return guess.loss
+    return None
 
 
 def _evaluations_of(window: Window, trained: Column) -> tuple[Evaluations, ...]:
