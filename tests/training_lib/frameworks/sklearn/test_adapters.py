@@ -210,7 +210,8 @@ FEW = ", max_iter=60, tol=0, n_iter_no_change=99, random_state=0)"
 RARE = "np.repeat([0, 1], [285, 15])"
 WIDE = """
 import pandas, scipy.sparse
-frame = pandas.DataFrame(a).assign(kind=np.where(a[:, 0] > 0, "x", "y"), day=pandas.Timestamp(2026, 1, 1))
+frame = pandas.DataFrame(a, columns=list("abcde"))
+frame = frame.assign(kind=np.where(a[:, 0] > 0, "x", "y"), day=pandas.Timestamp(2026, 1, 1))
 frame = frame.assign(kind=frame.kind.astype("category"), day=frame.day.dt.day)
 frame.iloc[::7, 1] = np.nan
 text = np.where(b > 0, "yes", "no")
@@ -241,8 +242,8 @@ text = np.where(b > 0, "yes", "no")
             "class-imbalance", False, id="weighted",
         ),
         pytest.param(f"MLPClassifier(8{FEW}.fit(np.c_[a, b], b)", "data-leakage", True, id="answer-among-columns"),
-        pytest.param("MLPRegressor(8, max_iter=4).fit(np.c_[a, 2 * score], score)", "data-leakage", True,
-                     id="number-among-columns"),
+        pytest.param("MLPRegressor(hidden_layer_sizes=8, max_iter=4).fit(np.c_[a, 2 * score], score)", "data-leakage",
+                     True, id="number-among-columns"),
         pytest.param(f"MLPClassifier(8{FEW}.fit(a, b)", "data-leakage", False, id="no-answer"),
     ],
 )  # fmt: skip
@@ -253,30 +254,41 @@ def test_rules_judge_the_rows_that_fit_was_given(script: str, rule: str, is_foun
     assert is_found or found.verdicts[0].outcome is Outcome.CLEAN
 
 
+CLASSES = "MLPClassifier(4, max_iter=3, random_state=0)"
+NUMBERS = "MLPRegressor(hidden_layer_sizes=4, max_iter=3, random_state=0)"
+HISTOGRAM = "HistGradientBoostingClassifier(early_stopping=True, max_iter=3, random_state=0{more})"
+
+
 @pytest.mark.parametrize(
     ("script", "rows", "width"),
     [
-        pytest.param("MLPClassifier(4, max_iter=3).fit(scipy.sparse.coo_matrix(a), text)", "MLPClassifier_input_0", 5,
-                     id="sparse-and-texts"),
-        pytest.param("MLPClassifier(4, max_iter=3).fit(a.tolist(), b.tolist())", "MLPClassifier_input_0", 5,
-                     id="lists"),
-        pytest.param("MLPRegressor(4, max_iter=3).fit(a, np.c_[score, score])", "MLPRegressor_input_0", 5,
-                     id="two-numbers"),
-        pytest.param("MLPClassifier(4, max_iter=3).fit(a, np.c_[b, 1 - b])", "MLPClassifier_input_0", 5,
-                     id="two-labels"),
-        pytest.param("MLPClassifier(4, max_iter=3).fit(X=a, y=pandas.DataFrame({'y': text}))", "MLPClassifier_input_0",
-                     5, id="a-frame-of-labels"),
+        pytest.param(f"{CLASSES}.fit(scipy.sparse.coo_matrix(a), text)", "MLPClassifier_input_0", 5, id="sparse"),
+        pytest.param(f"{CLASSES}.fit(a.tolist(), b.tolist())", "MLPClassifier_input_0", 5, id="lists"),
+        pytest.param(f"{NUMBERS}.fit(a, np.c_[score, score])", "MLPRegressor_input_0", 5, id="two-numbers"),
+        pytest.param(f"{CLASSES}.fit(a, np.c_[b, 1 - b])", "MLPClassifier_input_0", 5, id="two-labels"),
         pytest.param(
-            "HistGradientBoostingClassifier(early_stopping=True, max_iter=3, categorical_features='from_dtype')"
-            ".fit(frame, text)",
-            "inputs", 7, id="categories-and-gaps",
+            f"{CLASSES}.fit(X=a, y=pandas.DataFrame({{'y': text}}))",
+            "MLPClassifier_input_0",
+            5,
+            id="a-frame-of-labels",
         ),
-        pytest.param("GradientBoostingRegressor(n_estimators=3).fit(a, score, np.ones(len(a)))", "inputs", 5,
-                     id="weights"),
+        pytest.param(
+            HISTOGRAM.format(more=", categorical_features='from_dtype'") + ".fit(frame, text)",
+            "inputs",
+            7,
+            id="categories-and-gaps",
+        ),
+        pytest.param(
+            "GradientBoostingRegressor(n_estimators=3, random_state=0).fit(a, score, np.ones(len(a)))",
+            "inputs",
+            5,
+            id="weights",
+        ),
     ],
-)  # fmt: skip
+)
 def test_any_table_that_scikit_learn_takes_is_sampled(script: str, rows: str, width: int, tmp_path: Path) -> None:
-    script = f"{DATA}{WIDE}show({script})"
+    values = "getattr(model, 'loss_curve_', None) or model.train_score_.tolist()"
+    script = f"{DATA}{WIDE}model = {script}\nprint({values})"
     captured, logged = printed(script, tmp_path / "run", ROWS)
     assert captured == printed(script)[0]
     assert "trackside" not in logged
@@ -291,7 +303,7 @@ def test_any_table_that_scikit_learn_takes_is_sampled(script: str, rows: str, wi
 def test_of_a_large_table_a_few_rows_are_saved(tmp_path: Path) -> None:
     script = DATA + (
         "wide = np.broadcast_to(np.float32(1), (5000, 3000)) + np.arange(3000, dtype=np.float32)\n"
-        "MLPRegressor(1, max_iter=2, batch_size=5000).fit(wide / 3000, np.arange(5000.0))"
+        "MLPRegressor(hidden_layer_sizes=1, max_iter=2, batch_size=5000).fit(wide / 3000, np.arange(5000.0))"
     )
     printed(script, tmp_path / "run", ROWS)
     trial = opened(tmp_path / "run")
@@ -303,7 +315,7 @@ def test_of_a_large_table_a_few_rows_are_saved(tmp_path: Path) -> None:
 
 
 def test_a_loss_above_that_of_guessing_is_no_clean_bill_of_health(tmp_path: Path) -> None:
-    script = "MLPClassifier(16, max_iter=60, random_state=0).fit(a * 1000 + 5000, (a[:, 0] > 0).astype(int))"
+    script = f"MLPClassifier(16{FEW}.fit(a * 1000 + 5000, (a[:, 0] > 0).astype(int))"
     printed(DATA + script, tmp_path / "run", ROWS)
     found = backtest(str(tmp_path / "run"), [RuleConfiguration("loss-not-decreasing")], clock=lambda: 0.0)
     assert found.verdicts[0].outcome is Outcome.NOT_EVALUATED
