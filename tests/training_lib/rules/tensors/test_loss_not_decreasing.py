@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
+from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts, ProgramFacts
 from trackside.contracts.verdict import Severity
 from trackside.rules.tensors.loss_not_decreasing import LossNotDecreasing, judge_losses
 from trackside.testing.rule_case import RuleCase, assert_case, recorded_trial, replay
@@ -80,11 +80,39 @@ NEW_OPTIMIZER = (
     ModelFacts(optimizers=(OptimizerFacts("Adam", "Adam"),)),
     ModelFacts(from_step=1000, optimizers=(OptimizerFacts("Adam_1", "Adam"),)),
 )
+TREES, GOES_ON = (
+    ModelFacts(losses=BUILT_IN.losses, program=ProgramFacts(framework="xgboost", rounds_before=before))
+    for before in (0, 20)
+)
+WAVERS = np.where(np.arange(60) % 2, 27.3, 19.8)
+
+
+def of_trees(
+    name: str, training: object, validation: object = (), *, facts: ModelFacts = TREES, fires: bool
+) -> RuleCase:
+    """A boosting, with a loss for each of its rounds."""
+    return RuleCase(
+        name,
+        recorded={LOSS: {"mean": saved(training, every=1)}} if len(np.asarray(training)) else {},
+        evaluated={LOSS: {"mean": saved(validation, every=1)}} if len(np.asarray(validation)) else {},
+        facts=facts,
+        fires=(LOSS,) if fires else (),
+        step=59,
+    )
+
+
 BACK = np.concatenate([LEARNS[:100], np.full(100, 3.0)])
 SETTLES = np.concatenate([LEARNS[:100], np.full(100, 1.2)])
 AT_GUESSING = [2.35, 2.305, 2.304, 2.306, 2.31, 2.308, 2.31, 2.312, 2.31, 2.311]
 CASES = [
     # what must be found
+    of_trees("60 rounds that lead nowhere", np.full(60, CHANCE), fires=True),
+    of_trees("60 rounds that waver", WAVERS, fires=True),
+    of_trees("a validation loss alone, and never better", [], np.linspace(0.69, 0.75, 60), fires=True),
+    of_trees("a validation loss alone, hardly better", [], np.linspace(0.69, 0.66, 60) + 0.001 * WAVERS, fires=False),
+    of_trees("a validation loss alone, and it learns", [], LEARNS[:60], fires=False),
+    of_trees("60 rounds of a model that had learned", np.full(60, 0.3), facts=GOES_ON, fires=False),
+    of_trees("60 rounds that learn slowly", 0.69 * 0.999 ** np.arange(60), fires=False),
     evaluated("falls to guessing, and validation is never better", FALLS_TO_GUESSING, AT_GUESSING, fires=True),
     evaluated("falls to guessing, and few evaluations", FALLS_TO_GUESSING, AT_GUESSING[:3], fires=True),
     evaluated("falls to guessing from far above", noisy([30.0] * 3 + [CHANCE] * 197, 0.01), [], fires=True),
