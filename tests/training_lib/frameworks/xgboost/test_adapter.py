@@ -453,23 +453,24 @@ def test_rules_about_networks_do_not_apply(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trained", "evaluated", "is_found"),
+    ("trained", "evaluated", "weight", "is_found"),
     [
-        pytest.param(0.5, 0.02, False, id="the small class was filled up, as by SMOTE"),
-        pytest.param(0.02, 0.02, True, id="no class was"),
-        pytest.param(0.02, 0.5, True, id="evaluated evenly alone"),
-        pytest.param(0.4, 0.4, False, id="hardly uneven"),
+        pytest.param(0.5, 0.02, 1, False, id="the small class was filled up, as by SMOTE"),
+        pytest.param(0.02, 0.02, 1, True, id="no class was"),
+        pytest.param(0.02, 0.5, 1, True, id="evaluated evenly alone"),
+        pytest.param(0.4, 0.4, 1, False, id="hardly uneven"),
+        pytest.param(0.02, 0.02, 49, False, id="the small class weighs more"),
     ],
 )
 def test_classes_are_counted_in_the_set_that_is_trained_on(
-    trained: float, evaluated: float, is_found: bool, tmp_path: Path
+    trained: float, evaluated: float, weight: int, is_found: bool, tmp_path: Path
 ) -> None:
     random = np.random.default_rng(0)
     train, others = (
         xgboost.DMatrix(random.normal(size=(1000, 3)), (np.arange(1000) < 1000 * share).astype(np.int64))
         for share in (trained, evaluated)
     )
-    settings = {"objective": "binary:logistic", "nthread": 1, "max_depth": 2}
+    settings = {"objective": "binary:logistic", "nthread": 1, "max_depth": 2, "scale_pos_weight": weight}
     with trackside.XGBoostHook(str(tmp_path), save=dict.fromkeys(EVERYTHING, 2)) as hook:
         xgboost.train(settings, train, 12, evals=[(others, "validation")], callbacks=[hook], verbose_eval=False)
     found = backtest(str(tmp_path), [RuleConfiguration("class-imbalance")], clock=lambda: 0.0)

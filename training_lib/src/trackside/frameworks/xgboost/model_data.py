@@ -23,6 +23,7 @@ _SETTINGS = (
     "gblinear_train_param",
     "gbtree_train_param",
     "learner_train_param",
+    "reg_loss_param",  # scale_pos_weight
 )
 
 
