@@ -46,7 +46,6 @@ _AT_THE_END = 0.4  # of `start_step`, from which on the loss of a run that has e
 _NOT_MOVED = 0.01  # of its size, by no weight of a run that has ended
 _ENOUGH_TO_MOVE = 30  # steps
 _ROUNDS = 2 * _FEWEST_LOSSES  # of trees, each of which reads all rows: two windows
-_BETTER = 0.02  # share of the first validation loss by which none was lower
 _AFTER_MANY = 0.2  # the same after eight evaluations and more: a short run with many passes over few data
 _CONFIRMED_AFTER = 10  # steps
 _SLOWLY = 0.5  # percent: a loss that certainly fell by more over half a run learns, if slowly
@@ -105,7 +104,7 @@ class LossNotDecreasing(Rule):
         7. When the run has ended, nothing more can come: then d may be as large as noise allows if the loss did not
            certainly fall from the first quarter of the run to the last (by two standard errors) and is not below
            guessing, or if the evaluations of point 4 were never better than guessing.
-        8. Of trees without a training loss the validation losses are judged. They are stuck where none was 2 % lower
+        8. Of trees without a training loss the validation losses are judged. They are stuck where none was lower
            than the first.
         9. The losses up to ten steps before must say the same, unless the run has ended. A run that ends before two
            fifths of `start_step`, and has not learned a tenth by then, could not be evaluated: that is not a clean bill
@@ -339,7 +338,7 @@ class LossNotDecreasing(Rule):
             return None
         is_judged_alone = never_better is not None or answer.is_guessing
         if answer.kind == "stuck" and not is_judged_alone:
-            if _goes_on(window) or (not whole_losses(window) and losses.min() < (1 - _BETTER) * losses[0]):
+            if _goes_on(window) or (not whole_losses(window) and losses.min() < losses[0]):
                 return None
             earlier = column.values[np.isfinite(column.values) & (column.steps <= through)]
             if _fell(_start_of(earlier, size), answer.level):
