@@ -180,11 +180,6 @@ class RunSession:
         """Return the position to add to the numbers of steps. For the writer's thread."""
         return self._find_start()  # which is another function once the session has looked at the run
 
-    def count_from(self, step: int) -> None:
-        """Give the next step this number, unless an earlier process of the run came further. Called before `begin`."""
-        began = state_at(Position(step, {TRAIN: step}), training_run=1, last_saved_step=None)
-        self._options = replace(self._options, earlier=further(self._options.earlier, began))
-
     def begin(
         self,
         rank: Rank,
@@ -192,6 +187,7 @@ class RunSession:
         owner: Owner,
         facts: Sequence[FactsPart] = (),
         idle_parts: Sequence[BackgroundPart] = (),
+        first_step: int = 0,
     ) -> None:
         """Begin the run, and continue the step count of an earlier process of it.
 
@@ -200,11 +196,14 @@ class RunSession:
             owner: Flushed and closed when the process ends.
             facts: Files of the program's parts.
             idle_parts: Other work for the writer thread while nothing is due.
+            first_step: Number of the open step, unless an earlier process of the run came further.
 
         Raises:
             ConfigurationError: The request has problems.
         """
         self.request_reading.check()
+        if first_step:
+            self._options = replace(self._options, earlier=further(self._options.earlier, _state_before(first_step)))
         started_ms = int(time.time() * 1000)
         if self._options.has_watermarks:
             self._watermark = WatermarkFile(
@@ -408,6 +407,10 @@ class RunSession:
         self.engine.resume(position)
         self.is_start_known = True
         return True
+
+
+def _state_before(step: int) -> TrainingState:
+    return state_at(Position(step, {TRAIN: step}), training_run=1, last_saved_step=None)
 
 
 def absolute(uri: str) -> str:

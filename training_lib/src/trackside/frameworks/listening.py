@@ -145,15 +145,15 @@ class ListeningAdapter:
             self.detailed.windows.end()
             self.session.close(timeout_seconds, is_interrupted=is_interrupted)
 
-    def begin_run(self, rank: Rank, facts: ModelFacts) -> ProgramFactsFile:
-        """Begin the run. Return the file of facts about the program."""
+    def begin_run(self, rank: Rank, facts: ModelFacts, *, first_step: int = 0) -> ProgramFactsFile:
+        """Begin the run, as `RunSession.begin`. Return the file of facts about the program."""
         session = self.session
         file = ProgramFactsFile(
             facts, session.open_folder, worker=worker_name(rank.number), start=session.start_position
         )
         facts_parts = [file] if session.stores_run else []
         idle_parts = [*machine_parts(session, rank), *self.detailed.parts(rank), *self.speed_parts(rank)]
-        session.begin(rank, owner=self._owner, facts=facts_parts, idle_parts=idle_parts)
+        session.begin(rank, owner=self._owner, facts=facts_parts, idle_parts=idle_parts, first_step=first_step)
         return file
 
 

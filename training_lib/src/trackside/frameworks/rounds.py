@@ -170,9 +170,7 @@ class RoundsAdapter(ListeningAdapter):
         session.read_request()
         rank = found.rank or Rank(environment.rank, environment.world_size)
         self._loss = found.loss
-        if found.first_step:
-            session.count_from(found.first_step)
-        self.begin_run(rank, found.facts(rank))
+        self.begin_run(rank, found.facts(rank), first_step=found.first_step)
 
     def _capture(self, ended: Ended, learning: Callable[[], Learning]) -> None:
         session, engine = self.session, self.session.engine
