@@ -52,7 +52,7 @@ def test_an_issue_is_a_card_and_every_rule_has_a_state() -> None:
     result = rules_run("bad", "--only", "exploding-tensor", "--only", "vanishing-gradient")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
-    assert lines[0] == "bad: ended, 5 steps saved"
+    assert lines[0] == "bad: finished, 5 steps saved"
     assert "✖ CRITICAL  exploding-tensor ─" in result.stdout
     assert "real       almost certain (" in result.stdout
     assert "what to do" in lines
@@ -85,8 +85,10 @@ def test_a_run_that_has_not_ended_is_judged_as_far_as_it_is_there() -> None:
 
 def test_several_runs_are_told_one_after_the_other() -> None:
     result = rules_run("bad", "sound", "--only", "exploding-tensor")
-    assert result.stdout.index("bad: ended") < result.stdout.index("CRITICAL") < result.stdout.index("sound: ended")
-    assert "\n\nsound: ended, 5 steps saved\n" in result.stdout
+    assert (
+        result.stdout.index("bad: finished") < result.stdout.index("CRITICAL") < result.stdout.index("sound: finished")
+    )
+    assert "\n\nsound: finished, 5 steps saved\n" in result.stdout
 
 
 def test_without_a_rule_all_usual_ones_judge() -> None:

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.training_lib.local.verdicts import issue
+from tests.training_lib.local.verdicts import issue, no_issue
 from trackside.cli.terminal.run_view import EMPTY_LINE, RunView, Verbosity
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.issue_group import group_of_one, issue_groups
 from trackside.contracts.learning import Learning
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
-from trackside.contracts.verdict import Severity, Verdict
+from trackside.contracts.verdict import Outcome, Severity, Verdict
 from trackside.evaluation.verdicts import Moment, recovered
 from trackside.local.preflight import RulePlan
 from trackside.local.rule_state import RuleState, RuleStatus
@@ -73,9 +73,8 @@ def result(
 
 
 def rule(name: str, state: RuleState) -> RuleStatus:
-    return RuleStatus(
-        name, name, state, "because", judged=3, judged_through=12, verdict=issue(name, severity=Severity.INFO)
-    )
+    verdict = no_issue(name, outcome=Outcome.NOT_EVALUATED) if state is RuleState.NOT_ENOUGH_DATA else None
+    return RuleStatus(name, name, state, "because", judged=3, judged_through=12, verdict=verdict)
 
 
 FINE = tuple([rule(f"r{number}", RuleState.OK) for number in range(19)])

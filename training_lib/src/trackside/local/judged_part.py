@@ -126,8 +126,8 @@ def _why_not(rules: Sequence[RuleStatus], state: RunState, problem: str, *, has_
         return problem.rstrip("."), True
     if not rules:
         return "no rule was asked", True
-    cut_off = sum(rule.state is RuleState.NOT_ENOUGH_DATA and rule.verdict is None for rule in rules)
-    if cut_off:
+    without_word = [rule for rule in rules if rule.state is RuleState.NOT_ENOUGH_DATA and rule.verdict is None]
+    if cut_off := sum(rule.judged_through >= 0 or not has_answer for rule in without_word):
         unanswered = f"{_count(cut_off, 'rule')} gave no answer at its end"
         return "what judged it was killed" if state is RunState.LOST else unanswered, True
     if has_answer:
