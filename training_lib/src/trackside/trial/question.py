@@ -35,7 +35,7 @@ class SavedQuestion:
     def columns(self, last_step: int) -> tuple[Column, ...]:
         """Implement `Question.columns`."""
         follower = self._follower  # `read_on`, without a call: a rule comes here for each tensor at each step
-        follower.is_requested = True
+        self._reading.request(follower)
         if self._reading.lags(follower, last_step):
             self._reading.catch_up(follower, self._statistic, last_step)
         return follower.columns(self._place, last_step, self._mode)
@@ -52,7 +52,7 @@ class SavedQuestion:
     def read_on(self, last_step: int) -> int:
         """Read the steps up to `last_step`. Return the number of rows read so far."""
         follower = self._follower
-        follower.is_requested = True
+        self._reading.request(follower)
         if self._reading.lags(follower, last_step):
             self._reading.catch_up(follower, self._statistic, last_step)
         return follower.rows

@@ -22,7 +22,7 @@ from trackside.trial.statistics import MAGNITUDES, RECORDED_ONLY, REDUCTIONS, ST
 from trackside.trial.step_index import StepIndex
 from trackside.trial.step_values import StepTables
 from trackside.trial.tensor_names import TensorNames
-from trackside.trial.tensors import PLACES, Reading, Sources, TensorStatistics
+from trackside.trial.tensors import PLACES, Neighbourhood, Reading, Sources, TensorStatistics
 from trackside.trial.window import MOST_IN_PANEL, Column, Panel, StepValues, newest_values
 
 StepsAndValues = tuple[NDArray[np.int64], NDArray[np.float64]]
@@ -44,13 +44,15 @@ class TensorColumns:
         self._recorded, self._names, self._completeness = recorded, names, completeness
         self._statistics = TensorStatistics(store, index, reader, neighbours=self._neighbours)
         self._questions: dict[tuple[str, str, str | None], Question] = {}
-        self._names_version: object = None  # of the questions
+        self._neighbourhoods: dict[tuple[str, str], Neighbourhood] = {}  # by collection and statistic
+        self._names_version: object = None  # of the questions and the neighbourhoods
         self._step_values = StepTables(self._columns_beyond, last_step=completeness.last_step)
 
     def forget_old(self) -> None:
         """Drop the questions if the set of names changed: other records may answer them now."""
         if self._names.version != self._names_version:
             self._questions.clear()
+            self._neighbourhoods.clear()
 
     def columns(self, tensor: str, statistic: str, *, last_step: int, mode: str | None) -> tuple[Column, ...]:
         """Return one column per worker over every saved or recorded step <= `last_step`."""
@@ -185,10 +187,20 @@ class TensorColumns:
             ):
                 yield tensor
 
-    def _neighbours(self, tensor: str, statistic: str) -> Iterable[tuple[str, Sources]]:
-        """Return the saved tensors of the same collections, with the records that would answer for them."""
-        near = self._names.neighbours(tensor)
-        return [(name, self._sources(name, statistic)) for name in near if name not in self._recorded.tensors]
+    def _neighbours(self, tensor: str, statistic: str) -> Iterable[Neighbourhood]:
+        """Return the saved tensors of each collection of the tensor, with the records that would answer for them.
+
+        The same arguments return the same objects while the set of names is the same.
+        """
+        return [self._neighbourhood(name, statistic) for name in self._names.collections_of(tensor)]
+
+    def _neighbourhood(self, collection: str, statistic: str) -> Neighbourhood:
+        found = self._neighbourhoods.get((collection, statistic))
+        if found is None:
+            saved = (name for name in self._names.members(collection) if name not in self._recorded.tensors)
+            found = Neighbourhood(tuple((name, self._sources(name, statistic)) for name in saved))
+            self._neighbourhoods[collection, statistic] = found
+        return found
 
     def _question(self, tensor: str, statistic: str, mode: str | None) -> Question:
         """Return the question over all steps. The same arguments return the same object."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from trackside.contracts.errors import did_you_mean
 from trackside.trial.membership import Membership
@@ -29,6 +29,7 @@ class TensorNames:
         self._first_steps: list[int] = []  # of each tensor, ascending
         self._by_first_step: tuple[str, ...] = ()  # the tensors, in that order
         self._first_steps_version = (-1, -1)
+        self._collections_by_tensor: dict[str, list[str]] = {}
         self._collections_in: dict[Layout, frozenset[str]] = {}
         self._collections_of_tensors: dict[frozenset[str], frozenset[str]] = {}
 
@@ -42,6 +43,7 @@ class TensorNames:
         if not self._membership.refresh():
             return
         self._members.clear()
+        self._collections_by_tensor.clear()
         self._collections_in.clear()
         self._collections_of_tensors.clear()
 
@@ -55,6 +57,7 @@ class TensorNames:
             self._names = frozenset({*map(base_name, self._index.names), *recorded})
             self._sorted = tuple(sorted(self._names))
             self._members.clear()
+            self._collections_by_tensor.clear()
         return self._sorted
 
     def reductions(self) -> frozenset[str]:
@@ -106,10 +109,14 @@ class TensorNames:
             self._collections_of_tensors[tensors] = found
         return found
 
-    def neighbours(self, tensor: str) -> Iterable[str]:
-        """Return the other tensors of the same collections."""
-        groups = (self.members(name) for name in sorted(self._membership.known()))
-        return dict.fromkeys(name for group in groups if tensor in group for name in group if name != tensor)
+    def collections_of(self, tensor: str) -> tuple[str, ...]:
+        """Return the collections that the tensor belongs to, sorted."""
+        self.all()
+        if not self._collections_by_tensor:
+            for name in sorted(self._membership.known()):
+                for member in self.members(name):
+                    self._collections_by_tensor.setdefault(member, []).append(name)
+        return tuple(self._collections_by_tensor.get(tensor, ()))
 
     def suggestion(self, wrong: str) -> str:
         """Return a sentence with the nearest names, else with a few: a run may hold thousands."""

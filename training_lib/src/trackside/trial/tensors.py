@@ -37,7 +37,16 @@ SELECTIONS_KEPT = 4
 PLACES = {name: place for place, name in enumerate(STATISTICS)}
 
 Sources = tuple[str, ...]
-Neighbours = Callable[[str, str], Iterable[tuple[str, Sources]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhood:
+    """Tensors that are likely to be requested one after another, with their sources."""
+
+    members: tuple[tuple[str, Sources], ...]
+
+
+Neighbours = Callable[[str, str], Iterable[Neighbourhood]]
 Chunk = tuple[str, str, NDArray[np.int64], Values]  # mode, worker, steps, result of `summarise_many`
 
 
@@ -155,8 +164,8 @@ Block = list[tuple[SavedStep, _Plan]]
 class Reading:
     """Followers over the same part of a run. The bytes read are not kept.
 
-    neighbours  (tensor, statistic) -> tensors likely to be requested next, with their sources, so that small adjacent
-                records come in one request, in a folder from the second tensor on
+    neighbours  (tensor, statistic) -> the neighbourhoods of the tensor, so that small adjacent records come in one
+                request, in a folder from the second tensor on; each neighbourhood is brought once
     covers      returns True for steps of this part; None: all steps
     """
 
@@ -172,6 +181,8 @@ class Reading:
         self._store, self._index, self._reader = store, index, reader
         self._neighbours, self._covers = neighbours, covers
         self._followers: dict[tuple[Sources, str], Follower] = {}
+        self._requested: dict[int, dict[Follower, None]] = {}  # requested followers by read position: few positions
+        self._brought: set[Neighbourhood] = set()
         self._company = _Company([])
         self._led_by: Follower | None = None  # the first tensor that was read
 
@@ -190,6 +201,13 @@ class Reading:
             follower = self._followers[key] = Follower(tensor, sources, is_known=is_known)
         return follower
 
+    def request(self, follower: Follower) -> None:
+        """Read the follower from now on with others at its position, whichever of them is asked for."""
+        if not follower.is_requested:
+            follower.is_requested = True
+            if self._is_saved(follower):
+                self._wait(follower)
+
     def lags(self, follower: Follower, last_step: int) -> bool:
         """Return True if an unread step up to `last_step` may exist."""
         arrivals, cursor = self._index.arrivals, follower.cursor
@@ -198,34 +216,43 @@ class Reading:
         return cursor < self._index.late_until or arrivals[cursor].step <= last_step
 
     def catch_up(self, follower: Follower, statistic: str, last_step: int) -> None:
-        """Read the steps up to `last_step`, and up to a block beyond.
+        """Read the steps up to `last_step`, and up to a block beyond. A tensor that no step saved has none to read.
 
         Errors: those of the store. The next call continues from the point of failure.
         """
-        beside = self._beside(follower, statistic) if follower.cursor == 0 else frozenset()
+        if not self._is_saved(follower):
+            follower.cursor = len(self._index.arrivals)
+            return
+        self._wait(follower)
+        unbrought = self._unbrought(follower, statistic) if follower.cursor == 0 else ()
+        beside = self._followers_of(unbrought)
         self._led_by = self._led_by or follower
         while self.lags(follower, last_step):
             self._read_block(follower, beside)
+        self._brought.update(unbrought)
 
-    def _beside(self, follower: Follower, statistic: str) -> frozenset[Follower]:
-        """Return the neighbours as followers.
+    def _unbrought(self, follower: Follower, statistic: str) -> Sequence[Neighbourhood]:
+        """Return the neighbourhoods to read with the tensor.
 
         None for the first tensor in a folder: who asks for one column alone should not pay for a hundred. A request to
-        a remote store costs more than what comes with it.
+        a remote store costs more than what comes with it. None that came with another tensor: the rest of it is large.
         """
         if self._led_by in {None, follower} and not is_remote(self._store):
-            return frozenset()
-        near = []
-        for tensor, sources in self._neighbours(follower.tensor, statistic):
+            return ()
+        return [one for one in self._neighbours(follower.tensor, statistic) if one not in self._brought]
+
+    def _followers_of(self, neighbourhoods: Iterable[Neighbourhood]) -> dict[Follower, None]:
+        near: dict[Follower, None] = {}
+        for tensor, sources in (member for one in neighbourhoods for member in one.members):
             key = (sources, "")
             if key not in self._followers:
                 self._followers[key] = Follower(tensor, sources)
-            near.append(self._followers[key])
-        return frozenset(near)
+            near[self._followers[key]] = None
+        return near
 
-    def _read_block(self, lead: Follower, beside: frozenset[Follower]) -> None:
+    def _read_block(self, lead: Follower, beside: Iterable[Follower]) -> None:
         at = lead.cursor
-        joined = [f for f in self._followers.values() if f.cursor == at and (f.is_requested or f in beside)]
+        joined = [*dict.fromkeys((*self._requested.get(at, ()), *(f for f in beside if f.cursor == at)))]
         if joined != self._company.followers:
             self._company = _Company(joined)
         block, end, too_large = self._next_block(at)
@@ -233,14 +260,29 @@ class Reading:
             self._company = _Company([f for f in self._company.followers if f not in too_large])
             block, end, too_large = self._next_block(at)
         self._read(block)
-        for follower in self._company.followers:
+        self._move(self._company.followers, end)
+
+    def _is_saved(self, follower: Follower) -> bool:
+        return any(name in self._index.names for name in follower.sources)
+
+    def _wait(self, follower: Follower) -> None:
+        self._requested.setdefault(follower.cursor, {})[follower] = None
+
+    def _move(self, followers: Iterable[Follower], end: int) -> None:
+        for follower in followers:
+            if follower.is_requested:
+                self._requested[follower.cursor].pop(follower)
+                if not self._requested[follower.cursor]:
+                    del self._requested[follower.cursor]
             follower.cursor = end
+            if follower.is_requested:
+                self._wait(follower)
 
     def _next_block(self, at: int) -> tuple[Block, int, set[Follower]]:
         """Return the steps to read from `at` on, the end of the block, and the followers to leave out as too large."""
         arrivals, covers, company = self._index.arrivals, self._covers, self._company
         # Not beyond followers that are ahead: from their position on all are read together.
-        ahead = (f.cursor for f in self._followers.values() if f.is_requested and f.cursor > at)
+        ahead = (cursor for cursor in self._requested if cursor > at)
         limit = min(ahead, default=len(arrivals))
         most = FIRST_STEPS_AT_ONCE if at == 0 else STEPS_AT_ONCE
         block: Block = []
