@@ -12,9 +12,10 @@ from trackside.contracts.errors import RunNotFoundError, TracksideError
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity
 from trackside.local.first_failure import FirstFailure
-from trackside.local.recorded_run import RunSummary, summarize
+from trackside.local.recorded_run import RunSummary, state_of, summarize
 from trackside.local.run_folder import RunState, started_at
 from trackside.local.run_listing import runs_in, stores_in
+from trackside.local.run_stamp import Stamp, summary_stamp
 from trackside.local.run_storage import RunStorage, run_storage
 from trackside.trial.parallel import in_parallel
 
@@ -143,6 +144,7 @@ class RunList:
         self._places: dict[str, str] = {}
         self._read_at: float | None = None
         self._summaries: dict[str, tuple[float, RunSummary | TracksideError]] = {}
+        self._stamped: dict[str, tuple[Stamp, RunSummary]] = {}  # by location, of runs of this machine
         self._storage: dict[str, tuple[float, RunStorage | None]] = {}
 
     @property
@@ -207,7 +209,15 @@ class RunList:
             return None
 
     def _summary(self, uri: str) -> RunSummary | TracksideError:
+        """Return the summary of a run; of one in a folder that has not changed, the one that is known."""
+        stamp = None if self.is_remote else summary_stamp(Path(uri), now=time.time())
+        known, summary = self._stamped.get(uri, (None, None))
+        if summary is not None and stamp == known and summary.state is state_of(uri, has_ended=False)[0]:
+            return summary
         try:
-            return summarize(uri, stores=self.stores)
+            found = summarize(uri, stores=self.stores)
         except TracksideError as error:
             return error
+        if stamp is not None:
+            self._stamped[uri] = stamp, found
+        return found

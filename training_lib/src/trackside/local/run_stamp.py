@@ -1,0 +1,58 @@
+"""A mark of the files from which a run is summarized: where it is the same, nothing needs to be read again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from trackside.contracts.run_layout import (
+    END_MARKER_KEY,
+    INDEX_PREFIX,
+    PROGRESS_KEY,
+    RULE_OUTPUT,
+    RULE_REQUEST_KEY,
+    TENSORS,
+    VERDICTS_KEY,
+)
+from trackside.local.run_folder import RECORD_FILE
+
+SETTLED_SECONDS = (
+    2.0  # a change within the tick of a file system's clock leaves the moment as it was; the longest is 2 s
+)
+
+Stamp = tuple[tuple[str, int, int, int], ...]  # path, file number, bytes, moment of the last change
+
+
+def summary_stamp(folder: Path, *, now: float) -> Stamp | None:
+    """Return the stamp of the verdicts, progress, saved steps, end and record of a run; None if they changed a moment ago.
+
+    Args:
+        folder: The run's folder.
+        now: Seconds since the epoch.
+    """
+    found = tuple(sorted(_stamps(folder)))
+    is_settled = all(now - changed / 1e9 >= SETTLED_SECONDS for _, _, _, changed in found)
+    return found if is_settled else None
+
+
+def _stamps(folder: Path) -> Iterator[tuple[str, int, int, int]]:
+    index = folder / TENSORS / INDEX_PREFIX
+    separate = (place / VERDICTS_KEY for place in _folders(folder / RULE_OUTPUT))
+    judged = (folder / RULE_OUTPUT / VERDICTS_KEY, folder / RULE_OUTPUT / PROGRESS_KEY, folder / RULE_REQUEST_KEY)
+    files = (*judged, folder / RECORD_FILE, folder / TENSORS / END_MARKER_KEY)
+    # A step is a new file in a folder below the index, and changes that folder.
+    for path in (*files, *separate, index, *_folders(index)):
+        try:
+            status = path.stat()
+        except OSError:  # not there, or not to be read: a stamp without it
+            continue
+        yield str(path), status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            return [Path(entry.path) for entry in entries if entry.is_dir()]
+    except OSError:
+        return []
