@@ -53,19 +53,89 @@ def test_from_a_finding_to_how_it_began_and_to_a_slow_step(server: Served, visit
     assert visitor.complaints == []
 
 
+def draw_over(page: Any, picture: Any, first: float, last: float) -> None:
+    """Draw over a picture, from one share of its width to another."""
+    box = picture.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * first, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * last, box["y"] + 60, steps=5)
+    page.mouse.up()
+
+
+def lines_of(picture: Any) -> Any:
+    return picture.locator("polyline").evaluate_all("(all) => all.map((one) => one.getAttribute('points'))")
+
+
 def test_steps_are_chosen_by_drawing_and_back_undoes_it(server: Served, visitor: Visitor) -> None:
     page = visitor.enter(server, "/runs/right")
-    box = page.locator(".chart").first.bounding_box()
-    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 60)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 60, steps=5)
-    page.mouse.up()
+    chart = page.locator(".chart").first
+    draw_over(page, chart, 0.3, 0.6)
     page.wait_for_url("**steps=*")
-    first, last = map(int, page.locator(".chart").first.get_attribute("data-steps").split(","))
+    playwright.expect(chart).not_to_have_attribute("data-steps", "0,399")
+    first, last = map(int, chart.get_attribute("data-steps").split(","))
     assert 50 < first < 150 < last < 300
     assert page.get_by_role("textbox", name="Steps").input_value() == str(first)
     page.go_back()
-    assert page.locator(".chart").first.get_attribute("data-steps") == "0,399"
+    playwright.expect(chart).to_have_attribute("data-steps", "0,399")
+    page.go_forward()
+    playwright.expect(chart).to_have_attribute("data-steps", f"{first},{last}")
+    assert visitor.complaints == []
+
+
+def test_the_curve_that_was_drawn_over_stays_where_it_is(server: Served, visitor: Visitor) -> None:
+    """The page was loaded anew, and began at its top, two screens above the curve."""
+    page = visitor.enter(server, "/runs/right")
+    chart = page.locator("#machine .chart").first
+    chart.scroll_into_view_if_needed()
+    page.evaluate("window.mark = 'the same page'")
+    before = chart.bounding_box()["y"]
+    assert page.evaluate("scrollY") > 300
+    draw_over(page, chart, 0.3, 0.6)
+    page.locator("#changes").wait_for(state="attached")  # a section that stands above the curve
+    assert abs(chart.bounding_box()["y"] - before) < 2
+    page.go_back()
+    page.locator("#changes").wait_for(state="detached")
+    assert abs(chart.bounding_box()["y"] - before) < 2
+    assert page.evaluate("window.mark") == "the same page"
+    assert visitor.complaints == []
+
+
+@pytest.mark.parametrize(
+    ("path", "picture"),
+    [
+        pytest.param("/runs/right", ".chart", id="run"),
+        pytest.param(f"/runs/faulty/tensor?{urlencode({'name': HOSTILE})}", ".chart", id="tensor"),
+        pytest.param("/compare?run=faulty&run=right", ".drawing", id="two-runs"),
+        pytest.param("/compare?run=faulty&run=right&run=torn", ".drawing", id="three-runs"),
+    ],
+)
+def test_steps_scale_and_smoothing_are_chosen_in_place(
+    server: Served, browser: Any, visitor: Visitor, path: str, picture: str
+) -> None:
+    page = visitor.enter(server, path)
+    page.evaluate("window.mark = 'the same page'")
+    drawing = page.locator(f"{picture}[data-steps]").first
+    whole = drawing.get_attribute("data-steps")
+    drawing.scroll_into_view_if_needed()
+    draw_over(page, drawing, 0.3, 0.6)
+    playwright.expect(drawing).not_to_have_attribute("data-steps", whole)
+    chosen = drawing.get_attribute("data-steps")
+    plain = lines_of(drawing)
+    page.get_by_label("Smooth").select_option("over 40 points")
+    page.wait_for_url("**smooth=40*")
+    page.get_by_label("Scale").select_option("logarithmic")
+    page.wait_for_url("**scale=log*")
+    page.locator("[aria-busy]").wait_for(state="detached")
+    assert drawing.get_attribute("data-steps") == chosen
+    assert lines_of(drawing) != plain
+    fresh = Visitor(browser)
+    again = fresh.enter(server, page.url.removeprefix(server.address))
+    assert lines_of(again.locator(f"{picture}[data-steps]").first) == lines_of(drawing)
+    fresh.close()
+    page.get_by_role("link", name="All steps").click()
+    playwright.expect(drawing).to_have_attribute("data-steps", whole)
+    assert "smooth=40" in page.url
+    assert page.evaluate("window.mark") == "the same page"
     assert visitor.complaints == []
 
 
@@ -76,7 +146,7 @@ def test_steps_are_chosen_with_the_keyboard(server: Served, visitor: Visitor) ->
     answers(page, "step")
     page.keyboard.press("+")
     page.wait_for_url("**steps=*")
-    assert page.locator(".chart").first.get_attribute("data-steps") == "99,300"
+    playwright.expect(page.locator(".chart").first).to_have_attribute("data-steps", "99,300")
 
 
 def test_a_page_that_is_open_shows_a_finding_as_it_comes(tmp_path: Path, visitor: Visitor) -> None:

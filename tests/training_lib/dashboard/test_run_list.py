@@ -21,6 +21,8 @@ from trackside.local.run_folder import RunRecord, write_record
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import write_collections, write_tensors
 
+FAILED = RunRecord(("python", "train.py"), started_at=1.0, ended_at=2.0, status=1)
+
 
 @pytest.mark.parametrize(
     ("started", "names"),
@@ -115,9 +117,6 @@ def test_what_has_changed_is_read_again(
     ((_, one),) = runs.summaries(["a"])
     assert isinstance(one, RunSummary)
     assert (one.state.value, one.issues, one.steps_saved) == read
-
-
-FAILED = RunRecord(("python", "train.py"), started_at=1.0, ended_at=2.0, status=1)
 
 
 def clean(name: str) -> Verdict:

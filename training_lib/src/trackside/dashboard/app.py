@@ -54,6 +54,7 @@ from trackside.report.distribution import distribution_of
 from trackside.report.gathered import wall_time, within
 from trackside.report.json_document import VERSION, report_document
 from trackside.report.line_chart import MOST_BUCKETS, Span
+from trackside.report.look import Look
 from trackside.report.page import page_of, part
 from trackside.report.timeline import step_bars
 from trackside.report.weight_difference import both_values, weight_difference
@@ -152,7 +153,9 @@ class Dashboard:
         window = _window(request)
         axis = _axis(request)
         revision, data = self._watched.get(request.path_params["run"]).data(window, is_by_time=bool(axis))
-        return HTMLResponse(pages.run_page(data, revision=revision, window=window, axis=axis))
+        return HTMLResponse(
+            pages.run_page(data, revision=revision, window=window, axis=axis, look=Look.of(request.query_params))
+        )
 
     def report(self, request: Request) -> Response:
         """Answer with the report of a run as a file, a page or JSON, which the browser saves."""
@@ -207,6 +210,7 @@ class Dashboard:
             findings=data.findings_of(name),
             values=values,
             expression=tensor_pages.Computed(text, result) if result is not None else None,
+            look=Look.of(request.query_params),
         )
         is_wrong = isinstance(result, ConfigurationError)
         return HTMLResponse(page, HTTPStatus.BAD_REQUEST if is_wrong else HTTPStatus.OK)
@@ -286,28 +290,31 @@ class Dashboard:
             return HTMLResponse(pages.error_page("Two or more runs can be compared", lines), HTTPStatus.BAD_REQUEST)
         watched = [self._watched.get(name) for name in chosen]
         if len(watched) > 2:
-            return self._many(watched)
+            return self._many(watched, request)
         a, b = (self._compared(one) for one in watched)
         with _held(watched):
             now = time.time()
             found = compare(a, b, now=now)
             losses = [{curve.name: curve for curve in training_losses(one.trial, now=now)} for one in watched]
-        curves = []
+        curves, window, look = [], _window(request), Look.of(request.query_params)
         for loss in found.losses:
             both = [each[loss.name] for each in losses]
-            axis = (min(int(c.steps[0]) for c in both), max(int(c.steps[-1]) for c in both))
+            whole = (min(int(c.steps[0]) for c in both), max(int(c.steps[-1]) for c in both))
+            axis = within(whole, window) or whole
             parted = loss.parts_from
-            spans = () if parted is None else (Span(parted, axis[1], "warning", "parts beyond noise"),)
+            spans = (
+                () if parted is None or parted > axis[1] else (Span(parted, axis[1], "warning", "parts beyond noise"),)
+            )
             for letter, curve in zip("AB", both, strict=True):
                 numbers = bucketed(curve.steps, curve.values, edges_of(*axis, MOST_BUCKETS))
                 curves.append((f"{letter}: {loss.name}", numbers, axis, spans))
-        return HTMLResponse(pages.compare_page(found, curves))
+        return HTMLResponse(pages.compare_page(found, curves, window=window, look=look))
 
-    def _many(self, watched: Sequence[WatchedRun]) -> Response:
+    def _many(self, watched: Sequence[WatchedRun], request: Request) -> Response:
         runs = [self._compared(one) for one in watched]
         with _held(watched):
             found = side_by_side(runs, now=time.time())
-        return HTMLResponse(pages.many_page(found))
+        return HTMLResponse(pages.many_page(found, window=_window(request), look=Look.of(request.query_params)))
 
     def _compared(self, watched: WatchedRun) -> ComparedRun:
         record = None if self._runs.is_remote else read_record(Path(watched.uri))

@@ -1,14 +1,66 @@
-// Steps chosen by drawing over a curve, and a page that follows its run. Without this script, forms do the former.
-function showSteps(first, last) {
+// Views chosen in place (steps by drawing over a curve, the look of curves, layers), and a page that follows its run.
+// Each view has an address of its own. Without this script, forms and links lead to the same addresses.
+let shownAddress = location.pathname + location.search, newestView = 0;
+
+function showSteps(first, last, figure) {
   const address = new URL(location.href);
   ["from", "to"].forEach((name) => address.searchParams.delete(name));
   address.searchParams.set("steps", `${Math.max(0, Math.floor(first))}:${Math.ceil(last)}`);
-  location.assign(address);
+  showView(address, figure);
+}
+
+function showView(address, figure) {
+  history.replaceState({ scrolled: scrollY }, "");
+  history.pushState(null, "", address);
+  return renewView({ figure });
+}
+
+// Takes in the page at the present address. What the reader looks at stays where it is in the window, or the page is
+// scrolled as it was.
+async function renewView({ figure, scrolled }) {
+  const view = ++newestView;
+  shownAddress = location.pathname + location.search;
+  document.body.setAttribute("aria-busy", "true");
+  try {
+    await renew({ isWanted: () => view === newestView, isForced: true, figure, scrolled });
+  } catch {
+    location.reload();
+  }
+  if (view === newestView) document.body.removeAttribute("aria-busy");
+}
+
+addEventListener("popstate", (event) => {
+  const scrolled = event.state ? event.state.scrolled : scrollY;
+  if (location.pathname + location.search !== shownAddress) renewView({ scrolled });
+});
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest(".steps a, .layer-choice a");
+  if (!link || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  showView(link.href, link.closest("section"));
+});
+document.addEventListener("change", (event) => {
+  if (event.target.matches(".steps select")) event.target.form.requestSubmit();
+});
+
+// What has a title keeps its place: the figure or section that was used, or the first one that is seen.
+const MARKS = "figure, h2";
+const titleOf = (mark) => (mark.querySelector("figcaption b") || mark).textContent;
+function placeOf(figure) {
+  const seen = (one) => one.getBoundingClientRect().bottom > 0;
+  const mark = figure ? (figure.matches(MARKS) ? figure : figure.querySelector(MARKS)) : [...document.querySelectorAll(MARKS)].find(seen);
+  return mark ? { title: titleOf(mark), top: mark.getBoundingClientRect().top } : null;
+}
+
+function keepPlace(before) {
+  const mark = before && [...document.querySelectorAll(MARKS)].find((one) => titleOf(one) === before.title);
+  if (mark && scrollY > 0) scrollBy(0, mark.getBoundingClientRect().top - before.top);
 }
 
 function attachChoice(chart) {
   let from = null, shade = null;
-  const x = (step) => xOf(chart, step);
+  const x = (step) => xOf(chart, step), figure = chart.svg.closest("figure");
   const end = () => { if (shade) shade.remove(); from = shade = null; };
   chart.svg.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
@@ -21,8 +73,8 @@ function attachChoice(chart) {
     if (!shade) {
       shade = document.createElementNS("http://www.w3.org/2000/svg", "rect");
       shade.setAttribute("class", "chosen");
-      shade.setAttribute("y", "10");
-      shade.setAttribute("height", "146");
+      shade.setAttribute("y", chart.frame.top);
+      shade.setAttribute("height", chart.frame.height);
       chart.svg.append(shade);
     }
     shade.setAttribute("x", String(x(Math.min(from, to))));
@@ -33,13 +85,13 @@ function attachChoice(chart) {
     const low = Math.min(from, chart.at(event)), high = Math.max(from, chart.at(event));
     const isDrawn = x(high) - x(low) > 6;
     end();
-    if (isDrawn) showSteps(low, high);
+    if (isDrawn) showSteps(low, high, figure);
   });
   chart.svg.addEventListener("pointercancel", end);
   chart.svg.addEventListener("keydown", (event) => {
     const width = (chart.last - chart.first) / 4, middle = (chart.first + chart.last) / 2;
-    if (event.key === "+") showSteps(middle - width, middle + width);
-    if (event.key === "-") showSteps(middle - 4 * width, middle + 4 * width);
+    if (event.key === "+") showSteps(middle - width, middle + width, figure);
+    if (event.key === "-") showSteps(middle - 4 * width, middle + 4 * width, figure);
   });
 }
 
@@ -51,6 +103,7 @@ function remembered() {
     picks: [...document.querySelectorAll("input[type=radio]")].map((one) => one.checked),
     focused: figures.findIndex((one) => one.contains(document.activeElement)),
     link: document.activeElement && document.activeElement.getAttribute("href"),
+    field: document.activeElement && document.activeElement.name,
   };
 }
 
@@ -62,27 +115,36 @@ function restore(before) {
   put(sliders, before.places, "value");
   sliders.forEach((one) => one.dispatchEvent(new Event("input")));
   const figure = document.querySelectorAll("figure")[before.focused];
-  if (figure) (figure.querySelector(".chart") || figure.querySelector("input:checked")).focus({ preventScroll: true });
-  else if (before.link) {
+  if (figure) (figure.querySelector("svg[data-steps]") || figure.querySelector("input:checked"))?.focus({ preventScroll: true });
+  else if (before.field && document.querySelector(`form [name="${before.field}"]`)) {
+    document.querySelector(`form [name="${before.field}"]`).focus({ preventScroll: true });
+  } else if (before.link) {
     const link = [...document.querySelectorAll("a[href]")].find((one) => one.getAttribute("href") === before.link);
     if (link) link.focus({ preventScroll: true });
   }
 }
 
-async function renew() {
+async function renew({ isWanted = () => true, isForced = false, figure, scrolled } = {}) {
   const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
   if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  if (!isWanted()) return;
   // A form in which somebody types is not taken away; the next change renews it.
-  if (document.activeElement && document.activeElement.matches("header input")) return;
-  const before = remembered();
+  if (!isForced && document.activeElement && document.activeElement.matches("header input, main form input")) return;
+  const before = remembered(), place = placeOf(figure);
   for (const name of ["header", "main"]) {
     const part = page.querySelector(name);
     if (part) document.querySelector(name).replaceWith(document.adoptNode(part));
   }
+  attachAll();
+  restore(before);
+  if (scrolled === undefined) keepPlace(place); else scrollTo(0, scrolled);
+}
+
+function attachAll() {
   attach();
   charts.forEach(attachChoice);
-  restore(before);
+  document.querySelectorAll(".drawing[data-steps]").forEach((svg) => attachChoice(attachDrawing(svg)));
 }
 
 function follow(status) {
@@ -185,7 +247,7 @@ document.addEventListener("keydown", (event) => {
   if (key === "0" && new URL(location.href).searchParams.has("steps")) {
     const address = new URL(location.href);
     address.searchParams.delete("steps");
-    location.assign(address);
+    showView(address);
   }
   if (key === "x") document.querySelector("a.axis-choice")?.click();
   if (key === "c" && navigator.clipboard) navigator.clipboard.writeText(location.href);
@@ -195,11 +257,19 @@ document.addEventListener("keydown", (event) => {
 
 // A field that is empty, or chooses all, stays out of the address. The browser's Back finds it as it was.
 document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.matches(".steps, .layer-choice form")) {
+    event.preventDefault();
+    const address = new URL(form.action, location.href), given = [...new FormData(form)].filter(([, value]) => value);
+    address.search = new URLSearchParams(given);
+    showView(address, form.closest("section"));
+    return;
+  }
   const idle = [...event.target.elements].filter((one) => one.name && one.value === "" && !one.disabled);
   idle.forEach((one) => { one.disabled = true; });
   addEventListener("pagehide", () => idle.forEach((one) => { one.disabled = false; }), { once: true });
 });
 
-charts.forEach(attachChoice);
+attachAll();
 const live = document.querySelector(".live");
 const hold = live ? follow(live) : null;

@@ -14,7 +14,7 @@ from trackside.local.first_failure import FirstFailure
 from trackside.local.recorded_run import RunSummary
 from trackside.local.run_folder import RunState
 from trackside.local.run_storage import RunStorage
-from trackside.report.markup import Markup, element, joined
+from trackside.report.markup import Markup, element, joined, scrolled
 from trackside.report.page import duration
 
 MOST_RULES = 3  # of a run, that its row names
@@ -281,7 +281,7 @@ def _alike(listed: ListedRuns) -> Markup | None:
         "section",
         element("h2", "Runs that failed alike"),
         element("p", note, class_="note"),
-        element("div", table, class_="wide"),
+        scrolled(table, "Runs that failed alike"),
     )
 
 

@@ -22,7 +22,7 @@ from trackside.report.gathered import ReportData
 from trackside.report.heatmap import heatmap_figure
 from trackside.report.line_chart import MOST_BUCKETS, line_chart, number
 from trackside.report.machine import MachineCurve
-from trackside.report.markup import Markup, element, joined
+from trackside.report.markup import Markup, element, joined, scrolled
 from trackside.report.model.figures import table
 from trackside.trial.buckets import bucketed, edges_of
 
@@ -101,4 +101,4 @@ def _quantiles(curves: Sequence[MachineCurve]) -> Markup:
         (one.title, *(number(float(value)) for value in np.quantile(one.values, [share for _, share in _QUANTILES])))
         for one in curves
     ]
-    return element("div", table(("Metric", *(word for word, _ in _QUANTILES)), rows), class_="wide")
+    return scrolled(table(("Metric", *(word for word, _ in _QUANTILES)), rows), "Quantiles of each metric")

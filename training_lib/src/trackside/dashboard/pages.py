@@ -11,6 +11,7 @@ import numpy as np
 from trackside.contracts.recorded_names import plain_name
 from trackside.contracts.verdict import Severity
 from trackside.dashboard.shell import (
+    ALL,
     AROUND,
     SIGNS,
     TIME,
@@ -31,16 +32,17 @@ from trackside.local.side_by_side import OneOfMany, SideBySide
 from trackside.performance.durations import milliseconds
 from trackside.report.distribution import Distribution
 from trackside.report.distribution_figure import distribution_figure
-from trackside.report.gathered import ReportData
+from trackside.report.gathered import ReportData, within
 from trackside.report.incident import Incident
 from trackside.report.incident_section import MOST_SIGNALS, incident_parts, name_of
-from trackside.report.line_chart import Span, line_chart, number
-from trackside.report.markup import Markup, element, joined
+from trackside.report.line_chart import MOST_BUCKETS, Span, line_chart, number
+from trackside.report.look import AS_IT_FITS, LINEAR, LOGARITHMIC, Look, smoothed
+from trackside.report.markup import Markup, element, joined, scrolled
 from trackside.report.model.figures import Line, curves, folded, table
 from trackside.report.page import Links, content_of
 from trackside.report.timeline import StepBars, timeline_figure
 from trackside.report.weight_difference import WeightDifference, cells_of
-from trackside.trial.buckets import Buckets
+from trackside.trial.buckets import Buckets, bucketed, edges_of
 
 SAVING = "trackside run --save weights=100 -- ..."
 MOST_DIFFERENCES = 500  # tensors of a page
@@ -50,7 +52,7 @@ _PARTS = ("module ", "parameter ")
 _BESIDE = "Beside the nearest healthy run"
 
 
-def run_page(data: ReportData, *, revision: str, window: Window, axis: str) -> str:
+def run_page(data: ReportData, *, revision: str, window: Window, axis: str, look: Look = AS_IT_FITS) -> str:
     """Return the page of a run: its report, with links to tensors and a choice of steps. `axis`: `TIME` or ""."""
     name = data.recorded.location.name
     links = Links(
@@ -61,9 +63,9 @@ def run_page(data: ReportData, *, revision: str, window: Window, axis: str) -> s
             _pages_of(name, window, axis, rule=next((one.lead.rule_id for one in data.problems if one.standing), "")),
             element(
                 "div",
-                choice_of_steps(address_of(name), given(axis=axis), window, data.steps),
+                choice_of_steps(address_of(name), given(axis=axis), window, data.steps, look),
                 choice_of_axis(
-                    address_of(name, steps=text_of(window), axis="" if axis else TIME),
+                    address_of(name, steps=text_of(window), axis="" if axis else TIME, **look.query),
                     is_by_time=bool(axis),
                     is_known=data.wall_time is not None,
                 ),
@@ -73,7 +75,7 @@ def run_page(data: ReportData, *, revision: str, window: Window, axis: str) -> s
     )
     return page_with(
         f"{name}: Trackside",
-        *content_of(data, links),
+        *content_of(data, links, look),
         events=address_of(name, "events", since=revision),
     )
 
@@ -146,7 +148,7 @@ def difference_page(
             "main",
             _detail(run, name, values) if name else None,
             element("p", note, class_="note"),
-            element("div", whole, class_="wide") if rows else element("p", "No weight is known at two steps."),
+            scrolled(whole, "Differences") if rows else element("p", "No weight is known at two steps."),
             element("p", f"{more:,} more tensors changed less.", class_="note") if more else None,
             id="findings",
         ),
@@ -223,18 +225,36 @@ def compare_address(a: str, b: str) -> str:
     return f"/compare?{urlencode([('run', a), ('run', b)])}"
 
 
-def compare_page(found: Comparison, drawn: Sequence[tuple[str, Buckets, tuple[int, int], Sequence[Span]]]) -> str:
-    """Return the page of two runs. `drawn`: title, numbers, axis and shaded steps of each loss, A before B."""
+def compare_page(
+    found: Comparison,
+    drawn: Sequence[tuple[str, Buckets, tuple[int, int], Sequence[Span]]],
+    *,
+    window: Window = ALL,
+    look: Look = AS_IT_FITS,
+) -> str:
+    """Return the page of two runs.
+
+    Args:
+        found: Their comparison.
+        drawn: Title, numbers, axis and shaded steps of each loss, A before B.
+        window: The chosen steps.
+        look: The look of the curves.
+    """
     a, b = (place.rstrip("/").rpartition("/")[2] for place in (found.a, found.b))
     heading = joined(
         "A ", element("a", a, href=address_of(a)), element("br"), "B ", element("a", b, href=address_of(b))
     )
     facts = [(fact.fact, (fact.a, fact.b)) for fact in facts_in_order(found.facts)]
     charts: list[Markup | None] = []
-    for place, (title, numbers, axis, spans) in enumerate(drawn):
-        if place % 2 == 0:  # both runs of a loss in one drawing, then each with its extremes
-            charts.append(_losses_of_two(title.partition(": ")[2], [each[1] for each in drawn[place : place + 2]]))
-        charts.append(line_chart(title, numbers, steps=axis, spans=spans))
+    for a_loss, b_loss in zip(drawn[::2], drawn[1::2], strict=True):
+        title, _, axis, spans = a_loss
+        loss, both = title.partition(": ")[2], [a_loss[1], b_loss[1]]
+        marks = [(float(span.first), span.name) for span in spans if span.first >= axis[0]]
+        charts.append(_losses_of_two(loss, both, axis, look, marks))
+        each = [line_chart(one[0], one[1], steps=axis, spans=spans, look=look) for one in (a_loss, b_loss)]
+        charts.append(folded(f"{loss} of each run, with its extremes", joined(each)))
+    ends = [axis for _, _, axis, _ in drawn]
+    shown = (min(first for first, _ in ends), max(last for _, last in ends)) if ends else None
     lines = _nested((*issue_lines(found), *loss_lines(found), pace_line(found)))
     is_judged = found.is_judged_a and found.is_judged_b
     looks = "critical" if found.issues_a or found.issues_b or found.issues_both else "ok" if is_judged else ""
@@ -253,7 +273,7 @@ def compare_page(found: Comparison, drawn: Sequence[tuple[str, Buckets, tuple[in
             element(
                 "section",
                 element("h2", "Losses"),
-                element("p", "Shaded: from the step at which they part beyond their noise.", class_="note"),
+                choice_of_steps("/compare", [("run", a), ("run", b)], window, shown, look),
                 charts or element("p", "The runs have no loss in common."),
             ),
             _speed_of_two(found),
@@ -310,32 +330,52 @@ def _settings(letters: Sequence[str], facts: Sequence[tuple[str, Sequence[str]]]
         ]
         more = f"{len(some) - MOST_FACTS:,} more differ." if len(some) > MOST_FACTS else None
         whole = element("table", element("thead", top), element("tbody", rows), class_="rules settings")
-        return joined(element("div", whole, class_="wide"), element("p", more, class_="note") if more else None)
+        return joined(scrolled(whole, "Settings"), element("p", more, class_="note") if more else None)
 
     word = f"{len(of_model):,} part{'s' * (len(of_model) != 1)} of the model that differ{'s' * (len(of_model) == 1)}"
     return joined(shown(others) if others else None, folded(word, shown(of_model)) if of_model else None)
 
 
-def _losses_of_two(loss: str, both: Sequence[Buckets]) -> Markup | None:
-    lines = []
-    for letter, numbers in zip("AB", both, strict=True):
-        is_finite = np.isfinite(numbers.mean)
-        if is_finite.any():
-            lines.append(Line(letter, numbers.first[is_finite].astype(np.float64), numbers.mean[is_finite]))
-    return _losses_of_many(loss, lines) if lines else None
+def _losses_of_two(
+    loss: str, both: Sequence[Buckets], axis: tuple[int, int], look: Look, marks: Sequence[tuple[float, str]]
+) -> Markup | None:
+    lines = [line for letter, numbers in zip("AB", both, strict=True) if (line := _line(letter, numbers, look))]
+    return _losses_of_many(loss, lines, axis, look, marks) if lines else None
 
 
-def _losses_of_many(loss: str, lines: Sequence[Line]) -> Markup:
-    """Return the curves of one loss, as logarithms where they span decades."""
+def _line(name: str, numbers: Buckets, look: Look) -> Line | None:
+    """Return the curve of a run, smoothed if that was chosen; None without a finite number."""
+    is_finite = np.isfinite(numbers.mean)
+    values = smoothed(numbers.mean, look.smooth) if look.smooth else numbers.mean
+    return Line(name, numbers.first[is_finite].astype(np.float64), values[is_finite]) if is_finite.any() else None
+
+
+def _losses_of_many(
+    loss: str, lines: Sequence[Line], axis: tuple[int, int], look: Look, marks: Sequence[tuple[float, str]] = ()
+) -> Markup:
+    """Return the curves of one loss, as logarithms where they span decades, or where that was chosen."""
     values = np.concatenate([line.y for line in lines])
-    if values.min() > 0 and values.max() > 100 * values.min():
+    decades = {LINEAR: np.inf, LOGARITHMIC: 1.0}.get(look.scale, 100.0)
+    if values.min() > 0 and values.max() > decades * values.min():
         lines = [Line(line.name, line.x, np.log10(line.y)) for line in lines]
-        return curves(loss, lines, x="step", y=f"log₁₀ of {loss}")
-    return curves(loss, lines, x="step", y=loss)
+        return curves(loss, lines, x="step", y=f"log₁₀ of {loss}", marks=marks, steps=axis)
+    return curves(loss, lines, x="step", y=loss, marks=marks, steps=axis)
 
 
-def many_page(found: SideBySide) -> str:
-    """Return the page of three runs or more, side by side."""
+def _drawn_of_many(
+    loss: str, lines: Sequence[tuple[int, Line]], window: Window, look: Look, names: Sequence[str]
+) -> tuple[tuple[int, int], Markup]:
+    """Return the axis and the curves of one loss of several runs, within the chosen steps."""
+    whole = int(min(line.x[0] for _, line in lines)), int(max(line.x[-1] for _, line in lines))
+    axis = within(whole, window) or whole
+    edges = edges_of(*axis, MOST_BUCKETS)
+    chosen = [(place, bucketed(line.x.astype(np.int64), line.y, edges)) for place, line in lines]
+    shown = [line for place, numbers in chosen if (line := _line(names[place], numbers, look))]
+    return axis, _losses_of_many(loss, shown, axis, look) if shown else element("p", f"{loss} has no number here.")
+
+
+def many_page(found: SideBySide, *, window: Window = ALL, look: Look = AS_IT_FITS) -> str:
+    """Return the page of three runs or more, side by side. `window`: the chosen steps; `look`: that of the curves."""
     letters = [f"{place + 1}" for place in range(len(found.runs))]
     words = ("No.", "Run", "Verdict", "Steps", "Last loss", "Steps a second")
     head = element("tr", *(element("th", word, scope="col") for word in words))
@@ -352,10 +392,13 @@ def many_page(found: SideBySide) -> str:
         for letter, run in zip(letters, found.runs, strict=True)
     ]
     whole = element("table", element("thead", head), element("tbody", rows), class_="rules runs")
-    charts = [
-        _losses_of_many(loss, [Line(f"{letters[place]}: {found.runs[place].name}", x, y) for place, x, y in lines])
+    names = [f"{letter}: {run.name}" for letter, run in zip(letters, found.runs, strict=True)]
+    drawn = [
+        _drawn_of_many(loss, [(place, Line("", x, y)) for place, x, y in lines], window, look, names)
         for loss, lines in found.losses
     ]
+    shown = (min(axis[0] for axis, _ in drawn), max(axis[1] for axis, _ in drawn)) if drawn else None
+    charts = [chart for _, chart in drawn]
     pairs = [
         element(
             "li",
@@ -369,8 +412,13 @@ def many_page(found: SideBySide) -> str:
         element("header", way_back(), element("h1", f"{len(found.runs)} runs")),
         element(
             "main",
-            element("div", whole, class_="wide"),
-            element("section", element("h2", "Losses"), charts or element("p", "The runs have no loss in common.")),
+            scrolled(whole, "The runs"),
+            element(
+                "section",
+                element("h2", "Losses"),
+                choice_of_steps("/compare", [("run", run.name) for run in found.runs], window, shown, look),
+                charts or element("p", "The runs have no loss in common."),
+            ),
             element(
                 "section",
                 element("h2", "Settings that differ"),

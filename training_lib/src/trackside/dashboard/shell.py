@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote, urlencode
 
 from trackside import __version__
 from trackside.contracts.verdict import Severity
 from trackside.dashboard.watched import Window
-from trackside.report.markup import Markup, element
+from trackside.report.look import SCALES, SMOOTHINGS, Look
+from trackside.report.markup import Markup, element, joined
 from trackside.report.page import document_of
 
 TIME = "time"  # the other axis, in addresses
@@ -59,25 +60,48 @@ def way_back(run: str = "") -> Markup:
 
 
 def choice_of_steps(
-    action: str, hidden: Mapping[str, str], window: Window, shown: tuple[int, int] | None
+    action: str,
+    hidden: Mapping[str, str] | Sequence[tuple[str, str]],
+    window: Window,
+    shown: tuple[int, int] | None,
+    look: Look | None = None,
 ) -> Markup | None:
-    """Return a form for the steps to show; the script lets one draw over a curve instead."""
+    """Return a form for the steps to show and the look of curves; the script lets one draw over a curve instead."""
     if shown is None:
         return None
+    kept = [*(hidden.items() if isinstance(hidden, Mapping) else hidden)]
+    all_steps = urlencode([*kept, *given(**(look.query if look else {})).items()])
     first, last = ("" if step is None else str(step) for step in window)
-    everything = element("a", "All steps", href=with_query(action, hidden)) if window != ALL else None
+    address = f"{action}?{all_steps}" if all_steps else action
+    everything = element("a", "All steps", href=address) if window != ALL else None
     return element(
         "form",
-        *(element("input", type="hidden", name=name, value=value) for name, value in hidden.items()),
+        *(element("input", type="hidden", name=name, value=value) for name, value in kept),
         element("label", "Steps ", element("input", name="from", value=first, placeholder=str(shown[0]), size=8)),
         element("label", " to ", element("input", name="to", value=last, placeholder=str(shown[1]), size=8)),
         " ",
+        _choices_of_look(look) if look else None,
         element("button", "Show"),
         " ",
         everything,
         action=action,
         class_="steps",
     )
+
+
+def _choices_of_look(look: Look) -> Markup:
+    smooth = {str(points or ""): word for points, word in SMOOTHINGS.items()}
+    return joined(
+        element("label", "Scale ", _choice("scale", SCALES, look.scale)),
+        " ",
+        element("label", "Smooth ", _choice("smooth", smooth, look.query["smooth"])),
+        " ",
+    )
+
+
+def _choice(name: str, words: Mapping[str, str], chosen: str) -> Markup:
+    options = [element("option", word, value=value, selected=value == chosen) for value, word in words.items()]
+    return element("select", options, name=name)
 
 
 def choice_of_axis(other: str, *, is_by_time: bool, is_known: bool) -> Markup:

@@ -24,6 +24,7 @@ from trackside.dashboard.watched import Window
 from trackside.report.distribution import Distribution
 from trackside.report.distribution_figure import distribution_figure
 from trackside.report.line_chart import Span, line_chart, number, small_chart
+from trackside.report.look import AS_IT_FITS, Look
 from trackside.report.markup import Markup, element, joined
 from trackside.report.model.figures import folded
 from trackside.report.wall_time import WallTime
@@ -148,6 +149,7 @@ def tensor_page(
     findings: Sequence[Finding],
     values: Distribution | None,
     expression: Computed | None,
+    look: Look = AS_IT_FITS,
 ) -> str:
     """Return the page of one tensor: each of its statistics over the steps, for each process, and its values.
 
@@ -162,11 +164,16 @@ def tensor_page(
         findings: Findings of standing issues about it.
         values: Its values over steps.
         expression: A text and its curves, if one was asked for.
+        look: The look of the curves.
     """
     steps = found.steps if found else None
     spans = [span for span in spans if steps and span.last >= steps[0] and span.first <= steps[1]]
     curves = found.curves if found else ()
-    charts = [line_chart(title, numbers, steps=steps, spans=spans, clock=clock) for title, numbers in curves if steps]
+    charts = [
+        line_chart(title, numbers, steps=steps, spans=spans, clock=clock, look=look)
+        for title, numbers in curves
+        if steps
+    ]
     issues = dict.fromkeys(f"{span.name} since step {span.first:,} ({span.severity})" for span in spans)
     note = f"Shaded: {', '.join(issues)}." if issues else None
     kept = given(name=tensor, expression=expression.text if expression else "")
@@ -180,9 +187,9 @@ def tensor_page(
             element("p", note, class_="note") if note else None,
             element(
                 "div",
-                choice_of_steps(address_of(run, "tensor"), {**given(axis=axis), **kept}, window, steps),
+                choice_of_steps(address_of(run, "tensor"), {**given(axis=axis), **kept}, window, steps, look),
                 choice_of_axis(
-                    address_of(run, "tensor", **kept, steps=text_of(window), axis="" if axis else TIME),
+                    address_of(run, "tensor", **kept, steps=text_of(window), axis="" if axis else TIME, **look.query),
                     is_by_time=bool(axis),
                     is_known=clock is not None,
                 ),
@@ -196,7 +203,14 @@ def tensor_page(
         ),
         element(
             "main",
-            _expression(run, {**kept, **given(steps=text_of(window), axis=axis)}, expression, spans, clock),
+            _expression(
+                run,
+                {**kept, **given(steps=text_of(window), axis=axis, **look.query)},
+                expression,
+                spans,
+                clock=clock,
+                look=look,
+            ),
             charts or element("p", "No number of this tensor was recorded at these steps."),
             element("section", element("h2", "Distribution"), distribution_figure(values, clock=clock))
             if values
@@ -206,7 +220,13 @@ def tensor_page(
 
 
 def _expression(
-    run: str, kept: Mapping[str, str], computed: Computed | None, spans: Sequence[Span], clock: WallTime | None
+    run: str,
+    kept: Mapping[str, str],
+    computed: Computed | None,
+    spans: Sequence[Span],
+    *,
+    clock: WallTime | None,
+    look: Look,
 ) -> Markup:
     """Return the field for an expression, with the curves or the mistake of the one that stands in it."""
     text = computed.text if computed else ""
@@ -235,7 +255,10 @@ def _expression(
         return joined(form, mistakes, element("p", words, class_="note"))
     if result is None:
         return folded("Compute from statistics", joined(form, element("p", words, class_="note")))
-    charts = [line_chart(title, some, steps=result.steps, spans=spans, clock=clock) for title, some in result.curves]
+    charts = [
+        line_chart(title, some, steps=result.steps, spans=spans, clock=clock, look=look)
+        for title, some in result.curves
+    ]
     return joined(form, charts)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from trackside.report.changes import BASELINE, Change, Changes
 from trackside.report.incident_section import statistic_words
 from trackside.report.line_chart import number
-from trackside.report.markup import Child, Markup, element, joined
+from trackside.report.markup import Child, Markup, element, joined, scrolled
 
 _WORDS = ("What", "From step", "Before", "Here", "Least to most here", "Change")
 
@@ -39,7 +39,7 @@ def changes_section(found: Changes | None, address: Callable[[str, int | None], 
     table = element("table", element("thead", head), element("tbody", rows), class_="rules changes")
     return joined(
         element("p", note, class_="note"),
-        element("div", table, class_="wide"),
+        scrolled(table, "What changed"),
         element("p", more, class_="note") if more else None,
     )
 

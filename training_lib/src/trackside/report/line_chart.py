@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trackside.report.look import AS_IT_FITS, LINEAR, LOGARITHMIC, Look, smoothed
 from trackside.report.markup import Markup, element
 from trackside.report.wall_time import WallTime
 from trackside.trial.buckets import Buckets
@@ -41,6 +42,7 @@ def line_chart(
     spans: Sequence[Span] = (),
     shown: Sequence[float] = (),
     clock: WallTime | None = None,
+    look: Look = AS_IT_FITS,
 ) -> Markup:
     """Return a chart of one curve.
 
@@ -51,8 +53,9 @@ def line_chart(
         spans: Problems to shade.
         shown: Numbers that the vertical axis reaches in any case: 0 and 100 for a share.
         clock: The moments of the steps, for an axis in wall time.
+        look: The chosen scale and smoothing; a smoothed curve stands above the one that was measured.
     """
-    axis = Axis.of(found, shown)
+    axis = Axis.of(found, shown, scale=look.scale)
     scale = _Steps(*steps, clock)
     places = [scale.x((a + b) / 2) for a, b in zip(found.first.tolist(), found.last.tolist(), strict=True)]
     children = [
@@ -60,7 +63,8 @@ def line_chart(
         *_grid(axis),
         *_step_labels(scale),
         *_band(places, found, axis),
-        *_lines(places, found, axis),
+        *_lines(places, found.mean, axis, class_="curve measured" if look.smooth else "curve"),
+        *(_lines(places, smoothed(found.mean, look.smooth), axis) if look.smooth else ()),
         *_broken(places, found),
         element("line", class_="cursor", x1=0, x2=0, y1=TOP, y2=HEIGHT - BOTTOM, visibility="hidden"),
     ]
@@ -92,7 +96,7 @@ def small_chart(title: str, found: Buckets, *, steps: tuple[int, int], spans: Se
         element("title", _summary(title, found)),
         *(_shade(span, scale) for span in spans),
         *_band(places, found, axis),
-        *_lines(places, found, axis),
+        *_lines(places, found.mean, axis),
         *_broken(places, found),
         viewBox=f"{LEFT} {TOP} {WIDTH - LEFT - RIGHT} {HEIGHT - TOP - BOTTOM}",
         preserveAspectRatio="none",
@@ -128,17 +132,21 @@ class Axis:
     linear: float = 0.0
 
     @classmethod
-    def of(cls, found: Buckets, shown: Sequence[float] = ()) -> Axis:
-        """Return the axis that shows all of `found`, and the numbers `shown`."""
+    def of(cls, found: Buckets, shown: Sequence[float] = (), *, scale: str = "") -> Axis:
+        """Return the axis that shows all of `found`, and the numbers `shown`; `scale` is one of `SCALES`.
+
+        A logarithmic one of numbers that are not all above 0 goes through 0, and is nearly even around it.
+        """
         finite = np.concatenate([found.low, found.high, shown])
         finite = finite[np.isfinite(finite)]
         if not len(finite):
             return cls(0.0, 1.0, is_log=False)
         low, high = float(finite.min()), float(finite.max())
-        if low > 0 and math.log10(high) - math.log10(low) > _LOG_DECADES:
+        decades = {LINEAR: math.inf, LOGARITHMIC: 0.0}.get(scale, _LOG_DECADES)
+        if low > 0 and math.log10(high) - math.log10(low) > decades:
             return cls(math.log10(low), math.log10(high), is_log=True)
-        is_free = low <= 0 <= high and low < high and not len(shown)
-        if is_free and (linear := _usual_size(finite)) < max(high, -low) / 10**_LOG_DECADES:
+        is_free = low < high and (scale == LOGARITHMIC or (low <= 0 <= high and not len(shown)))
+        if is_free and (linear := _usual_size(finite)) < max(high, -low) / 10**decades:
             return cls(_both_logs(low, linear), _both_logs(high, linear), is_log=False, linear=linear)
         room = (high / 2 - low / 2) * 0.1 or abs(high) * 0.1 or 1.0
         top = high if high in shown else high + room
@@ -158,6 +166,8 @@ class Axis:
         """Yield the numbers to write beside the axis."""
         if self.is_log:
             first, last = math.ceil(self.low), math.floor(self.high)
+            if last <= first:  # less than a decade
+                yield from round_numbers(10.0**self.low, 10.0**self.high)
             yield from (10.0**power for power in range(first, last + 1, max(1, (last - first) // _TICKS)))
         elif self.linear:
             yield from self._ticks_of_both_signs()
@@ -227,10 +237,10 @@ def _shade(span: Span, scale: _Steps) -> Markup:
     return element("rect", title, **box, class_=f"span {span.severity}")
 
 
-def _runs(found: Buckets) -> Iterator[list[int]]:
-    """Yield the places of buckets in a row that have finite numbers."""
+def _runs(values: NDArray[np.float64]) -> Iterator[list[int]]:
+    """Yield the places of finite numbers in a row."""
     run: list[int] = []
-    for place, value in enumerate(found.mean.tolist()):
+    for place, value in enumerate(values.tolist()):
         if math.isfinite(value):
             run.append(place)
         elif run:
@@ -243,19 +253,21 @@ def _runs(found: Buckets) -> Iterator[list[int]]:
 def _band(places: Sequence[float], found: Buckets, axis: Axis) -> Iterator[Markup]:
     if np.array_equal(found.low, found.high, equal_nan=True):
         return
-    for run in _runs(found):
+    for run in _runs(found.mean):
         upper = [f"{places[p]},{axis.y(float(found.high[p]))}" for p in run]
         lower = [f"{places[p]},{axis.y(float(found.low[p]))}" for p in reversed(run)]
         yield element("path", d=f"M{' L'.join([*upper, *lower])}Z", class_="band")
 
 
-def _lines(places: Sequence[float], found: Buckets, axis: Axis) -> Iterator[Markup]:
-    for run in _runs(found):
-        points = [f"{places[p]},{axis.y(float(found.mean[p]))}" for p in run]
+def _lines(
+    places: Sequence[float], values: NDArray[np.float64], axis: Axis, *, class_: str = "curve"
+) -> Iterator[Markup]:
+    for run in _runs(values):
+        points = [f"{places[p]},{axis.y(float(values[p]))}" for p in run]
         if len(points) == 1:
-            yield element("circle", cx=places[run[0]], cy=axis.y(float(found.mean[run[0]])), r=3.0, class_="dot")
+            yield element("circle", cx=places[run[0]], cy=axis.y(float(values[run[0]])), r=3.0, class_="dot")
         else:
-            yield element("polyline", points=" ".join(points), class_="curve")
+            yield element("polyline", points=" ".join(points), class_=class_)
 
 
 def _broken(places: Sequence[float], found: Buckets) -> Iterator[Markup]:

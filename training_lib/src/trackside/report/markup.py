@@ -48,6 +48,16 @@ def joined(*children: Child | Iterable[Child]) -> Markup:
     return Markup("".join(parts))
 
 
+def scrolled(content: Markup, name: str) -> Markup:
+    """Return content that may be wider than the page, which scrolls by itself, by keyboard too.
+
+    Args:
+        content: The content.
+        name: Its name for screen readers.
+    """
+    return element("div", content, class_="wide", tabindex=0, role="region", aria_label=name)
+
+
 def _attribute(key: str, value: str | float | bool | None) -> str:
     if value is None or value is False:
         return ""

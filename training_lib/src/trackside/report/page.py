@@ -26,6 +26,7 @@ from trackside.report.gathered import ReportData
 from trackside.report.heatmap import heatmap_figure
 from trackside.report.incident_section import anchor_of, incident_section
 from trackside.report.line_chart import line_chart
+from trackside.report.look import AS_IT_FITS, Look
 from trackside.report.markup import Child, Markup, element, joined
 from trackside.report.model.section import model_section
 from trackside.report.speed import speed_section
@@ -115,26 +116,26 @@ def document_of(title: str, /, *body: Markup, head: Sequence[Markup] = ()) -> st
     return f"<!DOCTYPE html>\n{element('html', whole, element('body', *body), lang='en')}\n"
 
 
-def content_of(data: ReportData, links: Links | None = None) -> tuple[Markup, ...]:
+def content_of(data: ReportData, links: Links | None = None, look: Look = AS_IT_FITS) -> tuple[Markup, ...]:
     """Return the content of a page about a run: a link for the keyboard, the header, and the sections."""
     return (
         element("a", "Skip to the findings", href="#findings", class_="skip"),
         element("header", _heading(data, links)),
-        element("main", _sections(data, links)),
+        element("main", _sections(data, links, look)),
     )
 
 
-def _sections(data: ReportData, links: Links | None) -> Iterator[Markup]:
+def _sections(data: ReportData, links: Links | None, look: Look) -> Iterator[Markup]:
     yield _section("findings", _findings(data, links))
     if links and data.is_window:
         yield _section("changes", changes_section(data.changes, links.tensor))
     if data.incidents:
         yield _section("incidents", incident_section(data.incidents))
-    yield _section("training", _training(data))
+    yield _section("training", _training(data, look))
     if data.model is not None:
         yield _section("model", model_section(data.model))
     yield _section("speed", speed_section(data.speed))
-    yield _section("machine", _machine(data))
+    yield _section("machine", _machine(data, look))
     yield _section("layers", _layers(data, links))
     if data.routing:
         yield _section("experts", _experts(data))
@@ -272,18 +273,18 @@ def _row_head(label: str) -> Markup:
     return element("th", label, scope="row") if label else element("td")
 
 
-def _training(data: ReportData) -> Markup:
+def _training(data: ReportData, look: Look) -> Markup:
     if not data.charts or data.steps is None:
         return element("p", "Nothing was recorded at any step: no loss, no learning rate, no gradient.")
     legend = "Shaded: the steps of a problem. A band shows least and most where a point stands for several steps."
     charts = [
-        line_chart(title, found, steps=data.steps, spans=data.spans, clock=data.wall_time)
+        line_chart(title, found, steps=data.steps, spans=data.spans, clock=data.wall_time, look=look)
         for title, found in data.charts
     ]
     return joined(element("p", legend, class_="note"), charts)
 
 
-def _machine(data: ReportData) -> Markup:
+def _machine(data: ReportData, look: Look) -> Markup:
     if not data.machine or data.steps is None:
         return element(
             "p",
@@ -299,6 +300,7 @@ def _machine(data: ReportData) -> Markup:
             spans=data.spans,
             shown=(0.0, 100.0) if "in use, %" in title else (0.0,),
             clock=data.wall_time,
+            look=look,
         )
         for title, found in data.machine
     ]

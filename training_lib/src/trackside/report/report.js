@@ -1,6 +1,7 @@
 "use strict";
 // Readouts and one cursor for all charts. The page says all that matters without this script.
-const LEFT = 72, RIGHT = 12, WIDTH = 960;
+// The places of the axes within the pictures, in the units of their view boxes.
+const CHART = { left: 72, right: 12, width: 960, top: 10, height: 146 }, DRAWING = { left: 60, right: 14, width: 640, top: 26, height: 174 };
 let charts = [];
 const words = (value) => (value === null ? "not finite" : String(value));
 
@@ -14,7 +15,8 @@ function between(value, knots, from, to) {
 
 function xOf(chart, step) {
   const share = chart.clock ? between(step, chart.clock, 0, 1) : (step - chart.first) / (chart.last - chart.first);
-  return LEFT + Math.min(1, Math.max(0, share)) * (WIDTH - LEFT - RIGHT);
+  const { left, right, width } = chart.frame;
+  return left + Math.min(1, Math.max(0, share)) * (width - left - right);
 }
 
 // Many moves of a pointer may come in a frame, and most charts are out of sight: each frame draws the last move in the
@@ -66,20 +68,26 @@ function told([first, last, low, mean, high, count, broken]) {
   return `${where}: ${what}${broken && mean !== null ? ", some not finite" : ""}`;
 }
 
-function attachChart(svg) {
+function framed(svg, frame) {
   const [first, last] = svg.dataset.steps.split(",").map(Number);
-  const chart = { svg, first, last: Math.max(last, first + 1), points: JSON.parse(svg.dataset.points),
-    clock: svg.dataset.clock ? JSON.parse(svg.dataset.clock) : null,
-    isSeen: false, drawn: null, cursor: svg.querySelector(".cursor"), readout: svg.parentElement.querySelector(".readout") };
-  const at = (event) => {
-    const box = svg.getBoundingClientRect();
-    const x = ((event.clientX - box.left) / box.width) * WIDTH;
-    const share = Math.min(1, Math.max(0, (x - LEFT) / (WIDTH - LEFT - RIGHT)));
+  const chart = { svg, frame, first, last: Math.max(last, first + 1),
+    clock: svg.dataset.clock ? JSON.parse(svg.dataset.clock) : null };
+  chart.at = (event) => {
+    const box = svg.getBoundingClientRect(), { left, right, width } = frame;
+    const x = ((event.clientX - box.left) / box.width) * width;
+    const share = Math.min(1, Math.max(0, (x - left) / (width - left - right)));
     return chart.clock ? between(share, chart.clock, 1, 0) : chart.first + share * (chart.last - chart.first);
   };
-  chart.at = at;
-  svg.addEventListener("pointermove", (event) => show(at(event)));
   svg.tabIndex = 0;
+  return chart;
+}
+
+const attachDrawing = (svg) => framed(svg, DRAWING);
+
+function attachChart(svg) {
+  const chart = Object.assign(framed(svg, CHART), { points: JSON.parse(svg.dataset.points), isSeen: false, drawn: null,
+    cursor: svg.querySelector(".cursor"), readout: svg.parentElement.querySelector(".readout") });
+  svg.addEventListener("pointermove", (event) => show(chart.at(event)));
   let place = 0;
   svg.addEventListener("keydown", (event) => {
     const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];

@@ -43,6 +43,7 @@ def curves(
     y: str,
     marks: Sequence[tuple[float, str]] = (),
     diagonal: bool = False,
+    steps: tuple[int, int] | None = None,
 ) -> Markup:
     """Return a figure of curves.
 
@@ -53,9 +54,10 @@ def curves(
         y: The vertical axis.
         marks: Places on the horizontal axis, with their names.
         diagonal: True to draw the line where both are equal, over both axes from 0 to 1.
+        steps: First and last step of the horizontal axis, of which a script lets one choose some; None: as the points.
     """
     lines = [_thinned(line) for line in lines]
-    frame = _Frame.around(lines, is_unit=diagonal)
+    frame = _Frame.around(lines, is_unit=diagonal, steps=steps)
     children = [
         *frame.axes(x, y),
         *([_segment(frame, (0, 0), (1, 1), "equal")] if diagonal else ()),
@@ -67,7 +69,7 @@ def curves(
         for line in lines
         for p in _some(len(line.x), max(2, _TABLE_ROWS // len(lines)))
     ]
-    return _figure(title, children, legend=[line.name for line in lines], head=("line", x, y), rows=rows)
+    return _figure(title, children, legend=[line.name for line in lines], head=("line", x, y), rows=rows, steps=steps)
 
 
 def histogram(title: str, edges: Numbers, named: Sequence[tuple[str, NDArray[np.int64]]], *, x: str) -> Markup:
@@ -163,13 +165,14 @@ class _Frame:
         self._low, self._high = low, high if high > low else low + (abs(low) or 1.0)
 
     @classmethod
-    def around(cls, lines: Sequence[Line], *, is_unit: bool) -> _Frame:
+    def around(cls, lines: Sequence[Line], *, is_unit: bool, steps: tuple[int, int] | None) -> _Frame:
         if is_unit:
             return cls(0.0, 1.0, 0.0, 1.0)
         x, y = (np.concatenate([getattr(line, name) for line in lines]) for name in ("x", "y"))
         low, high = float(y.min()), float(y.max())
         room = 0.05 * (high - low)
-        return cls(float(x.min()), float(x.max()), max(0.0, low - room) if low >= 0 else low - room, high + room)
+        first, last = steps or (float(x.min()), float(x.max()))
+        return cls(first, last, max(0.0, low - room) if low >= 0 else low - room, high + room)
 
     def x(self, value: float) -> float:
         share = (value - self._left) / (self._right - self._left)
@@ -220,9 +223,16 @@ def _figure(
     head: Sequence[str],
     rows: Sequence[Sequence[str]],
     kind: str = "line",
+    steps: tuple[int, int] | None = None,
 ) -> Markup:
     drawing = element(
-        "svg", element("title", title), *children, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", class_="drawing"
+        "svg",
+        element("title", title),
+        *children,
+        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        role="img",
+        class_="drawing",
+        data_steps=f"{steps[0]},{steps[1]}" if steps else None,
     )
     names = [
         element(
@@ -236,7 +246,7 @@ def _figure(
         drawing,
         element("ul", names, class_="legend") if names else None,
         folded(f"{title} as a table", table(head, rows)),
-        class_="small",
+        class_=None if steps else "small",
     )
 
 

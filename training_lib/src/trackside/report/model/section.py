@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.report.line_chart import number
-from trackside.report.markup import Markup, element, joined
+from trackside.report.markup import Markup, element, joined, scrolled
 from trackside.report.model.classification import (
     CUT,
     Classified,
@@ -254,8 +254,8 @@ def _cells(matrix: NDArray[np.int64], shares: Numbers) -> Markup:
         )
         for i in range(len(matrix))
     ]
-    return element(
-        "div", element("table", element("thead", head), element("tbody", body), class_="confusion"), class_="wide"
+    return scrolled(
+        element("table", element("thead", head), element("tbody", body), class_="confusion"), "Confusion matrix"
     )
 
 
