@@ -15,6 +15,8 @@ from urllib.parse import quote
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import (
     HTMLResponse,
@@ -32,6 +34,7 @@ from trackside.dashboard.access import UNTIL
 from trackside.dashboard.list_page import ListedRuns, hours_of, list_page
 from trackside.dashboard.machine_page import machine_page
 from trackside.dashboard.machine_view import machine_view
+from trackside.dashboard.reading_page import answer_while_reading
 from trackside.dashboard.run_list import RunFilter, RunList, failed_alike
 from trackside.dashboard.shell import ALL, TIME
 from trackside.dashboard.tensors import (
@@ -53,6 +56,7 @@ from trackside.performance.profile import Profile
 from trackside.report.distribution import distribution_of
 from trackside.report.gathered import wall_time, within
 from trackside.report.json_document import VERSION, report_document
+from trackside.report.layers import LayerChoice
 from trackside.report.line_chart import MOST_BUCKETS, Span
 from trackside.report.look import Look
 from trackside.report.page import page_of, part
@@ -63,6 +67,7 @@ from trackside.trial.trial import open_trial
 
 RUNS_ON_A_PAGE = 50
 MOST_TENSORS = 1000
+COMPRESSION = 5  # of 9: a page of 840 kB in a hundredth of a second
 HEARTBEAT_SECONDS = 15.0  # load balancers cut a connection that is silent for a minute
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'; "
@@ -114,7 +119,8 @@ class Dashboard:
             Route("/script.js", lambda _: Response(script(), media_type="text/javascript")),
         ]
         handlers = {TracksideError: _as_page, HTTPException: _as_page_of_http}
-        return Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]
+        compressed = Middleware(GZipMiddleware, compresslevel=COMPRESSION)
+        return Starlette(routes=routes, exception_handlers=handlers, middleware=[compressed])  # type: ignore[arg-type]
 
     def list(self, request: Request) -> Response:
         """Answer with the list of runs."""
@@ -148,13 +154,17 @@ class Dashboard:
         )
         return HTMLResponse(list_page(listed))
 
-    def run(self, request: Request) -> Response:
-        """Answer with the page of a run."""
-        window = _window(request)
-        axis = _axis(request)
-        revision, data = self._watched.get(request.path_params["run"]).data(window, is_by_time=bool(axis))
-        return HTMLResponse(
-            pages.run_page(data, revision=revision, window=window, axis=axis, look=Look.of(request.query_params))
+    async def run(self, request: Request) -> Response:
+        """Answer with the page of a run, at once with its head and the progress where reading it takes a while."""
+        watched = await run_in_threadpool(self._watched.get, request.path_params["run"])
+        window, axis, look = _window(request), _axis(request), Look.of(request.query_params)
+        layers = LayerChoice.of(request.query_params)
+        return await answer_while_reading(
+            request,
+            watched.name,
+            read=lambda progress: watched.data(window, is_by_time=bool(axis), layers=layers, told=progress.tell),
+            page=lambda read: pages.run_page(read[1], revision=read[0], window=window, axis=axis, look=look),
+            failure=lambda error: pages.error_page("This cannot be read", str(error).splitlines()),
         )
 
     def report(self, request: Request) -> Response:
@@ -327,7 +337,7 @@ class Dashboard:
         return StreamingResponse(
             self._changes(watched, known, until=request.scope.get(UNTIL, math.inf)),
             media_type="text/event-stream",
-            headers={"X-Accel-Buffering": "no"},
+            headers={"X-Accel-Buffering": "no", "Content-Encoding": "identity"},  # compressed, an event would wait
         )
 
     async def _changes(self, watched: WatchedRun, known: str, *, until: float) -> AsyncIterator[str]:

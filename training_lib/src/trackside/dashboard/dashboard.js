@@ -34,7 +34,18 @@ addEventListener("popstate", (event) => {
   if (location.pathname + location.search !== shownAddress) renewView({ scrolled });
 });
 
+// The row of a picture of layers leads to its tensor, as does the link below the picture.
+function rowAt(event) {
+  const pictures = event.target.closest(".pictures");
+  if (!pictures) return event.target.closest("[data-address]");
+  const rows = pictures.parentElement.querySelectorAll(".rows li"), box = pictures.getBoundingClientRect();
+  const row = rows[Math.min(rows.length - 1, Math.floor(((event.clientY - box.top) / box.height) * rows.length))];
+  return row && row.dataset.address ? row : null;
+}
+
 document.addEventListener("click", (event) => {
+  const row = event.button === 0 && rowAt(event);
+  if (row) { if (event.ctrlKey || event.metaKey) open(row.dataset.address); else location.assign(row.dataset.address); return; }
   const link = event.target.closest(".steps a, .layer-choice a");
   if (!link || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();

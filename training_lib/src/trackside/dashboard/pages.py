@@ -17,6 +17,7 @@ from trackside.dashboard.shell import (
     TIME,
     address_of,
     choice_of_axis,
+    choice_of_layers,
     choice_of_steps,
     given,
     page_with,
@@ -55,17 +56,23 @@ _BESIDE = "Beside the nearest healthy run"
 def run_page(data: ReportData, *, revision: str, window: Window, axis: str, look: Look = AS_IT_FITS) -> str:
     """Return the page of a run: its report, with links to tensors and a choice of steps. `axis`: `TIME` or ""."""
     name = data.recorded.location.name
+    view = given(steps=text_of(window), axis=axis, **look.query)
     links = Links(
         tensor=lambda tensor, step: tensor_address(name, tensor, step),
         incident=lambda group: address_of(name, "incident", of=group),
         above=way_back(),
+        layers=choice_of_layers(
+            address_of(name), view, data.layers, max([one.count for one in data.heatmaps], default=0)
+        ),
         below=joined(
             _pages_of(name, window, axis, rule=next((one.lead.rule_id for one in data.problems if one.standing), "")),
             element(
                 "div",
-                choice_of_steps(address_of(name), given(axis=axis), window, data.steps, look),
+                choice_of_steps(address_of(name), given(axis=axis, **data.layers.query), window, data.steps, look),
                 choice_of_axis(
-                    address_of(name, steps=text_of(window), axis="" if axis else TIME, **look.query),
+                    address_of(
+                        name, steps=text_of(window), axis="" if axis else TIME, **look.query, **data.layers.query
+                    ),
                     is_by_time=bool(axis),
                     is_known=data.wall_time is not None,
                 ),

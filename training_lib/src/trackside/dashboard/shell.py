@@ -8,6 +8,8 @@ from urllib.parse import quote, urlencode
 from trackside import __version__
 from trackside.contracts.verdict import Severity
 from trackside.dashboard.watched import Window
+from trackside.report.heatmap import MOST_ROWS
+from trackside.report.layers import LayerChoice
 from trackside.report.look import SCALES, SMOOTHINGS, Look
 from trackside.report.markup import Markup, element, joined
 from trackside.report.page import document_of
@@ -89,6 +91,43 @@ def choice_of_steps(
     )
 
 
+def choice_of_layers(address: str, view: Mapping[str, str], chosen: LayerChoice, count: int) -> Markup:
+    """Return the search for layers by name, and the pages of those that it finds.
+
+    Args:
+        address: Address of the page of the run.
+        view: What else stands in its query.
+        chosen: The choice.
+        count: Number of layers that it finds.
+    """
+    pages = max(1, -(-count // MOST_ROWS))
+    here = min(chosen.page, pages)
+    near = sorted({1, pages, *range(max(1, here - 2), min(pages, here + 2) + 1)})
+    links = [
+        element(
+            "a",
+            str(page),
+            href=f"{with_query(address, {**view, **LayerChoice(chosen.wanted, page).query})}#layers",
+            aria_current="page" if page == here else None,
+        )
+        for page in near
+    ]
+    everything = element("a", "All layers", href=f"{with_query(address, view)}#layers") if chosen.wanted else None
+    search = element(
+        "form",
+        *(element("input", type="hidden", name=name, value=value) for name, value in view.items()),
+        element("label", "Name holds ", element("input", type="search", name="layer", value=chosen.wanted)),
+        element("button", "Show"),
+        everything,
+        action=address,
+        role="search",
+        aria_label="Layers",
+        class_="filter",
+    )
+    numbers = element("nav", "Page", links, aria_label="Pages of layers") if pages > 1 else None
+    return element("div", search, numbers, class_="layer-choice")
+
+
 def _choices_of_look(look: Look) -> Markup:
     smooth = {str(points or ""): word for points, word in SMOOTHINGS.items()}
     return joined(
@@ -117,6 +156,12 @@ def page_with(title: str, *body: Markup, events: str | None = None) -> str:
     """Return a page of the dashboard. `events`: address of its stream of changes."""
     state = element("p", role="status", class_="live", data_events=events) if events else None
     return document_of(title, *(part for part in (*body, _footer(), state) if part is not None), head=_HEAD)
+
+
+def parts_around(title: str) -> tuple[str, str]:
+    """Return what stands before and behind the content of a page of the dashboard."""
+    before, mark, after = document_of(title, head=_HEAD).partition("<body>")
+    return before + mark, after
 
 
 def _footer() -> Markup:

@@ -6,7 +6,7 @@ import hashlib
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from trackside.contracts.issue_group import IssueGroup
@@ -18,6 +18,7 @@ from trackside.performance.reading import measured_workers
 from trackside.performance.verdict import judged_workers
 from trackside.report.gathered import ReportData, Speed, gather
 from trackside.report.incident import Incident, incidents
+from trackside.report.layers import FIRST_LAYERS, LayerChoice
 from trackside.trial.trial import Trial, open_trial
 
 MOST_OPEN = 16  # runs; one that nobody looked at for longest is closed first
@@ -46,7 +47,7 @@ class WatchedRun:
         self._reader = LiveRunReader(self.trial, clock=time.time, stores=runs.stores)
         self._looked_at = -1e9
         self._revision, self._state = "", RunState.OPEN
-        self._pages: OrderedDict[tuple[str, Window, bool], ReportData] = OrderedDict()
+        self._pages: OrderedDict[tuple[str, Window, bool, LayerChoice], ReportData] = OrderedDict()
         self._speed: Speed = ()
         self._began: tuple[Incident, ...] = ()
         self._began_of: tuple[str, ...] | None = None
@@ -63,10 +64,26 @@ class WatchedRun:
         with self.lock:
             return self._look()
 
-    def data(self, window: Window, *, is_by_time: bool = False) -> tuple[str, ReportData]:
-        """Return the revision, and the content of a report within a window of steps. Errors: those of `gather`."""
+    def data(
+        self,
+        window: Window,
+        *,
+        is_by_time: bool = False,
+        layers: LayerChoice = FIRST_LAYERS,
+        told: Callable[[str], None] = lambda _: None,
+    ) -> tuple[str, ReportData]:
+        """Return the revision, and the content of a report.
+
+        Args:
+            window: First and last step.
+            is_by_time: True for charts over wall time.
+            layers: The layers to show.
+            told: Called with what is read now.
+
+        Errors: those of `gather`.
+        """
         with self.lock:
-            key = (self._look(), window, is_by_time)
+            key = (self._look(), window, is_by_time, layers)
             if key not in self._pages:
                 self._pages[key] = gather(
                     self.uri,
@@ -74,6 +91,8 @@ class WatchedRun:
                     clock=time.time,
                     window=window,
                     is_by_time=is_by_time,
+                    layers=layers,
+                    told=told,
                     stores=self._stores,
                     speed=self._judged_speed,
                     began=self._known_incidents,

@@ -19,8 +19,9 @@ from trackside.performance.reading import measured_workers
 from trackside.performance.verdict import PerformanceVerdict, judged_workers
 from trackside.report.changes import Changes, changes
 from trackside.report.distribution import Distribution, distributions
-from trackside.report.heatmap import MOST_COLUMNS, MOST_ROWS, Heatmap
+from trackside.report.heatmap import Heatmap
 from trackside.report.incident import Incident, incidents
+from trackside.report.layers import FIRST_LAYERS, LayerChoice, layer_maps
 from trackside.report.line_chart import MOST_BUCKETS, Span
 from trackside.report.machine import core_maps, machine_curves
 from trackside.report.model.labelled import LabelledRun, labelled_run
@@ -32,13 +33,6 @@ from trackside.trial.buckets import Buckets, BucketSums, edges_of
 from trackside.trial.trial import Trial
 
 MOST_LOSSES = 4
-LAYER_MAPS = (  # title, collections, statistic
-    ("Gradient norm", ("gradients",), "l2"),
-    ("Relative update: |Δw| / |w|", ("weights", "biases"), "update_ratio"),
-    ("Share of zeros in gradients", ("gradients",), "zero_share"),
-    ("Weight norm", ("weights", "biases"), "l2"),
-)
-
 
 _TITLES = {
     CurveKind.LEARNING_RATE: "Learning rate",
@@ -66,6 +60,7 @@ class ReportData:
     is_window  True if only some steps are shown
     changes    what changed at these steps against those before; None for all steps, or if too few lie before
     heatmaps   layers over steps, each with at least one row
+    layers     the choice of these layers
     routing    experts over steps, a picture for each layer of experts
     distributions   values over steps of the tensors to look at first
     machine  (title, numbers) of each metric of the machines, over the same steps
@@ -87,6 +82,7 @@ class ReportData:
     is_window: bool
     changes: Changes | None
     heatmaps: tuple[Heatmap, ...]
+    layers: LayerChoice
     routing: tuple[Heatmap, ...]
     distributions: tuple[Distribution, ...]
     machine: tuple[tuple[str, Buckets], ...]
@@ -142,6 +138,8 @@ def gather(
     clock: Callable[[], float],
     window: Window = (None, None),
     is_by_time: bool = False,
+    layers: LayerChoice = FIRST_LAYERS,
+    told: Callable[[str], None] = lambda _: None,
     stores: Callable[[str], Store] = open_store,
     speed: Callable[[str], Speed] | None = None,
     began: Began = incidents,
@@ -154,6 +152,8 @@ def gather(
         clock: Returns seconds since the epoch.
         window: First and last step of the curves and the layers; None: those of the run.
         is_by_time: True for charts over wall time.
+        layers: The layers to show.
+        told: Called with what is read now.
         stores: Opens the store of a location.
         speed: Judges the speed of the run at a location; None: from all that was measured.
         began: Returns how the standing problems of a run began.
@@ -162,9 +162,14 @@ def gather(
         RunNotFoundError: No run is at that location.
         StorageError: The store cannot be read.
     """
+    told("Reading what the rules found")
     recorded = read_run(uri, stores=stores)
+    told("Reading the curves of the training")
     live, steps, charts = _charts(LiveRunReader(trial, clock=clock, stores=stores), trial, window)
-    heatmaps = tuple(_heatmaps(trial, steps)) if steps else ()
+    named = frozenset(one.subject for group in recorded.groups for issue in group.standing for one in issue.findings)
+    told("Reading layers over steps")
+    heatmaps = tuple(layer_maps(trial, steps, named=named, choice=layers)) if steps else ()
+    told("Reading distributions, the machine, and how problems began")
     is_window = window != (None, None)
     return ReportData(
         recorded=recorded,
@@ -177,6 +182,7 @@ def gather(
         is_window=is_window,
         changes=changes(trial, steps) if is_window and steps else None,
         heatmaps=heatmaps,
+        layers=layers,
         routing=tuple(routing_maps(trial, steps)) if steps else (),
         distributions=distributions(trial, recorded.groups, steps) if steps else (),
         machine=tuple(machine_curves(trial, steps)) if steps else (),
@@ -314,37 +320,3 @@ def _spans_about(tensor: str, problems: Sequence[IssueGroup], last: int) -> Iter
                 recovered = group.recovered.get(issue.configuration_name)
                 until = max(last, issue.since_step) if recovered is None else recovered.step
                 yield Span(min(issue.since_step, until), until, issue.severity.value, issue.configuration_name)
-
-
-def _heatmaps(trial: Trial, steps: tuple[int, int]) -> Iterator[Heatmap]:
-    for each in LAYER_MAPS:
-        found = heatmap_of(trial, each, steps)
-        if found is not None:
-            yield found
-
-
-def heatmap_of(trial: Trial, of: tuple[str, tuple[str, ...], str], steps: tuple[int, int]) -> Heatmap | None:
-    """Return one of `LAYER_MAPS`, layers in the order of the model; None if nothing was recorded."""
-    title, collections, statistic = of
-    facts = trial.model_facts
-    order = {parameter.name: place for place, parameter in enumerate(facts.parameters)} if facts else {}
-    names = dict.fromkeys(name for one in collections for name in trial.tensor_names(collection=one))
-    in_order = sorted(names, key=lambda name: (order.get(name.removeprefix("gradient/"), len(order)), name))
-    return _heatmap(trial, title, in_order, statistic, edges_of(*steps, MOST_COLUMNS))
-
-
-def _heatmap(trial: Trial, title: str, names: Sequence[str], statistic: str, edges: np.ndarray) -> Heatmap | None:
-    """Return the largest number of each tensor and column, over all processes; None if nothing was recorded."""
-    found = trial.parts.columns.in_buckets(names, statistic, edges, mode="TRAIN")
-    known = [name for name in names if found.get(name)]
-    if not known:
-        return None
-    tensors = known[:MOST_ROWS]
-    values = np.full((len(tensors), len(edges) - 1), np.nan)
-    is_broken = np.zeros(values.shape, bool)
-    for row, name in enumerate(tensors):
-        for buckets in found[name].values():
-            places = np.searchsorted(edges, buckets.first, side="right") - 1
-            values[row, places] = np.fmax(values[row, places], buckets.high)
-            is_broken[row, places] |= buckets.is_broken
-    return Heatmap(title, tuple(tensors), edges, values, is_broken, len(known) - len(tensors))

@@ -38,7 +38,8 @@ class Heatmap:
     edges   first step of each column and the end of the last one, of shape (columns + 1,)
     values  of shape (rows, columns); NaN where there is no number
     is_broken   True where a number was not finite, of shape (rows, columns)
-    left_out    tensors that there was no room for
+    first       place of the first row among all that could be shown
+    count       the number of these; 0: those shown are all
     scale       numbers of the darkest and the brightest color; None: those of the cells, on a logarithmic scale
     """
 
@@ -47,8 +48,20 @@ class Heatmap:
     edges: NDArray[np.int64]
     values: NDArray[np.float64]
     is_broken: NDArray[np.bool_]
-    left_out: int = 0
+    first: int = 0
+    count: int = 0
     scale: tuple[float, float] | None = None
+
+    @property
+    def left_out(self) -> int:
+        """The number of tensors that there was no room for."""
+        return max(0, self.count - len(self.tensors))
+
+    @property
+    def rows_shown(self) -> str:
+        """The rows of all that are shown: `rows 201 to 400 of 2,002`; "" if all are."""
+        last = self.first + len(self.tensors)
+        return f"rows {self.first + 1:,} to {last:,} of {self.count:,}" if self.left_out else ""
 
 
 def heatmap_figure(
@@ -89,8 +102,9 @@ def heatmap_figure(
         element(
             "li",
             element("span", "● " if tensor in marked else "", class_="mark"),
-            element("a", tensor, href=address(tensor)) if address else tensor,
+            tensor,
             class_="marked" if tensor in marked else None,
+            data_address=address(tensor) if address else None,
         )
         for tensor in found.tensors
     ]
@@ -111,7 +125,7 @@ def heatmap_figure(
         f" from {number(low)} (dark) to {number(high)} (bright){_scale_words(found)}; " if low < high else " ",
         element("span", "magenta", class_="broken-word"),
         ": not finite; faded: not recorded, the number before it. ",
-        f"{found.left_out} more tensors had no room. " if found.left_out else None,
+        f"{found.rows_shown}. ".capitalize() if found.rows_shown else None,
     )
     drawing = element(
         "div",
@@ -127,7 +141,17 @@ def heatmap_figure(
         element("div", (element("span", word) for word in _axis(found, clock)), class_="axis"),
         class_="heatmap",
     )
-    return element("figure", caption, choices, drawing, element("output", class_="readout"), class_="map")
+    readout = element("output", class_="readout")
+    return element(
+        "figure", caption, choices, drawing, readout, _links(found, address) if address else None, class_="map"
+    )
+
+
+def _links(found: Heatmap, address: Callable[[str], str]) -> Markup:
+    """Return the tensors of the rows as links: a row is too low to be one that fingers hit, and needs a script."""
+    links = [element("li", element("a", tensor, href=address(tensor))) for tensor in found.tensors]
+    words = f"Links to the {len(links)} tensors of these rows" if len(links) > 1 else "Link to the tensor of this row"
+    return element("details", element("summary", words), element("ul", links, class_="row-links"))
 
 
 def _scale_words(found: Heatmap) -> str:

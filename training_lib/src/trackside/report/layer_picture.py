@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trackside.contracts.errors import ConfigurationError, Problem, TensorNotSavedError, did_you_mean
-from trackside.report.gathered import LAYER_MAPS, heatmap_of
 from trackside.report.heatmap import ROW_HEIGHT, Heatmap, size_picture
+from trackside.report.layers import LAYER_MAPS, heatmap_of
 from trackside.report.line_chart import number
 from trackside.report.markup import Markup, element
 from trackside.report.png import data_address

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from trackside import __version__
-from trackside.report.gathered import LAYER_MAPS, ReportData
+from trackside.report.gathered import ReportData
+from trackside.report.layers import LAYER_MAPS
 from trackside.report.markdown import escaped, problem_lines, rule_lines, rules_in_order, table_row
 from trackside.report.page import key_numbers, moment, sentence, verdict_of
 

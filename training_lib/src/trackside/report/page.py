@@ -68,12 +68,14 @@ class Links:
     incident  address of the page on how a problem began, by the problem's id
     above    what stands above the name of the run
     below    what stands below its numbers
+    layers   what stands above the pictures of layers
     """
 
     tensor: Callable[[str, int | None], str]
     incident: Callable[[str], str]
     above: Markup
     below: Markup
+    layers: Markup
 
 
 def page_of(data: ReportData) -> str:
@@ -316,6 +318,9 @@ def _machine(data: ReportData, look: Look) -> Markup:
 
 
 def _layers(data: ReportData, links: Links | None) -> Markup:
+    if not data.heatmaps and data.layers.wanted:
+        nothing = element("p", "No gradient or weight has a number and such a name.")
+        return joined(links.layers if links else None, nothing)
     if not data.heatmaps:
         return element(
             "p",
@@ -324,15 +329,17 @@ def _layers(data: ReportData, links: Links | None) -> Markup:
             ".",
         )
     note = (
-        "A row is a tensor, in the order of the model; ● is named by a finding. A cell shows the largest number of "
-        "its steps."
+        "A row is a tensor, in the order of the model; ● is named by a finding, and stands first. A cell shows the "
+        "largest number of its steps."
     )
+    if not links and any(one.left_out for one in data.heatmaps):
+        note += " The other rows are in trackside serve."
     address = (lambda name: links.tensor(name, None)) if links else None
     maps = [
         heatmap_figure(found, number_of=place, marked=tuple(data.named_tensors), address=address, clock=data.wall_time)
         for place, found in enumerate(data.heatmaps)
     ]
-    return joined(element("p", note, class_="note"), maps)
+    return joined(element("p", note, class_="note"), links.layers if links else None, maps)
 
 
 def _experts(data: ReportData) -> Markup:

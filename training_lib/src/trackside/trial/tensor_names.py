@@ -23,6 +23,7 @@ class TensorNames:
         self._index, self._membership, self._recorded, self._saved = index, membership, recorded, saved
         self._version = (-1, -1)
         self._names: frozenset[str] = frozenset()
+        self._saved_names: frozenset[str] = frozenset()
         self._sorted: tuple[str, ...] = ()
         self._reductions: frozenset[str] = frozenset()
         self._members: dict[tuple[str, int], tuple[str, ...]] = {}  # by collection and number of names
@@ -54,7 +55,8 @@ class TensorNames:
         if version != self._version:
             self._version = version
             self._reductions = frozenset(name for name in self._index.names if REDUCTION_MARK in name)
-            self._names = frozenset({*map(base_name, self._index.names), *recorded})
+            self._saved_names = frozenset(map(base_name, self._index.names))
+            self._names = self._saved_names.union(recorded)
             self._sorted = tuple(sorted(self._names))
             self._members.clear()
             self._collections_by_tensor.clear()
@@ -69,6 +71,11 @@ class TensorNames:
         """Return True for the name of a tensor that was saved or recorded."""
         self.all()
         return name in self._names
+
+    def is_saved(self, name: str) -> bool:
+        """Return True for the name of a tensor of which a step saved values or reductions."""
+        self.all()
+        return name in self._saved_names
 
     def members(self, collection: str, last_step: int | None = None) -> tuple[str, ...]:
         """Return the tensors in a collection, sorted: all, or those with data at `last_step` or before."""
