@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.training_lib.local.verdicts import finding, issue
+from trackside.contracts.issue_group import group_of_one
 from trackside.contracts.model_facts import ModelFacts, ProgramFacts
 from trackside.contracts.run_layout import model_facts_key
+from trackside.local.problem_text import problems_as_html, rows_of
 from trackside.local.source_text import SourceLine, SourceText
 from trackside.records.model_facts import encode_facts
+from trackside.report.markdown import problem_lines
 from trackside.storage.local import LocalStore
 
 TRAINED_AT = 1_700_000_000
@@ -74,3 +79,28 @@ def test_facts_that_come_later_are_found(project: Path) -> None:
     assert sources.line("train.py:3").text == ""
     hidden.rename(file)
     assert sources.line("train.py:3").text == "loss = criterion(out, y)"
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        pytest.param("In [2], line 2", "loss.backward()", id="line-of-a-cell"),
+        pytest.param("In [2], line 9", "", id="beyond-the-cell"),
+        pytest.param("In [2], line 0", "", id="before-the-cell"),
+        pytest.param("In [7], line 1", "", id="a-cell-of-another-session"),
+    ],
+)
+def test_a_cell_of_this_notebook_shows_its_line(place: str, text: str) -> None:
+    cells = ("", "import torch", "loss = net(x)\n  loss.backward()")
+    assert SourceText("run", cells=cells).line(place) == SourceLine(place, text)
+    assert SourceText("run").line(place) == SourceLine(place), "of a run of another session no cell is known"
+
+
+def test_cards_show_the_line_as_the_terminal_does(project: Path) -> None:
+    """The page, the notebook and the short report had its number alone."""
+    group = group_of_one(issue(findings=(replace(finding(), place="train.py:3"),)))
+    sources = SourceText("run")
+    assert dict(rows_of(group, sources))["code"] == "loss = criterion(out, y)"
+    assert "<code>loss = criterion(out, y)</code>" in problems_as_html([group], heading="", state="", sources=sources)
+    assert "| code | loss = criterion(out, y) |" in list(problem_lines(group, sources))
+    assert "code" not in dict(rows_of(group))

@@ -16,6 +16,7 @@ from trackside.local.recorded_run import RecordedRun
 from trackside.local.rule_state import RuleStatus, judged_through, worst_severity
 from trackside.local.rule_text import Rules, rules_of
 from trackside.local.run_folder import RunState, find_run
+from trackside.local.source_text import SourceText
 from trackside.trial.notebook import html_table
 from trackside.trial.trial import Trial
 
@@ -83,7 +84,9 @@ class Judgement:
         return "\n".join([f"{self.run}: {self.headline()}", *problems_as_text(self.problems)])
 
     def _repr_html_(self) -> str:
-        return problems_as_html(self.problems, heading=RunLocation(self.run).name, state=self.headline())
+        return problems_as_html(
+            self.problems, heading=RunLocation(self.run).name, state=self.headline(), sources=SourceText(self.run)
+        )
 
     def headline(self) -> str:
         """Return the result in a few words."""

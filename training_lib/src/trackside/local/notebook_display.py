@@ -29,6 +29,11 @@ class Notebook:
         shell = ipython.get_ipython() if ipython is not None else None
         return cls(shell) if getattr(shell, "kernel", None) is not None else None
 
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The cells that were run, by their numbers."""
+        return tuple(self._shell.user_ns.get("In", ()))
+
     def show(self, shown: Shown) -> None:
         """Show the object below the running cell, or where it was shown before."""
         from IPython.display import display

@@ -11,11 +11,13 @@ from trackside.contracts.probability import is_real
 from trackside.contracts.recorded_names import plain_name
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity, Verdict
+from trackside.local.source_text import SourceText
 from trackside.local.what_to_do import steps_to_try
 
 MOST_CAUSES = 2
 MOST_FIXES = 3
 MOST_SYMPTOMS = 5
+CODE = "code"  # label of the line of the training's own files
 
 _SYMBOLS = {Severity.CRITICAL: "✖", Severity.WARNING: "▲", Severity.INFO: "●"}
 _COLORS = {Severity.CRITICAL: "#d1242f", Severity.WARNING: "#bf8700", Severity.INFO: "#0969da"}
@@ -35,18 +37,20 @@ def problem_as_text(group: IssueGroup) -> list[str]:
     return [safe(line) for line in lines]
 
 
-def problems_as_html(problems: Sequence[IssueGroup], *, heading: str, state: str) -> str:
+def problems_as_html(
+    problems: Sequence[IssueGroup], *, heading: str, state: str, sources: SourceText | None = None
+) -> str:
     """Return a heading with a state, and a card for each problem. Static: no script, no style of the page changes."""
-    cards = "".join(_card(group) for group in problems)
+    cards = "".join(_card(group, sources) for group in problems)
     return f"<div><p><b>trackside {_html(heading)}</b>: {_html(state)}</p>{cards}</div>"
 
 
-def _card(group: IssueGroup) -> str:
+def _card(group: IssueGroup, sources: SourceText | None) -> str:
     color = _COLORS[group.severity] if group.standing else _RECOVERED_COLOR
     rows = "".join(
         f'<tr><th style="text-align:left;vertical-align:top">{_html(label)}</th>'
-        f'<td style="text-align:left">{_html(text)}</td></tr>'
-        for label, text in rows_of(group)
+        f'<td style="text-align:left">{f"<code>{_html(text)}</code>" if label == CODE else _html(text)}</td></tr>'
+        for label, text in rows_of(group, sources)
     )
     fixes = "".join(f"<li>{_html(fix)}</li>" for fix in fixes_of(group))
     return (
@@ -69,11 +73,19 @@ def what_of(verdict: Verdict) -> str:
     return rule.summary if rule and verdict.findings else verdict.message
 
 
-def rows_of(group: IssueGroup) -> Iterator[tuple[str, str]]:
-    """Yield the facts of a problem as (label, text)."""
+def rows_of(group: IssueGroup, sources: SourceText | None = None) -> Iterator[tuple[str, str]]:
+    """Yield the facts of a problem as (label, text).
+
+    Args:
+        group: The problem.
+        sources: Files of the training, of which the line is shown that a finding names; None if they are not at hand.
+    """
     verdict, lead = group.lead, group.lead.lead
     if lead is not None and lead.place:
-        yield "line", lead.place
+        found = sources.line(lead.place) if sources else None
+        yield "line", found.place if found else lead.place
+        if found and found.text:
+            yield CODE, found.text
     yield "since", f"step {verdict.shown_since}"
     if lead is not None:
         more = f", and {verdict.affected - 1} more" if verdict.affected > 1 else ""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +16,7 @@ from trackside.storage.open_store import open_store
 
 MOST_BYTES = 4 << 20
 MOST_CHARACTERS = 200
+_CELL = re.compile(r"In \[([0-9]{1,9})\], line ([0-9]{1,9})")
 
 
 @dataclass(frozen=True)
@@ -33,17 +36,20 @@ class SourceText:
 
     Args:
         run: Location of the run.
+        cells: Cells of the notebook in which it trains, by their numbers; none for a run of another session.
     """
 
-    def __init__(self, run: str) -> None:
-        self._run = run
+    def __init__(self, run: str, *, cells: Sequence[str] = ()) -> None:
+        self._run, self._cells = run, cells
 
     def line(self, place: str) -> SourceLine:
         """Return the line at a finding's place, "train.py:41". Never raises.
 
         Args:
-            place: A file, relative to the folder of the script, and a number.
+            place: A file, relative to the folder of the script, and a number; or a cell and a line of it.
         """
+        if of_cell := _CELL.fullmatch(place):
+            return SourceLine(place, self._line_of_cell(int(of_cell[1]), int(of_cell[2])))
         name, _, number = place.rpartition(":")
         folder = self._folder
         if folder is None or not name or not number.isdigit():
@@ -61,6 +67,10 @@ class SourceText:
             return SourceLine(place)
         text = lines[int(number) - 1].strip() if 0 < int(number) <= len(lines) else ""
         return SourceLine(shown, text[:MOST_CHARACTERS])
+
+    def _line_of_cell(self, cell: int, number: int) -> str:
+        lines = self._cells[cell].splitlines() if cell < len(self._cells) else []
+        return lines[number - 1].strip()[:MOST_CHARACTERS] if 0 < number <= len(lines) else ""
 
     @property
     def folder(self) -> str:

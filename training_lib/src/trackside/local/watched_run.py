@@ -29,6 +29,7 @@ from trackside.local.recorded_run import read_run
 from trackside.local.rule_plan import plan_of
 from trackside.local.rule_text import Rules, rules_of
 from trackside.local.run_folder import RUNS, run_name, typed_name
+from trackside.local.source_text import SourceText
 from trackside.local.stderr_message import write_message
 
 JUDGING_SECONDS = 60.0  # how long the end of a block or a script waits for the last verdicts
@@ -166,6 +167,7 @@ class _Picture:
 
     judgement: Judgement
     state: str
+    sources: SourceText
 
     def __str__(self) -> str:
         lines = [line for group in self.judgement.problems for line in ("", *problem_as_text(group))]
@@ -173,7 +175,7 @@ class _Picture:
 
     def _repr_html_(self) -> str:
         name = RunLocation(self.judgement.run).name
-        return problems_as_html(self.judgement.problems, heading=name, state=self.state)
+        return problems_as_html(self.judgement.problems, heading=name, state=self.state, sources=self.sources)
 
 
 class _Session:
@@ -232,7 +234,8 @@ class _Session:
 
     def picture(self) -> _Picture:
         """Return the run as a notebook shows it."""
-        return _Picture(self.judgement(), self.state())
+        cells = self.notebook.cells if self.notebook is not None else ()
+        return _Picture(self.judgement(), self.state(), SourceText(self.training.location.uri, cells=cells))
 
     def state(self) -> str:
         """Return the state of the run in a few words."""

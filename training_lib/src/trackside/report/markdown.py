@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from trackside.contracts.issue_group import IssueGroup
 from trackside.local.problem_text import fixes_of, rows_of, safe, title_of, what_of
 from trackside.local.rule_state import RuleState, RuleStatus
+from trackside.local.source_text import SourceText
 from trackside.report.gathered import ReportData
 from trackside.report.page import key_numbers, verdict_of
 
@@ -24,8 +25,9 @@ def markdown_of(data: ReportData) -> str:
         table_row("---" for _ in numbers),
         table_row(value for _, value in numbers),
     ]
+    sources = SourceText(data.recorded.location.uri)
     for group in data.problems:
-        lines += ["", *problem_lines(group)]
+        lines += ["", *problem_lines(group, sources)]
     if data.speed and data.speed[0][1].can_win_back:
         lines += ["", f"**Speed** {escaped(data.speed[0][1].can_win_back)}"]
     if data.rules:
@@ -38,15 +40,15 @@ def escaped(text: str) -> str:
     return _MARKS.sub(r"\\\1", safe(text)).replace("@", _NO_MENTION)
 
 
-def problem_lines(group: IssueGroup) -> Iterator[str]:
-    """Yield the lines about a problem."""
+def problem_lines(group: IssueGroup, sources: SourceText | None = None) -> Iterator[str]:
+    """Yield the lines about a problem. `sources`: files of the training; None if they are not at hand."""
     yield f"### {escaped(title_of(group))}"
     yield ""
     yield escaped(what_of(group.lead))
     yield ""
     yield "| | |"
     yield "|---|---|"
-    for label, text in rows_of(group):
+    for label, text in rows_of(group, sources):
         yield f"| {escaped(label)} | {escaped(text)} |"
     fixes = [f"{number}. {escaped(fix)}" for number, fix in enumerate(fixes_of(group), 1)]
     yield from ("", *fixes) if fixes else ()

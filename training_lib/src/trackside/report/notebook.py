@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trackside import __version__
+from trackside.local.source_text import SourceText
 from trackside.report.gathered import ReportData
 from trackside.report.layers import LAYER_MAPS
 from trackside.report.markdown import escaped, problem_lines, rule_lines, rules_in_order, table_row
@@ -90,7 +91,8 @@ def _cells(data: ReportData) -> Iterator[tuple[str, str]]:
     )
     yield _CODE, _OPEN.format(run=ascii(place))
     yield _TEXT, _text("## Training job summary", _table(data))
-    yield _TEXT, _text("## Findings", *("\n".join(problem_lines(group)) for group in data.problems))
+    sources = SourceText(data.recorded.location.uri)
+    yield _TEXT, _text("## Findings", *("\n".join(problem_lines(group, sources)) for group in data.problems))
     yield _CODE, _FINDINGS
     yield _TEXT, "## Losses"
     yield _CODE, _LOSSES

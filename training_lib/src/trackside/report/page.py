@@ -18,8 +18,9 @@ from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity
 from trackside.local.command_end import ending_of
 from trackside.local.comparison import NO_SCRIPT
-from trackside.local.problem_text import fixes_of, rows_of, title_of, what_of
+from trackside.local.problem_text import CODE, fixes_of, rows_of, title_of, what_of
 from trackside.local.rule_state import RuleState, RuleStatus
+from trackside.local.source_text import SourceText
 from trackside.report.changes_section import changes_section
 from trackside.report.distribution_figure import distribution_figure
 from trackside.report.gathered import ReportData
@@ -228,12 +229,16 @@ def _findings(data: ReportData, links: Links | None) -> Markup:
         judged = data.recorded.judged
         return element("p", "No rule found an issue." if judged.is_judged else sentence(judged.not_judged))
     began = {incident.group.group: anchor_of(place) for place, incident in enumerate(data.incidents)}
-    return joined(_card(group, links, began.get(group.group, "")) for group in data.problems)
+    sources = SourceText(data.recorded.location.uri)
+    return joined(_card(group, links, began.get(group.group, ""), sources) for group in data.problems)
 
 
-def _card(group: IssueGroup, links: Links | None, began: str) -> Markup:
+def _card(group: IssueGroup, links: Links | None, began: str, sources: SourceText) -> Markup:
     severity = group.severity.value if group.standing else "ok"
-    rows = [element("tr", _row_head(label), element("td", text)) for label, text in rows_of(group)]
+    rows = [
+        element("tr", _row_head(label), element("td", element("code", text) if label == CODE else text))
+        for label, text in rows_of(group, sources)
+    ]
     fixes = [element("li", fix) for fix in fixes_of(group)]
     code = built_in_catalogue().code_of(group.lead.rule_id)
     return element(
