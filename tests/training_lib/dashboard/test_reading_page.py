@@ -43,7 +43,7 @@ def test_the_head_and_the_progress_come_before_the_run_is_read(headers: Mapping[
         go_on = threading.Event()
 
         def read(progress: Progress) -> str:
-            progress.tell("Reading curves")
+            progress.add("Reading curves")
             assert go_on.wait(HANGS_SECONDS)
             return "content"
 
@@ -93,7 +93,8 @@ def test_an_error_later_is_shown_in_the_page_that_has_begun() -> None:
         came = ""
         async for part in answer.body_iterator:
             go_on.set()
-            came += bytes(part).decode()
+            assert isinstance(part, bytes)
+            came += part.decode()
         return came
 
     assert "failed: out of order" in asyncio.run(whole())

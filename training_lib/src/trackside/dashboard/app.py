@@ -162,7 +162,7 @@ class Dashboard:
         return await answer_while_reading(
             request,
             watched.name,
-            read=lambda progress: watched.data(window, is_by_time=bool(axis), layers=layers, told=progress.tell),
+            read=lambda progress: watched.data(window, is_by_time=bool(axis), layers=layers, begin_stage=progress.add),
             page=lambda read: pages.run_page(read[1], revision=read[0], window=window, axis=axis, look=look),
             failure=lambda error: pages.error_page("This cannot be read", str(error).splitlines()),
         )

@@ -27,19 +27,19 @@ T = TypeVar("T")
 
 
 class Progress:
-    """What is being read now. Written by one thread, read by another."""
+    """The stages of reading a run, written by one thread and read by another."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._news: list[str] = []
 
-    def tell(self, words: str) -> None:
-        """Add what is read from now on."""
+    def add(self, words: str) -> None:
+        """Add the stage that begins."""
         with self._lock:
             self._news.append(words)
 
     def news(self) -> list[str]:
-        """Return what was told since the last call."""
+        """Return the stages that were added since the last call."""
         with self._lock:
             found, self._news = self._news, []
         return found

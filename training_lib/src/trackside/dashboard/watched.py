@@ -70,7 +70,7 @@ class WatchedRun:
         *,
         is_by_time: bool = False,
         layers: LayerChoice = FIRST_LAYERS,
-        told: Callable[[str], None] = lambda _: None,
+        begin_stage: Callable[[str], None] = lambda _: None,
     ) -> tuple[str, ReportData]:
         """Return the revision, and the content of a report.
 
@@ -78,7 +78,7 @@ class WatchedRun:
             window: First and last step.
             is_by_time: True for charts over wall time.
             layers: The layers to show.
-            told: Called with what is read now.
+            begin_stage: Called with the name of each stage of reading.
 
         Errors: those of `gather`.
         """
@@ -92,7 +92,7 @@ class WatchedRun:
                     window=window,
                     is_by_time=is_by_time,
                     layers=layers,
-                    told=told,
+                    begin_stage=begin_stage,
                     stores=self._stores,
                     speed=self._judged_speed,
                     began=self._known_incidents,

@@ -234,8 +234,11 @@ class _Session:
 
     def picture(self) -> _Picture:
         """Return the run as a notebook shows it."""
+        return _Picture(self.judgement(), self.state(), self._sources())
+
+    def _sources(self) -> SourceText:
         cells = self.notebook.cells if self.notebook is not None else ()
-        return _Picture(self.judgement(), self.state(), SourceText(self.training.location.uri, cells=cells))
+        return SourceText(self.training.location.uri, cells=cells)
 
     def state(self) -> str:
         """Return the state of the run in a few words."""
@@ -294,7 +297,8 @@ class _Session:
         if new:
             self._shown |= {group.group: group.lead.verdict_id for group in new}
             verdicts = tuple([verdict for group in new for verdict in group.issues])
-            self.notebook.show_once(_Picture(Judgement(judgement.run, False, judgement.rules, verdicts), self.state()))
+            found = Judgement(judgement.run, False, judgement.rules, verdicts)
+            self.notebook.show_once(_Picture(found, self.state(), self._sources()))
 
     def _show(self, *, is_last: bool = False) -> None:
         """Bring the display of a notebook up to date, or print new problems."""

@@ -139,7 +139,7 @@ def gather(
     window: Window = (None, None),
     is_by_time: bool = False,
     layers: LayerChoice = FIRST_LAYERS,
-    told: Callable[[str], None] = lambda _: None,
+    begin_stage: Callable[[str], None] = lambda _: None,
     stores: Callable[[str], Store] = open_store,
     speed: Callable[[str], Speed] | None = None,
     began: Began = incidents,
@@ -153,7 +153,7 @@ def gather(
         window: First and last step of the curves and the layers; None: those of the run.
         is_by_time: True for charts over wall time.
         layers: The layers to show.
-        told: Called with what is read now.
+        begin_stage: Called with the name of each stage of reading.
         stores: Opens the store of a location.
         speed: Judges the speed of the run at a location; None: from all that was measured.
         began: Returns how the standing problems of a run began.
@@ -162,14 +162,14 @@ def gather(
         RunNotFoundError: No run is at that location.
         StorageError: The store cannot be read.
     """
-    told("Reading what the rules found")
+    begin_stage("Reading what the rules found")
     recorded = read_run(uri, stores=stores)
-    told("Reading the curves of the training")
+    begin_stage("Reading the curves of the training")
     live, steps, charts = _charts(LiveRunReader(trial, clock=clock, stores=stores), trial, window)
     named = frozenset(one.subject for group in recorded.groups for issue in group.standing for one in issue.findings)
-    told("Reading layers over steps")
+    begin_stage("Reading layers over steps")
     heatmaps = tuple(layer_maps(trial, steps, named=named, choice=layers)) if steps else ()
-    told("Reading distributions, the machine, and how problems began")
+    begin_stage("Reading distributions, the machine, and how problems began")
     is_window = window != (None, None)
     return ReportData(
         recorded=recorded,

@@ -54,7 +54,7 @@ class Heatmap:
 
     @property
     def left_out(self) -> int:
-        """The number of tensors that there was no room for."""
+        """The number of tensors on other pages."""
         return max(0, self.count - len(self.tensors))
 
     @property
