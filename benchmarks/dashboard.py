@@ -167,19 +167,21 @@ def measure(folder: Path, *, steps: int, count: int, long: str) -> Iterator[Answ
 
 
 def _measured(process: subprocess.Popen[str], what: str, address: str) -> Answer:
-    before, began = _processor_seconds(process), time.perf_counter()
+    before, began = processor_seconds(process), time.perf_counter()
     request = urllib.request.Request(address, headers={"Authorization": f"Bearer {TOKEN}"})  # noqa: S310 - http
     with urllib.request.urlopen(request) as answer:  # noqa: S310
         size = len(answer.read())
     seconds = time.perf_counter() - began
-    return Answer(what, seconds, size, _processor_seconds(process) - before, _most_memory(process))
+    return Answer(what, seconds, size, processor_seconds(process) - before, _most_memory(process))
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Serve the runs of a folder. Return the process and its address."""
+def serving(folder: Path, *, build: Path | None = None) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Serve the runs of a folder. Return the process and its address. `build`: the clone of another build."""
     command = [sys.executable, "-m", "trackside", "serve", str(folder), "--port", "0"]
     variables = {**inherited(), "TRACKSIDE_TOKEN": TOKEN, "PYTHONUNBUFFERED": "1"}
+    if build is not None:
+        variables["PYTHONPATH"] = str(build.absolute() / "training_lib/src")
     with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -188,7 +190,8 @@ def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
             process.terminate()
 
 
-def _processor_seconds(process: subprocess.Popen[str]) -> float:
+def processor_seconds(process: subprocess.Popen[str]) -> float:
+    """Return the processor time that a process has taken, in seconds."""
     fields = Path(f"/proc/{process.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100.0
 

@@ -25,7 +25,7 @@ Stamp = tuple[tuple[str, int, int, int], ...]  # path, file number, bytes, momen
 
 
 def summary_stamp(folder: Path, *, now: float) -> Stamp | None:
-    """Return the stamp of the verdicts, progress, saved steps, end and record of a run; None if they changed a moment ago.
+    """Return the stamp of the files that a summary is made of; None if they changed a moment ago.
 
     Args:
         folder: The run's folder.
