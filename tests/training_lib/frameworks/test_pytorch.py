@@ -405,6 +405,34 @@ def test_a_gan_steps_once_for_both(capturing: Any, read_run: Any) -> None:
     assert names_of(read_run(store)) == [sorted([*losses, *gradients])] * 3
 
 
+def test_optimizers_made_while_the_first_step_is_made_are_of_that_step(capturing: Any, read_run: Any) -> None:
+    """Pyro makes one for each parameter when it first meets it (issue 41)."""
+    with capturing(losses=1, gradients=1) as store:
+        model, held = nn.Sequential(nn.Linear(2, 1)), dict[str, torch.optim.Optimizer]()
+        for _ in range(3):
+            model.zero_grad()
+            functional.mse_loss(model(torch.ones(4, 2)), torch.ones(4, 1)).backward()
+            for name, parameter in model.named_parameters():
+                if name not in held:
+                    held[name] = torch.optim.SGD([parameter], lr=0.1)
+                held[name].step()
+    gradients = ["gradient/Sequential_0.bias", "gradient/Sequential_0.weight"]
+    whole = ["MSELoss_output_0", *gradients]
+    assert names_of(read_run(store)) == [["MSELoss_output_0", gradients[1]], whole, whole]
+
+
+def test_an_optimizer_made_for_a_later_phase_makes_its_own_steps(capturing: Any, read_run: Any) -> None:
+    with capturing(losses=1) as store:
+        model = nn.Sequential(nn.Linear(2, 1))
+        for _ in range(2):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(2):
+                optimizer.zero_grad()
+                functional.mse_loss(model(torch.ones(4, 2)), torch.ones(4, 1)).backward()
+                optimizer.step()
+    assert len(read_run(store)) == 4
+
+
 def test_the_last_step_is_saved_though_one_optimizer_did_not_come(capturing: Any, read_run: Any) -> None:
     with capturing(weights=1) as store:
         first, second = Net(), Net()

@@ -27,6 +27,7 @@ class StepOrder:
 
     Attributes:
         passes: Number of backward passes so far in this process.
+        at_newest_step: The same when an optimizer stepped last.
         limit: Number of passes at which `report` is to be called, because no step came.
 
     `without_step(passes)` is called once many backward passes were followed by no step, and again each time that their
@@ -37,7 +38,7 @@ class StepOrder:
         self._without_step = without_step
         self.passes = 0  # so far in this process
         self.limit = sys.maxsize  # number of passes at which to report that no step came; not before the first step
-        self._at_newest_step = 0
+        self.at_newest_step = 0
         self._most = 1  # passes of a step
         self._at_step: dict[int, int] = {}  # optimizer -> passes when it stepped
         self._used: dict[int, list[tuple[weakref.ref[torch.Tensor], int]]] = {}  # gradients that steps used, and writes
@@ -54,7 +55,7 @@ class StepOrder:
 
     def report(self) -> None:
         """Report the passes without a step, as many as `limit`."""
-        count = self.passes - self._at_newest_step
+        count = self.passes - self.at_newest_step
         self.limit = self.passes + count
         self._without_step(count)
 
@@ -72,7 +73,7 @@ class StepOrder:
         """Count the passes since the optimizer's step before. Call it right after each of its steps."""
         number, passes = id(optimizer), self.passes
         before = self._at_step.get(number)
-        self._at_step[number] = self._at_newest_step = passes
+        self._at_step[number] = self.at_newest_step = passes
         came = 0 if before is None else passes - before
         if before == passes or number in self._used:
             is_new = self._has_new(optimizer)
@@ -110,7 +111,7 @@ class StepOrder:
 
     def note_steps(self, optimizer: Optimizer, passes: int) -> None:
         """Note steps of an optimizer with one pass each, the newest after so many passes of the process."""
-        self._at_step[id(optimizer)] = self._at_newest_step = passes
+        self._at_step[id(optimizer)] = self.at_newest_step = passes
         self.limit = passes + max(FEWEST_WITHOUT_STEP, MANY_STEPS * self._most)
 
     def end_step(self) -> tuple[float | None, bool]:

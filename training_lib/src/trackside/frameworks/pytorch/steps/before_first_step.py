@@ -42,6 +42,11 @@ class BeforeFirstStep:
             manual_update=self._manual_update,
         )
 
+    @property
+    def lacks_optimizer(self) -> bool:
+        """True at the first backward pass, if nobody has made an optimizer of PyTorch."""
+        return self._passes == 1 and not self._optimizers
+
     def optimizer_created(self, optimizer: object) -> None:
         """Note a new optimizer."""
         if len(self._optimizers) < MOST_OPTIMIZERS:

@@ -25,9 +25,12 @@ from trackside.profiling.phase_clock import BACKWARD, CAPTURE, NOT_OURS, OPTIMIZ
 
 def install_torch_calls(session: RunSession, steps: TrainingSteps) -> list[Callable[[], None]]:
     """Watch the functions, under the session's guard. Return the functions that undo it."""
+    others = steps.other_optimizers
+    others.before, others.after = _before_optimizer(session, steps), _after_optimizer(session, steps)
     return [
-        register_optimizer_step_pre_hook(_before_optimizer(session, steps)).remove,
-        register_optimizer_step_post_hook(_after_optimizer(session, steps)).remove,
+        register_optimizer_step_pre_hook(others.before).remove,
+        register_optimizer_step_post_hook(others.after).remove,
+        others.remove,
         _wrap_backward(session, steps),
         _wrap_optimizer_init(session, steps),
     ]

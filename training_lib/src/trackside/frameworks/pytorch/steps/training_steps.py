@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,8 +15,10 @@ from trackside.capture.request_reading import is_being_spawned
 from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
 from trackside.capture.step_engine import TRAIN
+from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.live_objects import one_look
 from trackside.frameworks.pytorch.optimizers.closures import closure_of, with_closure
+from trackside.frameworks.pytorch.optimizers.other_kinds import OtherOptimizers
 from trackside.frameworks.pytorch.steps.before_first_step import BeforeFirstStep
 from trackside.frameworks.pytorch.steps.idle_way import IdleWay
 from trackside.frameworks.pytorch.steps.short_way import ShortWay
@@ -31,6 +34,7 @@ class TrainingSteps:
         short_way: The way through a step with only losses and learning rates to record.
         idle_way: The way through a step with nothing to record.
         before_first_step: The signs of training until the first step is made.
+        other_optimizers: The optimizers that are none of PyTorch's.
         is_down: True once capture is switched off and has no noticeable cost.
 
     Args:
@@ -53,8 +57,14 @@ class TrainingSteps:
         self._session, self._begin = session, begin
         self._engine, self._guard, self._record = session.engine, session.guard, session.statistics
         self._closure_is_done = False
+        self._passes_at_end = 0  # backward passes of the process as the newest step ended
+        self._made_in_turn: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()  # with these passes
         self.is_down = False
         self.before_first_step = BeforeFirstStep()
+        self.other_optimizers = OtherOptimizers(
+            self.optimizer_created,
+            protect=Fuse(session.guard, "watching an optimizer that is none of PyTorch's").protect,
+        )
         sources = self.sources = PyTorchSources(
             session, observer=self, strategy=strategy, extra=extra, sees_start=sees_start
         )
@@ -94,6 +104,13 @@ class TrainingSteps:
             self.read_request()
         self._strategy.created(optimizer)
         self.sources.optimizer_created(optimizer)
+        passes = self._numbers.order.passes
+        if (
+            self._session.has_begun
+            and passes
+            and passes == max(self._passes_at_end, self._numbers.order.at_newest_step)
+        ):
+            self._made_in_turn[optimizer] = passes
         if not self._session.has_begun:  # step 0 may save what is about to be computed
             self.look_ahead()
 
@@ -103,6 +120,8 @@ class TrainingSteps:
             return
         if not self._session.has_begun:
             self.before_first_step.backward_called(tensors)
+            if self.before_first_step.lacks_optimizer:
+                self.other_optimizers.look()
         self.read_request()
         if self._validation.is_watching:
             self._validation.training_goes_on()
@@ -114,6 +133,8 @@ class TrainingSteps:
         has_arguments = bool(kwargs) or len(args) > 1
         closure = closure_of(args, kwargs) if has_arguments else None
         if self._takes is not None and not self._takes(optimizer, has_closure=closure is not None):
+            return None
+        if self._made_in_turn and self._is_of_ended_step(optimizer):
             return None
         if self._session.last is not None:
             self._session.last.release()
@@ -143,6 +164,9 @@ class TrainingSteps:
     def after_optimizer(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         """Handle the moment after an optimizer's step."""
         if not self._session.has_begun or (self._counts is not None and not self._counts(optimizer)):
+            return
+        if self._made_in_turn and self._is_of_ended_step(optimizer):
+            del self._made_in_turn[optimizer]
             return
         self._closure_is_done = False
         is_due, ends_by_calls = self._engine.due is not NOTHING_DUE, self._strategy.ends_by_calls
@@ -211,6 +235,7 @@ class TrainingSteps:
         """End the open step. With `keep_unsettled`, data added since the last `settle` belong to the next step."""
         engine, sources = self._engine, self.sources.all
         due = engine.due
+        self._passes_at_end = self._numbers.order.passes
         for see in sources.step_ending:
             see()
         if self._step_ends is not None:
@@ -273,6 +298,13 @@ class TrainingSteps:
         if self._session.request_reading.is_unread and torch.utils.data.get_worker_info() is None:
             self._session.read_request()
             self.sources.calls.eager.is_allowed = self._session.request.compiled == "eager_step"
+
+    def _is_of_ended_step(self, optimizer: Optimizer) -> bool:
+        """Return True for the first step of an optimizer that was made in a turn whose step has ended.
+
+        Pyro makes one for each parameter when it meets it, after others have stepped on the same backward pass.
+        """
+        return self._made_in_turn.get(optimizer) == self._numbers.order.passes
 
     def _close_ways(self) -> None:
         if self.short_way.is_open:
