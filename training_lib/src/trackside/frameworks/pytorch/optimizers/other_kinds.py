@@ -22,7 +22,7 @@ Handler = Callable[[Optimizer, Any, Any], object]
 
 
 class StandIn(Optimizer):
-    """An optimizer of PyTorch in the place of another object, whose groups it shows. It never steps.
+    """An optimizer of PyTorch in the place of another object, with its groups. It never steps.
 
     Attributes:
         defaults: Empty: no setting is known beside those of the groups.
@@ -76,7 +76,7 @@ class OtherOptimizers:
         self._undo = []
 
     def _look(self) -> None:
-        """Look for optimizers among all live objects, unless there is one of PyTorch."""
+        """Look for optimizers among all live objects, unless PyTorch has one."""
         if instances(Optimizer):
             return
         objects = gc.get_objects()

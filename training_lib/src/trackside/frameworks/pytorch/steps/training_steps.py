@@ -300,7 +300,7 @@ class TrainingSteps:
             self.sources.calls.eager.is_allowed = self._session.request.compiled == "eager_step"
 
     def _is_of_ended_step(self, optimizer: Optimizer) -> bool:
-        """Return True for the first step of an optimizer that was made in a turn whose step has ended.
+        """Return True for the first step of an optimizer made in a turn that has ended with a step.
 
         Pyro makes one for each parameter when it meets it, after others have stepped on the same backward pass.
         """
