@@ -68,7 +68,7 @@ class PyTorchStatistics:
     ) -> None:
         self.record = record
         self._names, self._optimizer_name = names, optimizer_name
-        self._device = DeviceNumbers(is_late)
+        self.numbers = self._device = DeviceNumbers(is_late)  # on their way, sent with the end of each step
         self.read_later = DeviceNumbers(is_late).take_alone  # a number that is no part of the statistics
         self._loops = TensorLoops()
         self._plans: dict[int, _Plan] = {}
@@ -91,11 +91,6 @@ class PyTorchStatistics:
     def parameters(self) -> list[torch.Tensor]:
         """Return the parameters of all optimizers that have stepped, in order."""
         return [parameter for plan in self._plans.values() for parameter in plan.parameters]
-
-    @property
-    def numbers(self) -> DeviceNumbers:
-        """The numbers on their way from devices, sent with the end of each step."""
-        return self._device
 
     def before_step(self, optimizer: Optimizer) -> None:
         """Read the values that this step of the optimizer uses. Gradients must be as it gets them."""
