@@ -54,6 +54,7 @@ OURS: dict[tuple[str, str], str] = {
     ("frameworks/pytorch/losses/terms.py", "sizes"): "sums that `_added` has made or asked for",
     ("frameworks/pytorch/probes/questions", "*"): _PROBED,
     ("frameworks/pytorch/probes/rows.py", "*"): _PROBED,
+    ("frameworks/pytorch/probes/seen_labels.py", "*"): _PROBED,
     ("frameworks/pytorch/probes/step_program.py", "*"): _PROBED,
     ("frameworks/pytorch/probes/subject.py", "*"): _PROBED,
     ("frameworks/pytorch/saving/device_copies.py", "*"): _COPIED,
