@@ -266,3 +266,15 @@ def test_looking_takes_a_fiftieth_of_the_time_at_most(caplog: pytest.LogCaptureF
             clock[0] += 1
     assert 15 <= store.looks <= 20
     assert caplog.text.count("read-only") == 1
+
+
+def test_questions_of_the_original_about_the_open_step(tmp_path: Path) -> None:
+    """Issue 41: as smdebug 1.0.34 answers them in the same training."""
+    training = Training(tmp_path / "run", include_collections=["weights", "gradients"])
+    training.forward()
+    hook = training.hook
+    asked = [("x", "weights"), ("a.weight", "weights"), ("a.weight", "biases"), ("gradient/a", "gradients")]
+    assert [hook.should_save_tensor_or_collection(*each) for each in asked] == [False, True, False, True]
+    assert {"weights", "gradients"} <= {collection.name for collection in hook._get_collections_to_save_for_step()}
+    assert hook._get_num_workers() == 1
+    hook.close()

@@ -6,6 +6,7 @@ the original's own constructors took its inner parts.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,7 +115,8 @@ class BaseHook(ConfiguredHook):
     def save_scalar(self, name: str, value: Any, sm_metric: bool = False, timestamp: float | None = None) -> None:
         """Save a number as `scalar/<name>` with the open step, which is saved for it.
 
-        `timestamp` is its moment in seconds since the epoch, by default that of the step.
+        `timestamp` is its moment in seconds since the epoch, by default that of the step. A value that is no single
+        number is logged once and left out, and a name of another type is written as a text.
         """
         if sm_metric:
             self._warn_once("sm_metric", "sm_metric is passed over: publish %s as a metric of your own.", name)
@@ -249,8 +251,21 @@ class BaseHook(ConfiguredHook):
         return given
 
     def should_save_tensor_or_collection(self, tensor_name: str, collection_name: str) -> bool:
-        """Return True if the collection is due at the open step."""
-        return collection_name in self._capture.now.due_collections()
+        """Return True if the collection is due at the open step, and its regexes, if it has any, find the name."""
+        if collection_name not in self._capture.now.due_collections():
+            return False
+        if collection_name == "gradients":  # as the original spells them for this question
+            tensor_name = f"gradients/{tensor_name.split(':', maxsplit=1)[0]}Grad"
+        regexes = self.get_collection(collection_name).include_regex
+        return not regexes or any(re.search(regex, tensor_name) for regex in regexes)
+
+    def _get_collections_to_save_for_step(self) -> set[Any]:
+        """Return the collections that the open step saves."""
+        return {self.get_collection(name) for name in self._capture.now.due_collections()}
+
+    def _get_num_workers(self) -> int:
+        """Return the number of processes of the training, as far as the framework knows them."""
+        return 1
 
     @property
     def logger(self) -> Any:

@@ -103,6 +103,12 @@ class Hook(CallbackHook):
         is_one_of_many = distributed.is_available() and distributed.is_initialized()
         return f"worker_{distributed.get_rank() if is_one_of_many else 0}"
 
+    def _get_num_workers(self) -> int:
+        """Return the number of ranks."""
+        distributed = torch.distributed
+        is_one_of_many = distributed.is_available() and distributed.is_initialized()
+        return distributed.get_world_size() if is_one_of_many else 1
+
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return _inert_hook, ()
 

@@ -220,3 +220,22 @@ def test_the_number_of_a_step_lasts_until_the_next_call_of_the_model(tmp_path: P
             training.model(torch.ones(1, 2))
             seen.append(hook.step_number)
     assert seen == [0, 1, 1, 2, 2, 3]
+
+
+def test_a_layer_that_a_watched_model_gains_later_is_saved_from_then_on(tmp_path: Path) -> None:
+    """Issue 41: nothing of it was saved, and nothing said so."""
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with trackside.Hook(str(tmp_path / "run"), save={"weights": 1}) as hook:
+        hook.watch(model)
+        for step in range(4):
+            if step == 2:
+                layer = torch.nn.Linear(2, 2)
+                model.append(layer)
+                optimizer.add_param_group({"params": layer.parameters()})
+            optimizer.zero_grad()
+            model(torch.ones(3, 2)).sum().backward()
+            optimizer.step()
+    trial = trackside.open_trial(str(tmp_path / "run"))
+    saved = {name: tuple(trial.tensor(name).steps) for name in trial.tensor_names(collection="weights")}
+    assert saved == {"Sequential_0.weight": (0, 1, 2, 3), "Sequential_1.weight": (2, 3)}

@@ -37,7 +37,7 @@ class ParameterNames:
         self._root_names: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
         self._taken: dict[str, int] = {}
         self._homeless = 0
-        self._has_registered = False
+        self._registered: list[weakref.ref[torch.nn.Module]] = []
         self._seen: list[weakref.ref[Optimizer]] | None = None
         self._others: list[weakref.ref[torch.nn.Module]] = []  # roots that were seen, of which no optimizer has a part
         self._outside: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
@@ -48,15 +48,13 @@ class ParameterNames:
 
     def register(self, root: torch.nn.Module) -> None:
         """Name the parameters of a model. From then on the parameters of unregistered models have no name."""
-        self._has_registered = True
         root = unwrapped(root)
-        root_name = self._root_name(root)
-        for path, parameter in named_parameters_of(root):
-            name = f"{root_name}_{without_wrappers(path)}"
-            self._names.setdefault(id(parameter), (weakref.ref(parameter), name))
+        self._registered.append(weakref.ref(root))
+        self._name_parts(root)
 
     def of_roots(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Return (name, parameter) for each parameter of the roots named so far that has a name itself."""
+        self._name_later_parts()
         for _, root in self.roots():
             for parameter in parameters_of(root):
                 name = self._name_of(parameter)
@@ -66,8 +64,11 @@ class ParameterNames:
     def of(self, optimizer: Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
         """Return (name, parameter) for each parameter of the optimizer, in its order."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        if not self._has_registered and any(self._name_of(p) is None for p in parameters):
-            self._name_all(parameters)
+        if any(self._name_of(p) is None for p in parameters):
+            if self._registered:
+                self._name_later_parts()
+            else:
+                self._name_all(parameters)
         for parameter in parameters:
             name = self._name_of(parameter)
             if name is not None:
@@ -109,6 +110,20 @@ class ParameterNames:
         reference, name = self._names.get(id(parameter), (None, ""))
         # The object itself is compared, for an id is given again once its object is gone.
         return name if reference is not None and reference() is parameter else None
+
+    def _name_parts(self, root: torch.nn.Module) -> None:
+        """Name the parameters of a model that have no name yet."""
+        root_name = self._root_name(root)
+        for path, parameter in named_parameters_of(root):
+            if self._name_of(parameter) is None:
+                self._names[id(parameter)] = weakref.ref(parameter), f"{root_name}_{without_wrappers(path)}"
+
+    def _name_later_parts(self) -> None:
+        """Name what registered models have gained since: layers may be added while they train."""
+        for reference in self._registered:
+            root = reference()
+            if root is not None:
+                self._name_parts(root)
 
     def _name_all(self, parameters: list[torch.Tensor]) -> None:
         with one_look():
