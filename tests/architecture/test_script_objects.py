@@ -23,6 +23,7 @@ OURS = {
     ("probes/questions/checkpoint_roundtrip.py", "root.load_state_dict"): "the probe's subject: its error is a fault",
     ("probes/questions/checkpoint_roundtrip.py", "root.state_dict"): "the probe's subject: its error is a fault",
     ("probes/questions/order_dependence.py", "subject.named_modules"): "of the probes' `Subject`",
+    ("probes/questions/reached_parameters.py", "subject.named_modules"): "of the probes' `Subject`",
     ("probes/questions/reached_parameters.py", "subject.named_parameters"): "of the probes' `Subject`",
     ("probes/questions/repeatable_evaluation.py", "subject.named_modules"): "of the probes' `Subject`",
     ("probes/questions/sample_independence.py", "subject.named_modules"): "of the probes' `Subject`",

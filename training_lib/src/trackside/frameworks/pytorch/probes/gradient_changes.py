@@ -8,7 +8,7 @@ ways that no call shows.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from trackside.capture.script_lines import script_path, shown, user_place
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame
+from trackside.frameworks.pytorch.ground.memory import has_memory
 
 _CLIPPING = ("clip_grad_norm_", "clip_grads_with_norm_", "clip_grad_value_")
 _BY_VALUE = "clip_grad_value_"
@@ -186,12 +187,12 @@ class GradientWatch:
     def _clipping(self, name: str, original: Any, parameters: Tensors, arguments: Any, iterator: str) -> None:
         if self._arrived is None:
             self._arrived = (parameters, norm_of(parameters))
-        has_gradients = any(p.grad is not None and bool(p.grad.any()) for p in parameters)
+        has_gradients = any(bool(p.grad.any()) for p in _with_gradient(parameters) if p.grad is not None)
         place = shown(user_place(), script_path())
         self._clippings.append(Clipping(name, original, parameters, arguments, iterator, place, has_gradients))
 
     def _step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        held = tuple(p for group in optimizer.param_groups for p in group["params"] if p.grad is not None)
+        held = _with_gradient(p for group in optimizer.param_groups for p in group["params"])
         has_closure = any(callable(each) for each in (*args, *kwargs.values()))
         is_scaled = getattr(optimizer, "grad_scale", None) is not None
         self._moved |= {id(p) for p in held if id(p) not in self._moved and p.grad is not None and bool(p.grad.any())}
@@ -211,8 +212,14 @@ class GradientWatch:
 
 def norm_of(parameters: Tensors) -> float:
     """Return the norm of all gradients of these parameters together."""
-    squares = [float(p.grad.detach().double().norm()) ** 2 for p in parameters if p.grad is not None]
+    held = _with_gradient(parameters)
+    squares = [float(p.grad.detach().double().norm()) ** 2 for p in held if p.grad is not None]
     return float(sum(squares) ** 0.5)
+
+
+def _with_gradient(parameters: Iterable[torch.Tensor]) -> Tensors:
+    """Return the parameters that have a gradient in memory."""
+    return tuple(p for p in parameters if p.grad is not None and has_memory(p.grad))
 
 
 def _put_back(module: Any, name: str, ours: Any, original: Any) -> None:
