@@ -31,6 +31,7 @@ NO_TENSORS = {"math", "np", "numpy"}  # modules whose functions of the same name
 
 _PROBED = "of a model whose `Subject` has asked, or of a replay's own results"
 _SEEN = "gradients that `GradientWatch._step` has asked, and copied"
+_WITH_GRADIENT = "parameters of `_with_gradient`, which asks"
 _OPEN = "of an open reading: `_present`, `is_as_built` and `_closed` have asked"
 _SAMPLED = "views whose addresses `is_current` compares right before each reading"
 _TAKEN = "chosen by `ReductionSource._is_plain`, which has asked"
@@ -54,6 +55,9 @@ OURS: dict[tuple[str, str], str] = {
     ("frameworks/pytorch/losses/terms.py", "_term"): "the value of a part, which is computed from kept values",
     ("frameworks/pytorch/losses/terms.py", "sizes"): "sums that `_added` has made or asked for",
     ("frameworks/pytorch/probes/questions", "*"): _PROBED,
+    ("frameworks/pytorch/probes/gradient_changes.py", "_clipping"): _WITH_GRADIENT,
+    ("frameworks/pytorch/probes/gradient_changes.py", "_step"): _WITH_GRADIENT,
+    ("frameworks/pytorch/probes/gradient_changes.py", "norm_of"): _WITH_GRADIENT,
     ("frameworks/pytorch/probes/gradient_changes.py", "is_without_effect"): _SEEN,
     ("frameworks/pytorch/probes/gradient_changes.py", "repeat"): _PROBED,
     ("frameworks/pytorch/probes/gradient_changes.py", "share_cut"): _SEEN,

@@ -6,7 +6,6 @@ the original's own constructors took its inner parts.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +22,7 @@ from smdebug.core.modes import ModeKeys
 from smdebug.exceptions import SMDebugValueError
 from trackside.capture.restart import state_at
 from trackside.capture.step_engine import Position
+from trackside.contracts.name_pattern import name_pattern
 from trackside.contracts.run_layout import INDEX_PREFIX
 from trackside.records.state_file import TrainingState
 
@@ -257,7 +257,7 @@ class BaseHook(ConfiguredHook):
         if collection_name == "gradients":  # as the original spells them for this question
             tensor_name = f"gradients/{tensor_name.split(':', maxsplit=1)[0]}Grad"
         regexes = self.get_collection(collection_name).include_regex
-        return not regexes or any(re.search(regex, tensor_name) for regex in regexes)
+        return not regexes or any(name_pattern(regex).search(tensor_name) for regex in regexes)
 
     def _get_collections_to_save_for_step(self) -> set[Any]:
         """Return the collections that the open step saves."""
