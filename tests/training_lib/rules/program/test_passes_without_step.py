@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from tests.training_lib.rules.columns import steady
-from trackside.contracts.recorded_names import PASSES_WITHOUT_STEP
+from trackside.contracts.recorded_names import PASSES_WITHOUT_STEP, SKIPPED_STEP
 from trackside.rules.program.passes_without_step import PassesWithoutStep
 from trackside.testing.rule_case import RuleCase, Statistics, assert_case
 
@@ -16,6 +18,10 @@ def noted(values: dict[int, object]) -> Statistics:
     return {**LOSS, PASSES_WITHOUT_STEP: {"mean": values}}
 
 
+def skipped(steps: Collection[int]) -> Statistics:
+    return {**LOSS, SKIPPED_STEP: {"mean": {step: float(step in steps) for step in range(60)}}}
+
+
 CASES = [
     RuleCase("many passes since the newest step", recorded=noted({59: 50.0}), fires=("steps",)),
     RuleCase("very many passes since the newest step", recorded=noted({59: 6400.0}), fires=("steps",)),
@@ -23,6 +29,10 @@ CASES = [
     RuleCase("steps came again", recorded=noted({20: 400.0})),
     RuleCase("few passes", recorded=noted({59: 49.0})),
     RuleCase("nothing noted", recorded=LOSS),
+    RuleCase("a fused optimizer that skips each step", recorded=skipped(range(60)), fires=("steps",)),
+    RuleCase("a fused optimizer that skips each of the newest 50", recorded=skipped(range(10, 60)), fires=("steps",)),
+    RuleCase("a fused optimizer that skipped the first 55", recorded=skipped(range(55))),
+    RuleCase("a fused optimizer that skips every other", recorded=skipped(range(1, 60, 2))),
 ]
 
 

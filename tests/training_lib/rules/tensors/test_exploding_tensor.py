@@ -9,12 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trackside.contracts.recorded_names import SKIPPED_STEP
 from trackside.contracts.verdict import Finding
 from trackside.rules.tensors.exploding_tensor import ExplodingTensor, first_broken
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase, Statistics, assert_case
 
 LOSS, WEIGHT, GRADIENT = "MSELoss_output_0", "Net_fc.weight", "gradient/Net_fc.weight"
 NAN, INF = math.nan, math.inf
+
+
+def skipped_at(step: int) -> Statistics:
+    return {SKIPPED_STEP: {"mean": {k: float(k == step) for k in range(step + 1)}}}
+
 
 CASES = [
     # what must be found
@@ -50,6 +56,21 @@ CASES = [
     RuleCase("broken once, sound at this step", {LOSS: {0: 1.0, 10: NAN, 20: 1.0}}),
     RuleCase("broken at an earlier step, not saved at this one", {GRADIENT: {0: [NAN]}, LOSS: {0: 1.0, 10: 1.0}}),
     RuleCase("breaks at a later step", {LOSS: {0: 1.0, 10: NAN}}, step=0),
+    RuleCase("gradients of a skipped step (issue 41)", {GRADIENT: {0: [INF], 1: [NAN]}}, recorded=skipped_at(1)),
+    RuleCase(
+        "gradients of steps that another worker skipped",
+        {GRADIENT: {0: [1.0], 1: {"worker_0": [NAN], "worker_1": [NAN]}}},
+        recorded=skipped_at(1),
+        fires=(GRADIENT,),
+    ),
+    RuleCase("a loss that is sound, at a skipped step", {LOSS: {0: 1.0, 1: 2.0}}, recorded=skipped_at(1)),
+    RuleCase("a loss of a skipped step", {LOSS: {0: 1.0, 1: NAN}}, recorded=skipped_at(1), fires=(LOSS,)),
+    RuleCase(
+        "gradients of all workers, all of which skipped", {GRADIENT: {0: [1.0], 7: [INF]}}, recorded=skipped_at(7)
+    ),
+    RuleCase(
+        "gradients of the step after", {GRADIENT: {1: [NAN], 2: [NAN]}}, recorded=skipped_at(1), fires=(GRADIENT,)
+    ),
     RuleCase("two workers, both finite", {LOSS: {0: {"worker_0": 1.0, "worker_1": -1.0}}}),
 ]
 

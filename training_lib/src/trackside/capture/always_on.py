@@ -151,6 +151,10 @@ class AlwaysOn:
         """Mark the losses added so far as the open step's own: an optimizer has stepped on them."""
         self._settled[mode] = len(self.losses.get(mode, ()))
 
+    def drop_unsettled(self, mode: str = TRAIN) -> None:
+        """Drop the losses added since the last `settle`: no optimizer steps on them."""
+        del self.losses.get(mode, [])[self._settled.get(mode, 0) :]
+
     def add(self, reading: Reading) -> None:
         """Add the numbers of an optimizer's step to the open step."""
         self._readings.append(reading)

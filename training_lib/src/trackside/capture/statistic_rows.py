@@ -109,6 +109,9 @@ class Reading:
     dear: DearReading | None = None
     counts: Mapping[tuple[str, str], float] = field(default_factory=dict)  # exact ones of tensors that are not finite
     total: float | None = None  # the L2 of all gradients together, where that is known at once
+    is_skipped: Values | None = (
+        None  # on its way: whether the optimizer skipped the step, so only `rates` mean anything
+    )
 
     def is_here(self) -> bool:
         """Return True if all numbers have arrived."""
@@ -116,7 +119,15 @@ class Reading:
             return False
         if self.norms is not None and not self.norms.is_here():
             return False
+        if self.is_skipped is not None and not self.is_skipped.is_here():
+            return False
         return self.dear is None or self.dear.values.is_here()
+
+    def of_a_made_step(self) -> Reading:
+        """Return the reading, and of a skipped step its rates alone: nothing used its gradients. All must be here."""
+        if self.is_skipped is None or not self.is_skipped.get().any():
+            return self
+        return Reading(self.watched, self.rates)
 
 
 class Marks(TypedDict):
@@ -196,6 +207,7 @@ class StatisticRows:
 
         Return the L2 of all gradients together, if taken.
         """
+        readings = [reading.of_a_made_step() for reading in readings]
         kinds = [(reading.watched, reading.norms is not None) for reading in readings]
         row, table = self._cheap_table(tuple([name for name, _ in losses]), kinds)
         values, measured, total = row.filled([loss for _, loss in losses], readings, overhead)

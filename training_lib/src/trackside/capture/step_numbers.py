@@ -40,6 +40,8 @@ from trackside.contracts.recorded_names import (
     PROCESSOR_WAIT_SECONDS,
     ROWS_REPEATED,
     SAME_VIEWS,
+    SKIPPED_BEFORE,
+    SKIPPED_STEP,
     SMALL_TARGET_ERROR,
     STEP_SECONDS,
     TARGET_SCALE,
@@ -92,6 +94,8 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         "optimizers",
     ),
     StepNumber(WITHOUT_GRADIENTS, "mean", "1 where no optimizer of the step had any gradient; not recorded elsewhere"),
+    StepNumber(SKIPPED_STEP, "mean", "1 where a fused optimizer skipped the step, else 0; not recorded for others"),
+    StepNumber(SKIPPED_BEFORE, "mean", "steps that were skipped since the step before; not recorded where none was"),
     StepNumber(
         PASSES_WITHOUT_STEP,
         "mean",

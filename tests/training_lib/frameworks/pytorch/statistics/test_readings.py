@@ -28,6 +28,7 @@ from trackside.rules.tensors.loss_not_decreasing import LossNotDecreasing
 from trackside.rules.tensors.vanishing_gradient import VanishingGradient
 from trackside.trial.statistics import STATISTICS
 from trackside.trial.trial import Trial
+from trackside.trial.window import Window
 
 torch.set_num_threads(1)
 
@@ -579,3 +580,35 @@ def test_loss_not_decreasing_judges_from_statistics_alone(rate: float, is_found:
 
 def test_the_class_behind_it_knows_no_torch() -> None:
     assert AlwaysOn(StatisticsRequest()).takes_dear
+
+
+@pytest.mark.parametrize("fused", [pytest.param(False, id="plain"), pytest.param(True, id="fused")])
+def test_of_a_skipped_step_nothing_is_judged_that_no_optimizer_used(fused: bool, tmp_path: Any) -> None:
+    """Issue 41. A fused optimizer is called at skipped steps, too, and told to change nothing."""
+    with capturing(tmp_path / "run", "gradients"):
+        torch.manual_seed(0)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=fused)
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+        for number in range(5):
+            optimizer.zero_grad()
+            loss = functional.mse_loss(model(torch.ones(2, 4)), torch.zeros(2, 1))
+            scaler.scale(loss * (float("inf") if number in {0, 2, 3} else 1.0)).backward()
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+    trial = opened(tmp_path / "run")
+    made = [1, 4] if fused else [0, 1]
+
+    def steps_of(name: str, statistic: str) -> list[int]:
+        return list(column(trial, name, statistic, mode=None))
+
+    assert steps_of("Linear_weight", "update_ratio") == made
+    assert steps_of("trackside/clipping", "mean") == made
+    assert not steps_of("MSELoss_output_1", "mean")
+    name = "trackside/skipped_step" if fused else "trackside/skipped_before"
+    assert sum(column(trial, name, "mean", mode=None).values()) == 3
+    for step in trial.steps():
+        window = Window(trial, step=step, mode="TRAIN", now=0.0, newest_step_at=0.0)
+        assert list(ExplodingTensor(collection_names="gradients").check(window)) == []

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trackside.contracts.cause import Cause
-from trackside.contracts.recorded_names import PASSES_WITHOUT_STEP
+from trackside.contracts.recorded_names import PASSES_WITHOUT_STEP, SKIPPED_STEP
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.rule import Rule, parameter
-from trackside.trial.window import Column, Window
+from trackside.trial.window import Window
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class PassesWithoutStep(Rule):
         training; and again each time that the number has doubled.
 
         1. p is the noted number at the run's newest step. It fires where p is at least `passes`.
+        2. A fused optimizer is called at a skipped step, too, and changes nothing. There p is the number of
+           steps up to the newest, each of them skipped.
 
         It recovers with the next step. Gradients that are computed elsewhere, as for adversarial examples after the
         training, are no training, and are not counted. Amazon's Debugger has no such rule; its clock is the step.
@@ -70,24 +75,34 @@ class PassesWithoutStep(Rule):
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per worker with backward passes that no step followed."""
         columns = window.statistic(PASSES_WITHOUT_STEP, "mean", mode=None)
-        return [self._finding(window, column) for column in columns if self._is_stuck_now(window, column)]
+        noted = {c.worker: float(c.values[-1]) for c in columns if int(c.steps[-1]) == window.step}
+        for column in window.statistic(SKIPPED_STEP, "mean", mode=None):
+            noted[column.worker] = max(noted.get(column.worker, 0.0), float(skipped_in_a_row(column.values)))
+        return [self._finding(window, w, p) for w, p in noted.items() if is_stuck(passes=p, limit=self.passes)]
 
-    def _is_stuck_now(self, window: Window, column: Column) -> bool:
-        return int(column.steps[-1]) == window.step and is_stuck(passes=float(column.values[-1]), limit=self.passes)
-
-    def _finding(self, window: Window, column: Column) -> Finding:
+    def _finding(self, window: Window, worker: str, passes: float) -> Finding:
         facts = window.facts
         return Finding(
             subject="steps",
-            worker=column.worker,
+            worker=worker,
             step=window.step,
             since_step=window.step,
             measure="backward passes since the newest step",
-            observed=float(column.values[-1]),
+            observed=passes,
             relation=">",
             threshold=float(self.passes - 1),
             place=facts.losses[0].backward_line if facts and facts.losses else "",
         )
+
+
+def skipped_in_a_row(flags: NDArray[np.float64]) -> int:
+    """Return the number of skipped steps up to the newest.
+
+    Args:
+        flags: 1 for each skipped step, 0 for each that was made, oldest first; shape (n,).
+    """
+    made = np.flatnonzero(~(flags > 0))
+    return len(flags) - (int(made[-1]) + 1 if made.size else 0)
 
 
 def is_stuck(*, passes: float, limit: float) -> bool:

@@ -12,6 +12,7 @@ from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.diagnosis import why_it_breaks
 from trackside.rules.rule import Rule, parameter
+from trackside.rules.skipped_steps import is_gradient, steps_skipped_by, workers_that_skipped
 from trackside.trial.window import Column, Window
 
 
@@ -29,7 +30,8 @@ class ExplodingTensor(Rule):
 
         1. Count the elements that are not finite (NaN, infinity, minus infinity); with `only_nan`, those that are NaN.
            The always-on statistics count them where the tensors lie; nothing needs to be saved. Where the run has but
-           reductions, the mean is counted as one element.
+           reductions, the mean is counted as one element. Gradients of a step that a gradient scaler skipped were
+           used by nothing, and are not looked at.
         2. count > 0 is a finding, at once: there is no such thing as a harmless infinity in these collections.
         3. Once the run has ended, and where passes go on without steps, the weights are measured once more, as the last
            step left them: what broke at a step that was not measured, and ended the stepping, shows there.
@@ -42,9 +44,7 @@ class ExplodingTensor(Rule):
 
     What to do:
         Look at the steps before the first broken one: if the loss rose before it broke, the learning rate is too high;
-        if it broke out of the blue, look at that step's samples and for a division or logarithm in the loss. With
-        float16 and a loss scaler, infinite gradients that the scaler skips are normal now and then: set
-        `collection_names` to `losses,weights`.
+        if it broke out of the blue, look at that step's samples and for a division or logarithm in the loss.
 
     Example:
         ```python
@@ -88,8 +88,10 @@ class ExplodingTensor(Rule):
         broken = {name for collection in collections for name in self._broken(window, window.tensors(collection))}
         if not broken:
             return []
+        skipping = workers_that_skipped(window)
         tensors = dict.fromkeys(name for collection in collections for name in window.tensors(collection))
         findings = [finding for name in tensors if name in broken for finding in self._judge(window, name)]
+        findings = [f for f in findings if not (is_gradient(f.subject) and f.worker in skipping)]
         return sorted(findings, key=lambda finding: finding.since_step)  # stable: keeps the order of collections
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
@@ -114,7 +116,8 @@ class ExplodingTensor(Rule):
             count = float(column.values[-1])
             if column.steps[-1] != window.step or not count > 0:
                 continue
-            since = first_broken(column.steps, column.values)
+            is_made = _is_made(window, column)
+            since = first_broken(column.steps[is_made], column.values[is_made])
             yield Finding(
                 subject=name,
                 worker=column.worker,
@@ -127,6 +130,15 @@ class ExplodingTensor(Rule):
                 statistics=_statistics(window, column),
                 series=column.series,
             )
+
+
+def _is_made(window: Window, column: Column) -> NDArray[np.bool_]:
+    """Return False for each step with gradients that no optimizer used; shape of the column."""
+    if not is_gradient(column.tensor):
+        return np.ones(len(column.steps), np.bool_)
+    is_made: NDArray[np.bool_] = ~np.isin(column.steps, steps_skipped_by(window, column.worker))
+    is_made[-1] = True  # the step that is judged, which others than these have skipped
+    return is_made
 
 
 def first_broken(steps: NDArray[np.int64], counts: NDArray[np.float64]) -> int | None:

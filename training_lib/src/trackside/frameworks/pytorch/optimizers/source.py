@@ -139,11 +139,14 @@ class OptimizerSource:
         return name
 
 
+MOST_FLAGS = 256  # of skipped steps, on their way from a device
+
+
 class SkippedSteps:
     """A counter of the steps that AMP's GradScaler skips because a gradient is not finite.
 
-    The optimizer is not called then. The count so far is saved as `scalar/amp_skipped_steps` with the next step that is
-    made.
+    The optimizer is not called then; a fused one is, and told to change nothing. The count so far is saved as
+    `scalar/amp_skipped_steps` with the next step that is made.
 
     - `skipped`: is called with each optimizer that was not stepped
     - `read_later`: begins to read a tensor on a device
@@ -162,25 +165,31 @@ class SkippedSteps:
         self._engine = engine
         self._report = skipped
         self._read_later = read_later
-        self._flags: deque[Values] = deque()  # on their way from a device
+        self.has_fused = False  # a fused optimizer was told whether to skip its step
+        self._flags: deque[Values] = deque(maxlen=MOST_FLAGS)  # on their way from a device
         self.has_stepped = False  # an optimizer has, since the scaler was called
         self._skipped = untraced(protect(self._add))
 
-    def look_into(self, optimizer: Optimizer) -> None:
-        """Read the skip flag of a fused optimizer, which is stepped even if it must change nothing.
+    def flag(self, optimizer: Optimizer) -> bool | Values | None:
+        """Return whether a fused optimizer must skip the step it is about to make; None for any other optimizer.
 
-        A flag on a device is counted at the first saved step after its arrival.
+        A flag on a device is on its way, and is counted at the first step after its arrival.
         """
         while self._flags and self._flags[0].is_here():
             if self._flags.popleft().get().any():
                 self._skipped()
         found = attribute_of(optimizer, "found_inf")
         if not isinstance(found, torch.Tensor) or not has_memory(found):
-            return
+            return None
+        self.has_fused = True
         if not found.is_cpu:
-            self._flags.append(self._read_later(found.reshape(-1)))
-        elif found.any():
+            flag = self._read_later(found.reshape(-1))
+            self._flags.append(flag)
+            return flag
+        is_skipped = bool(found.any())
+        if is_skipped:
             self._skipped()
+        return is_skipped
 
     def install(self) -> Callable[[], None]:
         """Wrap `GradScaler.step`. Return the function that undoes it."""

@@ -5,16 +5,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch.optim.optimizer import Optimizer
 
 from trackside.capture.script_lines import Place, user_place
-from trackside.capture.statistic_rows import Values
+from trackside.capture.statistic_rows import Numbers, Values
 from trackside.capture.step_numbers import MOST_CLIPPINGS, clipping_name
-from trackside.contracts.recorded_names import BACKWARD_PASSES, GRADIENTS_KEPT, PASSES_WITHOUT_STEP, WITHOUT_GRADIENTS
+from trackside.contracts.recorded_names import (
+    BACKWARD_PASSES,
+    GRADIENTS_KEPT,
+    PASSES_WITHOUT_STEP,
+    SKIPPED_BEFORE,
+    SKIPPED_STEP,
+    WITHOUT_GRADIENTS,
+)
 from trackside.frameworks.pytorch.compiling.tracing import untraced
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
@@ -23,6 +31,24 @@ from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
 from trackside.frameworks.pytorch.statistics.step_order import StepOrder
 
 MOST_LIMITS = 8  # that are remembered, for a limit that follows the gradients is another at each step
+
+_SKIPPED_STEP, _SKIPPED_BEFORE = (SKIPPED_STEP, "mean"), (SKIPPED_BEFORE, "mean")
+
+
+class AnyOf:
+    """The number 1 if any of several flags is set, else 0; some are on their way from a device."""
+
+    def __init__(self, flags: Sequence[float | Values]) -> None:
+        self._flags = flags
+
+    def is_here(self) -> bool:
+        """Return True if all flags have arrived."""
+        return all(isinstance(flag, (bool, float)) or flag.is_here() for flag in self._flags)
+
+    def get(self) -> Numbers:
+        """Return the number, shape (1,)."""
+        known = [bool(flag) if isinstance(flag, (bool, float)) else bool(flag.get().any()) for flag in self._flags]
+        return np.array([float(any(known))])
 
 
 class GradientNumbers:
@@ -50,7 +76,9 @@ class GradientNumbers:
         self.clipping_places: dict[tuple[str, float], Place | None] = {}  # the first call of each kind and limit
         self.before_backward: Callable[[], None] = untraced(protect(self._before_backward))
         self.after_backward: Callable[[], None] = untraced(protect(self._after_backward))
-        self.before_step: Callable[[Optimizer], None] = protect(self.order.before_step)
+        self.is_skipped = False  # the optimizer's step under way, as far as that is known
+        self.before_step: Callable[[Optimizer, bool | Values | None], None] = protect(self._before_step)
+        self.step_skipped: Callable[[str], None] = untraced(protect(self._step_skipped))
         self.after_step: Callable[[Optimizer], None] = protect(self._after_step)
         self.end_step: Callable[[], None] = protect(self._end_step)
         self.clipped: Callable[[str, Any, Any, Any], None] = untraced(protect(self._clipped))
@@ -64,6 +92,34 @@ class GradientNumbers:
     def _after_backward(self) -> None:
         if torch._C._current_graph_task_id() == -1:
             self.cleared.after_backward()
+
+    def _before_step(self, optimizer: Optimizer, is_skipped: bool | Values | None) -> None:
+        """Look for a gradient, and note whether the step is skipped; None: it is not known to be made by a flag."""
+        self.order.before_step(optimizer)
+        self.is_skipped = is_skipped is True
+        if is_skipped is None:
+            return
+        if is_skipped is True:
+            self._drop_clippings()
+        added = self._record.recorder.numbers.added
+        flags = [flag for flag in (added.get(_SKIPPED_STEP), is_skipped) if flag is not None]
+        late = [flag for flag in flags if not isinstance(flag, (bool, float))]
+        added[_SKIPPED_STEP] = AnyOf(flags) if late else float(any(flags))
+
+    def _step_skipped(self, mode: str) -> None:
+        """Count a step that was skipped without a call of the optimizer. Drop the numbers of its passes."""
+        recorder = self._record.recorder
+        self._drop_clippings()
+        recorder.drop_unsettled(mode)
+        before = recorder.numbers.added.get(_SKIPPED_BEFORE, 0.0)
+        recorder.numbers.added[_SKIPPED_BEFORE] = (before if isinstance(before, float) else 0.0) + 1.0
+
+    def _drop_clippings(self) -> None:
+        added = self._record.recorder.numbers.added
+        for number in range(self._clippings):
+            for statistic in ("mean", "max_norm"):
+                added.pop((clipping_name(number), statistic), None)
+        self._clippings = 0
 
     def _after_step(self, optimizer: Optimizer) -> None:
         if self._record.is_on:

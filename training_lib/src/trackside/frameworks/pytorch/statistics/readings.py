@@ -69,7 +69,7 @@ class PyTorchStatistics:
         self.record = record
         self._names, self._optimizer_name = names, optimizer_name
         self.numbers = self._device = DeviceNumbers(is_late)  # on their way, sent with the end of each step
-        self.read_later = DeviceNumbers(is_late).take_alone  # a number that is no part of the statistics
+        self._alone = DeviceNumbers(is_late)  # of numbers that are needed with the statistics off, too
         self._loops = TensorLoops()
         self._plans: dict[int, _Plan] = {}
         self.last_look = LastLook(record, self._plans, is_late)
@@ -88,12 +88,19 @@ class PyTorchStatistics:
         except Exception as error:  # noqa: BLE001 - see `switch_off`
             record.switch_off(error)
 
+    def read_later(self, tensor: torch.Tensor) -> Values:
+        """Return a tensor's numbers, shape (n,), which may arrive later: with those of the open step, if any are."""
+        return self._device.take(tensor) if self.record.is_on else self._alone.take_alone(tensor)
+
     def parameters(self) -> list[torch.Tensor]:
         """Return the parameters of all optimizers that have stepped, in order."""
         return [parameter for plan in self._plans.values() for parameter in plan.parameters]
 
-    def before_step(self, optimizer: Optimizer) -> None:
-        """Read the values that this step of the optimizer uses. Gradients must be as it gets them."""
+    def before_step(self, optimizer: Optimizer, *, is_skipped: bool | Values = False) -> None:
+        """Read the values that this step of the optimizer uses. Gradients must be as it gets them.
+
+        Of a step that the optimizer is told to skip, only learning rates are recorded; the flag may be on its way.
+        """
         if not self.record.is_on:
             return
         try:
@@ -101,12 +108,13 @@ class PyTorchStatistics:
             if plan.parameters and is_in_cuda_graph(plan.parameters[0]):
                 return
             reading = self._open[id(optimizer)] = self._plain_reading(plan, optimizer)
-            if self.record.recorder.takes_norms:
+            if self.record.recorder.takes_norms and is_skipped is not True:
                 if not plan.is_as_built():
                     del self._plans[id(optimizer)]
                     plan = self._plan(optimizer)
                 if plan.parameters:
-                    self._open[id(optimizer)] = self._measured(plan, reading.rates, optimizer)
+                    measured = self._open[id(optimizer)] = self._measured(plan, reading.rates, optimizer)
+                    measured.is_skipped = None if is_skipped is False else is_skipped
         except Exception as error:  # noqa: BLE001 - see `switch_off`
             self.record.switch_off(error)
 
@@ -184,7 +192,8 @@ class PyTorchStatistics:
             self.record.budget.spend(DEAR, started)
         plan, rates, norms = open_reading.plan, open_reading.rates, open_reading.norms
         has_gradient, counts, total = open_reading.has_gradient, open_reading.counts, open_reading.total
-        return Reading(plan.watched, rates, norms, has_gradient, dear, counts, total)
+        skipped = open_reading.is_skipped
+        return Reading(plan.watched, rates, norms, has_gradient, dear, counts, total, skipped)
 
     def _plan(self, optimizer: Optimizer) -> _Plan:
         plan = self._plans.get(id(optimizer))
@@ -393,6 +402,7 @@ class _OpenReading:
         self.has_gradient: Flags | None = None
         self.norms: Values | None = None
         self.total: float | None = None
+        self.is_skipped: Values | None = None
         self.counts: dict[tuple[str, str], float] = {}
         self.part: _Part | None = None
         self.part_has_gradient: Flags | None = None

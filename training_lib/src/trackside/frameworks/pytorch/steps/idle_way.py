@@ -51,6 +51,8 @@ class IdleWay:
         engine, session = self._engine, self._session
         if session.statistics.is_on or session.last is not None or engine.mode != TRAIN:
             return
+        if self._skipped_steps.has_fused:  # each of its steps has a flag to be read
+            return
         self.steps_left = min(engine.steps_to_count(), self._facts.steps_to_skip())
         self._open_step = engine.open_step
         if self._optimizer() is not optimizer:

@@ -97,6 +97,7 @@ class ShortWay(StepKeeper):
         engine = self._engine
         self._has_seen_loss = False
         is_expected = self._cleared.are_expected_gone and not self._device_numbers.is_used
+        is_expected = is_expected and not self._skipped_steps.has_fused  # each of its steps has a flag to be read
         self.is_open = self._record.is_on and engine.mode == TRAIN and is_expected and self._is_plain()
         if self._optimizer() is not optimizer:
             self._optimizer = weakref.ref(optimizer)

@@ -14,6 +14,7 @@ from trackside.capture.budget import SAVED
 from trackside.capture.request_reading import is_being_spawned
 from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
+from trackside.capture.statistic_rows import Values
 from trackside.capture.step_engine import TRAIN
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.live_objects import one_look
@@ -150,15 +151,14 @@ class TrainingSteps:
             self.end_step(keep_unsettled=True)
         if self._facts.is_looking:
             self._facts.before_step(optimizer)
-        if self._engine.due is not NOTHING_DUE:
-            self.sources.skipped_steps.look_into(optimizer)
-        elif not self._record.is_on:
+        flag = self.sources.skipped_steps.flag(optimizer)
+        if self._engine.due is NOTHING_DUE and not self._record.is_on:
             return None
         if closure is not None:
             return self._with_observed(closure, optimizer, args, kwargs)
         if self._record.is_on:
-            self._numbers.before_step(optimizer)
-        self._copy(optimizer)
+            self._numbers.before_step(optimizer, flag)
+        self._copy(optimizer, is_skipped=flag or False)
         return None
 
     def after_optimizer(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
@@ -179,7 +179,8 @@ class TrainingSteps:
             self._statistics.after_step(optimizer)
             if not ends_by_calls:
                 self._numbers.after_step(optimizer)
-                self._update_size.after_step(optimizer)
+                if not self._numbers.is_skipped:
+                    self._update_size.after_step(optimizer)
         if ends_by_calls:  # a training in the mode of a validation
             return
         if self._strategy.ends_after(optimizer):
@@ -201,10 +202,13 @@ class TrainingSteps:
 
         The other optimizers of the step do not wait for it.
         """
+        self._close_ways()
         if self._engine.due is not NOTHING_DUE:
             self._engine.open_step.drop_unsettled()
             for drop in self.sources.all.drop_unsettled:
                 drop(self._engine.mode)
+        if self._record.is_on:
+            self._numbers.step_skipped(self._engine.mode)
         if self._strategy.boundary.skipped(optimizer):
             self.end_step()
 
@@ -312,9 +316,9 @@ class TrainingSteps:
         if self.idle_way.steps_left:
             self.idle_way.close()
 
-    def _copy(self, optimizer: Optimizer) -> None:
+    def _copy(self, optimizer: Optimizer, *, is_skipped: bool | Values = False) -> None:
         """Copy the values right before an optimizer's step: those that this step's forward and backward passes used."""
-        self._statistics.before_step(optimizer)
+        self._statistics.before_step(optimizer, is_skipped=is_skipped)
         if self._engine.due is not NOTHING_DUE:
             started = self._record.budget.clock()
             for see in self.sources.all.before_optimizer:
