@@ -72,6 +72,7 @@ OURS: dict[tuple[str, str], str] = {
     ("frameworks/pytorch/sharding/shards.py", "shard_of"): "the shape of the local part alone",
     ("frameworks/pytorch/statistics/cleared_gradients.py", "end_step"): "answers of `_is_anywhere_nonzero`",
     ("frameworks/pytorch/statistics/device_numbers.py", "*"): _SENT,
+    ("frameworks/pytorch/statistics/gradient_numbers.py", "get"): "arrays of NumPy",
     ("frameworks/pytorch/statistics/lost_updates.py", "lost_share"): _OPEN,
     ("frameworks/pytorch/statistics/moments.py", "*"): _TAKEN,
     ("frameworks/pytorch/statistics/readings.py", "_parts"): "an array of NumPy",

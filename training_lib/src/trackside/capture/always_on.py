@@ -42,6 +42,7 @@ MOST_AT_ONCE = 64
 RECORDER_SECONDS = 0.05  # how long the writer thread waits for the training thread to have made its rows
 
 _PLAIN_NUMBERS = {float}
+Losses = list[tuple[str, "float | Values"]]
 _JUST_AFTER = 1e-4  # seconds by which a row is younger than the one it corrects
 
 
@@ -49,7 +50,7 @@ class _Step(NamedTuple):
     """A step that has ended."""
 
     marks: Marks
-    losses: list[tuple[str, float | Values]]
+    losses: Losses
     readings: list[Reading]
     overhead: float | None
     changes: Mapping[tuple[str, str], float]
@@ -121,7 +122,7 @@ class AlwaysOn:
         self.budget = budget or OverheadBudget(request.budget, densest=densest, meter=meter)
         self.clock = clock
         self._rows: StatisticRows | None = None
-        self.losses: dict[str, list[tuple[str, float | Values]]] = {}
+        self.losses: dict[str, Losses] = {}
         self._settled: dict[str, int] = {}
         self._readings: list[Reading] = []
         self.numbers = StepNumbers(samplers)
@@ -166,7 +167,7 @@ class AlwaysOn:
         """
         losses = self.losses.get(mode) or []
         if keep_unsettled or self._settled:
-            losses = self._take_losses(mode, keep_unsettled=keep_unsettled)
+            losses = _taken(self.losses, mode, self._settled.pop(mode, 0), keep_unsettled=keep_unsettled)
         elif losses:
             self.losses[mode] = []
         marks = Marks(step=step, mode=mode, mode_step=mode_step, wall_time=self.clock())
@@ -296,14 +297,6 @@ class AlwaysOn:
         self.takes_norms = self.takes_dear or steps % intervals.norms == 0
         self.takes_update = steps % intervals.updates == 0
 
-    def _take_losses(self, mode: str, *, keep_unsettled: bool) -> list[tuple[str, float | Values]]:
-        losses = self.losses.get(mode, [])
-        settled = self._settled.pop(mode, 0)
-        end = settled if keep_unsettled else len(losses)
-        if losses:
-            self.losses[mode] = losses[end:]
-        return losses[:end]
-
     def _keep(self, step: _Step, *, now: float) -> None:
         self.waiting.append(step)
         if self._is_record_due(now):
@@ -370,6 +363,15 @@ class _OneAtATime:
             if is_ours:
                 self._thread = 0
                 self._lock.release()
+
+
+def _taken(of_modes: dict[str, Losses], mode: str, settled: int, *, keep_unsettled: bool) -> Losses:
+    """Take the losses of a mode, of which the last ones stay if they are unsettled and to be kept."""
+    losses = of_modes.get(mode, [])
+    end = settled if keep_unsettled else len(losses)
+    if losses:
+        of_modes[mode] = losses[end:]
+    return losses[:end]
 
 
 def _changes(before: Intervals, now: Intervals) -> Mapping[tuple[str, str], float]:

@@ -177,12 +177,12 @@ class TrainingSteps:
             self._record.budget.spend(SAVED, started)
         if self._record.is_on:
             self._statistics.after_step(optimizer)
-            if not ends_by_calls:
-                self._numbers.after_step(optimizer)
-                if not self._numbers.is_skipped:
-                    self._update_size.after_step(optimizer)
         if ends_by_calls:  # a training in the mode of a validation
             return
+        if self._record.is_on:
+            self._numbers.after_step(optimizer)
+            if not self._numbers.is_skipped:
+                self._update_size.after_step(optimizer)
         if self._strategy.ends_after(optimizer):
             self.end_step()
             if self._strategy.takes_short_way:
