@@ -171,10 +171,7 @@ class TrainingSteps:
         self._closure_is_done = False
         is_due, ends_by_calls = self._engine.due is not NOTHING_DUE, self._strategy.ends_by_calls
         if is_due:
-            started = self._record.budget.clock()
-            for see in self.sources.all.after_optimizer:
-                see(optimizer)
-            self._record.budget.spend(SAVED, started)
+            self._save_after(optimizer)
         if self._record.is_on:
             self._statistics.after_step(optimizer)
         if ends_by_calls:  # a training in the mode of a validation
@@ -194,6 +191,12 @@ class TrainingSteps:
             self._engine.open_step.settle()
             for settle in self.sources.all.settle:
                 settle(self._engine.mode)
+
+    def _save_after(self, optimizer: Optimizer) -> None:
+        started = self._record.budget.clock()
+        for see in self.sources.all.after_optimizer:
+            see(optimizer)
+        self._record.budget.spend(SAVED, started)
 
     # What sources have seen: see `Observer`.
 
