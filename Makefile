@@ -64,6 +64,9 @@ image: setup  ## build the evaluator's image and push it to the deployment's rep
 audit: setup  ## ask PyPI about known vulnerabilities of what is installed (needs the network)
 	@.ci/audit
 
+findings:  ## run each finding about other libraries again, in environments of their own (needs the network)
+	@for each in findings/*.sh; do echo "$$each" && bash "$$each" || exit 1; done
+
 wheels:  ## build the five wheels into dist
 	@rm -rf dist && $(PYTHON) -m venv build/wheels && build/wheels/bin/pip install -q build && build/wheels/bin/python -m stacks.lambda_packages && for each in . training_lib/compat training_lib/localaccount training_lib/native stacks; do build/wheels/bin/python -m build --wheel --outdir dist $$each || exit 1; done
 
@@ -79,4 +82,4 @@ changelog: setup  ## assemble CHANGELOG.md from changes/
 docs: setup  ## write the generated pages again, and build the site into build/site
 	@$(BIN)/python docs/generate.py && $(BIN)/python -m docs.permissions && $(BIN)/zensical build --strict --clean
 
-.PHONY: help setup demo test quick check extras pythons keras frameworks mxnet conformance synth template drill sdk image audit wheels bench pictures changelog docs
+.PHONY: help setup demo test quick check extras pythons keras frameworks mxnet conformance synth template drill sdk image audit findings wheels bench pictures changelog docs
