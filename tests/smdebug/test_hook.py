@@ -22,6 +22,7 @@ from trackside.contracts.run_layout import END_MARKER_KEY
 from trackside.records.tfevents import read_records
 
 MODES = smd.modes
+LOSS_INPUTS = ("MSELoss_input_0", "MSELoss_input_1")
 
 
 class Training:
@@ -99,6 +100,38 @@ def test_everything_has_the_originals_names(training: Make) -> None:
     calls = {f"{module}_{side}_0" for module in ("Sequential", "0", "1", "2") for side in ("input", "output")}
     losses = {"MSELoss_output_0", "MSELoss_input_0", "MSELoss_input_1"}
     assert parameters | {f"gradient/{name}" for name in parameters} | calls | losses <= found
+
+
+@pytest.mark.parametrize(
+    ("is_eval", "has_gradients", "collections", "expected"),
+    [
+        pytest.param(False, False, None, [3, 4], id="in-training-mode-without-gradients"),
+        pytest.param(False, True, None, [3, 4], id="in-training-mode-with-gradients"),
+        pytest.param(True, False, None, [3, 4], id="in-eval-mode-without-gradients"),
+        pytest.param(True, True, None, [3, 4], id="in-eval-mode-with-gradients"),
+        pytest.param(False, False, ["losses"], [], id="losses-alone-in-training-mode"),
+        pytest.param(True, False, ["losses"], [], id="losses-alone-in-eval-mode"),
+    ],
+)
+def test_inputs_of_the_loss_in_an_evaluation_that_the_script_names(
+    training: Make, is_eval: bool, has_gradients: bool, collections: list[str] | None, expected: list[int]
+) -> None:
+    """As the real smdebug saves them: its steps of an evaluation follow `set_mode` alone."""
+    subject = training(save_all=collections is None, include_collections=collections)
+    for _ in range(3):
+        subject.step()
+    subject.hook.set_mode(MODES.EVAL)
+    subject.model.train(not is_eval)
+    for _ in range(2):
+        with torch.set_grad_enabled(has_gradients):
+            subject.forward()
+    subject.model.train()
+    subject.hook.set_mode(MODES.TRAIN)
+    subject.step()
+    trial = subject.end()
+    global_steps = [(trial.tensor(name).steps() if trial.has_tensor(name) else []) for name in LOSS_INPUTS]
+    assert [[step for step in some if step in {3, 4}] for some in global_steps] == [expected, expected]
+    assert list(trial.tensor("MSELoss_output_0").steps()) == [0, 1, 2, 3, 4, 5]
 
 
 def test_without_an_optimizer_a_step_is_a_call(training: Make) -> None:
@@ -208,6 +241,14 @@ def test_a_scalar_before_the_optimizers_step_belongs_to_it(training: Make) -> No
     assert [float(trial.tensor("scalar/rate").value(step).item()) for step in range(3)] == [0, 1, 2]
 
 
+@pytest.mark.parametrize("name", [5, 2.5, None], ids=repr)
+def test_the_name_of_a_scalar_is_written_as_a_text(training: Make, name: Any) -> None:
+    subject = training()
+    subject.hook.save_scalar(name, 1.0)
+    subject.step()
+    assert float(subject.end().tensor(f"scalar/{name}").value(0).item()) == 1.0
+
+
 def test_a_tensor_at_an_unsaved_step_is_said_once(training: Make, caplog: pytest.LogCaptureFixture) -> None:
     subject = training(interval=2)
     for _ in range(4):
@@ -255,6 +296,8 @@ def test_record_tensor_value(training: Make) -> None:
     "wrong",
     [
         pytest.param(lambda hook: hook.save_scalar("a", torch.ones(2)), id="scalar-of-two"),
+        pytest.param(lambda hook: hook.save_scalar("a", []), id="scalar-of-nothing"),
+        pytest.param(lambda hook: hook.save_scalar("a", 1j), id="scalar-of-a-complex-number"),
         pytest.param(lambda hook: hook.save_scalar("a", "text"), id="scalar-of-text"),
         pytest.param(lambda hook: hook.save_scalar("a", None), id="scalar-of-none"),
         pytest.param(lambda hook: hook.save_tensor("a", object()), id="object"),

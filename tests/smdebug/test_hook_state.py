@@ -84,6 +84,7 @@ def test_a_step_lasts_until_the_next_call_of_the_model(tmp_path: Path) -> None:
             subject.forward()
             assert hook.mode is EVAL
             assert hook.mode_steps[EVAL] == step
+            assert hook.mode_steps[TRAIN] == 2, "the last one made, not the next"
             assert hook.step == hook.mode_steps[GLOBAL] == 3 + step
 
 

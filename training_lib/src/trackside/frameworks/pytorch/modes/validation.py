@@ -222,7 +222,8 @@ class Validation:
             self._copy_counted()
         if is_trained and root is not None and self._in_training_mode.is_looking:
             self._in_training_mode.model_called(args, kwargs)
-            if not torch.is_grad_enabled():
+            # Where the script names its modes the step is already what it says: nothing waits for a finding.
+            if self.records_in_training_mode and not torch.is_grad_enabled():
                 self._losses.hold_step()
         if is_trained or (torch.is_grad_enabled() and (self._trains_in_eval_mode or not self._has_training_begun)):
             self.end_step()

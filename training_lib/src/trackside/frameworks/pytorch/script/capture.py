@@ -70,13 +70,13 @@ class ScriptView:
         return -1 if control is None else control.step_of_script().step
 
     def mode_steps(self) -> dict[str, int]:
-        """Return the same number for each mode that has begun, as it counts within that mode."""
+        """Return the same number for each mode that has begun: of another mode than the present one, its last step."""
         control = self._script.control
         if control is None:
             return {}
         now = control.step_of_script()
         counts = control.engine.position().mode_steps or {}
-        return {**{mode: count for mode, count in counts.items() if count}, now.mode: now.mode_step}
+        return {**{mode: count - 1 for mode, count in counts.items() if count}, now.mode: now.mode_step}
 
     def position(self) -> tuple[str, int]:
         """Return (mode, step within it) that the script's own values go to."""
