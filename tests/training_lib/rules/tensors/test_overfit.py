@@ -201,6 +201,9 @@ def test_since_the_best_evaluation() -> None:
 def test_what_it_lacks() -> None:
     assert Overfit().lacks(CASES[0].window) == ""
     assert Overfit().lacks(RuleCase("no evaluation", recorded={LOSS: {"mean": FALLS}}).window)
+    several = {f"NLLLoss_output_{k}": {"mean": FALLS} for k in range(2)}
+    unpaired = RuleCase("two to choose from", recorded=several, evaluated={LOSS: {"mean": along(RISES, every=10)}})
+    assert "one training loss" in Overfit().lacks(replace(unpaired, step=100).window)
 
 
 losses = st.lists(st.floats(0.1, 10), min_size=4, max_size=20)

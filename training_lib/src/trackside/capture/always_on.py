@@ -24,6 +24,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from trackside.capture.budget import SAMPLE_INTERVAL, Intervals, OverheadBudget, ThreadMeter
+from trackside.capture.loss_parts import OpenParts
 from trackside.capture.open_step import MOST_LOSSES_A_STEP
 from trackside.capture.plain_steps import KeptShape, KeptStep, record_kept
 from trackside.capture.statistic_rows import Marks, PlainShape, PlainStep, Reading, StatisticRows, Values
@@ -101,6 +102,7 @@ class AlwaysOn:
         budget: The share of a step's time that may be spent.
         numbers: The numbers of the open step.
         losses: The losses of the open step of each mode: name and value.
+        parts: Those of them that are put together of parts.
         steps: Number of training steps of this process that have ended and are judged.
         waiting: Ended steps that rows are to be made of, the oldest first.
         newest: The newest training step that has ended.
@@ -123,6 +125,7 @@ class AlwaysOn:
         self.clock = clock
         self._rows: StatisticRows | None = None
         self.losses: dict[str, Losses] = {}
+        self.parts = OpenParts(self.losses)
         self._settled: dict[str, int] = {}
         self._readings: list[Reading] = []
         self.numbers = StepNumbers(samplers)
@@ -151,6 +154,7 @@ class AlwaysOn:
     def settle(self, mode: str = TRAIN) -> None:
         """Mark the losses added so far as the open step's own: an optimizer has stepped on them."""
         self._settled[mode] = len(self.losses.get(mode, ()))
+        self.parts.settle()
 
     def drop_unsettled(self, mode: str = TRAIN) -> None:
         """Drop the losses added since the last `settle`: no optimizer steps on them."""

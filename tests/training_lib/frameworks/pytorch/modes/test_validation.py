@@ -179,6 +179,28 @@ def test_a_model_that_gives_its_loss(
     assert evals(read_modes(store)) == [expected]
 
 
+class WithDividedSum(Net):
+    """Gives a sum over the rows divided by their number, as Hugging Face's models do for a Trainer."""
+
+    def forward(self, values: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"loss": functional.cross_entropy(self.fc(values), LABELS, reduction="sum") / len(LABELS)}
+
+
+def test_a_loss_that_the_model_scales_has_one_name_in_both_modes(capturing: Any, read_modes: Any) -> None:
+    """Issue 41."""
+    with capturing(losses=1) as store:
+        model = WithDividedSum()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model(VALUES)["loss"].backward()
+        optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            expected = model(VALUES)["loss"].item()
+    run = read_modes(store)
+    assert float(run["EVAL", 0]["CrossEntropyLoss_output_0"]) == pytest.approx(expected)
+    assert list(run["EVAL", 0]) == list(run["TRAIN", 0]) == ["CrossEntropyLoss_output_0"]
+
+
 class WithPenalty(Net):
     """Gives scores, and a number beside them as it is told."""
 

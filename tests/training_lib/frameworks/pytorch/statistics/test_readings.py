@@ -239,23 +239,119 @@ def test_nothing_is_created_before_the_first_step(tmp_path: Path) -> None:
 # Situations
 
 
-def test_accumulated_losses_are_told_apart(tmp_path: Path) -> None:
+def by_mean(values: torch.Tensor, labels: torch.Tensor, *, parts: int) -> torch.Tensor:
+    return functional.cross_entropy(values, labels) / parts
+
+
+def by_factor_of_rows(values: torch.Tensor, labels: torch.Tensor, *, parts: int) -> torch.Tensor:
+    return functional.cross_entropy(values, labels) * (len(labels) / ROWS)
+
+
+def by_sum(values: torch.Tensor, labels: torch.Tensor, *, parts: int) -> torch.Tensor:
+    return functional.cross_entropy(values, labels, reduction="sum") / ROWS
+
+
+def by_hand(values: torch.Tensor, labels: torch.Tensor, *, parts: int) -> torch.Tensor:
+    return (values.logsumexp(1) - values.gather(1, labels[:, None])[:, 0]).mean() / parts
+
+
+ROWS = 16
+
+
+@pytest.mark.parametrize("parts", [1, 4, 8])
+@pytest.mark.parametrize(
+    ("loss_of", "name", "is_ragged"),
+    [
+        pytest.param(by_mean, "CrossEntropyLoss", False, id="means-divided-by-the-parts"),
+        pytest.param(by_factor_of_rows, "CrossEntropyLoss", True, id="means-of-unequal-parts"),
+        pytest.param(by_sum, "CrossEntropyLoss", True, id="sums-divided-by-all-rows"),
+        pytest.param(by_hand, "loss", False, id="a-loss-by-hand"),
+    ],
+)
+def test_parts_of_a_loss_are_recorded_as_the_one_that_the_step_minimises(
+    loss_of: Callable[..., torch.Tensor], name: str, is_ragged: bool, parts: int, tmp_path: Path
+) -> None:
+    """Issue 41. The oracle: cross entropy of all rows at once, before the step."""
     torch.manual_seed(0)
     model = Net()
+    rows, labels = torch.randn(ROWS, 6), torch.randint(0, 3, (ROWS,))
+    ends = [round(k * ROWS / parts) for k in range(1, parts)]
+    if is_ragged and parts > 1:
+        ends[0] += 1
+    with capturing(tmp_path / "run"):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        seen = []
+        for _ in range(40):
+            optimizer.zero_grad()
+            with torch.no_grad():
+                seen.append(-model(rows).log_softmax(1)[torch.arange(ROWS), labels].mean().item())
+            for part, wanted in zip(rows.tensor_split(ends), labels.tensor_split(ends), strict=True):
+                loss_of(model(part), wanted, parts=parts).backward()
+            optimizer.step()
+    trial = opened(tmp_path / "run")
+    assert list(column(trial, f"{name}_output_0", "mean").values()) == pytest.approx(seen, rel=1e-4)
+    assert not column(trial, f"{name}_output_1", "mean")
+
+
+def undivided(net: nn.Module, rows: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
+    return [functional.cross_entropy(net(rows), labels), functional.cross_entropy(net(rows + 1), labels)]
+
+
+def one_divided(net: nn.Module, rows: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
+    return [functional.cross_entropy(net(rows), labels), functional.cross_entropy(net(rows + 1), labels) / 2]
+
+
+def enlarged(net: nn.Module, rows: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
+    return [2 * functional.cross_entropy(net(rows), labels), 2 * functional.cross_entropy(net(rows + 1), labels)]
+
+
+@pytest.mark.parametrize(
+    "losses_of",
+    [
+        pytest.param(undivided, id="accumulation-without-division"),
+        pytest.param(one_divided, id="only-one-is-divided"),
+        pytest.param(enlarged, id="weighted-losses"),
+    ],
+)
+def test_losses_that_are_no_parts_are_told_apart(losses_of: Callable[..., list[torch.Tensor]], tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Net()
+    rows, labels = torch.randn(4, 6), torch.randint(0, 3, (4,))
     with capturing(tmp_path / "run"):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         seen = []
         for _ in range(3):
             optimizer.zero_grad()
-            for _ in range(2):
-                loss = functional.cross_entropy(model(torch.randn(4, 6)), torch.randint(0, 3, (4,)))
-                (loss / 2).backward()
-                seen.append(loss.item())
+            with torch.no_grad():
+                seen.append([functional.cross_entropy(model(rows + k), labels).item() for k in range(2)])
+            for loss in losses_of(model, rows, labels):
+                loss.backward()
             optimizer.step()
     trial = opened(tmp_path / "run")
     for k in range(2):
         recorded = column(trial, f"CrossEntropyLoss_output_{k}", "mean")
-        np.testing.assert_allclose(list(recorded.values()), seen[k::2], rtol=1e-6)
+        assert list(recorded.values()) == pytest.approx([losses[k] for losses in seen], rel=1e-4)
+
+
+def test_divided_losses_of_two_optimizers_are_told_apart(tmp_path: Path) -> None:
+    """As in the training of a GAN: each half has its own step."""
+    torch.manual_seed(0)
+    models = [Net(), Net()]
+    rows, labels = torch.randn(4, 6), torch.randint(0, 3, (4,))
+    with capturing(tmp_path / "run"):
+        optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
+        seen: list[list[float]] = [[], []]
+        for _ in range(6):
+            for model, optimizer, losses in zip(models, optimizers, seen, strict=True):
+                optimizer.zero_grad()
+                loss = functional.cross_entropy(model(rows), labels)
+                (loss / 2).backward()
+                losses.append(loss.item())
+                optimizer.step()
+    trial = opened(tmp_path / "run")
+    recorded = [list(column(trial, f"CrossEntropyLoss_output_{k}", "mean").values()) for k in range(2)]
+    for found, losses in zip(recorded, seen, strict=True):
+        assert found[-3:] == pytest.approx(losses[-3:], rel=1e-4)
 
 
 def test_the_rate_that_the_step_used(tmp_path: Path) -> None:

@@ -158,13 +158,17 @@ class Overfit(Rule):
         return found
 
     def lacks(self, window: Window) -> str:
-        """Name the missing input: a few evaluations in mode EVAL."""
+        """Name the missing input: a few evaluations in mode EVAL, or the training loss that belongs to them."""
+        missing = f"{_FEWEST_EVALUATIONS} evaluations of the model in eval mode, with a loss"
+        trained = training_losses(window)
         for name in window.tensors("losses"):
             for column in window.statistic(name, "mean", mode="EVAL"):
-                found = [by_evaluation(column, trained) for trained in training_losses(window)]
-                if any(seen is not None and len(seen.means) >= _FEWEST_EVALUATIONS for seen in found):
+                own = training_of(column, trained)
+                if own is not None and _has_evaluations(column, own):
                     return ""
-        return f"{_FEWEST_EVALUATIONS} evaluations of the model in eval mode, with a loss"
+                if own is None and any(_has_evaluations(column, other) for other in trained):
+                    missing = f"one training loss to compare {name} with, or one of that name"
+        return missing
 
     def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
         """Return certain causes; wrong labels, if nothing was learned but the training's labels; overfitting."""
@@ -255,6 +259,12 @@ class Overfit(Rule):
             },
             series=tuple([(int(s), float(v)) for s, v in zip(seen.steps[-20:], seen.means[-20:], strict=True)]),
         )
+
+
+def _has_evaluations(evaluated: Column, trained: Column) -> bool:
+    """Return True with evaluations enough to judge, between the steps of this training loss."""
+    seen = by_evaluation(evaluated, trained)
+    return seen is not None and len(seen.means) >= _FEWEST_EVALUATIONS
 
 
 def _ended_above_guessing(window: Window, seen: Evaluations, trained: Column) -> Guess | None:

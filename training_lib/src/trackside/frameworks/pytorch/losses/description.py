@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from trackside.capture.loss_parts import Part
 from trackside.frameworks.pytorch.ground.memory import has_memory
 
 UNNAMED = "loss"  # a loss by hand, or a sum of several
@@ -105,11 +106,13 @@ class LossDescription(NamedTuple):
     - `name`: its name in the words of torch.nn
     - `scale`: the number that its true value was multiplied by
     - `node`: the node of the graph that holds the inputs of the loss, if one does
+    - `part`: whether a constant divides it, and what becomes of several such of one optimizer step
     """
 
     name: str
     scale: float | LateScale
     node: Any = None
+    part: Part = Part.NONE
 
     def read_scale(self) -> float:
         """Return `scale` as a number. Waits for a device that holds it: do not call it on a step that saves nothing."""
@@ -142,7 +145,12 @@ def describe_loss(node: Any) -> LossDescription:
         found = _recognised(kind, node)
         if found is not None:
             is_sum = kind == "SumBackward0" or getattr(found.node, "_saved_reduction", None) == _REDUCED_BY_SUM
-            return found._replace(scale=_scale_by_amp(outermost) if is_sum else _scale(factors))
+            if is_sum:
+                part = Part.SUMMED if _divides(factors, outermost) else Part.NONE
+                return found._replace(scale=_scale_by_amp(outermost), part=part)
+            return found._replace(
+                scale=_scale(factors), part=Part.AVERAGED if _divides(factors, outermost) else Part.NONE
+            )
         inputs = _inputs(node)
         if len(inputs) != 1 or kind not in _SCALING | _VALUE_KEEPING:
             break
@@ -153,7 +161,25 @@ def describe_loss(node: Any) -> LossDescription:
             factors.append(factor)
             outermost = factor if depth == 0 and kind == "MulBackward0" else outermost
         node = inputs[0]
-    return LossDescription(UNNAMED, _scale_by_amp(outermost))
+    part = Part.SUMMED if _divides(factors, outermost) else Part.NONE
+    return LossDescription(UNNAMED, _scale_by_amp(outermost), part=part)
+
+
+def constant_of(scale: float | LateScale) -> float:
+    """Return the factors of a scale that are known without waiting for a device."""
+    return scale.constant if isinstance(scale, LateScale) else scale
+
+
+def _divides(factors: Sequence[_Factor], outermost: _Factor) -> bool:
+    """Return True if constants beside AMP's make the loss smaller. One on a device is asked for its kind alone."""
+    constant = 1.0
+    for factor in factors:
+        if isinstance(factor.value, torch.Tensor):
+            if factor.is_divisor:
+                return True
+        elif not (factor is outermost and _amp_scale(factor.value) != 1.0):
+            constant = constant / factor.value if factor.is_divisor else constant * factor.value
+    return abs(constant) < 1.0
 
 
 def name_of_bare_loss(node: Any) -> str:

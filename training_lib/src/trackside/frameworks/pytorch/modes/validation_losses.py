@@ -186,7 +186,10 @@ class ValidationLosses:
         value = self._value(output)
         if value is None:
             return
-        same = [loss for loss in self.values[start:] if np.array_equal(loss[1], value, equal_nan=True)]
+        inside = self.values[start:]
+        same = [loss for loss in inside if np.array_equal(loss[1], value, equal_nan=True)]
+        if name == UNNAMED and self._names_in_training == {loss[0] for loss in inside}:
+            name = inside[0][0]  # so training's graph led from such a value to that loss alone: it is that, scaled
         self.values[start:] = same[-1:] or [(self._as_in_training(name), value)]
 
     def _value(self, result: Any) -> np.ndarray | None:

@@ -18,13 +18,14 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from trackside.capture.budget import DEAR, NORMS
+from trackside.capture.loss_parts import Part
 from trackside.capture.statistic_rows import DearReading, Flags, Here, Numbers, Reading, Values, Watched
 from trackside.capture.step_engine import StepEngine
 from trackside.capture.step_statistics import StepStatistics
 from trackside.contracts.recorded_names import LOST_UPDATES
 from trackside.frameworks.pytorch.ground.memory import has_memory, have_memory, with_memory
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
-from trackside.frameworks.pytorch.losses.description import LateScale
+from trackside.frameworks.pytorch.losses.description import LateScale, constant_of
 from trackside.frameworks.pytorch.optimizers.source import fused_scale
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES
@@ -78,13 +79,19 @@ class PyTorchStatistics:
         self._was_broken = False
         record.wait, record.when_off = self._device.wait, self._open.clear
 
-    def add_loss(self, name: str, value: torch.Tensor, scale: float | LateScale, *, mode: str) -> None:
+    def add_loss(
+        self, name: str, value: torch.Tensor, scale: float | LateScale, *, mode: str, part: Part = Part.NONE
+    ) -> None:
         """Add a scalar loss to the open step of a mode; its true value is `value` / `scale`."""
         record = self.record
         if not record.is_on:
             return
         try:
-            record.recorder.add_loss(name, self._device.take_loss(value, scale), mode=mode)
+            number = self._device.take_loss(value, scale)
+            if part is Part.NONE:
+                record.recorder.add_loss(name, number, mode=mode)
+            else:
+                record.recorder.parts.add(name, number, part, weight=constant_of(scale), mode=mode)
         except Exception as error:  # noqa: BLE001 - see `switch_off`
             record.switch_off(error)
 

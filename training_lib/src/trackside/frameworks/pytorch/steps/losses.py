@@ -76,7 +76,7 @@ class LossSource:
                 if self._facts.wants_loss(loss.name):
                     self._facts.loss_seen(tensor, loss)
                 self._validation.trained_on(loss.name, tensor)
-                self._statistics.add_loss(loss.name, tensor, loss.scale, mode=engine.mode)
+                self._statistics.add_loss(loss.name, tensor, loss.scale, mode=engine.mode, part=loss.part)
                 if engine.step >= self.looks.due:
                     self.looks.backward_begins(tensor)
                 if is_saved and engine.due is not NOTHING_DUE:

@@ -14,19 +14,26 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import get_ident
 from typing import Any
 
 import torch
 from torch.optim.optimizer import Optimizer
 
+from trackside.capture.loss_parts import Part
 from trackside.capture.plain_steps import KeptStep
 from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
 from trackside.capture.step_engine import TRAIN
 from trackside.contracts.recorded_names import BACKWARD_PASSES, GRADIENTS_KEPT
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
-from trackside.frameworks.pytorch.losses.description import describe_loss, name_of_bare_loss
+from trackside.frameworks.pytorch.losses.description import (
+    LossDescription,
+    constant_of,
+    describe_loss,
+    name_of_bare_loss,
+)
 from trackside.frameworks.pytorch.modes.validation import Validation
 from trackside.frameworks.pytorch.optimizers.source import SkippedSteps
 from trackside.frameworks.pytorch.statistics.cleared_gradients import OfOptimizer
@@ -254,15 +261,16 @@ class ShortWay(StepKeeper):
             return False
         node: Any = loss.grad_fn
         kind, before = self._known_node
-        name, scale = self._known_loss, 1.0
+        name, add = self._known_loss, self._recorder.add_loss
         if type(node) is not kind or (before is not None and type(node.next_functions[0][0]) is not before):
-            name = name_of_bare_loss(node)
+            name, scale = name_of_bare_loss(node), 1.0
             if name:
                 is_likelihood = name in {"NLLLoss", "CrossEntropyLoss"}
                 known = type(node), type(node.next_functions[0][0]) if is_likelihood else None
             else:
-                known = ShortWay, None
-                name, scale, _ = describe_loss(node)  # type: ignore[assignment] # looked at next
+                known, described = (ShortWay, None), describe_loss(node)
+                name, scale = described.name, described.scale  # type: ignore[assignment] # looked at next
+                add = partial(self._add_described, described)
             if type(scale) is not float or (name is not self._known_loss and self._facts.wants_loss(name)):
                 return False
             self._known_loss, self._known_node = name, known
@@ -274,8 +282,15 @@ class ShortWay(StepKeeper):
                     return False
             self._cleared.is_waiting = self._remembered.is_open = False
             self._has_seen_loss = True
-        self._recorder.add_loss(name, loss.item() / scale)
+        add(name, loss.item())
         return True
+
+    def _add_described(self, loss: LossDescription, name: str, scaled: float) -> None:
+        scale = constant_of(loss.scale)
+        if loss.part is Part.NONE:
+            self._recorder.add_loss(name, scaled / scale)
+        else:
+            self._recorder.parts.add(name, scaled / scale, loss.part, weight=scale, mode=TRAIN)
 
     def _read_rates(self, optimizer: Optimizer) -> None:
         self._reading = self._statistics.reading_without_norms(optimizer)
