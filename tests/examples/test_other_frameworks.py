@@ -33,12 +33,13 @@ class Example(NamedTuple):
     backend: str = "torch"
 
 
+_UNSCALED = {"unnormalized-inputs", "loss-not-decreasing", "poor-weight-initialization"}
 _DEEP = {"vanishing-gradient", "loss-not-decreasing"}
 WITH_FAULTS = {
     "boosting": Example("boosting", "memorise", {"overfit"}, ("xgboost", "sklearn")),
     "lightgbm": Example("lightgbm", "memorise", {"overfit"}, ("lightgbm", "sklearn")),
     "catboost": Example("catboost", "memorise", {"overfit"}, ("catboost", "sklearn")),
-    "sklearn": Example("sklearn", "unscaled", {"loss-not-decreasing"}, ("sklearn",)),
+    "sklearn": Example("sklearn", "unscaled", _UNSCALED, ("sklearn",)),
     "keras": Example("keras", "vanishing", _DEEP, ("keras", "torch", "sklearn")),
     "tensorflow": Example(
         "tensorflow", "rate", {"loss-not-decreasing", "weight-update-ratio"}, ("tensorflow", "sklearn"), "tensorflow"

@@ -191,7 +191,10 @@ def test_notify_does_not_stop_and_a_killed_evaluator_goes_on_and_says_nothing_tw
         pytest.param("sys.exit(7)", 7, "the command ended with code 7 before it imported a framework", id="code-7"),
         pytest.param("sys.exit(0)", 0, "the script never imported a framework", id="code-0"),
         pytest.param(
-            "os.kill(os.getpid(), signal.SIGSEGV)", 139, "a signal ended the command before its first", id="crash"
+            "os.kill(os.getpid(), signal.SIGSEGV)",
+            139,
+            "SIGSEGV ended the command (exit code 139)",
+            id="crash",
         ),
     ],
 )

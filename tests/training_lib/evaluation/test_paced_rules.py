@@ -174,7 +174,7 @@ class World:
     def backtested(self, monkeypatch: pytest.MonkeyPatch) -> Backtest:
         """What `backtest` says of these rules, which are in no catalogue."""
         monkeypatch.setattr(backtesting, "build_rules", lambda _: self.rules)
-        return backtest("/run", (), clock=lambda: self.now, stores=self.stores.__getitem__)
+        return backtest("/run", (), clock=lambda: self.now, stores={**self.stores, "/run": MemoryStore()}.__getitem__)
 
 
 def plain(verdicts: Iterable[Verdict]) -> list[str]:

@@ -147,7 +147,7 @@ def judge_finished(
         clock=lambda: 0.0,
         sleep=lambda _: pytest.fail("All of it is there at the first look."),
         should_stop=lambda: False,
-        stores=stores.__getitem__,
+        stores={**stores, "/run": MemoryStore()}.__getitem__,
     )
 
 

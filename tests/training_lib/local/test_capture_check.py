@@ -78,7 +78,7 @@ def process(**signs: Any) -> UncapturedProcess:
         pytest.param(["bash", "t.sh"], 0, (), "bash started no Python that has Trackside", id="a-shell"),
         pytest.param(["python", "t.py"], 0, (), "the script never imported a framework", id="no-torch"),
         pytest.param(["python", "t.py"], 2, (), "code 2 before it imported a framework; its own", id="misspelt"),
-        pytest.param(["python", "t.py"], -9, (), "a signal ended the command before its first", id="killed"),
+        pytest.param(["python", "t.py"], -9, (), "SIGKILL ended the command (exit code 137)", id="killed"),
         pytest.param(
             ["python", "t.py"], 1, (process(error="ImportError"),),
             "ImportError ended it before the first optimizer step; the traceback is above", id="an-early-crash",

@@ -323,7 +323,7 @@ def test_rules_judge_what_was_recorded() -> None:
         clock=lambda: 0.0,
         sleep=lambda _: None,
         should_stop=lambda: False,
-        stores=stores.__getitem__,
+        stores={**stores, "/run": MemoryStore()}.__getitem__,
     )
     assert [(issue.rule_id, issue.step) for issue in summary.issues] == [("exploding-tensor", 30)]
 

@@ -251,7 +251,8 @@ def test_rules_judge_the_rows_that_fit_was_given(script: str, rule: str, is_foun
     printed(DATA + script, tmp_path / "run", ROWS)
     found = backtest(str(tmp_path / "run"), [RuleConfiguration(rule)], clock=lambda: 0.0)
     assert bool(found.issues) == is_found
-    assert is_found or found.verdicts[0].outcome is Outcome.CLEAN
+    enough = "HistGradient" not in script  # trees show their rows at the first and the last round: too few for a tick
+    assert is_found or found.verdicts[0].outcome is (Outcome.CLEAN if enough else Outcome.NOT_EVALUATED)
 
 
 CLASSES = "MLPClassifier(4, max_iter=3, random_state=0)"

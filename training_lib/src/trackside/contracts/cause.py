@@ -178,8 +178,7 @@ EXPLANATIONS = {
     ),
     Cause.UNDEFINED_VALUE: Explanation(
         "a root, norm, logarithm or quotient of zero has no value, or its derivative has none",
-        "Add a small number below the root or the division, as in torch.sqrt(x + 1e-8). "
-        "torch.autograd.set_detect_anomaly(True) names the line.",
+        "Add a small number below the root or division. torch.autograd.set_detect_anomaly(True) names the line.",
     ),
     Cause.WRONG_LABELS: Explanation(
         "the labels do not belong to the inputs", "Look at a few inputs beside their labels, after all shuffling."
