@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
+from docs.tutorial import PAGE, first_file
 from trackside.environment import inherited
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -82,10 +83,11 @@ def main(arguments: list[str]) -> int:
 
 
 def card() -> str:
-    """Run the example with a fault, and return the command with the first card that it shows."""
+    """Run the script of the tutorial, and return the command with the first card that it shows."""
     with tempfile.TemporaryDirectory() as folder:
-        script = ROOT / "examples" / "digits" / "train.py"
-        command = ["trackside", "run", "--on-issue", "stop", "--", sys.executable, str(script), "--fault", "vanishing"]
+        script = Path(folder) / "train.py"
+        script.write_text(first_file(PAGE.read_text("utf-8")), encoding="utf-8")
+        command = ["trackside", "run", "--on-issue", "stop", "--", sys.executable, script.name]
         output = _in_terminal([str(Path(sys.executable).with_name(command[0])), *command[1:]], folder=Path(folder))
     return f"{_PROMPT}trackside run --on-issue stop -- python train.py\n\n{first_card(output)}"
 

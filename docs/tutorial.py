@@ -77,6 +77,12 @@ def _output(command: str, folder: Path) -> str:
     return "".join(f"{line}\n" for line in lines).strip("\n") + "\n"
 
 
+def first_file(page: str) -> str:
+    """Return the content of the first file of a page."""
+    found = next(match for match in _BLOCK.finditer(page) if match["file"])
+    return found["code"]
+
+
 def shape(page: str) -> list[str]:
     """Return the lines of a page without what differs from run to run.
 
