@@ -115,7 +115,7 @@ def test_a_training_without_a_value_has_rounds_and_no_loss(tmp_path: Path) -> No
     assert printed(script, tmp_path / "run")[0] == "{'learn': {}}\n"
     names = ("loss-not-decreasing", "loss-spike", "exploding-tensor")
     found = backtest(str(tmp_path / "run"), [RuleConfiguration(name) for name in names], clock=lambda: 0.0)
-    assert [verdict.outcome.value for verdict in found.verdicts] == ["NotEvaluated"] * len(names)
+    assert [verdict.outcome.value for verdict in found.verdicts] == ["not-evaluated"] * len(names)
     assert "no metric that falls" in found.verdicts[0].message
 
 
