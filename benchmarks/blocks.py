@@ -28,11 +28,12 @@ import time
 from pathlib import Path
 
 from benchmarks.framework_cost import AGAIN, OFF, PLANTED, PLANTED_SHARE, shown, spin
-from benchmarks.turns import CELLS, HERE, WORKLOADS, Ours, Training, write
+from benchmarks.turns import CELLS, HERE, WORKLOADS, Ours, put_table
+from benchmarks.workloads import Training
 
-STEPS = {"tiny": 4000, "half": 2000, "mlp": 500, "deep": 20, "gpt": 10}  # of a block: a second, as between two writings
+STEPS = {"tiny": 4000, "half": 2000, "mlp": 500, "deep": 50, "gpt": 10}  # of a block: a second, as between two writings
 WARM_UP = {"tiny": 80, "half": 40, "mlp": 40, "deep": 2, "gpt": 2}
-FIRST_STEPS = {"tiny": 2000, "half": 1500, "mlp": 600, "deep": 60, "gpt": 20}  # until the intervals are settled
+FIRST_STEPS = {"tiny": 2000, "half": 1500, "mlp": 600, "deep": 450, "gpt": 20}  # until the intervals are settled
 
 Round = dict[str, float]  # seconds of processor of a step, by kind
 
@@ -46,10 +47,7 @@ class Switched:
 
     def leave(self) -> None:
         """Take the hooks out."""
-        capture = self._part.capture
-        for undo in reversed(capture._undo):
-            undo()
-        capture._undo = []
+        self._part.capture.leave()
 
     def join(self) -> None:
         """Put the hooks in again."""
@@ -164,10 +162,7 @@ def main() -> None:
         torch.set_num_threads(1)
         train(options)
     for workload in options.workloads:
-        table = table_of(workload, options)
-        sys.stdout.write(table + "\n\n")
-        if options.write:
-            write(options.write, f"{workload} by blocks", table)
+        put_table(table_of(workload, options), f"{workload} by blocks", options.write)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ Playwright and, without --axe, npm, which fetches axe-core. About three minutes.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import itertools
 import re
@@ -22,7 +21,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.dashboard import replaced, write_long
+from benchmarks.dashboard import write_long
+from benchmarks.engine.options import parser
+from benchmarks.engine.pages import put
 from benchmarks.times import machine
 from docs.pictures import PAGES, THEMES, TOKEN, resolved, serving, train_runs
 from trackside.contracts.run_layout import RunLocation
@@ -52,15 +53,15 @@ WORDS_UNTIL = """([layer, step]) => {
 }"""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Measure; print the tables, or write them into a page. Return 1 for a violation or a request of the report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--axe", type=Path, help="the file axe.min.js")
-    parser.add_argument("--write", type=Path, help="the page with the markers")
-    options = parser.parse_args(arguments)
+    options = parser(__doc__)
+    options.add_argument("--axe", type=Path, help="the file axe.min.js")
+    options.add_argument("--write", type=Path, help="the page with the markers")
+    arguments = options.parse_args(words)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        axe = (options.axe or fetched_axe(folder)).read_text("utf-8")
+        axe = (arguments.axe or fetched_axe(folder)).read_text("utf-8")
         train_runs(folder)
         write_wide(folder / ".trackside/runs/points", steps=200_000, layers=40)
         write_wide(folder / ".trackside/runs/heatmap", steps=2_000, layers=200)
@@ -70,11 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             subprocess.run(command, cwd=folder, check=True, capture_output=True)
         violations, asked, rows = measure(folder, axe)
     lines = [*violation_table(violations), "", *asked, "", *budget_table(rows), "", machine()]
-    if options.write is None:
-        print("\n".join(lines))
-    else:
-        page = options.write.read_text("utf-8")
-        options.write.write_text(replaced(page, "\n".join(lines), start=START, end=END), "utf-8")
+    put(lines, arguments.write, begin=START, end=END)
     return int(any(found for _, _, found in violations))
 
 
@@ -229,7 +226,7 @@ def violation_table(found: Sequence[tuple[str, str, list[str]]]) -> list[str]:
 
 def budget_table(rows: Sequence[tuple[str, float, float, float, float, float]]) -> list[str]:
     """Return the times as a table, with the size of the script."""
-    from trackside.dashboard.app import script
+    from trackside.views.dashboard.app import script
 
     size = len(gzip.compress(script().encode())) / 1e3
     lines = [

@@ -8,7 +8,6 @@ arrived, memory is the most that the server ever had in use (`VmHWM`). A minute 
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -22,8 +21,11 @@ from urllib.parse import quote
 
 import numpy as np
 
+from benchmarks.engine.options import parser
+from benchmarks.engine.pages import put
+from benchmarks.processes import processor_seconds
 from benchmarks.times import machine
-from trackside.contracts.recorded_names import (
+from trackside.contracts.run.recorded_names import (
     BACKWARD_SECONDS,
     CAPTURE_SECONDS,
     DATA_SECONDS,
@@ -31,7 +33,6 @@ from trackside.contracts.recorded_names import (
     STEP_SECONDS,
 )
 from trackside.contracts.run_layout import RunLocation, SegmentName
-from trackside.dashboard.tensors import MOST_NUMBERS
 from trackside.environment import inherited
 from trackside.records.block_file import encode_block
 from trackside.records.modes import MODE_NUMBERS
@@ -46,6 +47,7 @@ from trackside.records.statistics_segment import (
 )
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_statistics, write_tensors
+from trackside.views.dashboard.tensors import MOST_NUMBERS
 
 START, END = "<!-- measured by `python -m benchmarks.dashboard` -->", "<!-- /measured -->"
 LOSS, LAYERS, STARTED = "CrossEntropyLoss_output_0", 40, 1.8e9
@@ -66,24 +68,22 @@ class Answer:
     memory_bytes: int
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Measure; print the table, or write it into a page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=300)
-    parser.add_argument("--steps", type=int, default=1_000_000)
-    parser.add_argument("--layers", type=int, default=LAYERS, help="tensors with a number at each step, but the loss")
-    parser.add_argument("--write", type=Path, help="the page with the markers")
-    options = parser.parse_args(arguments)
+    options = parser(__doc__)
+    options.add_argument("--runs", type=int, default=300)
+    options.add_argument("--steps", type=int, default=1_000_000)
+    options.add_argument("--layers", type=int, default=LAYERS, help="tensors with a number at each step, but the loss")
+    options.add_argument("--write", type=Path, help="the page with the markers")
+    arguments = options.parse_args(words)
     with tempfile.TemporaryDirectory() as folder:
-        make_runs(Path(folder), count=options.runs, steps=options.steps, layers=options.layers)
+        make_runs(Path(folder), count=arguments.runs, steps=arguments.steps, layers=arguments.layers)
         size_bytes = sum(path.stat().st_size for path in (Path(folder) / LONG).rglob("*") if path.is_file())
-        long = f"a run of {options.steps:,} steps, {options.layers + 1} tensors and phases, {size_bytes / 1e9:.2f} GB"
-        answers = list(measure(Path(folder), steps=options.steps, count=options.runs + 1, long=long))
-    text = table(answers)
-    if options.write is None:
-        print(text)
-    else:
-        options.write.write_text(replaced(options.write.read_text("utf-8"), text), "utf-8")
+        long = (
+            f"a run of {arguments.steps:,} steps, {arguments.layers + 1} tensors and phases, {size_bytes / 1e9:.2f} GB"
+        )
+        answers = list(measure(Path(folder), steps=arguments.steps, count=arguments.runs + 1, long=long))
+    put(table(answers), arguments.write, begin=START, end=END)
     return 0
 
 
@@ -167,12 +167,12 @@ def measure(folder: Path, *, steps: int, count: int, long: str) -> Iterator[Answ
 
 
 def _measured(process: subprocess.Popen[str], what: str, address: str) -> Answer:
-    before, began = processor_seconds(process), time.perf_counter()
+    before, began = processor_seconds(process.pid), time.perf_counter()
     request = urllib.request.Request(address, headers={"Authorization": f"Bearer {TOKEN}"})  # noqa: S310 - http
     with urllib.request.urlopen(request) as answer:  # noqa: S310
         size = len(answer.read())
     seconds = time.perf_counter() - began
-    return Answer(what, seconds, size, processor_seconds(process) - before, _most_memory(process))
+    return Answer(what, seconds, size, processor_seconds(process.pid) - before, _most_memory(process))
 
 
 @contextmanager
@@ -188,12 +188,6 @@ def serving(folder: Path, *, build: Path | None = None) -> Iterator[tuple[subpro
             yield process, process.stdout.readline().partition("/?")[0]
         finally:
             process.terminate()
-
-
-def processor_seconds(process: subprocess.Popen[str]) -> float:
-    """Return the processor time that a process has taken, in seconds."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100.0
 
 
 def _most_memory(process: subprocess.Popen[str]) -> int:
@@ -213,15 +207,6 @@ def table(answers: Sequence[Answer]) -> str:
         for one in answers
     ]
     return "\n".join([*rows, "", machine()])
-
-
-def replaced(page: str, text: str, *, start: str = START, end: str = END) -> str:
-    """Return the page with `text` between the markers. Errors: `ValueError` if they are missing."""
-    before, begin, rest = page.partition(start)
-    _, stop, after = rest.partition(end)
-    if not begin or not stop:
-        raise ValueError(f"The page has no {start} and {end}.")
-    return f"{before}{begin}\n\n{text}\n\n{stop}{after}"
 
 
 if __name__ == "__main__":

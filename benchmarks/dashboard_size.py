@@ -8,7 +8,6 @@ server; the first bytes are those of the body. A minute, and as much for the bui
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.dashboard import LOSS, TOKEN, processor_seconds, replaced, serving
+from benchmarks.dashboard import LOSS, TOKEN, serving
+from benchmarks.engine.options import parser
+from benchmarks.engine.pages import put
+from benchmarks.processes import processor_seconds
 from benchmarks.times import machine
 from trackside.contracts.run_layout import VERDICTS_KEY, RunLocation
 from trackside.contracts.verdict import Finding, Outcome, Severity, Verdict
@@ -42,22 +44,17 @@ class Load:
     size_bytes: int
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Measure; print the table, or write it into a page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--before", type=Path, help="the clone of another build")
-    parser.add_argument("--write", type=Path, help="the page with the markers")
-    options = parser.parse_args(arguments)
+    options = parser(__doc__)
+    options.add_argument("--before", type=Path, help="the clone of another build")
+    options.add_argument("--write", type=Path, help="the page with the markers")
+    arguments = options.parse_args(words)
     with tempfile.TemporaryDirectory() as folder:
         make_runs(Path(folder))
         now = list(measure(Path(folder), None))
-        before = list(measure(Path(folder), options.before)) if options.before else []
-    text = table(now, before)
-    if options.write is None:
-        print(text)
-    else:
-        page = options.write.read_text("utf-8")
-        options.write.write_text(replaced(page, text, start=START, end=END), "utf-8")
+        before = list(measure(Path(folder), arguments.before)) if arguments.before else []
+    put(table(now, before), arguments.write, begin=START, end=END)
     return 0
 
 
@@ -117,13 +114,13 @@ def measure(folder: Path, build: Path | None) -> Iterator[Load]:
 
 
 def _load(process: subprocess.Popen[str], what: str, address: str) -> Load:
-    before, began = processor_seconds(process), time.perf_counter()
+    before, began = processor_seconds(process.pid), time.perf_counter()
     headers = {"Authorization": f"Bearer {TOKEN}", "Accept-Encoding": "gzip"}
     with urllib.request.urlopen(urllib.request.Request(address, headers=headers)) as answer:  # noqa: S310
         size = len(answer.read(1))
         first = time.perf_counter() - began
         size += len(answer.read())
-    return Load(what, first, processor_seconds(process) - before, size)
+    return Load(what, first, processor_seconds(process.pid) - before, size)
 
 
 def table(now: Sequence[Load], before: Sequence[Load]) -> str:

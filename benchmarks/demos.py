@@ -1,6 +1,6 @@
 """Trains the demonstrations that come with boosting libraries, with `trackside run` and without it.
 
-    python -m benchmarks.demos --python PYTHON --write docs/lab-notes/demos.md XGBOOST LIGHTGBM
+    python -m benchmarks.demos --python PYTHON --write docs/framework-faults.md XGBOOST LIGHTGBM
 
 XGBOOST and LIGHTGBM are copies of dmlc/xgboost and microsoft/LightGBM. PYTHON has the libraries, matplotlib and
 Trackside. Each script is other people's, runs twice bare and once captured, and is thought to be a healthy training.
@@ -8,13 +8,14 @@ Trackside. Each script is other people's, runs twice bare and once captured, and
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.engine.options import parser
+from benchmarks.engine.pages import put
 from trackside.contracts.verdict import Outcome, Verdict
 from trackside.environment import inherited
 from trackside.trial.trial import Trial, open_trial
@@ -65,8 +66,8 @@ def ran(script: Path, python: str) -> Demo:
     return Demo(name, True, is_steady, is_same, steps, tuple(sorted(issues)))
 
 
-def page(found: list[Demo], versions: str) -> str:
-    """Return the page."""
+def table(found: list[Demo], versions: str) -> str:
+    """Return the part of the page: sums and a row for each script."""
     runs = [demo for demo in found if demo.is_run]
     trained = [demo for demo in runs if demo.steps]
     alarmed = [demo for demo in trained if demo.issues]
@@ -78,13 +79,6 @@ def page(found: list[Demo], versions: str) -> str:
     ]
     return "\n".join(
         [
-            "# Demonstrations of XGBoost and LightGBM",
-            "",
-            "    python -m benchmarks.demos --python PYTHON --write docs/lab-notes/demos.md XGBOOST LIGHTGBM",
-            "",
-            "runs the demonstrations that come with both libraries, without a change, bare and under `trackside run`.",
-            "They are other people's, and thought to be healthy; many train few rounds. Nothing was tuned on them.",
-            "",
             f"{versions}.",
             "",
             (
@@ -99,36 +93,32 @@ def page(found: list[Demo], versions: str) -> str:
             "| script | steps | rules | same output |",
             "| --- | --- | --- | --- |",
             *rows,
-            "",
         ]
     )
 
 
 def main() -> None:
     """Carry out the command."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("clones", type=Path, nargs="+")
-    parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--write", type=Path)
-    options = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("clones", type=Path, nargs="+")
+    options.add_argument("--python", default=sys.executable)
+    options.add_argument("--write", type=Path)
+    arguments = options.parse_args()
     scripts = [
         script
-        for clone in options.clones
+        for clone in arguments.clones
         for folder in SCRIPTS
         if (clone / folder).is_dir()
         for script in sorted((clone / folder).glob("*.py"))
     ]
     found = []
     for script in scripts:
-        found.append(ran(script.absolute(), options.python))
+        found.append(ran(script.absolute(), arguments.python))
         print(found[-1], flush=True)
     show = "import xgboost, lightgbm; print(f'XGBoost {xgboost.__version__}, LightGBM {lightgbm.__version__}')"
-    _, versions = _output([options.python, "-c", show], Path.cwd())
-    text = page(found, versions.strip())
-    if options.write:
-        options.write.write_text(text)
-    else:
-        sys.stdout.write(text)
+    _, versions = _output([arguments.python, "-c", show], Path.cwd())
+    text = table(found, versions.strip())
+    put(text, arguments.write, begin="<!-- demonstrations -->", end="<!-- end -->")
 
 
 def _steps(trial: Trial) -> set[int]:

@@ -1,6 +1,7 @@
 """What capture costs a training of Keras or XGBoost: it takes turns with no capture, within one training.
 
     .venv/bin/python -m benchmarks.framework_cost xgboost
+    .venv/bin/python -m benchmarks.framework_cost keras --milliseconds 4 --steps 300    # so quick that it rests
     .venv/bin/python -m benchmarks.framework_cost smdebug
     .venv/bin/python -m benchmarks.framework_cost keras --python .venv/keras-backends/bin/python --backend tensorflow
 
@@ -40,21 +41,22 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.marked import replaced
+from benchmarks.engine.pages import put
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "frameworks.md"
 INTERVAL = 500
 OFF, AGAIN, PLANTED, IDLE, BARE_IDLE = "off", "off again", "1 % planted", "idle", "idle, without statistics"
 SAVED, BOOSTED = f"saved every {INTERVAL}", "metrics and importances every round"
+WATCHED = "as `trackside run` asks for"
 ORIGINALS = f"smdebug 1.0.34, {BOOSTED}"
 KINDS = {
     "keras": (OFF, AGAIN, PLANTED, BARE_IDLE, IDLE, SAVED),
-    "xgboost": (OFF, AGAIN, PLANTED, BOOSTED),
+    "xgboost": (OFF, AGAIN, PLANTED, WATCHED, BOOSTED),
     "smdebug": (OFF, AGAIN, PLANTED, ORIGINALS),
 }
 MILLISECONDS = {"keras": 30.0, "xgboost": 20.0, "smdebug": 20.0}
-GOALS = {IDLE: 1.0, BARE_IDLE: 1.0, SAVED: 1.0, BOOSTED: 2.0}
+GOALS = {IDLE: 2.0, BARE_IDLE: 1.0, SAVED: 2.0, WATCHED: 2.0, BOOSTED: 2.0}
 PLANTED_SHARE = 0.01
 ORIGINAL = ROOT / ".venv" / "smdebug-xgboost"
 # smdebug alone without its dependencies: it pins a pyinstrument that no longer builds. It imports the others.
@@ -78,10 +80,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--python", help="interpreter of the training")
     parser.add_argument("--rounds", type=int, default=24, help="of one block of each kind (%(default)s)")
     parser.add_argument("--steps", type=int, default=25, help="of a block (%(default)s)")
+    parser.add_argument("--milliseconds", type=float, help="of a step (default: 30 of Keras, 20 of a round)")
     parser.add_argument("--kinds", nargs="+", help="some of the kinds; off, off again and planted are always measured")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--training", metavar="FOLDER", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    options.milliseconds = options.milliseconds or MILLISECONDS[options.framework]
     always = (OFF, AGAIN, PLANTED)
     options.kinds = [k for k in KINDS[options.framework] if k in always or not options.kinds or k in options.kinds]
     if options.training is not None:
@@ -91,11 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = os.getloadavg()[0]
     measured = _trained(options)
     table = _table(options, measured, [began, os.getloadavg()[0]])
-    sys.stdout.write(table + "\n")
-    if options.write:
-        name = f"keras on {options.backend}" if options.framework == "keras" else options.framework
-        text = replaced(PAGE.read_text("utf-8"), table, begin=f"<!-- cost of {name} -->", end="<!-- end -->")
-        PAGE.write_text(text, "utf-8")
+    name = f"keras on {options.backend}" if options.framework == "keras" else options.framework
+    put(table, PAGE if options.write else None, begin=f"<!-- cost of {name} -->", end="<!-- end -->")
     return 0
 
 
@@ -121,6 +122,7 @@ def _trained(options: argparse.Namespace) -> Rounds:
     with tempfile.TemporaryDirectory() as folder:
         command = [options.python, "-W", "ignore", "-m", "benchmarks.framework_cost", options.framework]
         sizes = ["--rounds", str(options.rounds), "--steps", str(options.steps), "--backend", options.backend]
+        sizes += ["--milliseconds", str(options.milliseconds)]
         training = subprocess.run(
             [*command, *sizes, "--training", folder, "--kinds", *options.kinds],
             cwd=ROOT,
@@ -150,7 +152,7 @@ def _table(options: argparse.Namespace, rounds: Rounds, loads: Sequence[float]) 
         cells = [shown(_shares(rounds, kind, k, every, options.steps)) for k in range(len(CLOCKS))]
         for k in range(len(CLOCKS), len(rounds[0][kind])):
             microseconds = [_a_step(each, kind, k, every, options.steps) * 1e6 for each in rounds]
-            share = statistics.fmean(microseconds) / (10 * MILLISECONDS[options.framework])
+            share = statistics.fmean(microseconds) / (10 * options.milliseconds)
             cells.append(f"{statistics.fmean(microseconds):.0f} us, {share:.2f} %" if any(microseconds) else "")
         goal = f"below {GOALS[kind]:g} %" if kind in GOALS else ""
         lines.append(f"| {kind} | {' | '.join(cells)} | {goal} |")
@@ -316,9 +318,9 @@ def _keras(options: argparse.Namespace) -> None:
     import keras
     import numpy as np
 
+    from trackside.adapters.keras.adapter import KerasAdapter
     from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
     from trackside.environment import CaptureEnvironment
-    from trackside.frameworks.keras.adapter import KerasAdapter
 
     class Steps(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
         """The callback that counts the steps of a block."""
@@ -364,7 +366,7 @@ def _keras(options: argparse.Namespace) -> None:
     watched = [kind for kind in options.kinds if kind in (BARE_IDLE, IDLE, SAVED)]
     blocks = Blocks(options, {kind: functools.partial(listening, kind) for kind in watched})
     adapters.update((kind, adapter(kind)) for kind in watched)
-    rows = _calibrated(step_seconds, 256, MILLISECONDS["keras"])
+    rows = _calibrated(step_seconds, 256, options.milliseconds)
     blocks.planted_seconds = PLANTED_SHARE * step_seconds(rows)
     for kind in watched:  # each run begins, and has its first dense steps, before it is measured
         undo = listening(kind)
@@ -378,16 +380,29 @@ def _keras(options: argparse.Namespace) -> None:
 
 
 def _xgboost(options: argparse.Namespace) -> None:
+    from trackside.adapters.xgboost.adapter import XGBoostAdapter
     from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
+    from trackside.contracts.rule_catalogue import built_in_catalogue
     from trackside.environment import CaptureEnvironment
-    from trackside.frameworks.xgboost.adapter import XGBoostAdapter
+    from trackside.rules.catalogue import default_request
+
+    def listening(kind: str, request: CaptureRequest) -> Callable[[], Callable[[], object]]:
+        adapter = XGBoostAdapter(
+            CaptureEnvironment(f"{options.training}/{KINDS['xgboost'].index(kind)}", request.to_json(), 0, 1)
+        )
+        calls[kind] = adapter
+        return adapter.listen
 
     names = ("losses", "metrics", "feature_importance")
-    request = CaptureRequest(tuple(CollectionRequest(name, Schedule(1)) for name in names))
-    adapter = XGBoostAdapter(CaptureEnvironment(f"{options.training}/run", request.to_json(), 0, 1))
-    blocks = Blocks(options, {BOOSTED: adapter.listen})
-    blocks.calls.of(adapter, "round_ended")
-    _boost(blocks, [])
+    requests = {
+        WATCHED: built_in_catalogue().capture_request(default_request()),
+        BOOSTED: CaptureRequest(tuple(CollectionRequest(name, Schedule(1)) for name in names)),
+    }
+    calls: dict[str, Any] = {}
+    blocks = Blocks(options, {kind: listening(kind, requests[kind]) for kind in requests if kind in options.kinds})
+    for adapter in calls.values():
+        blocks.calls.of(adapter, "round_ended")
+    _boost(blocks, [], options.milliseconds)
 
 
 def _smdebug(options: argparse.Namespace) -> None:
@@ -406,10 +421,10 @@ def _smdebug(options: argparse.Namespace) -> None:
 
     blocks = Blocks(options, {ORIGINALS: listen})
     blocks.calls.of(hook, "after_iteration")
-    _boost(blocks, [hook])
+    _boost(blocks, [hook], options.milliseconds)
 
 
-def _boost(blocks: Blocks, hooks: list[Any]) -> None:
+def _boost(blocks: Blocks, hooks: list[Any], milliseconds: float) -> None:
     import numpy as np
     import xgboost
 
@@ -451,7 +466,7 @@ def _boost(blocks: Blocks, hooks: list[Any]) -> None:
         train(rows, 40, [Times()])
         return statistics.median(after - before for before, after in itertools.pairwise(times[4:]))
 
-    rows = _calibrated(round_seconds, 20_000, MILLISECONDS["xgboost"])
+    rows = _calibrated(round_seconds, 20_000, milliseconds)
     blocks.planted_seconds = PLANTED_SHARE * round_seconds(rows)
     train(rows, FOREVER, [Turns(), *hooks])
 

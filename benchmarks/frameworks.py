@@ -1,6 +1,6 @@
 """Faults and clean twins of XGBoost and Keras, judged by the default rules.
 
-    .venv/bin/python -m benchmarks.frameworks --only xgboost --seeds 3 --write docs/lab-notes/frameworks.md
+    .venv/bin/python -m benchmarks.frameworks --only xgboost --seeds 3 --write docs/framework-faults.md
 
 Each program is trained twice for each seed, with the fault and without it, and captures what the default rules request.
 Keras runs on the backend that KERAS_BACKEND names, torch by default. `--write` replaces the table of each framework
@@ -9,14 +9,14 @@ trained, between its marker and the next, and its sums on the page of the rules'
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 import trackside
-from benchmarks.marked import replaced
-from trackside.contracts.capture_request import CaptureRequest
-from trackside.contracts.rule_catalogue import built_in_catalogue
-from trackside.evaluation.backtest import backtest
-from trackside.rules.catalogue import default_request
+from benchmarks.engine.judge import judge
+from benchmarks.engine.options import add_rest, parser, rests
+from benchmarks.engine.pages import replaced
+from benchmarks.engine.usual import usual_capture
+from trackside.contracts.verdict import Severity
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Run:
     seed: int
 
 
-Train = Callable[[Run, bool], object]
+Settings = Mapping[str, Any]
 QUALITY = Path(__file__).resolve().parents[1] / "docs" / "rule-quality.md"
 _PACKAGES = {"xgboost": "xgboost-cpu", "keras": "keras"}
 
@@ -51,13 +51,22 @@ class Program:
     framework  "xgboost" or "keras"
     fault      the fault, in words
     rules      rules that name it
-    train      trains, captured by a hook; the second argument is True for the fault
+    faulty     settings of the training with the fault
+    right      settings without it, where they are not the usual ones
+    both       settings of both
     """
 
     framework: str
     fault: str
     rules: tuple[str, ...]
-    train: Train
+    faulty: Settings
+    right: Settings = field(default_factory=dict)
+    both: Settings = field(default_factory=dict)
+
+    def train(self, run: Run, *, is_faulty: bool) -> None:
+        """Train once, captured by a hook."""
+        of_framework: Callable[..., None] = _boost if self.framework == "xgboost" else _network
+        of_framework(run, **self.both, **(self.faulty if is_faulty else self.right))
 
 
 def _rows(count: int, *, noise: float = 0.3, seed: int = 0) -> tuple[Any, Any]:
@@ -65,29 +74,6 @@ def _rows(count: int, *, noise: float = 0.3, seed: int = 0) -> tuple[Any, Any]:
     inputs = random.normal(size=(count, 10))
     score = inputs[:, 0] + inputs[:, 1] * inputs[:, 2] + random.normal(scale=noise, size=count)
     return inputs, score
-
-
-def _boost(
-    run: Run, labels: Callable[[Any], Any], *, count: int = 3000, rounds: int = 150,
-    columns: Callable[[Any, Any], Any] = lambda inputs, labels: inputs,
-    validated: Callable[[Any], Any] = lambda rows: rows, labels_move: int = 0, **settings: Any,
-) -> None:  # fmt: skip
-    import xgboost
-
-    sets = []
-    for part, size in enumerate((count, 1500)):
-        inputs, score = _rows(size, seed=2 * run.seed + part)
-        answers = labels(score)
-        inputs = columns(inputs, answers)
-        sets.append(
-            xgboost.DMatrix(validated(inputs) if part else inputs, np.roll(answers, labels_move) if part else answers)
-        )
-    objective = settings.pop("obj", None)
-    chosen = {"nthread": 1, "max_depth": 3, "eta": 0.05, "seed": run.seed, "objective": "binary:logistic", **settings}
-    xgboost.train(
-        chosen, sets[0], rounds, evals=[(sets[0], "train"), (sets[1], "validation")], verbose_eval=False,
-        obj=objective, callbacks=[run.hook],
-    )  # fmt: skip
 
 
 def _classes(score: Any) -> Any:
@@ -127,46 +113,63 @@ def _scores(score: Any) -> Any:
     return score
 
 
-_NUMBERS: dict[str, Any] = {"objective": "reg:squarederror", "eta": 0.1}
+def _boost(
+    run: Run, *, labels: Callable[[Any], Any] = _classes, count: int = 3000, rounds: int = 150,
+    columns: Callable[[Any, Any], Any] = lambda inputs, labels: inputs,
+    validated: Callable[[Any], Any] = lambda rows: rows, labels_move: int = 0, **settings: Any,
+) -> None:  # fmt: skip
+    import xgboost
+
+    sets = []
+    for part, size in enumerate((count, 1500)):
+        inputs, score = _rows(size, seed=2 * run.seed + part)
+        answers = labels(score)
+        inputs = columns(inputs, answers)
+        sets.append(
+            xgboost.DMatrix(validated(inputs) if part else inputs, np.roll(answers, labels_move) if part else answers)
+        )
+    objective = settings.pop("obj", None)
+    chosen = {"nthread": 1, "max_depth": 3, "eta": 0.05, "seed": run.seed, "objective": "binary:logistic", **settings}
+    xgboost.train(
+        chosen, sets[0], rounds, evals=[(sets[0], "train"), (sets[1], "validation")], verbose_eval=False,
+        obj=objective, callbacks=[run.hook],
+    )  # fmt: skip
+
+
+def _few_positive(score: Any) -> Any:
+    return (score > 3.2).astype(float)
+
+
+_STILL = ("loss-not-decreasing", "stalled-training")
+_WILD = ("exploding-tensor", "exploding-gradient", "loss-spike", "loss-not-decreasing", "runaway-updates")
+_NUMBERS = {"labels": _scores, "objective": "reg:squarederror"}
+_OWN = {**_NUMBERS, "eta": 0.1, "base_score": 0.0}
+_SQUARES = {"obj": _squares(1.0)}
 
 BOOSTED = (
-    Program("xgboost", "deep trees on few rows", ("overfit",), lambda run, faulty: _boost(
-        run, _classes, count=200 if faulty else 3000, max_depth=10 if faulty else 3, eta=0.3 if faulty else 0.05,
-        min_child_weight=0 if faulty else 1)),
-    Program("xgboost", "random labels", ("overfit",), lambda run, faulty: _boost(
-        run, _random_classes if faulty else _classes, max_depth=6 if faulty else 3)),
+    Program("xgboost", "deep trees on few rows", ("overfit",),
+            {"count": 200, "max_depth": 10, "eta": 0.3, "min_child_weight": 0}, {"min_child_weight": 1}),
+    Program("xgboost", "random labels", ("overfit",), {"labels": _random_classes, "max_depth": 6}),
     Program("xgboost", "a learning rate of 2.5", ("loss-not-decreasing", "exploding-tensor", "loss-spike"),
-            lambda run, faulty: _boost(run, _scores, **{**_NUMBERS, "eta": 2.5 if faulty else 0.1})),
-    Program("xgboost", "a learning rate of 0", ("loss-not-decreasing", "stalled-training"),
-            lambda run, faulty: _boost(run, _scores, **{**_NUMBERS, "eta": 0.0 if faulty else 0.1})),
-    Program("xgboost", "gamma that allows no split", ("loss-not-decreasing", "stalled-training"),
-            lambda run, faulty: _boost(run, _classes, gamma=1e9 if faulty else 0)),
+            {"eta": 2.5}, {"eta": 0.1}, _NUMBERS),
+    Program("xgboost", "a learning rate of 0", _STILL, {"eta": 0.0}, {"eta": 0.1}, _NUMBERS),
+    Program("xgboost", "gamma that allows no split", _STILL, {"gamma": 1e9}, {"gamma": 0}),
     Program("xgboost", "an objective of its own with the wrong sign", ("loss-not-decreasing", "exploding-tensor"),
-            lambda run, faulty: _boost(run, _scores, eta=0.1, base_score=0.0, disable_default_eval_metric=0,
-                                        objective="reg:squarederror", obj=_squares(-1.0 if faulty else 1.0))),
+            {"obj": _squares(-1.0)}, _SQUARES, {**_OWN, "disable_default_eval_metric": 0}),
     Program("xgboost", "an objective of its own with NaN", ("exploding-tensor", "loss-not-decreasing"),
-            lambda run, faulty: _boost(run, _scores, eta=0.1, base_score=0.0, objective="reg:squarederror",
-                                        obj=_broken_squares if faulty else _squares(1.0))),
-    Program("xgboost", "one class in a hundred", ("class-imbalance",), lambda run, faulty: _boost(
-        run, lambda score: (score > 3.2).astype(float) if faulty else _classes(score))),
+            {"obj": _broken_squares}, _SQUARES, _OWN),
+    Program("xgboost", "one class in a hundred", ("class-imbalance",), {"labels": _few_positive}),
     Program("xgboost", "a thousand rounds after the end of learning", ("overtraining", "overfit"),
-            lambda run, faulty: _boost(run, _classes, rounds=1500 if faulty else 150, max_depth=2, eta=0.3, gamma=12)),
+            {"rounds": 1500}, both={"max_depth": 2, "eta": 0.3, "gamma": 12}),
     Program("xgboost", "an objective of its own with nothing but NaN", ("exploding-tensor", "loss-not-decreasing"),
-            lambda run, faulty: _boost(run, _scores, eta=0.1, base_score=0.0, objective="reg:squarederror",
-                                        obj=_no_squares if faulty else _squares(1.0))),
-    Program("xgboost", "an objective of its own with second derivatives a million times too large",
-            ("loss-not-decreasing", "stalled-training"),
-            lambda run, faulty: _boost(run, _scores, eta=0.1, base_score=0.0, objective="reg:squarederror",
-                                        obj=_heavy_squares if faulty else _squares(1.0))),
+            {"obj": _no_squares}, _SQUARES, _OWN),
+    Program("xgboost", "an objective of its own with second derivatives a million times too large", _STILL,
+            {"obj": _heavy_squares}, _SQUARES, _OWN),
     Program("xgboost", "three hundred deep rounds on noisy rows", ("overfit", "overtraining"),
-            lambda run, faulty: _boost(run, _classes, count=600, rounds=300 if faulty else 40,
-                                        max_depth=6 if faulty else 2, eta=0.3 if faulty else 0.1)),
-    Program("xgboost", "validation labels moved by one row", ("overfit",), lambda run, faulty: _boost(
-        run, _classes, labels_move=int(faulty))),
-    Program("xgboost", "validation rows of another scale", ("overfit",), lambda run, faulty: _boost(
-        run, _classes, validated=(lambda rows: rows * 100) if faulty else lambda rows: rows)),
-    Program("xgboost", "the answer among the columns", ("data-leakage",), lambda run, faulty: _boost(
-        run, _classes, columns=_with_answer if faulty else lambda inputs, labels: inputs)),
+            {"rounds": 300, "max_depth": 6, "eta": 0.3}, {"rounds": 40, "max_depth": 2, "eta": 0.1}, {"count": 600}),
+    Program("xgboost", "validation labels moved by one row", ("overfit",), {"labels_move": 1}),
+    Program("xgboost", "validation rows of another scale", ("overfit",), {"validated": lambda rows: rows * 100}),
+    Program("xgboost", "the answer among the columns", ("data-leakage",), {"columns": _with_answer}),
 )  # fmt: skip
 
 
@@ -189,10 +192,9 @@ def _network(
         inputs, classes = inputs[order], classes[order]
     if poison:
         inputs[700, 3] = np.nan
-    layers = [
-        keras.layers.Dense(width, activation=activation, kernel_initializer=start, bias_initializer=bias)
-        for _ in range(depth)
-    ]
+    initial = {"kernel_initializer": start, "bias_initializer": bias}
+    initial = {name: made() if callable(made) else made for name, made in initial.items()}
+    layers = [keras.layers.Dense(width, activation=activation, **initial) for _ in range(depth)]
     last = keras.layers.Dense(2, activation="softmax" if has_softmax else None)
     model = keras.Sequential([keras.Input((10,)), *layers, last])
     for layer in layers if is_frozen else ():
@@ -217,45 +219,26 @@ def _constant(value: float) -> Any:
     return keras.initializers.Constant(value)
 
 
-_LOSS = ("loss-not-decreasing", "stalled-training")
-_WILD = ("exploding-tensor", "exploding-gradient", "loss-spike", "loss-not-decreasing", "runaway-updates")
-
 NETWORKS = (
-    Program("keras", "a learning rate of 100", _WILD, lambda run, faulty: _network(run, rate=100.0 if faulty else 0.05)),  # noqa: E501
-    Program("keras", "a learning rate of 1e-7", (*_LOSS, "weight-update-ratio"),
-            lambda run, faulty: _network(run, rate=1e-7 if faulty else 0.05)),
-    Program("keras", "ten layers of sigmoid", ("vanishing-gradient", *_LOSS, "saturated-activation"),
-            lambda run, faulty: _network(run, depth=10 if faulty else 2, activation="sigmoid" if faulty else "tanh")),
-    Program("keras", "weights that begin as zeros", ("poor-weight-initialization", *_LOSS),
-            lambda run, faulty: _network(run, start="zeros" if faulty else "glorot_uniform")),
+    Program("keras", "a learning rate of 100", _WILD, {"rate": 100.0}),
+    Program("keras", "a learning rate of 1e-7", (*_STILL, "weight-update-ratio"), {"rate": 1e-7}),
+    Program("keras", "ten layers of sigmoid", ("vanishing-gradient", *_STILL, "saturated-activation"),
+            {"depth": 10, "activation": "sigmoid"}, {"activation": "tanh"}),
+    Program("keras", "weights that begin as zeros", ("poor-weight-initialization", *_STILL), {"start": "zeros"}),
     Program("keras", "weights that begin far too large", ("poor-weight-initialization", *_WILD),
-            lambda run, faulty: _network(run, start=_normal(30.0) if faulty else "glorot_uniform")),
-    Program("keras", "ReLUs that begin dead", ("dead-relu", *_LOSS, "vanishing-gradient"),
-            lambda run, faulty: _network(run, bias=_constant(-30.0) if faulty else "zeros")),
-    Program("keras", "random labels", ("overfit",), lambda run, faulty: _network(
-        run, labels=_random_classes if faulty else _classes, count=500 if faulty else 1500, width=256 if faulty else 32,
-        epochs=40 if faulty else 8)),
-    Program("keras", "one class in a hundred", ("class-imbalance",), lambda run, faulty: _network(
-        run, labels=(lambda score: (score > 3.2).astype(float)) if faulty else _classes)),
+            {"start": partial(_normal, 30.0)}),
+    Program("keras", "ReLUs that begin dead", ("dead-relu", *_STILL, "vanishing-gradient"),
+            {"bias": partial(_constant, -30.0)}),
+    Program("keras", "random labels", ("overfit",),
+            {"labels": _random_classes, "count": 500, "width": 256, "epochs": 40}),
+    Program("keras", "one class in a hundred", ("class-imbalance",), {"labels": _few_positive}),
     Program("keras", "NaN in one row", ("exploding-tensor", "exploding-gradient", "loss-not-decreasing"),
-            lambda run, faulty: _network(run, poison=faulty)),
-    Program("keras", "inputs a thousand times too large", ("unnormalized-inputs", *_WILD),
-            lambda run, faulty: _network(run, scale=1000.0 if faulty else 1.0)),
-    Program("keras", "rows sorted by class", ("sorted-batches", "loss-spike"),
-            lambda run, faulty: _network(run, is_sorted=faulty)),
-    Program("keras", "all hidden layers frozen", ("parameters-not-trained",),
-            lambda run, faulty: _network(run, is_frozen=faulty)),
-    Program("keras", "softmax before a loss with from_logits", ("double-softmax",),
-            lambda run, faulty: _network(run, has_softmax=faulty)),
+            {"poison": True}),
+    Program("keras", "inputs a thousand times too large", ("unnormalized-inputs", *_WILD), {"scale": 1000.0}),
+    Program("keras", "rows sorted by class", ("sorted-batches", "loss-spike"), {"is_sorted": True}),
+    Program("keras", "all hidden layers frozen", ("parameters-not-trained",), {"is_frozen": True}),
+    Program("keras", "softmax before a loss with from_logits", ("double-softmax",), {"has_softmax": True}),
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Judged:
-    """The rules that found an issue in a run, the critical ones among them."""
-
-    rules: tuple[str, ...]
-    critical: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -263,26 +246,23 @@ class Row:
     """A program with the findings on its faulty and its clean runs, one of each for a seed."""
 
     program: Program
-    faulty: tuple[Judged, ...]
-    clean: tuple[Judged, ...]
+    faulty: tuple[dict[str, Severity], ...]
+    clean: tuple[dict[str, Severity], ...]
 
     @property
     def named(self) -> int:
         """The number of faulty runs with an issue of a rule that names the fault."""
-        return sum(bool(set(run.rules) & set(self.program.rules)) for run in self.faulty)
+        return sum(bool(run.keys() & set(self.program.rules)) for run in self.faulty)
 
 
-def judged(program: Program, *, faulty: bool, seed: int) -> Judged:
-    """Train the program once, and return what the default rules found."""
-    request = default_request()
-    capture: CaptureRequest = built_in_catalogue().capture_request(request)
+def judged(program: Program, *, faulty: bool, seed: int) -> dict[str, Severity]:
+    """Train the program once, and return the rules that found an issue."""
     with tempfile.TemporaryDirectory() as folder:
-        hook = (trackside.XGBoostHook if program.framework == "xgboost" else trackside.KerasHook)(folder, save=capture)
+        hooks = {"xgboost": trackside.XGBoostHook, "keras": trackside.KerasHook}
+        hook: Any = hooks[program.framework](folder, save=usual_capture())
         with hook:
-            program.train(Run(hook, seed), faulty)
-        found = backtest(folder, request.rules, clock=lambda: 0.0)
-    issues = {verdict.rule_id: verdict.severity.value for verdict in found.issues}
-    return Judged(tuple(issues), tuple(rule for rule, severity in issues.items() if severity == "critical"))
+            program.train(Run(hook, seed), is_faulty=faulty)
+        return {alarm.rule: alarm.severity for alarm in judge(Path(folder)).alarms}
 
 
 def rows(programs: tuple[Program, ...], seeds: int) -> list[Row]:
@@ -294,7 +274,7 @@ def rows(programs: tuple[Program, ...], seeds: int) -> list[Row]:
             for is_faulty in (True, False)
         )
         found.append(Row(program, faulty, clean))
-        shown = [run.rules for run in faulty], "| clean:", [run.rules for run in clean]
+        shown = [tuple(run) for run in faulty], "| clean:", [tuple(run) for run in clean]
         print(program.framework, "|", program.fault, "|", *shown, flush=True)
     return found
 
@@ -305,9 +285,9 @@ def table(found: list[Row], seeds: int, backend: str) -> str:
     count = len(found) * seeds
     named = sum(row.named for row in found)
     always = sum(row.named == seeds for row in found)
-    some = sum(bool(run.rules) for row in found for run in row.faulty)
-    alarmed = sum(bool(run.rules) for row in found for run in row.clean)
-    critical = sum(bool(run.critical) for row in found for run in row.clean)
+    some = sum(bool(run) for row in found for run in row.faulty)
+    alarmed = sum(bool(run) for row in found for run in row.clean)
+    critical = sum(Severity.CRITICAL in run.values() for row in found for run in row.clean)
     today, version = time.strftime("%d %B %Y"), metadata.version(_PACKAGES[framework])
     return "\n".join(
         [
@@ -336,28 +316,30 @@ def write(page: Path, framework: str, text: str) -> None:
         each.write_text(marked, "utf-8")
 
 
-def _counted(runs: tuple[Judged, ...]) -> str:
-    counts = Counter(rule for run in runs for rule in run.rules)
+def _counted(runs: tuple[dict[str, Severity], ...]) -> str:
+    counts = Counter(rule for run in runs for rule in run)
     return ", ".join(f"{rule} {count}" for rule, count in counts.most_common())
 
 
 def main() -> None:
     """Carry out the command."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", choices=("xgboost", "keras"))
-    parser.add_argument("--fault", default="", help="a part of the faults to train")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--write", type=Path)
-    options = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--only", choices=("xgboost", "keras"))
+    options.add_argument("--fault", default="", help="a part of the faults to train")
+    options.add_argument("--seeds", type=int, default=1)
+    options.add_argument("--write", type=Path)
+    add_rest(options)
+    arguments = options.parse_args()
+    rests(arguments)
     programs = tuple(
-        p for p in (*BOOSTED, *NETWORKS) if options.only in {None, p.framework} and options.fault in p.fault
+        p for p in (*BOOSTED, *NETWORKS) if arguments.only in {None, p.framework} and arguments.fault in p.fault
     )
     for framework in dict.fromkeys(each.framework for each in programs):
-        found = rows(tuple(each for each in programs if each.framework == framework), options.seeds)
-        text = table(found, options.seeds, os.environ["KERAS_BACKEND"])  # noqa: TID251 - Keras has no other way in
+        found = rows(tuple(each for each in programs if each.framework == framework), arguments.seeds)
+        text = table(found, arguments.seeds, os.environ["KERAS_BACKEND"])  # noqa: TID251 - Keras has no other way in
         sys.stdout.write(text)
-        if options.write:
-            write(options.write, framework, text)
+        if arguments.write:
+            write(arguments.write, framework, text)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.engine.options import parser
+from benchmarks.engine.pages import put
 from trackside.contracts.capture_request import capture_environment
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleRequest
@@ -60,7 +62,7 @@ import trackside.evaluation.__main__
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.evaluation.evaluator import Evaluator
-from trackside.evaluation.progress import ProgressFile
+from trackside.evaluation.results.progress import ProgressFile
 from trackside.rules.catalogue import build_rules
 from trackside.storage.memory import MemoryStore
 from trackside.trial.trial import trial_of
@@ -88,13 +90,13 @@ SCALAR_RULE = """
 import json, sys, time
 from dataclasses import dataclass
 import numpy as np
-from trackside.capture.run_files import RunFiles
-from trackside.capture.step_tensors import StepTensors
+from trackside.capture.writing.run_files import RunFiles
+from trackside.capture.steps.step_tensors import StepTensors
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Severity
 from trackside.evaluation.evaluator import Evaluator
-from trackside.evaluation.progress import ProgressFile
+from trackside.evaluation.results.progress import ProgressFile
 from trackside.rules.catalogue import ConfiguredRule
 from trackside.rules.rule import Rule
 from trackside.storage.local import LocalStore
@@ -156,34 +158,27 @@ print(json.dumps([steps / each for each in seconds]))
 
 def main() -> None:
     """Record a run, let the trees judge it in turns, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=4000, help="of the recorded run (default 4000)")
-    parser.add_argument("--rounds", type=int, default=5, help="times that each tree judges it (default 5)")
-    parser.add_argument("--against", help="the source folder of an older tree")
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="write the table into this page")
-    options = parser.parse_args()
-    trees = {"this tree": str(HERE)} | ({"the other": options.against} if options.against else {})
+    options = parser(__doc__)
+    options.add_argument("--steps", type=int, default=4000, help="of the recorded run (default 4000)")
+    options.add_argument("--rounds", type=int, default=5, help="times that each tree judges it (default 5)")
+    options.add_argument("--against", help="the source folder of an older tree")
+    options.add_argument("--write", type=Path, metavar="PAGE", help="write the table into this page")
+    arguments = options.parse_args()
+    trees = {"this tree": str(HERE)} | ({"the other": arguments.against} if arguments.against else {})
     found: dict[str, list[dict[str, Any]]] = {tree: [] for tree in trees}
     with tempfile.TemporaryDirectory(prefix="judging-") as folder:
         request, network = default_request(), Path(folder, "network")
         network.mkdir()
-        record(network, request, steps=options.steps)
+        record(network, request, steps=arguments.steps)
         rule_ids = ",".join(rule.rule_id for rule in request.rules)
-        for number in range(options.rounds + 1):
+        for number in range(arguments.rounds + 1):
             for tree, source in trees.items():
                 judged = measure(source, Path(folder), rule_ids)
                 if number:  # the first writes byte code
                     found[tree].append(judged)
     differing = {tree for tree, rounds in found.items() for one in rounds if one["verdicts"] != _verdicts(found)}
-    table = "\n".join(lines(found, options, differing))
-    print(table)
-    if options.write:
-        page = options.write.read_text(encoding="utf-8")
-        before, start, rest = page.partition(START)
-        _, end, after = rest.partition(END)
-        if not end:
-            raise ValueError(f"The page has no {START} and {END}.")
-        options.write.write_text(f"{before}{start}\n\n{table}\n\n{end}{after}", encoding="utf-8")
+    table = "\n".join(lines(found, arguments, differing))
+    put(table, arguments.write, begin=START, end=END)
     if differing:
         sys.exit(f"Other verdicts on the network: {', '.join(sorted(differing))}")
 

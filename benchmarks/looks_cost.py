@@ -9,7 +9,6 @@ watched, beside the same calls unwatched.
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
@@ -23,9 +22,11 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from trackside.capture.guard import Guard
-from trackside.capture.restart import read_state, state_at, write_state
-from trackside.capture.step_engine import Position
+from benchmarks.engine.options import parser
+from benchmarks.engine.pages import put
+from trackside.capture.ground.guard import Guard
+from trackside.capture.steps.step_engine import Position
+from trackside.capture.writing.restart import read_state, state_at, write_state
 from trackside.frameworks.pytorch.data.order_seed import order_seed
 from trackside.frameworks.pytorch.facts.lost_state import LostStates
 from trackside.frameworks.pytorch.facts.model_facts import mode_flags, smallest_parameter
@@ -218,14 +219,14 @@ def fact_rows() -> Iterator[Row]:
         yield from rows()
 
 
-def _table(name: str, head: str, rows: Iterator[Row]) -> str:
+def _table(head: str, rows: Iterator[Row]) -> str:
     load = os.getloadavg()[0]
     cells = [f"| {what} | {when} | {_number(cost)} |" for what, when, cost in rows]
     now = time.strftime("%-d %B %Y, %H:%M", time.gmtime())
     loads = f"load {load:.1f} to {os.getloadavg()[0]:.1f}"
     measured = f"{now} UTC, {loads}, torch {torch.__version__}; the least of {ROUNDS}."
     table = [f"| {head} | when | microseconds |", "|---|---|---|", *cells]
-    return "\n".join([f"<!-- {name} -->", "", measured, "", *table, "", f"<!-- /{name} -->"])
+    return "\n".join([measured, "", *table])
 
 
 def _number(cost: float) -> str:
@@ -234,7 +235,7 @@ def _number(cost: float) -> str:
 
 def main() -> None:
     """Print the tables, or write them between their markers."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = parser(__doc__)
     options.add_argument("--write", type=Path, help="the page to write to")
     options.add_argument("--only", choices=(LOOKS, FACTS), help="one of the tables")
     arguments = options.parse_args()
@@ -242,13 +243,7 @@ def main() -> None:
     for name, head, rows in ((FACTS, "fact", fact_rows), (LOOKS, "look", look_rows)):
         if arguments.only not in (None, name):
             continue
-        table = _table(name, head, rows())
-        print(table)
-        if arguments.write is not None:
-            page = arguments.write.read_text(encoding="utf-8")
-            before, _, rest = page.partition(f"<!-- {name} -->")
-            _, _, after = rest.partition(f"<!-- /{name} -->")
-            arguments.write.write_text(before + table + after, encoding="utf-8")
+        put(_table(head, rows()), arguments.write, begin=f"<!-- {name} -->", end=f"<!-- /{name} -->")
 
 
 if __name__ == "__main__":

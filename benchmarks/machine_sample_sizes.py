@@ -8,7 +8,6 @@ kernel's files of this machine, whose counters of processors are 192 and grow by
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import shutil
@@ -18,10 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
-from benchmarks.marked import replaced
+from benchmarks.engine.options import parser
+from benchmarks.engine.pages import put
 from benchmarks.times import machine
-from trackside.profiling.system_files import SystemFiles
-from trackside.profiling.system_metrics import Metric, OpenFiles, SystemMetrics
+from trackside.speed.profiling.system_files import SystemFiles
+from trackside.speed.profiling.system_metrics import Metric, OpenFiles, SystemMetrics
 
 INTERVAL_SECONDS = 0.5
 PROCESSES_EVERY = 4  # samples, as the sampler looks at the training's processes
@@ -97,19 +97,16 @@ def rows(seconds: float, folder: Path) -> Iterator[str]:
 
 def main() -> None:
     """Print the table, or write it into a page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of sampling this machine")
-    parser.add_argument("--write", type=Path, help="the page with the markers")
-    options = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--seconds", type=float, default=60.0, help="of sampling this machine")
+    options.add_argument("--write", type=Path, help="the page with the markers")
+    arguments = options.parse_args()
     folder = Path(tempfile.mkdtemp())
     try:
-        text = "\n".join(rows(options.seconds, folder))
+        text = "\n".join(rows(arguments.seconds, folder))
     finally:
         shutil.rmtree(folder)
-    if options.write is None:
-        print(text)
-        return
-    options.write.write_text(replaced(options.write.read_text("utf-8"), text, begin=START, end=END), "utf-8")
+    put(text, arguments.write, begin=START, end=END)
 
 
 if __name__ == "__main__":

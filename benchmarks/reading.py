@@ -25,8 +25,8 @@ from pathlib import Path
 
 import numpy as np
 
-from trackside.capture.run_files import RunFiles
-from trackside.capture.step_tensors import StepTensors
+from trackside.capture.steps.step_tensors import StepTensors
+from trackside.capture.writing.run_files import RunFiles
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.run_layout import event_key, index_key
 from trackside.environment import inherited

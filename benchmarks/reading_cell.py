@@ -30,7 +30,7 @@ if PACKAGE == "trackside":
     from trackside.contracts.rule_request import RuleConfiguration
     from trackside.contracts.verdict import Severity
     from trackside.evaluation.evaluator import Evaluator
-    from trackside.evaluation.progress import ProgressFile
+    from trackside.evaluation.results.progress import ProgressFile
     from trackside.rules.catalogue import ConfiguredRule
     from trackside.rules.rule import Rule
     from trackside.storage.memory import MemoryStore

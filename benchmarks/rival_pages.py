@@ -7,7 +7,6 @@ Downloads the wheels with pip, and opens them: nothing of them runs. Needs the n
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import io
 import subprocess
@@ -19,8 +18,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.marked import replaced
-from trackside.dashboard.app import script, style
+from benchmarks.engine.options import parser
+from benchmarks.engine.pages import put
+from trackside.views.dashboard.app import script, style
 
 START, END = "<!-- read by `python -m benchmarks.rival_pages` -->", "<!-- /read -->"
 WORTH_NAMING = 1_000_000  # bytes of one file
@@ -45,15 +45,10 @@ RIVALS = (
 
 def main(words: Sequence[str] | None = None) -> int:
     """Download, and write the table or print it."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = parser(__doc__)
     options.add_argument("--write", type=Path, help="the page with the markers")
     arguments = options.parse_args(words)
-    text = "\n".join(table())
-    if arguments.write is None:
-        sys.stdout.write(f"{text}\n")
-    else:
-        page = arguments.write.read_text("utf-8")
-        arguments.write.write_text(replaced(page, text, begin=START, end=END), "utf-8")
+    put([*table()], arguments.write, begin=START, end=END)
     return 0
 
 

@@ -13,7 +13,6 @@ processor's time, which other programs on the machine change less.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -27,15 +26,16 @@ from statistics import median
 import numpy as np
 
 from benchmarks.dashboard import STARTED, write_long
-from benchmarks.marked import replaced
+from benchmarks.engine.options import parser
+from benchmarks.engine.pages import put
 from benchmarks.times import machine
 from trackside.contracts.run_layout import SYSTEM_PREFIX, RunLocation
-from trackside.performance.profile import Profile, open_profile
-from trackside.report.line_chart import MOST_BUCKETS
+from trackside.speed.performance.profile import Profile, open_profile
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections
-from trackside.trial.buckets import bucketed, edges_of
+from trackside.trial.tensors.buckets import bucketed, edges_of
 from trackside.trial.trial import Trial, open_trial
+from trackside.views.report.charts.line_chart import MOST_BUCKETS
 
 SERIES, POINTS = 40, 50_000
 GOAL_MS = 50.0
@@ -43,25 +43,25 @@ START, END = "<!-- measured by `python -m benchmarks.series` -->", "<!-- /series
 SAMPLE_SECONDS = 0.5
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Measure; print the table, or write it into a page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--write", type=Path, help="the page with the markers")
-    options = parser.parse_args(arguments)
+    options = parser(__doc__)
+    options.add_argument("--rounds", type=int, default=15)
+    options.add_argument("--write", type=Path, help="the page with the markers")
+    arguments = options.parse_args(words)
     with tempfile.TemporaryDirectory() as folder:
         uri = str(Path(folder, "run"))
         _write(RunLocation(uri))
         theirs = str(Path(folder, "theirs"))
         _write_samples(RunLocation(theirs), is_ours=False)
-        trials = [open_trial(uri) for _ in range(options.rounds)]
-        profiles, old = ([open_profile(of) for _ in range(options.rounds)] for of in (uri, theirs))
+        trials = [open_trial(uri) for _ in range(arguments.rounds)]
+        profiles, old = ([open_profile(of) for _ in range(arguments.rounds)] for of in (uri, theirs))
         rows = [
             ("recorded numbers, newly opened", [_seconds(_numbers, each) for each in trials]),
-            ("recorded numbers, open", [_seconds(_numbers, trials[-1]) for _ in range(options.rounds)]),
+            ("recorded numbers, open", [_seconds(_numbers, trials[-1]) for _ in range(arguments.rounds)]),
             ("samples of a machine, newly opened", [_seconds(_samples, each) for each in profiles]),
             ("the same in files of SageMaker Debugger", [_seconds(_samples, each) for each in old]),
-            ("samples of a machine, open", [_seconds(_samples, profiles[-1]) for _ in range(options.rounds)]),
+            ("samples of a machine, open", [_seconds(_samples, profiles[-1]) for _ in range(arguments.rounds)]),
         ]
     text = "\n".join(
         [
@@ -69,13 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "|---|---|---|---|---|---|",
             *(_row(name, taken) for name, taken in rows),
             "",
-            f"{options.rounds} rounds. load {os.getloadavg()[0]:.0f}. {machine()}",
+            f"{arguments.rounds} rounds. load {os.getloadavg()[0]:.0f}. {machine()}",
         ]
     )
-    if options.write is None:
-        sys.stdout.write(text + "\n")
-        return 0
-    options.write.write_text(replaced(options.write.read_text("utf-8"), text, begin=START, end=END), "utf-8")
+    put(text, arguments.write, begin=START, end=END)
     return 0
 
 

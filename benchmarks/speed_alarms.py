@@ -14,7 +14,6 @@ the table lists each one, so that a reader can judge it. Runs of `--others` have
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import sys
@@ -22,28 +21,29 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks import times
 from benchmarks.detection.corpus.catalogue import all_programs
-from benchmarks.detection.train import Train, train_each, watching
-from benchmarks.detection.wilson import Share
-from benchmarks.kept import read_outcome, write_outcome
-from benchmarks.marked import replaced
-from benchmarks.wild.catalogue import all_families
-from benchmarks.wild.run import default_plan
-from trackside.contracts.errors import RunNotFoundError, TensorNotSavedError
-from trackside.contracts.recorded_names import PROCESSOR_WAIT_SECONDS, STEP_SECONDS
-from trackside.contracts.rule_catalogue import built_in_catalogue
+from benchmarks.detection.train import warm
+from benchmarks.engine.figures import Share
+from benchmarks.engine.forks import train_each, watched
+from benchmarks.engine.judge import judge as judge_run
+from benchmarks.engine.options import parser
+from benchmarks.engine.pages import put
+from benchmarks.engine.stored import RUN, Outcome, missing_of, stored_of
+from benchmarks.engine.usual import speed_rules, usual_capture
+from benchmarks.wild.program import all_families
+from trackside.contracts.errors import TensorNotSavedError
 from trackside.contracts.rule_request import RuleConfiguration
+from trackside.contracts.run.recorded_names import PROCESSOR_WAIT_SECONDS, STEP_SECONDS
 from trackside.contracts.run_layout import PROFILES
-from trackside.contracts.verdict import Outcome as VerdictOutcome
 from trackside.environment import inherited
-from trackside.evaluation.backtest import backtest
-from trackside.performance.profile import open_profile
-from trackside.profiling.sampler_process import SamplerProcess
+from trackside.speed.performance.profile import open_profile
+from trackside.speed.profiling.sampler_process import SamplerProcess
 from trackside.trial.trial import Trial, open_trial
 
 ROOT = Path("build/speed")
@@ -63,14 +63,6 @@ class Right:
     def folder(self, root: Path) -> Path:
         """Where the run lies."""
         return root / self.name / str(self.seed)
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A training that came to its end, and its seconds by the clock."""
-
-    program: str
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -112,46 +104,36 @@ def right_programs(count: int, *, wild_seeds: int, draw: int) -> list[Right]:
     return [*wild, *random.Random(draw).sample(corpus, min(count, len(corpus)))]  # noqa: S311 - a sample
 
 
-def training_of(program: Right) -> Train:
-    """Return the function that trains a program in a process of its own."""
-
-    def work(folder: Path) -> None:
-        run = folder / "run"
-        capture = watching(run, default_plan().capture.to_json())
-        sampler = SamplerProcess(
-            str(run / PROFILES),
-            process=os.getpid(),
-            interval_ms=INTERVAL_MS,
-            environment=inherited(),
-            monotonic=time.monotonic,
-            start_after_seconds=0.0,  # these trainings are short
-        )
-        began = time.monotonic()
+def train(program: Right, folder: Path) -> None:
+    """Train a program in this process, beside the sampler of the machine."""
+    run = folder / RUN
+    sampler = SamplerProcess(
+        str(run / PROFILES),
+        process=os.getpid(),
+        interval_ms=INTERVAL_MS,
+        environment=inherited(),
+        monotonic=time.monotonic,
+        start_after_seconds=0.0,  # these trainings are short
+    )
+    began = time.monotonic()
+    with watched(run, usual_capture().to_json()):
         sampler.tend()
         try:
             program.train(program.seed)
         finally:
-            if capture:
-                capture.uninstall()
             sampler.finish()
-        write_outcome(Trained(program.name, time.monotonic() - began), folder)
-
-    return work
+    Outcome(seconds=time.monotonic() - began).write(folder)
 
 
 def judge(name: str, run: Path) -> Judged | None:
     """Judge a run by all rules about speed, with their defaults; None for one that no adapter saw."""
-    catalogue = built_in_catalogue()
-    rules = [RuleConfiguration(rule_id) for rule_id, rule in catalogue.rules.items() if rule.code.startswith("TS4")]
-    try:
-        found = backtest(str(run.absolute()), rules, clock=lambda: 0.0)
-        trial = open_trial(str(run.absolute()))
-    except RunNotFoundError:
+    judged = judge_run(run, [RuleConfiguration(rule_id) for rule_id in speed_rules()])
+    if not judged.steps:
         return None
-    if found.crashed:
-        raise SystemExit(f"{name}: {found.crashed} crashed")
-    issues = {verdict.rule_id: verdict.lead.comparison if verdict.lead else "" for verdict in found.issues}
-    clean = {verdict.rule_id for verdict in found.verdicts if verdict.outcome is VerdictOutcome.CLEAN}
+    if judged.crashed:
+        raise SystemExit(f"{name}: {judged.crashed} crashed")
+    trial, clean = open_trial(str(run.absolute())), set(judged.clean)
+    issues = {alarm.rule: alarm.lead.partition(": ")[2] for alarm in judged.alarms}
     steps = open_profile(str(run.absolute())).steps()
     if not any("data" in worker.phases for worker in steps):
         clean.discard("data-starvation")  # without a DataLoader it never finds anything
@@ -203,7 +185,7 @@ def lines(judged: list[Judged]) -> Iterator[str]:
 
 def main() -> int:
     """Train what is missing, judge what is stored, and print the table."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = parser(__doc__)
     options.add_argument("--programs", type=int, default=80, help="programs of the corpus `detection`")
     options.add_argument("--wild-seeds", type=int, default=1, help="seeds of each program of `wild`")
     options.add_argument("--draw", type=int, default=FIRST_DRAW, help="another number: other programs and seeds")
@@ -216,22 +198,16 @@ def main() -> int:
     options.add_argument("--root", type=Path, default=ROOT)
     arguments = options.parse_args()
     programs = right_programs(arguments.programs, wild_seeds=arguments.wild_seeds, draw=arguments.draw)
-    todo = [
-        (each, training_of(each)) for each in programs if read_outcome(Trained, each.folder(arguments.root)) is None
-    ]
     if arguments.minutes > 0:
+        warm()
+        todo = [(each, partial(train, each)) for each in missing_of(programs, arguments.root)]
         until = time.monotonic() + 60 * arguments.minutes
         train_each(todo, root=arguments.root, processes=arguments.processes, until=until)
-    stored = [each for each in programs if read_outcome(Trained, each.folder(arguments.root)) is not None]
-    runs = [(each.name, each.folder(arguments.root) / "run") for each in stored]
+    runs = [(each.name, folder / RUN) for each, folder in stored_of(programs, arguments.root)]
     for folder in arguments.others:
         runs += [(run.parts[-3], run) for run in sorted(folder.glob("*/*/*/run"))]
     judged = [found for name, run in runs if (found := judge(name, run))]
-    text = "\n".join(lines(judged))
-    print(text)
-    if arguments.write is not None:
-        page = arguments.write.read_text("utf-8")
-        arguments.write.write_text(replaced(page, f"{text}\n\n{times.machine()}", begin=STARTED, end=ENDED), "utf-8")
+    put([*lines(judged), "", times.machine()], arguments.write, begin=STARTED, end=ENDED)
     return 0
 
 

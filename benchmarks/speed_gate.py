@@ -1,10 +1,8 @@
 """Does `trackside compare --max-step-time` find a slow-down of 8 %, and is it silent without one, on this machine?
 
-    python -m benchmarks.speed_gate record --runs 24        # trains a program, and the same with 8 % more work
-    python -m benchmarks.speed_gate judge                   # 20 comparisons of each kind, of 1 to 5 runs a side
-    python -m benchmarks.speed_gate pairs --runs 4 --minutes 12 --write docs/profiling.md
+    python -m benchmarks.speed_gate --runs 5 --minutes 12 --write docs/profiling.md
 
-`pairs` trains and judges 20 separate pairs of each kind, each with runs of its own: the program beside itself, and
+It trains and judges 20 separate pairs of each kind, each with runs of its own: the program beside itself, and
 beside those with more work. The four take turns. Each pair is printed as it ends. None begins that would end after
 the limit, and the table has those that were made. The work is 8 % of the quick step of three runs before, as the gate
 reads it.
@@ -17,30 +15,31 @@ number of products is measured once, before the first run. Each run is a forked 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import random
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.detection.train import Train, train_each, watching
-from benchmarks.kept import read_outcome, write_json, write_outcome
-from benchmarks.marked import replaced
+from benchmarks.engine.documents import write_json
+from benchmarks.engine.forks import train_each, watched
+from benchmarks.engine.options import parser
+from benchmarks.engine.pages import put
+from benchmarks.engine.stored import RUN, Outcome, missing_of
+from benchmarks.engine.usual import usual_capture
 from benchmarks.times import machine
-from benchmarks.wild.run import default_plan
-from trackside.local.comparison import ComparedRun
-from trackside.local.recorded_run import read_run
-from trackside.local.step_times import timed_run
-from trackside.performance.step_time_gate import Gate, GateVerdict, TimedRun, judge_step_time, waiting_share
+from trackside.runs.comparing.comparison import ComparedRun
+from trackside.runs.comparing.step_times import timed_run
+from trackside.runs.recorded_run import read_run
+from trackside.speed.performance.step_time_gate import Gate, GateVerdict, TimedRun, judge_step_time, waiting_share
 from trackside.trial.trial import open_trial
 
 ROOT = Path("build/speed-gate")
@@ -52,35 +51,11 @@ LIMIT = 0.05
 KINDS = ("before", "equal", "slower", "everywhere")
 MORE = KINDS[2:]
 NAMES = {"equal": "equal programs", "slower": "8 % more, in one phase", "everywhere": "8 % more, in all phases"}
-START, END = "<!-- measured by `python -m benchmarks.speed_gate pairs` -->", "<!-- /speed_gate -->"
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A training that came to its end."""
-
-    seconds: float
+START, END = "<!-- measured by `python -m benchmarks.speed_gate` -->", "<!-- /speed_gate -->"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training: `plain` or `slower`, and its number."""
-
-    kind: str
-    number: int
-    products: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.kind}/{self.number:02d}"
-
-    def folder(self, root: Path) -> Path:
-        """Where the run lies."""
-        return root / self.kind / f"{self.number:02d}"
-
-
-@dataclass(frozen=True)
-class TurnRun:
     """A run of a pair: `before`, `equal`, `slower` or `everywhere`."""
 
     pair: int
@@ -129,13 +104,8 @@ class Program:
                 torch.mm(self.matrix, self.matrix)
 
 
-def products_of(share: float, *, step_seconds: float | None = None) -> int:
-    """Return the number of products that take this share of a step, by the quickest of many.
-
-    Args:
-        share: The share.
-        step_seconds: Seconds of the step; None for the quickest of many.
-    """
+def products_of(share: float, *, step_seconds: float) -> int:
+    """Return the number of products that take this share of a step of so many seconds, by the quickest of many."""
     program = Program()
     many = 20
     quickest = {count: float("inf") for count in (0, many)}
@@ -144,72 +114,24 @@ def products_of(share: float, *, step_seconds: float | None = None) -> int:
             began = time.thread_time()
             program.step(count)
             quickest[count] = min(before, time.thread_time() - began)
-    step = quickest[0] if step_seconds is None else step_seconds
-    return max(1, round(share * step / ((quickest[many] - quickest[0]) / many)))
+    return max(1, round(share * step_seconds / ((quickest[many] - quickest[0]) / many)))
 
 
-def training_of(run: Run | TurnRun) -> Train:
-    """Return the function that trains in a process of its own."""
-
-    def work(folder: Path) -> None:
-        capture = watching(folder / "run", default_plan().capture.to_json())
+def train(run: Run, folder: Path) -> None:
+    """Train in this process."""
+    with watched(folder / RUN, usual_capture().to_json()):
         began = time.monotonic()
         each = run.products // 3 if run.kind == "everywhere" else 0
         program = Program(each)
         for _ in range(STEPS):
             program.step(run.products - 2 * each)
-        if capture:
-            capture.uninstall()
-        write_outcome(Trained(time.monotonic() - began), folder)
-
-    return work
+    Outcome(seconds=time.monotonic() - began).write(folder)
 
 
-def record(root: Path, *, runs: int) -> None:
-    """Train what is missing, one at a time."""
-    torch.set_num_threads(1)
-    plan = root / PLAN
-    if not plan.exists():
-        root.mkdir(parents=True, exist_ok=True)
-        write_json(plan, {"products": products_of(PLANTED)})
-    products = json.loads(plan.read_text(encoding="utf-8"))["products"]
-    chosen = [
-        Run(kind, number, products if kind == "slower" else 0) for number in range(runs) for kind in ("plain", "slower")
-    ]
-    todo = [(run, training_of(run)) for run in chosen if read_outcome(Trained, run.folder(root)) is None]
-    failed = train_each(todo, root=root, processes=1)
-    print(f"{len(todo)} trained, {len(failed)} without an end; planted: {products} products")
-
-
-def timed(root: Path, run: Run | TurnRun) -> TimedRun:
+def timed(root: Path, run: Run) -> TimedRun:
     """Return the steps of a stored run."""
-    uri = str((run.folder(root) / "run").absolute())
+    uri = str((run.folder(root) / RUN).absolute())
     return timed_run(ComparedRun(read_run(uri), open_trial(uri)))
-
-
-def judge(root: Path, *, runs: range, comparisons: int) -> None:
-    """Print how many comparisons of equal and of slower programs were called slower, by the number of runs a side."""
-    plain, slower = ([timed(root, Run(kind, number, 0)) for number in runs] for kind in ("plain", "slower"))
-    waiting = [share for run in (*plain, *slower) if (share := waiting_share(run)) is not None]
-    print(f"{len(plain)} runs of each kind; without a processor: {min(waiting):.0%} to {max(waiting):.0%} of a run")
-    walls = np.log([np.median(run.seconds) for run in plain])
-    steps = np.log([step.milliseconds for step in judge_step_time(plain, slower, limit=LIMIT).before])
-    print(f"deviation from run to run: {np.std(walls, ddof=1):.1%} of the clock, {np.std(steps, ddof=1):.1%} as judged")
-    print("| runs a side | equal: within, undecided, slower | 8 % more work: within, undecided, slower |")
-    print("|---|---|---|")
-    draw = random.Random(21)  # noqa: S311 - a sample
-    for count in range(1, len(plain) // 2 + 1):
-        cells = []
-        for others in (plain, slower):
-            found: Counter[GateVerdict] = Counter()
-            for _ in range(comparisons):
-                chosen = draw.sample(plain, 2 * count)
-                later = chosen[count:] if others is plain else draw.sample(slower, count)
-                found[judge_step_time(chosen[:count], later, limit=LIMIT).verdict] += 1
-            cells.append(
-                ", ".join(str(found[v]) for v in (GateVerdict.WITHIN, GateVerdict.UNDECIDED, GateVerdict.SLOWER))
-            )
-        print(f"| {count} | {cells[0]} | {cells[1]} |")
 
 
 @dataclass(frozen=True)
@@ -224,7 +146,7 @@ def judge_pairs(root: Path, *, pairs: int, runs: int, until: float) -> list[Judg
     """Train what is missing of pairs, until it is too late for another one, and judge them."""
     torch.set_num_threads(1)
     longest, started, found = 0.0, time.monotonic(), list[JudgedPair]()
-    first = [TurnRun(0, turn, "first", 0) for turn in range(3)]
+    first = [Run(0, turn, "first", 0) for turn in range(3)]
     train_missing(first, root)
     of_first = [timed(root, run) for run in first]
     step = min(one.milliseconds for one in judge_step_time(of_first, of_first, limit=LIMIT).before) / 1000
@@ -238,7 +160,7 @@ def judge_pairs(root: Path, *, pairs: int, runs: int, until: float) -> list[Judg
         if began + longest > until:
             break
         turns = [
-            TurnRun(pair, turn, kind, products if kind in MORE else 0)
+            Run(pair, turn, kind, products if kind in MORE else 0)
             for turn in range(runs)
             for kind in (KINDS if turn % 2 == 0 else reversed(KINDS))
         ]
@@ -257,10 +179,9 @@ def judge_pairs(root: Path, *, pairs: int, runs: int, until: float) -> list[Judg
     return found
 
 
-def train_missing(runs: Sequence[TurnRun], root: Path) -> None:
-    """Train the runs that are not stored, one at a time."""
-    todo = [(run, training_of(run)) for run in runs if read_outcome(Trained, run.folder(root)) is None]
-    train_each(todo, root=root, processes=1)
+def train_missing(runs: Sequence[Run], root: Path) -> list[str]:
+    """Train the runs that are not stored, one at a time; return the names of those without an end."""
+    return train_each([(run, partial(train, run)) for run in missing_of(runs, root)], root=root)
 
 
 def in_words(gate: Gate) -> str:
@@ -299,32 +220,20 @@ def pair_lines(found: Sequence[JudgedPair], *, runs: int) -> Iterator[str]:
 
 
 def main() -> int:
-    """Record, judge, or do both for separate pairs."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("act", choices=["record", "judge", "pairs"])
-    options.add_argument("--runs", type=int, help="runs of each kind; of a pair, a side  [default: 24; 4]")
-    options.add_argument("--first", type=int, default=0, help="judge the runs from this number on")
-    options.add_argument("--comparisons", type=int, default=20, help="of each kind")
+    """Train, judge, and print or write the table."""
+    options = parser(__doc__)
+    options.add_argument("--runs", type=int, default=4, help="runs of each kind in a pair")
     options.add_argument("--root", type=Path, default=ROOT)
     options.add_argument("--pairs", type=int, default=20, help="separate pairs of each kind")
     options.add_argument("--into", type=Path, metavar="FOLDER", help="of pairs begun before: make those that it lacks")
     options.add_argument("--minutes", type=float, default=12.0, help="no pair begins that would end later")
-    options.add_argument("--write", type=Path, metavar="PAGE", help="write the table of `pairs` into a page")
+    options.add_argument("--write", type=Path, metavar="PAGE", help="write the table into a page")
     arguments = options.parse_args()
-    runs = arguments.runs or (4 if arguments.act == "pairs" else 24)
-    if arguments.act == "record":
-        record(arguments.root, runs=runs)
-    elif arguments.act == "judge":
-        judge(arguments.root, runs=range(arguments.first, runs), comparisons=arguments.comparisons)
-    else:
-        until = time.monotonic() + 60 * arguments.minutes
-        folder = arguments.into or arguments.root / time.strftime("pairs-%Y%m%d-%H%M%S")
-        found = judge_pairs(folder, pairs=arguments.pairs, runs=runs, until=until)
-        text = "\n".join(pair_lines(found, runs=runs)) if found else "No pair was made within the limit."
-        print(text)
-        if arguments.write and found:
-            page = arguments.write.read_text("utf-8")
-            arguments.write.write_text(replaced(page, text, begin=START, end=END), "utf-8")
+    until = time.monotonic() + 60 * arguments.minutes
+    folder = arguments.into or arguments.root / time.strftime("pairs-%Y%m%d-%H%M%S")
+    found = judge_pairs(folder, pairs=arguments.pairs, runs=arguments.runs, until=until)
+    text = "\n".join(pair_lines(found, runs=arguments.runs)) if found else "No pair was made within the limit."
+    put(text, arguments.write if found else None, begin=START, end=END)
     return 0
 
 

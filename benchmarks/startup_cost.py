@@ -161,10 +161,10 @@ def evaluator_cells(top, bucket):
 
 
 def capture_cells(top, bucket):
+    from trackside.choosing.preflight import plan_rules
     from trackside.cli.run import ON_ISSUE
     from trackside.contracts.capture_request import capture_environment
     from trackside.contracts.rule_catalogue import built_in_catalogue
-    from trackside.local.preflight import plan_rules
 
     plan = plan_rules([], catalogue=built_in_catalogue(), actions=ON_ISSUE["notify"], save_interval=None, capture=None)
     script = top / "train.py"

@@ -29,13 +29,15 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from benchmarks.marked import replaced
+from benchmarks.engine.options import parser
+from benchmarks.engine.pages import put
+from benchmarks.processes import descendants
 from benchmarks.system_sampler import PSUTIL
 from benchmarks.times import machine
 from trackside.environment import inherited
-from trackside.profiling import system_sampler
-from trackside.profiling.phase_clock import BACKWARD, CAPTURE, DATA, OPTIMIZER, PhaseClock
-from trackside.profiling.processor_wait import ProcessorWait
+from trackside.speed.profiling import system_sampler
+from trackside.speed.profiling.phase_clock import BACKWARD, CAPTURE, DATA, OPTIMIZER, PhaseClock
+from trackside.speed.profiling.processor_wait import ProcessorWait
 
 START, END = "<!-- measured by `python -m benchmarks.system_peers` -->", "<!-- /system_peers -->"
 START_SECONDS = 10.0
@@ -60,7 +62,6 @@ with mlflow.start_run(log_system_metrics=interval >= 0):
     sys.stdin.read()
 """
 DEFAULT, NONE = 0.0, -1.0  # intervals of a tracker: its own, and no system metrics
-_PARENT = 1  # the place in a line of /proc/PID/stat, behind the name
 
 
 def samplers(python: str, folder: Path) -> dict[str, list[str]]:
@@ -81,16 +82,8 @@ def samplers(python: str, folder: Path) -> dict[str, list[str]]:
 
 def tree_seconds(root: int) -> float:
     """Return the processor seconds of all threads of a process and of its descendants so far."""
-    children: dict[int, list[int]] = defaultdict(list)
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with suppress(OSError, ValueError):
-                fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-                children[int(fields[_PARENT])].append(int(entry))
-    total, waiting = 0.0, [root]
-    while waiting:
-        process = waiting.pop()
-        waiting += children[process]
+    total = 0.0
+    for process in (root, *descendants(root)):
         for thread in Path(f"/proc/{process}/task").glob("*/schedstat"):
             with suppress(OSError, ValueError):
                 total += int(thread.read_text().split()[0]) / 1e9
@@ -245,23 +238,20 @@ def versions(python: str) -> str:
 
 def main() -> None:
     """Print the tables, or write them into a page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", required=True, help="an interpreter that has psutil, wandb and mlflow-skinny")
-    parser.add_argument("--windows", type=int, default=6)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of a window")
-    parser.add_argument("--turns", type=int, default=100)
-    parser.add_argument("--write", type=Path, help="the page with the markers")
-    options = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--python", required=True, help="an interpreter that has psutil, wandb and mlflow-skinny")
+    options.add_argument("--windows", type=int, default=6)
+    options.add_argument("--seconds", type=float, default=20.0, help="of a window")
+    options.add_argument("--turns", type=int, default=100)
+    options.add_argument("--write", type=Path, help="the page with the markers")
+    arguments = options.parse_args()
     torch.set_num_threads(1)
     folder = Path(tempfile.mkdtemp(prefix="peers-"))
     try:
-        text = "\n".join(rows(options, folder))
+        text = "\n".join(rows(arguments, folder))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    if options.write is None:
-        print(text)
-        return
-    options.write.write_text(replaced(options.write.read_text("utf-8"), text, begin=START, end=END), "utf-8")
+    put(text, arguments.write, begin=START, end=END)
 
 
 if __name__ == "__main__":

@@ -31,9 +31,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data._utils import fetch as fetching
 from torch.utils.data._utils import pin_memory as pinning
 
-from benchmarks.marked import replaced
+from benchmarks.engine.options import parser
+from benchmarks.engine.pages import put
 from benchmarks.times import machine
-from trackside.capture.guard import Guard
+from trackside.capture.ground.guard import Guard
 from trackside.environment import inherited
 from trackside.frameworks.pytorch.data.batches import _batches_ready
 from trackside.frameworks.pytorch.ground.fuse import Fuse
@@ -41,12 +42,12 @@ from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.modules.source import TrainedModules
 from trackside.frameworks.pytorch.timing.fetch_times import FetchTimes
 from trackside.frameworks.pytorch.timing.module_times import ModuleTimer
-from trackside.frameworks.step_keeper import WAITS_EVERY
-from trackside.profiling import system_sampler
-from trackside.profiling.phase_clock import BACKWARD, CAPTURE, DATA, OPTIMIZER, PhaseClock
-from trackside.profiling.processor_wait import ProcessorWait
-from trackside.profiling.system_files import SystemFiles
-from trackside.profiling.system_metrics import OpenFiles, SystemMetrics
+from trackside.frameworks.shared.replaced_methods import StepHooks
+from trackside.speed.profiling import system_sampler
+from trackside.speed.profiling.phase_clock import BACKWARD, CAPTURE, DATA, OPTIMIZER, PhaseClock
+from trackside.speed.profiling.processor_wait import ProcessorWait
+from trackside.speed.profiling.system_files import SystemFiles
+from trackside.speed.profiling.system_metrics import OpenFiles, SystemMetrics
 
 STEP_SECONDS = 0.002
 MANY_CORES = 192
@@ -165,11 +166,12 @@ def fetch_seconds() -> float:
     fetcher: Any = fetching._MapDatasetFetcher([0], False, None, False)
     fetcher.collate_fn = lambda data: data
     bare = each_seconds(lambda: fetcher.fetch(0), 20_000)
-    undo = FetchTimes().install()
+    hooks = StepHooks([*FetchTimes().step_hooks()])
+    hooks.put_in()
     try:
         return each_seconds(lambda: fetcher.fetch(0), 20_000) - bare
     finally:
-        undo()
+        hooks.take_out()
 
 
 class Pinned:
@@ -183,11 +185,12 @@ def pin_seconds() -> float:
     """Return what timing the copy to pinned memory adds to it."""
     batch = Pinned()
     bare = each_seconds(lambda: pinning.pin_memory(batch), 20_000)
-    undo = FetchTimes().install()
+    hooks = StepHooks([*FetchTimes().step_hooks()])
+    hooks.put_in()
     try:
         return each_seconds(lambda: pinning.pin_memory(batch), 20_000) - bare
     finally:
-        undo()
+        hooks.take_out()
 
 
 def ready_seconds() -> float:
@@ -284,11 +287,11 @@ def rows(options: argparse.Namespace, folder: Path) -> Iterator[str]:
     yield "|---|---|---|"
     of_step = (
         (
-            f"phases, at {WAITS_EVERY - 1} of {WAITS_EVERY} steps shorter than a millisecond",
+            "phases, without the wait for a processor",
             min(clock_seconds(20_000, _no_wait) for _ in range(5)),
         ),
         (
-            "phases, with the wait for a processor, at all others",
+            "phases, with the wait for a processor: each watched step",
             min(clock_seconds(20_000, ProcessorWait().take) for _ in range(5)),
         ),
         ("the making of a batch, without workers", fetch_seconds()),
@@ -305,24 +308,24 @@ def rows(options: argparse.Namespace, folder: Path) -> Iterator[str]:
 
 def main() -> None:
     """Print the tables, or write them into a page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--rounds", type=int, default=3, help="whole runs of each kind")
-    parser.add_argument("--psutil-python", default=sys.executable, help="an interpreter that has psutil")
-    parser.add_argument("--traceml", type=Path, help="an interpreter that has TraceML beside PyTorch")
-    parser.add_argument("--write", type=Path, help="the page with the markers")
-    options = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--seconds", type=float, default=20.0)
+    options.add_argument("--rounds", type=int, default=3, help="whole runs of each kind")
+    options.add_argument("--psutil-python", default=sys.executable, help="an interpreter that has psutil")
+    options.add_argument("--traceml", type=Path, help="an interpreter that has TraceML beside PyTorch")
+    options.add_argument("--write", type=Path, help="the page with the markers")
+    arguments = options.parse_args()
     folder = Path(tempfile.mkdtemp())
     try:
-        lines = beside_traceml(options.traceml, folder, options.rounds) if options.traceml else rows(options, folder)
+        lines = (
+            beside_traceml(arguments.traceml, folder, arguments.rounds)
+            if arguments.traceml
+            else rows(arguments, folder)
+        )
         text = "\n".join(lines)
     finally:
         shutil.rmtree(folder)
-    if options.write is None:
-        print(text)
-        return
-    start = WHOLE if options.traceml else START
-    options.write.write_text(replaced(options.write.read_text("utf-8"), text, begin=start, end=END), "utf-8")
+    put(text, arguments.write, begin=WHOLE if arguments.traceml else START, end=END)
 
 
 if __name__ == "__main__":

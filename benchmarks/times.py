@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import marked
+from benchmarks.engine.pages import put
 from stacks.paths import ROOT
 from trackside.environment import inherited
 
@@ -74,11 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         demos[BUSY] = [run_demo(BUSY) for _ in range(options.busy)]
     demos[ONE_CORE] = [run_demo(ONE_CORE, before=one_core) for _ in range(options.one_core)]
     measured = Measured({name: runs for name, runs in demos.items() if runs}, commands, machine())
-    text = tables(measured)
-    if options.no_write:
-        print(text)
-    else:
-        PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), text), encoding="utf-8")
+    put(tables(measured), None if options.no_write else PAGE, begin=START, end=END)
     return 0 if measured.all_passed else 1
 
 
@@ -155,11 +151,6 @@ def tables(measured: Measured) -> str:
     for twin, title in ((FAULTY, "The faulty twin, effect by effect"), (HEALTHY, "The healthy twin, effect by effect")):
         parts += ["", f"### {title}", "", *_effects(measured, twin)]
     return "\n".join(parts)
-
-
-def replaced(page: str, text: str) -> str:
-    """The page with `text` between the markers. Errors: `ValueError` if there are none."""
-    return marked.replaced(page, text, begin=START, end=END)
 
 
 def _whole(measured: Measured) -> list[str]:

@@ -22,7 +22,6 @@ import contextlib
 import json
 import os
 import platform
-import re
 import statistics
 import subprocess
 import sys
@@ -34,12 +33,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.engine.pages import put
+from benchmarks.engine.usual import rules_of, usual_capture
+from benchmarks.processes import processor_seconds
+from trackside.contracts.capture_request import CaptureRequest, capture_environment
 from trackside.contracts.errors import KeyNotFoundError, RecordError
-from trackside.contracts.rule_catalogue import built_in_catalogue
+from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import PROGRESS_KEY, RULE_REQUEST_KEY, VERDICTS_KEY, RunLocation, watermark_key
 from trackside.contracts.verdict import Outcome
 from trackside.environment import inherited
-from trackside.local.preflight import plan_rules
 from trackside.records.watermark import decode_watermark
 from trackside.storage.open_store import open_store
 
@@ -184,13 +186,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stack.callback(process.kill)
         for where in options.where:
             results[where] = list(_trials(where, options))
-    text = report(results, options)
-    print(text)
-    if options.write:
-        name = "busy" if options.busy else "quiet"
-        page = PAGE.read_text(encoding="utf-8")
-        within = rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)"
-        PAGE.write_text(re.sub(within, lambda m: f"{m[1]}\n{text}\n{m[2]}", page, flags=re.DOTALL), encoding="utf-8")
+    name = "busy" if options.busy else "quiet"
+    put(report(results, options), PAGE if options.write else None, begin=f"<!-- {name} -->", end=f"<!-- /{name} -->")
     return 0
 
 
@@ -204,32 +201,46 @@ def _trials(where: str, options: argparse.Namespace) -> Iterator[Trial]:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="verdict-latency-"))
             uri = f"s3://{BUCKET}/run-{number}" if s3 else folder
             later = chance.randint(200, 500)
-            yield _trial(where, uri, options.step_ms / 1000, seed=number, steps_to_fault=later, s3=s3)
+            yield _trial(uri, options.step_ms / 1000, seed=number, steps_to_fault=later, s3=s3)
             print(".", end="", file=sys.stderr, flush=True)
 
 
-def _trial(where: str, uri: str, pause: float, *, seed: int, steps_to_fault: int, s3: CountedS3 | None) -> Trial:
-    run, store = RunLocation(uri), open_store(uri)
-    plan = plan_rules([], catalogue=built_in_catalogue(), actions=())
-    store.put(RULE_REQUEST_KEY, plan.request.to_json().encode())
+def _trial(uri: str, pause: float, *, seed: int, steps_to_fault: int, s3: CountedS3 | None) -> Trial:
+    command = [sys.executable, "-c", TRAINING, str(pause), str(seed)]
+    with processes_beside(uri, command, usual_capture(), s3=s3) as (training, evaluator):
+        return _measured(RunLocation(uri), training, evaluator, steps_to_fault=steps_to_fault, s3=s3)
+
+
+@contextlib.contextmanager
+def processes_beside(
+    uri: str, command: Sequence[str], capture: CaptureRequest, *, s3: CountedS3 | None
+) -> Iterator[tuple[Any, Any]]:
+    """Start a training with a run at `uri`, and an evaluator with all default rules beside it; end both.
+
+    Args:
+        uri: Location of the run.
+        command: The training.
+        capture: What is captured of it.
+        s3: The server in which the run lies, if it lies in S3.
+    """
+    open_store(uri).put(RULE_REQUEST_KEY, RuleRequest(rules_of()).to_json().encode())
     basis = {k: v for k, v in inherited().items() if not k.startswith("TRACKSIDE_")}
     basis |= s3.environment if s3 else {}
-    from trackside.contracts.capture_request import capture_environment
-
     training = subprocess.Popen(
-        [sys.executable, "-c", TRAINING, str(pause), str(seed)],
-        env={**basis, **capture_environment(uri, plan.capture)},
+        command,
+        env={**basis, **capture_environment(uri, capture)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
+    poll = POLL_SECONDS["s3" if s3 else "folder"]
     evaluator = subprocess.Popen(
-        [sys.executable, "-m", "trackside.evaluation", "--run", uri, "--poll-seconds", POLL_SECONDS[where]],
+        [sys.executable, "-m", "trackside.evaluation", "--run", uri, "--poll-seconds", poll],
         env={**basis, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
         stderr=subprocess.DEVNULL,
     )
     try:
-        return _measured(run, training, evaluator, steps_to_fault=steps_to_fault, s3=s3)
+        yield training, evaluator
     finally:
         for process in (training, evaluator):
             process.kill()
@@ -240,21 +251,21 @@ def _measured(run: RunLocation, training: Any, evaluator: Any, *, steps_to_fault
     peek: Callable[[str], Any] = Peeked if s3 else open_store
     watermarks, output = peek(run.watermarks), peek(run.rule_output)
     assert training.stdout.readline().strip() == "warm", "the training has ended"
-    _wait(lambda: _judged_through(output) >= WARM_STEPS // 2, "the first verdicts")
-    start_cpu = cpu_seconds(evaluator.pid)
+    wait_for(lambda: judged_through(output) >= WARM_STEPS // 2, "the first verdicts")
+    start_cpu = processor_seconds(evaluator.pid)
     began = time.time()
     training.stdin.write(f"{steps_to_fault}\n")
     training.stdin.flush()
     word, step, at = training.stdout.readline().split()
     assert word == "fault"
     fault_step, fault_at = int(step), float(at)
-    moments = [(fault_at, cpu_seconds(training.pid), cpu_seconds(evaluator.pid))]
+    moments = [(fault_at, processor_seconds(training.pid), processor_seconds(evaluator.pid))]
     share = (moments[0][2] - start_cpu) / (fault_at - began)
-    _wait(lambda: _through(watermarks) >= fault_step, "the watermark")
-    moments.append((time.time(), cpu_seconds(training.pid), cpu_seconds(evaluator.pid)))
-    _wait(lambda: _issue(output) is not None, "the verdict")
+    wait_for(lambda: _through(watermarks) >= fault_step, "the watermark")
+    moments.append((time.time(), processor_seconds(training.pid), processor_seconds(evaluator.pid)))
+    wait_for(lambda: _issue(output) is not None, "the verdict")
     verdict_at = time.time()
-    moments.append((verdict_at, cpu_seconds(training.pid), cpu_seconds(evaluator.pid)))
+    moments.append((verdict_at, processor_seconds(training.pid), processor_seconds(evaluator.pid)))
     issue = _issue(output) or {}
     seen_at = min(max(issue["detected_at"], moments[1][0]), verdict_at)
     stored = _stage(*moments[:2])
@@ -274,7 +285,8 @@ def _stage(start: tuple[float, float, float], end: tuple[float, float, float]) -
     return Stage(end[0] - start[0], end[1] - start[1], end[2] - start[2])
 
 
-def _judged_through(output: Any) -> int:
+def judged_through(output: Any) -> int:
+    """Return the newest step that any rule has judged; -1 before."""
     try:
         rules = json.loads(output.get(PROGRESS_KEY))["rules"]
     except KeyNotFoundError:
@@ -298,18 +310,13 @@ def _issue(output: Any) -> dict[str, Any] | None:
     return next((v for v in map(json.loads, lines) if v["outcome"] == Outcome.ISSUE_FOUND.value), None)
 
 
-def _wait(is_present: Any, what: str) -> None:
+def wait_for(is_present: Callable[[], bool], what: str) -> None:
+    """Wait until it is there; leave this process if it never is."""
     deadline = time.monotonic() + MOST_SECONDS
     while not is_present():
         if time.monotonic() > deadline:
             sys.exit(f"Gave up after {MOST_SECONDS:g} s of waiting for {what}.")
         time.sleep(LOOK_SECONDS)
-
-
-def cpu_seconds(pid: int) -> float:
-    """Of all threads of a process, in user and system mode; at a resolution of a hundredth."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def report(results: dict[str, list[Trial]], options: argparse.Namespace) -> str:

@@ -6,16 +6,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.engine.pages import follows, put
 from trackside.contracts.cause import EXPLANATIONS, Cause
 from trackside.diagnosis.learned import Weights
-from trackside.diagnosis.signs import FOUND, HARM, PIECES, SHOWN
+from trackside.diagnosis.signs import FOUND, HARM, SHOWN
+from trackside.evidence.registry import all_questions
 
 if TYPE_CHECKING:
     from benchmarks.detection.learn_causes import Calibration, Level, Named
 
 PAGE = Path("docs/causes.md")
 DIAGRAM = Path("docs/images/reliability.svg")
-MARKER = "<!-- What follows is written by `python -m benchmarks.detection.learn_causes`. -->"
+MARKER = follows("benchmarks.detection.learn_causes")
 VISIBLE = 0.3  # weights below it are not shown on the page
 SIZE, MARGIN = 320, 45  # of the diagram, in pixels
 
@@ -29,9 +31,7 @@ def write_page(
     runs: int,
 ) -> None:
     """Write the part of the page below the marker, and the reliability diagram."""
-    head = PAGE.read_text(encoding="utf-8").partition(MARKER)[0].rstrip()
-    lines = [head, "", MARKER, "", *_page(weights, calibration, levels, measures, runs)]
-    PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    put([*_page(weights, calibration, levels, measures, runs)], PAGE, begin=MARKER)
     DIAGRAM.write_text(diagram(calibration), encoding="utf-8")
 
 
@@ -93,8 +93,8 @@ def _row(row: dict[str, float] | object) -> str:
 
 
 def _title(name: str) -> str:
-    if name in PIECES:
-        return PIECES[name].question
+    if name in all_questions():
+        return all_questions()[name].text
     if name.startswith(SHOWN):
         return f"A rule has numbers for: {EXPLANATIONS[Cause(name.removeprefix(SHOWN))].what}"
     if name.startswith(HARM):

@@ -5,23 +5,27 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from benchmarks.detection.corpus.catalogue import all_programs
-from benchmarks.detection.stored_runs import Outcome
+from benchmarks.engine.stored import Outcome
+
+if TYPE_CHECKING:
+    from benchmarks.detection.train import Job
 
 LEAST_HARM = 0.05  # of what the clean twin has learned, on average over the seeds
 
 
 def harm_of(clean: float, faulty: float | None, *, chance: float) -> float:
-    """The share of what the clean twin has learned that the faulty one has not; 1 where it has no score at all."""
+    """Return the share of what the clean twin has learned that the faulty one has not; 1 where it has no score."""
     return 1.0 if faulty is None else min(1.0, (clean - faulty) / (clean - chance))
 
 
-def tell(outcomes: Iterable[Outcome]) -> bool:
-    """Prints a line for each fault and each clean program that fails; True if there is one that does not harm."""
+def tell(found: Iterable[tuple[Job, Outcome]]) -> bool:
+    """Print a line for each fault and each clean program that fails; return True if there is one without harm."""
     by_program: dict[str, dict[str, dict[int, Outcome]]] = defaultdict(lambda: defaultdict(dict))
-    for outcome in outcomes:
-        by_program[outcome.program][outcome.fault][outcome.seed] = outcome
+    for job, outcome in found:
+        by_program[job.program.name][job.fault][job.seed] = outcome
     is_wrong = False
     for name, faults in sorted(by_program.items()):
         program, clean = all_programs()[name], faults.pop("", {})

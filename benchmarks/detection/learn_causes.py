@@ -12,52 +12,36 @@ learned from the others.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-import trackside
 from benchmarks.detection.causes_page import write_page
-from benchmarks.detection.presets import rules_of
-from benchmarks.detection.stored_runs import Job, Outcome
+from benchmarks.detection.learned_runs import Run, Told, judge_all, stored_job, stored_mutants
 from benchmarks.detection.train import add_choice, chosen_jobs
-from benchmarks.mutants.operator import TUNE
-from benchmarks.mutants.stored_runs import Outcome as MutantOutcome
-from benchmarks.mutants.stored_runs import has_no_effect, mutants
-from benchmarks.mutants.subjects import CHOSEN, OWN, all_subjects
+from benchmarks.engine.documents import write_text
+from benchmarks.engine.options import parser
+from benchmarks.engine.stored import stored_of
+from benchmarks.engine.usual import rules_of
 from trackside.contracts.cause import SPEED_CAUSES, Cause, Sign, Suspicion
-from trackside.contracts.rule_request import CALIBRATED, RuleRequest
-from trackside.contracts.run_layout import RunLocation
-from trackside.contracts.verdict import Outcome as VerdictOutcome
-from trackside.contracts.verdict import Severity, State, Verdict
+from trackside.contracts.verdict import Severity
 from trackside.diagnosis.harm import Harm
 from trackside.diagnosis.learned import CAUSES_FILE, CRITICAL_FILE, PROBABILITIES_FILE, Odds, Weights, weights
-from trackside.diagnosis.probability import CERTAIN, PROPERTIES, WITH_OTHERS, probability_of, properties_of
+from trackside.diagnosis.probability import CERTAIN, PROPERTIES, WITH_OTHERS, probability_of
 from trackside.diagnosis.ranking import suspicions_of
-from trackside.diagnosis.signs import FOUND, HARM, PIECES, SHOWN, refuted_by, supported_by
-from trackside.evaluation.evaluator import Evaluator
-from trackside.evaluation.progress import ProgressFile
-from trackside.evaluation.rule_limits import NO_LIMITS
-from trackside.evaluation.verdicts import pooled_signs
-from trackside.rules.catalogue import build_rules, built_in_rules
-from trackside.storage.memory import MemoryStore
-from trackside.storage.open_store import open_store
-from trackside.trial.trial import Trial
+from trackside.diagnosis.signs import FOUND, HARM, SHOWN, refuted_by, supported_by
+from trackside.evidence.registry import all_questions
+from trackside.rules.catalogue import built_in_rules
 
 FOLDS = 5
 CAUSES = tuple(cause.value for cause in Cause if cause not in SPEED_CAUSES)
-MUTANTS_LOSS = 0.1  # share of its twin's score that a mutant must have lost
 LEAST_PRECISION = 0.99
 FEWEST_RIGHT = 3  # runs with a critical issue that was right, before a kind of harm counts for a rule
 OUTSIDE_PRECISION = 0.68  # of warnings on a private corpus of programs that nobody here had seen: gaps of November 2026
@@ -65,8 +49,6 @@ OUTSIDE_COUNT = 4.0  # issues that this precision counts for, of each rule
 SMALLEST_WEIGHT = 0.05  # weights below it are left out of the table
 TIGHTNESS = (0.1, 0.3, 1.0)  # candidates for the precision of the prior of weights
 _STEPS = 250  # of the fit: the slope is then below a hundredth everywhere
-_LIBRARY = Path(trackside.__file__).parent
-_JUDGING = ("rules", "evaluation", "trial", "records", "contracts", "diagnosis")
 
 # The kinds of harm that make a rule critical by definition; for other rules `tune` must show that they are right.
 # A kind that `tune` contradicts is dropped in both.
@@ -81,171 +63,6 @@ CANDIDATES: Mapping[str, tuple[Harm, ...]] = {
     "gradients-not-cleared": (*_HURT, Harm.LASTING),
     "parameters-not-trained": _HURT,  # parts may be frozen for long on purpose, as in gradual unfreezing
 }
-
-
-@dataclass(frozen=True)
-class Told:
-    """An issue as it was opened, with the evidence of its group."""
-
-    rule: str
-    severity: str
-    harm: str
-    step: int
-    group: str
-    signs: tuple[Sign, ...]
-    properties: tuple[str, ...]
-    own: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Run:
-    """A judged run. `causes` name its fault rightly; empty for a clean run."""
-
-    name: str
-    program: str
-    causes: tuple[str, ...]
-    effect_step: int
-    told: tuple[Told, ...]
-
-    @property
-    def true_issues(self) -> tuple[Told, ...]:
-        """The issues of a fault, since it acts."""
-        return tuple(told for told in self.told if self.causes and told.step >= self.effect_step)
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A stored run, and what is known of it.
-
-    causes  those that name its fault rightly; empty for a clean run
-    """
-
-    name: str
-    program: str
-    causes: tuple[str, ...]
-    effect_step: int
-    folder: Path
-
-
-def stored_job(job: Job, folder: Path) -> Stored:
-    """Return a run of the corpus."""
-    outcome = Outcome.read(folder)
-    assert outcome is not None, f"{job.name} has not been trained"
-    fault = job.program.fault(job.fault) if job.fault else None
-    causes = tuple(cause.value for cause in fault.causes) if fault else ()
-    return Stored(job.name, job.program.name, causes, outcome.effect_step or 0, folder)
-
-
-def stored_mutants(root: Path) -> list[Stored]:
-    """Return the mutants of the own programs of `tune`, one seed each, that lost a tenth or are known silent errors.
-
-    Those without a name in the list of causes, and those that nothing of reached, are left out.
-    """
-    programs = [each for each in all_subjects() if each.library == OWN and each.half == TUNE and each.name in CHOSEN]
-    found = []
-    for mutant in mutants(programs, half=TUNE, seeds=1):
-        folder, twin = mutant.folder(root), MutantOutcome.read(mutant.twin.folder(root))
-        outcome, operator = MutantOutcome.read(folder), mutant.operator
-        if operator is None or outcome is None or twin is None or not operator.causes or has_no_effect(mutant, root):
-            continue
-        good = twin.score or 0.0
-        if operator.is_silent or outcome.score is None or outcome.score < good - MUTANTS_LOSS * abs(good):
-            causes = tuple(cause.value for cause in operator.causes)
-            found.append(Stored(mutant.name, mutant.subject.name, causes, 0, folder))
-    return found
-
-
-def judged(stored: Stored) -> Run:
-    """Return a stored run as all rules judge it. What was judged before holds as long as the code does."""
-    folder = stored.folder
-    kept = folder / "signs.json"
-    key = f"{_code_digest()} {(folder / 'outcome.json').stat().st_mtime_ns}"
-    try:
-        document = json.loads(kept.read_text(encoding="utf-8"))
-        if document["key"] == key:
-            return _run_of(document["run"])
-    except (OSError, ValueError, KeyError):
-        pass
-    found = _judge(stored)
-    partial = folder / f"{kept.name}.{os.getpid()}"
-    partial.write_text(json.dumps({"key": key, "run": _document(found)}), encoding="utf-8")
-    os.replace(partial, kept)
-    return found
-
-
-def _judge(stored: Stored) -> Run:
-    run = RunLocation(str((stored.folder / "run").absolute()))
-    rules = rules_of(CALIBRATED)
-    every = [harm.value for harm in Harm]
-    evaluator = Evaluator(
-        Trial(open_store(run.tensors), open_store(run.statistics)),
-        build_rules(RuleRequest(rules)),
-        (),
-        ProgressFile(MemoryStore()),
-        run=stored.name,
-        clock=lambda: 0.0,
-        limits=NO_LIMITS,
-        critical={rule.rule_id: every for rule in rules},
-    )
-    summary = evaluator.watch(poll_seconds=0, sleep=lambda _: None, should_stop=lambda: True)
-    return Run(stored.name, stored.program, stored.causes, stored.effect_step, _told(summary.verdicts))
-
-
-def _told(verdicts: Sequence[Verdict]) -> tuple[Told, ...]:
-    found: list[Told] = []
-    standing: dict[str, Verdict] = {}
-    for verdict in verdicts:
-        if verdict.state is State.RECOVERED:
-            standing.pop(verdict.configuration_name, None)
-        if verdict.outcome is not VerdictOutcome.ISSUE_FOUND or verdict.state is not State.OPENED:
-            continue
-        members = [one for one in standing.values() if one.group == verdict.group and one.rule_id != verdict.rule_id]
-        standing[verdict.configuration_name] = verdict
-        harm = next(
-            (s.name.removeprefix(HARM) for s in verdict.signs if s.because == verdict.harm and verdict.harm), ""
-        )
-        found.append(
-            Told(
-                verdict.rule_id,
-                verdict.severity.value,
-                harm,
-                verdict.step,
-                verdict.group,
-                tuple(pooled_signs(verdict, members)),
-                properties_of(verdict, others={one.rule_id for one in members}),
-                tuple(sign.name for sign in verdict.signs if sign.name.startswith(HARM)),
-            )
-        )
-    return tuple(found)
-
-
-def _document(run: Run) -> dict[str, Any]:
-    told = [{**vars(one), "signs": [[s.name, s.is_present, s.because] for s in one.signs]} for one in run.told]
-    return {**vars(run), "told": told}
-
-
-def _run_of(document: Mapping[str, Any]) -> Run:
-    told = tuple(
-        Told(
-            **{
-                **one,
-                "signs": tuple(Sign(*sign) for sign in one["signs"]),
-                "properties": tuple(one["properties"]),
-                "own": tuple(one["own"]),
-            }
-        )
-        for one in document["told"]
-    )
-    return Run(**{**document, "causes": tuple(document["causes"]), "told": told})
-
-
-@cache
-def _code_digest() -> str:
-    digest = hashlib.sha256(b"1")
-    for package in _JUDGING:
-        for path in sorted((_LIBRARY / package).rglob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 # ── causes ────────────────────────────────────────────────────────────────────────────────
@@ -272,7 +89,7 @@ def evidence_names() -> tuple[str, ...]:
     """Return the name of each piece of evidence, in the order of the table."""
     rules = [FOUND + rule.rule_id for rule in built_in_rules().values()]
     return (
-        *PIECES,
+        *all_questions(),
         *(SHOWN + cause for cause in CAUSES),
         *(HARM + harm.value for harm in Harm),
         *sorted(set(rules)),
@@ -301,7 +118,7 @@ def prior_weights(names: Sequence[str]) -> NDArray[np.float64]:
     for place, name in enumerate(names):
         for cause in supported_by(name):
             weights[1 + place, CAUSES.index(cause.value)] = 3.0 if name.startswith(SHOWN) else 1.5
-            if name in PIECES:
+            if name in all_questions():
                 weights[1 + len(names) + place, CAUSES.index(cause.value)] = -0.7
         for rank, cause in enumerate(likely.get(name, ())[:2]):
             weights[1 + place, CAUSES.index(cause.value)] = 1.5 - 0.5 * rank
@@ -459,7 +276,7 @@ def learn_odds(samples: Sequence[Sample]) -> Odds:
     Each rule counts as if it had been seen `OUTSIDE_COUNT` times more, with the precision that a corpus of other
     people's programs showed: rules were changed on the programs that we learn from.
     """
-    rules = sorted({sample.rule for sample in samples} | {rule.rule_id for rule in rules_of(CALIBRATED)})
+    rules = sorted({sample.rule for sample in samples} | {rule.rule_id for rule in rules_of()})
     rows = [_features(sample.rule, sample.properties, rules) for sample in samples]
     real = [float(sample.is_real) for sample in samples]
     weight = [sample.weight for sample in samples]
@@ -558,7 +375,7 @@ class Level:
 def levels_of(runs: Sequence[Run]) -> list[Level]:
     """Return the candidates for a critical level, each counted on the runs."""
     counts: dict[tuple[str, str], list[int]] = {}
-    for rule in rules_of(CALIBRATED):
+    for rule in rules_of():
         for harm in CANDIDATES.get(rule.rule_id, _HURT):
             counts[rule.rule_id, harm.value] = [0, 0]
     for run in runs:
@@ -577,28 +394,11 @@ def levels_of(runs: Sequence[Run]) -> list[Level]:
 
 def critical_table(levels: Sequence[Level]) -> dict[str, list[str]]:
     """Return by rule the kinds of harm with which it is critical, none for one that never is."""
-    table: dict[str, list[str]] = {rule.rule_id: [] for rule in rules_of(CALIBRATED)}
+    table: dict[str, list[str]] = {rule.rule_id: [] for rule in rules_of()}
     for level in levels:
         if level.is_precise:
             table[level.rule].append(level.harm)
     return table
-
-
-class _Shared:
-    """The runs to judge, inherited by forked children: a program is a function, and cannot be sent."""
-
-    stored: Sequence[Stored]
-
-
-def _judge_one(number: int) -> Run:
-    return judged(_Shared.stored[number])
-
-
-def judge_all(stored: Sequence[Stored], *, processes: int) -> list[Run]:
-    """Return all stored runs, judged."""
-    _Shared.stored = stored
-    with ProcessPoolExecutor(processes) as pool:
-        return list(pool.map(_judge_one, range(len(stored)), chunksize=4))
 
 
 @dataclass(frozen=True)
@@ -670,14 +470,13 @@ def _unseen_losses(
 
 def main(words: Sequence[str] | None = None) -> int:
     """Judge the stored runs, learn the tables, measure them on unseen programs, and write tables and page."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = parser(__doc__)
     add_choice(options)
     options.add_argument("--mutants", type=Path, help="learn from the stored mutants of `tune` below this folder too")
-    options.add_argument("--processes", type=int, default=2)
     options.add_argument("--dry", action="store_true", help="print the measures only")
     arguments = options.parse_args(words)
     jobs = chosen_jobs(arguments)
-    stored = [stored_job(job, folder) for job in jobs if Outcome.read(folder := job.folder(arguments.root)) is not None]
+    stored = [stored_job(job, folder) for job, folder in stored_of(jobs, arguments.root)]
     planted = stored_mutants(arguments.mutants) if arguments.mutants else []
     print(f"{len(stored)} of {len(jobs)} runs are stored, and {len(planted)} mutants", file=sys.stderr)
     stored += planted
@@ -710,9 +509,7 @@ def write(found: Learned, *, runs: int) -> None:
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
     note = "Written by `python -m benchmarks.detection.learn_causes`; see docs/causes.md."
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(json.dumps({"note": note, "version": 1, **document}, indent=1) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    write_text(path, json.dumps({"note": note, "version": 1, **document}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

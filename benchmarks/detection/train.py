@@ -5,164 +5,109 @@
     python -m benchmarks.detection.train --split tune --harm               # do the faults harm, do clean runs learn?
 
 Each training is a process of its own, forked from one that has imported PyTorch and loaded the data. A run that is
-stored already is not trained again.
+stored already is not trained again. It lies in `<root>/<program>/<fault or "clean">/<seed>-<key>/run`. The key covers
+the code of the program, what it is built of and what was captured; it does not cover Trackside itself, so that
+`--fresh` is needed after the capture has changed.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import importlib
-import math
-import os
-import shutil
-import signal
+import hashlib
 import statistics
 import sys
 import time
-import traceback
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
-from typing import Protocol
 
 import torch
 
 from benchmarks.detection import harm
-from benchmarks.detection.capture import capture_request
 from benchmarks.detection.corpus import checkpoints, data
 from benchmarks.detection.corpus.catalogue import all_programs
-from benchmarks.detection.corpus.program import REPORT, TUNE, Trained
-from benchmarks.detection.stored_runs import ROOT, Job, Outcome, jobs
-from trackside.environment import CaptureEnvironment
-from trackside.frameworks.pytorch.adapter import PyTorchAdapter
+from benchmarks.detection.corpus.program import REPORT, SEEDS, TUNE, Program, Trained
+from benchmarks.engine.forks import train_each, watched
+from benchmarks.engine.options import add_place, add_rest, parser, rests
+from benchmarks.engine.stored import RUN, Outcome, missing_of, stored_of
+from benchmarks.engine.usual import usual_capture, whole_capture
 
-LONGEST_SECONDS = 180  # a training that takes longer is given up
+ROOT = Path("build/detection")
+CLEAN = "clean"
+_CORPUS = Path(__file__).parent / "corpus"
 
 
-class Training(Protocol):
-    """A training with a name and a folder of its own: a `Job`, or one of another corpus."""
+@dataclass(frozen=True)
+class Job:
+    """One training: a program, the fault planted in it ("" for none), a seed, and what is captured (JSON)."""
+
+    program: Program
+    fault: str
+    seed: int
+    request: str
 
     @property
     def name(self) -> str:
-        """Unique among those that are trained together."""
+        return f"{self.program.name}/{self.fault or CLEAN}/{self.seed}"
 
     def folder(self, root: Path) -> Path:
-        """Where it lies."""
+        """Return the folder of this very training."""
+        text = "\n".join([_code_digest(self.program.module), torch.__version__, self.request])
+        key = hashlib.sha256(text.encode()).hexdigest()[:12]
+        return root / self.program.name / (self.fault or CLEAN) / f"{self.seed}-{key}"
 
 
-Train = Callable[[Path], None]  # trains in this process, and stores run and outcome below a folder
+def jobs(programs: Iterable[Program], *, split: str, seeds: int, request: str) -> Iterator[Job]:
+    """Yield every training of a split: each program clean and with each of its faults, by the split's first seeds."""
+    for program in programs:
+        if program.split == split:
+            for fault in ("", *(fault.name for fault in program.faults)):
+                yield from (Job(program, fault, seed, request) for seed in SEEDS[split][:seeds])
+
+
+@cache
+def _code_digest(module: str) -> str:
+    """Return a digest of a program's own file and of all that programs share."""
+    own = _CORPUS / "programs" / f"{module.rpartition('.')[2]}.py"
+    digest = hashlib.sha256()
+    for path in sorted([*_CORPUS.glob("*.py"), *(_CORPUS / "planted").glob("*.py"), own]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def train(job: Job, folder: Path) -> Outcome:
-    """Trains in this process, which is then no good for anything else, and stores what was captured below `folder`."""
-    began = time.process_time()
-    run = folder / "run"
-    capture = watching(run, job.request)
+    """Train in this process, which is then no good for anything else, and store run and outcome below `folder`."""
+    began, run = time.process_time(), folder / RUN
     trained, error, score = None, "", None
     try:
-        trained = job.program.train(job.seed, job.fault)
+        with watched(run, job.request):
+            trained = job.program.train(job.seed, job.fault)
     except (ValueError, RuntimeError, ArithmeticError) as raised:  # what training that has gone wrong may end in
         error = f"{type(raised).__name__}: {raised}"
-    finally:
-        if capture:
-            capture.uninstall()
     if trained is not None:
         score = trained.score()
-    return Outcome(
-        program=job.program.name,
-        fault=job.fault,
-        seed=job.seed,
+    outcome = Outcome(
         score=score if score is not None and abs(score) < float("inf") else None,
         effect_step=_effect_step(job, trained),
         seconds=time.process_time() - began,
         size_bytes=sum(path.stat().st_size for path in run.rglob("*") if path.is_file()),
         error=error,
     )
-
-
-def watching(run: Path, request: str) -> PyTorchAdapter | None:
-    """What `trackside run` does to a training process, in this one."""
-    if not request:
-        return None
-    capture = PyTorchAdapter(
-        CaptureEnvironment(run_uri=str(run.absolute()), capture_request=request, rank=0, world_size=1)
-    )
-    capture.install()
-    return capture
+    outcome.write(folder)
+    return outcome
 
 
 def train_all(todo: Sequence[Job], *, root: Path, processes: int) -> list[str]:
-    """Trains them, so many at once; returns the names of those that came to no end."""
-
-    def of(job: Job) -> Train:
-        return lambda folder: train(job, folder).write(folder)
-
-    return train_each([(job, of(job)) for job in todo], root=root, processes=processes)
-
-
-def train_each(
-    todo: Sequence[tuple[Training, Train]], *, root: Path, processes: int, until: float = math.inf
-) -> list[str]:
-    """Trains them in forked processes, so many at once; returns the names of those that came to no end.
-
-    None is begun after `until`, by the monotonic clock.
-    """
+    """Train them, so many at once; return the names of those that came to no end."""
     warm()
-    waiting, running, failed = list(reversed(todo)), dict[int, tuple[Training, float]](), []
-    while waiting or running:
-        while waiting and len(running) < processes:
-            if time.monotonic() >= until:
-                waiting.clear()
-                break
-            job, work = waiting.pop()
-            running[_fork(work, job.folder(root))] = (job, time.monotonic())
-        if not running:
-            break
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if pid == 0:
-            _give_up_on([pid for pid, (_, since) in running.items() if time.monotonic() - since > LONGEST_SECONDS])
-            time.sleep(0.01)
-            continue
-        job, _ = running.pop(pid)
-        if status != 0:
-            failed.append(job.name)
-            print(f"{job.name}: no end, see {job.folder(root) / 'trouble.txt'}", flush=True)
-    return failed
+    return train_each([(job, partial(train, job)) for job in todo], root=root, processes=processes)
 
 
 def warm() -> None:
-    """Loads what all trainings need, without starting a thread: processes are forked from here."""
-    torch.set_num_threads(1)
+    """Load the data that programs of the corpus share."""
     data.warm()
     checkpoints.warm()
-    importlib.import_module("torch.distributed.tensor")  # the capture looks for sharded parameters
-    torch.optim.SGD([torch.zeros(1)], lr=0.1)  # the first optimizer of a process imports the compiler
-
-
-def _fork(work: Train, folder: Path) -> int:
-    """The id of a child that trains."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    pid = os.fork()
-    if pid:
-        return pid
-    status = 1
-    try:
-        with (folder / "trouble.txt").open("w") as told, contextlib.redirect_stderr(told):
-            warnings.simplefilter("ignore")  # of programs that are made to go wrong
-            try:
-                work(folder)
-                status = 0
-            except BaseException:  # noqa: BLE001 - the child must end here, whatever happened in it
-                traceback.print_exc()
-    finally:
-        os._exit(status)
-
-
-def _give_up_on(pids: Sequence[int]) -> None:
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
 
 
 def _effect_step(job: Job, trained: Trained | None) -> int | None:
@@ -175,45 +120,42 @@ def _effect_step(job: Job, trained: Trained | None) -> int | None:
     return min(history, key=lambda each: each.valid_loss).step if history else 0
 
 
+def add_choice(options: argparse.ArgumentParser) -> None:
+    """Add the arguments by which runs are chosen, the same for all commands."""
+    options.add_argument("--split", choices=[TUNE, REPORT], default=TUNE)
+    options.add_argument("--seeds", type=int, default=3, help="how many seeds of the split")
+    options.add_argument("--only", nargs="*", default=[], help="programs and faults whose name holds one of these")
+    add_place(options, root=ROOT, processes=2)
+    add_rest(options)
+
+
+def chosen_jobs(arguments: argparse.Namespace) -> list[Job]:
+    """Return the trainings that are meant. With `--rest-after` this process and its forks let a training rest."""
+    captured = usual_capture() if rests(arguments) else whole_capture()
+    request = "" if getattr(arguments, "bare", False) else captured.to_json()
+    found = jobs(all_programs().values(), split=arguments.split, seeds=arguments.seeds, request=request)
+    return [job for job in found if not arguments.only or any(word in job.name for word in arguments.only)]
+
+
 def main(words: Sequence[str] | None = None) -> int:
-    """Trains what is not there, says what it took; 1 if a training came to no end or, if asked, a fault is harmless."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Train what is not there, say what it took; 1 if a training came to no end or, if asked, a fault is harmless."""
+    options = parser(__doc__)
     add_choice(options)
-    options.add_argument("--processes", type=int, default=2)
     options.add_argument("--fresh", action="store_true", help="train again what is stored")
     options.add_argument("--bare", action="store_true", help="without capture: quicker, for --harm")
     options.add_argument("--harm", action="store_true", help="compare faulty runs with their clean twins")
     arguments = options.parse_args(words)
     chosen = chosen_jobs(arguments)
-    todo = [job for job in chosen if arguments.fresh or Outcome.read(job.folder(arguments.root)) is None]
+    todo = chosen if arguments.fresh else missing_of(chosen, arguments.root)
     began = time.perf_counter()
     failed = train_all(todo, root=arguments.root, processes=arguments.processes)
-    found = [outcome for job in chosen if (outcome := Outcome.read(job.folder(arguments.root)))]
+    found = [(job, outcome) for job, folder in stored_of(chosen, arguments.root) if (outcome := Outcome.read(folder))]
     print(f"{len(todo)} trained in {time.perf_counter() - began:.0f} s, {len(found)} of {len(chosen)} stored")
     if found:
-        seconds, sizes = [each.seconds for each in found], [each.size_bytes for each in found]
+        seconds, sizes = [each.seconds for _, each in found], [each.size_bytes for _, each in found]
         print(f"CPU: median {statistics.median(seconds):.2f} s, most {max(seconds):.1f} s, all {sum(seconds):.0f} s")
         print(f"disk: median {statistics.median(sizes) / 1e3:.0f} kB, all {sum(sizes) / 1e6:.0f} MB")
-    harmless = harm.tell(found) if arguments.harm else False
-    return 1 if failed or harmless else 0
-
-
-def add_choice(options: argparse.ArgumentParser) -> None:
-    """The arguments by which runs are chosen, the same for all commands."""
-    options.add_argument("--split", choices=[TUNE, REPORT], default=TUNE)
-    options.add_argument("--seeds", type=int, default=3, help="how many seeds of the split")
-    options.add_argument("--only", nargs="*", default=[], help="programs and faults whose name holds one of these")
-    options.add_argument("--interval", type=int, help="save tensors of all kinds every so many steps besides")
-    options.add_argument("--budget", type=float, default=1.0, help="what the always-on statistics may cost")
-    options.add_argument("--root", type=Path, default=ROOT)
-
-
-def chosen_jobs(arguments: argparse.Namespace) -> list[Job]:
-    """The trainings that are meant."""
-    is_watched = not getattr(arguments, "bare", False)
-    request = capture_request(interval=arguments.interval, budget=arguments.budget).to_json() if is_watched else ""
-    found = jobs(list(all_programs().values()), split=arguments.split, seeds=arguments.seeds, request=request)
-    return [job for job in found if not arguments.only or any(word in job.name for word in arguments.only)]
+    return 1 if failed or (arguments.harm and harm.tell(found)) else 0
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from trackside.integrations.huggingface import TracksideCallback
-from trackside.local.run_folder import RunState, run_state
+from trackside.runs.run_folder import RunState, run_state
 
 MANY_STEPS = 20_000  # minutes: only a stop ends them
 

@@ -11,7 +11,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 from trackside.integrations.lightning import TracksideCallback
-from trackside.local.run_folder import RunState, run_state
+from trackside.runs.run_folder import RunState, run_state
 
 MANY_STEPS = 20_000
 

@@ -10,7 +10,6 @@ it (`pip install lightning`).
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -18,18 +17,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.engine.judge import judge as judge_run
+from benchmarks.engine.options import parser
+from benchmarks.engine.pages import follows, put
+from benchmarks.engine.stored import RUN
+from benchmarks.engine.usual import rules_of
 from benchmarks.late.train import LOSSES, ROOT
 from benchmarks.late.trainings import FAULT_STEP, FAULTY, HEALTHY, Training
-from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
-from trackside.contracts.run_layout import RunLocation
-from trackside.contracts.verdict import Outcome, Severity, State, Verdict
-from trackside.evaluation.evaluator import Evaluator
-from trackside.evaluation.progress import ProgressFile
-from trackside.evaluation.rule_limits import NO_LIMITS
-from trackside.rules.catalogue import build_rules, default_request
-from trackside.storage.memory import MemoryStore
-from trackside.storage.open_store import open_store
-from trackside.trial.trial import Trial
+from trackside.contracts.rule_request import RuleConfiguration
+from trackside.contracts.verdict import Severity
 
 ASKED = ("runaway-updates", "loss-spike", "growing-attention")
 SPIKE_DETECTION = "Lightning SpikeDetection"
@@ -37,12 +33,11 @@ SPIKE_DETECTION = "Lightning SpikeDetection"
 
 @dataclass(frozen=True)
 class Judged:
-    """A run with its first alarms: rule -> step; `severities` are the highest of each rule."""
+    """A run with its first warnings: rule -> step."""
 
     training: Training
     losses: tuple[float, ...]
     alarms: dict[str, int | None]
-    severities: dict[str, Severity]
 
     @property
     def risen_at(self) -> int | None:
@@ -54,33 +49,14 @@ class Judged:
 
 def judge(training: Training, root: Path) -> Judged:
     """Ask all default rules, and those of the trial, about a stored run."""
-    run = RunLocation(str((root / training.name / "run").absolute()))
-    chosen = {rule.rule_id: rule for rule in default_request().rules}
-    chosen |= {rule_id: RuleConfiguration(rule_id) for rule_id in ASKED if rule_id not in chosen}
-    evaluator = Evaluator(
-        Trial(open_store(run.tensors), open_store(run.statistics)),
-        build_rules(RuleRequest(tuple(chosen.values()))),
-        (),
-        ProgressFile(MemoryStore()),
-        run=training.name,
-        clock=lambda: 0.0,
-        limits=NO_LIMITS,
-    )
-    verdicts = evaluator.watch(poll_seconds=0, sleep=lambda _: None, should_stop=lambda: True).verdicts
-    issues = [v for v in verdicts if v.outcome is Outcome.ISSUE_FOUND and v.state is State.OPENED]
-    losses = tuple(json.loads((root / training.name / LOSSES).read_text(encoding="utf-8")))
-    alarms: dict[str, int | None] = {rule_id: _first(issues, (rule_id,)) for rule_id in ASKED}
-    alarms["all other rules"] = _first(issues, tuple(sorted(set(chosen) - set(ASKED))))
-    severities: dict[str, Severity] = {}
-    for verdict in issues:
-        known = severities.get(verdict.rule_id, Severity.INFO)
-        severities[verdict.rule_id] = max(known, verdict.severity, key=lambda severity: severity.rank)
-    return Judged(training, losses, alarms, severities)
-
-
-def _first(issues: Sequence[Verdict], rules: Sequence[str]) -> int | None:
-    """The step of the first warning of these rules."""
-    return min((v.step for v in issues if v.rule_id in rules and v.severity is not Severity.INFO), default=None)
+    asked = [each.rule_id for each in rules_of()]
+    chosen = [*rules_of(), *(RuleConfiguration(rule_id) for rule_id in ASKED if rule_id not in asked)]
+    judged = judge_run(training.folder(root) / RUN, chosen)
+    losses = tuple(json.loads((training.folder(root) / LOSSES).read_text(encoding="utf-8")))
+    warned = judged.at_least(Severity.WARNING)
+    alarms = {rule: min((each.step for each in warned if each.rule == rule), default=None) for rule in ASKED}
+    alarms["all other rules"] = min((each.step for each in warned if each.rule not in ASKED), default=None)
+    return Judged(training, losses, alarms)
 
 
 def table(judged: Sequence[Judged], lightning: dict[str, int | None]) -> list[str]:
@@ -126,7 +102,7 @@ def _cell(at: int | None, risen: int | None) -> str:
 
 def main() -> int:
     """Print the tables; 1 if a run is not stored."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = parser(__doc__)
     options.add_argument("--root", type=Path, default=ROOT)
     options.add_argument("--lightning", help="a Python that has Lightning")
     options.add_argument("--write", type=Path, help="replace what follows the marker in this page")
@@ -141,15 +117,11 @@ def main() -> int:
             subprocess.run(asked, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
         )
     judged = [judge(training, arguments.root) for training in stored]
-    lines = [*summary(judged, lightning), "", *table(judged, lightning)]
-    print("\n".join(lines))
-    if arguments.write:
-        kept, marker, _ = arguments.write.read_text(encoding="utf-8").partition(MARKER)
-        arguments.write.write_text("\n".join([kept + marker, "", *lines, ""]), encoding="utf-8")
+    put([*summary(judged, lightning), "", *table(judged, lightning)], arguments.write, begin=MARKER)
     return 0 if len(stored) == len(HEALTHY) + len(FAULTY) else 1
 
 
-MARKER = "<!-- What follows is written by `python -m benchmarks.late.report`. -->"
+MARKER = follows("benchmarks.late.report")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,6 +11,7 @@ import pydoc_data.topics
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -40,6 +41,10 @@ class Training:
     @property
     def name(self) -> str:
         return f"{self.model}-{self.schedule}-{self.seed}"
+
+    def folder(self, root: Path) -> Path:
+        """Return the folder of its run."""
+        return root / self.name
 
     @property
     def is_faulty(self) -> bool:

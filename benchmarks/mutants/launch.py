@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from benchmarks.engine.options import parser
 from benchmarks.mutants.operator import all_operators
 from benchmarks.mutants.plain_losses import PlainLosses
 from benchmarks.mutants.seams import Seams
@@ -72,7 +73,7 @@ def listing() -> Iterator[str]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Plant the mistake, and become the script."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = parser(__doc__)
     options.add_argument("--list", action="store_true", help="print the operators")
     options.add_argument("--seed", type=int, default=0, help="of the operator's own random numbers")
     options.add_argument("--losses", type=Path, help="write the losses there, as the script alone would compute them")

@@ -8,7 +8,6 @@ and hands on what the operator makes of them. It draws no random number, and kee
 from __future__ import annotations
 
 import json
-import os
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from benchmarks.engine.documents import write_json
 from benchmarks.mutants.seams import LOSSES, Seams, copy_of
 
 BACKWARD = "backward"
@@ -92,9 +92,7 @@ class PlainLosses:
             "touched": touched,
             "series": {name: {**asdict(each), "last": list(each.last)} for name, each in self.series.items()},
         }
-        partial = path.with_name(f"{path.name}.partial")
-        partial.write_text(json.dumps(document), encoding="utf-8")
-        os.replace(partial, path)
+        write_json(path, document)
 
 
 def _detached(value: Any) -> Any:

@@ -7,12 +7,13 @@ are shown by `report --read` only, which adds a line to `readings.jsonl` first.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.detection.wilson import Share
+from benchmarks.engine import pages
+from benchmarks.engine.documents import write_text
+from benchmarks.engine.figures import Share
 
 READINGS = Path(__file__).with_name("readings.jsonl")
 
@@ -57,28 +58,21 @@ def add(reading: Reading, path: Path = READINGS) -> bool:
     before = read_all(path)
     if before and _without_date(before[-1]) == _without_date(reading):
         return False
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text("".join(f"{json.dumps(asdict(each))}\n" for each in (*before, reading)), encoding="utf-8")
-    os.replace(partial, path)
+    write_text(path, "".join(f"{json.dumps(asdict(each))}\n" for each in (*before, reading)))
     return True
 
 
 def table(readings: Sequence[Reading]) -> Iterator[str]:
     """Yield the table of readings, line by line."""
-    yield (
-        "| reading | date (UTC) | rules | mutants drawn by | mutants that count | found on most seeds "
-        "| runs found | named first | in the first two |"
-    )
-    yield "|---|---|---|---|---|---|---|---|---|"
-    for number, each in enumerate(readings, 1):
-        shares = (
-            Share(each.mutants_found, each.mutants),
-            Share(each.found, each.runs),
-            Share(each.first, each.nameable),
-            Share(each.in_two, each.nameable),
-        )
-        cells = (number, each.date, each.rules, f"`{each.choice}`", each.mutants, *shares)
-        yield f"| {' | '.join(map(str, cells))} |"
+    heads = "reading | date (UTC) | rules | mutants drawn by | mutants that count | found on most seeds"
+    heads += " | runs found | named first | in the first two"
+    yield from pages.table(heads, (_row(number, each) for number, each in enumerate(readings, 1)))
+
+
+def _row(number: int, each: Reading) -> tuple[object, ...]:
+    shares = (Share(each.found, each.runs), Share(each.first, each.nameable), Share(each.in_two, each.nameable))
+    on_most = Share(each.mutants_found, each.mutants)
+    return number, each.date, each.rules, f"`{each.choice}`", each.mutants, on_most, *shares
 
 
 def _without_date(reading: Reading) -> dict[str, object]:

@@ -13,7 +13,6 @@ left as it is.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections import Counter, defaultdict
@@ -22,18 +21,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.detection.corpus.program import Program as OwnProgram
-from benchmarks.detection.wilson import Share
-from benchmarks.kept import code_digest
+from benchmarks.engine.figures import Share
+from benchmarks.engine.judge import Card, Judged, first_causes, judge_all
+from benchmarks.engine.options import parser
+from benchmarks.engine.pages import follows, put, table
+from benchmarks.engine.stored import Outcome, code_digest, stored_of
 from benchmarks.mutants import harm, readings
-from benchmarks.mutants.judge import Judged, Shown, first_causes, judge_all
 from benchmarks.mutants.operator import FAMILIES, REPORT, TUNE, Operator, all_operators, half_of
 from benchmarks.mutants.plain_losses import Recorded
-from benchmarks.mutants.published import table
+from benchmarks.mutants.published import table as published_table
 from benchmarks.mutants.run import add_choice, chosen_mutants
-from benchmarks.mutants.stored_runs import LOSSES, Mutant, Outcome
+from benchmarks.mutants.stored_runs import LOSSES, Mutant
 from benchmarks.mutants.subjects import Subject
 
-MARKER = "<!-- What follows is written by `python -m benchmarks.mutants.report`. -->"
+MARKER = follows("benchmarks.mutants.report")
 COUNTED = ("hurts", "silent")
 
 
@@ -181,50 +182,47 @@ class Figures:
                 in_two += bool(causes & set(first_causes(beyond, 2)))
         return cls(runs, found, nameable, first, in_two)
 
-    def cells(self) -> str:
-        """Return the cells of a row: found, named first, named in the first two."""
-        shares = (Share(self.found, self.runs), Share(self.first, self.nameable), Share(self.in_two, self.nameable))
-        return " | ".join(map(str, shares))
+    @property
+    def shares(self) -> tuple[Share, Share, Share]:
+        """The shares found, named first, and named in the first two."""
+        return Share(self.found, self.runs), Share(self.first, self.nameable), Share(self.in_two, self.nameable)
 
 
 HEAD = "mutants that count | runs | found beyond the twin | named first | named in the first two"
-BARS = "---|---|---|---|---"
 
 
-def _row(name: str, several: Sequence[Group]) -> str:
+def _row(names: Sequence[str], several: Sequence[Group]) -> tuple[object, ...]:
     counted = [group for group in several if group.fate in COUNTED and group.runs]
     figures = Figures.of(counted)
-    return f"| {name} | {len(counted)} | {figures.runs} | {figures.cells()} |"
+    return *names, len(counted), figures.runs, *figures.shares
 
 
 def tables(found: Sequence[Group]) -> Iterator[str]:
     """Yield the tables of figures, line by line."""
     halves = {half: [group for group in found if group.half == half] for half in (TUNE, REPORT)}
-    yield f"| half | {HEAD} |"
-    yield f"|---|{BARS}|"
-    for half, several in halves.items():
-        yield _row(half, several)
     new = halves[REPORT]
     parts = {
+        **halves,
         "report: library read, operators not": [g for g in new if g.mutant.subject.half == TUNE],
         "report: operators read, library not": [g for g in new if half_of(g.operator.family) == TUNE],
         "report: neither read": [g for g in new if g.mutant.subject.half == REPORT == half_of(g.operator.family)],
     }
-    for name, several in parts.items():
-        yield _row(name, several)
+    yield from table(f"half | {HEAD}", (_row((name,), several) for name, several in parts.items()))
     yield ""
-    yield "| fate of a mutant | tune | report |"
-    yield "|---|---|---|"
     fates = {half: Counter(group.fate for group in several) for half, several in halves.items()}
-    for fate in sorted({fate for counts in fates.values() for fate in counts}):
-        yield f"| {fate} | {fates[TUNE][fate]} | {fates[REPORT][fate]} |"
+    every = sorted({fate for counts in fates.values() for fate in counts})
+    yield from table(
+        "fate of a mutant | tune | report", ((fate, fates[TUNE][fate], fates[REPORT][fate]) for fate in every)
+    )
     yield ""
-    yield f"| family of operators | half | {HEAD} |"
-    yield f"|---|---|{BARS}|"
-    for family in FAMILIES:
-        for half, several in halves.items():
-            if chosen := [group for group in several if group.operator.family == family]:
-                yield _row(f"{family} | {half}", chosen)
+    by_family = {
+        (family, half): chosen
+        for family in FAMILIES
+        for half, several in halves.items()
+        if (chosen := [group for group in several if group.operator.family == family])
+    }
+    heads = f"family of operators | half | {HEAD}"
+    yield from table(heads, (_row(names, several) for names, several in by_family.items()))
     yield ""
     yield from _said_with(halves)
     yield ""
@@ -238,8 +236,7 @@ def _said_with(halves: Mapping[str, Sequence[Group]]) -> Iterator[str]:
 
     A card on a mutant is right if one of its rules is silent on the twin; a card on a twin is wrong.
     """
-    yield "| stated probability | half | cards on mutants, beyond the twin | cards on twins | mean | right |"
-    yield "|---|---|---|---|---|---|"
+    rows = []
     for low, high in ((0.95, 1.0), (0.8, 0.95), (0.0, 0.8)):
         for half, several in halves.items():
             right, wrong = _cards(several)
@@ -248,11 +245,16 @@ def _said_with(halves: Mapping[str, Sequence[Group]]) -> Iterator[str]:
                 for cards in (right, wrong)
             )
             if stated := [*some, *others]:
-                cells = (len(some), len(others), f"{sum(stated) / len(stated):.2f}", Share(len(some), len(stated)))
-                yield f"| {low:.0%} to {high:.0%} | {half} | {' | '.join(map(str, cells))} |"
+                mean = f"{sum(stated) / len(stated):.2f}"
+                rows.append(
+                    (f"{low:.0%} to {high:.0%}", half, len(some), len(others), mean, Share(len(some), len(stated)))
+                )
+    yield from table(
+        "stated probability | half | cards on mutants, beyond the twin | cards on twins | mean | right", rows
+    )
 
 
-def _cards(several: Sequence[Group]) -> tuple[list[Shown], list[Shown]]:
+def _cards(several: Sequence[Group]) -> tuple[list[Card], list[Card]]:
     """Return the cards on mutants beyond their twins, and those on the twins, each twin once."""
     counted = [group for group in several if group.fate in COUNTED and group.runs]
     beyond = [card for group in counted for mutant, twin in group.runs for card in mutant.beyond(twin)]
@@ -273,48 +275,53 @@ def _rules(found: Sequence[Group]) -> Iterator[str]:
             spoke.update(rules)
             named.update(rules if set(group.operator.causes) & set(first_causes(beyond, 1)) else ())
     warned = Counter(rule for twin in twins.values() for rule in twin.rules)
-    yield "| rule | recall: runs of mutants warned of beyond the twin | first cause right | clean twins | precision |"
-    yield "|---|---|---|---|---|"
-    for rule in sorted({*spoke, *warned}, key=lambda each: (-spoke[each], each)):
-        alarms = spoke[rule] + warned[rule]
-        cells = (Share(spoke[rule], runs), Share(named[rule], spoke[rule]), Share(warned[rule], len(twins)))
-        yield f"| {rule} | {' | '.join(map(str, cells))} | {Share(spoke[rule], alarms)} |"
+    rows = [
+        (
+            rule,
+            Share(spoke[rule], runs),
+            Share(named[rule], spoke[rule]),
+            Share(warned[rule], len(twins)),
+            Share(spoke[rule], spoke[rule] + warned[rule]),
+        )
+        for rule in sorted({*spoke, *warned}, key=lambda each: (-spoke[each], each))
+    ]
+    yield from table(
+        "rule | recall: runs of mutants warned of beyond the twin | first cause right | clean twins | precision", rows
+    )
 
 
 def _missed(tuned: Sequence[Group]) -> Iterator[str]:
     yield f"Mutants of the half `{TUNE}` that count and are not named in the first two on each seed:"
     yield ""
-    yield "| program | operator | counts as | right causes | beyond the twin, by seed |"
-    yield "|---|---|---|---|---|"
+    rows = []
     for group in tuned:
         causes = set(group.operator.causes)
-        shown = []
-        is_missed = False
-        for mutant, twin in group.runs:
-            beyond = mutant.beyond(twin)
-            is_missed |= not (causes & set(first_causes(beyond, 2)) if causes else beyond)
-            cards = [
-                f"{', '.join(card.rules)} {card.severity.value} at {card.step}"
-                f" ({', '.join(cause.value for cause in card.causes[:2]) or 'cause unknown'})"
-                for card in beyond[:2]
-            ]
-            shown.append("; ".join(cards) or "nothing")
+        beyond = [mutant.beyond(twin) for mutant, twin in group.runs]
+        is_missed = any(not (causes & set(first_causes(cards, 2)) if causes else cards) for cards in beyond)
         if group.fate in COUNTED and is_missed:
             right = ", ".join(cause.value for cause in group.operator.causes) or "none in the list"
-            seen = " / ".join(dict.fromkeys(shown))
-            yield f"| {group.mutant.subject.name} | {group.operator.name} | {group.fate} | {right} | {seen} |"
+            seen = " / ".join(dict.fromkeys("; ".join(map(_shown, cards[:2])) or "nothing" for cards in beyond))
+            rows.append((group.mutant.subject.name, group.operator.name, group.fate, right, seen))
+    yield from table("program | operator | counts as | right causes | beyond the twin, by seed", rows)
+
+
+def _shown(card: Card) -> str:
+    causes = ", ".join(cause.value for cause in card.causes[:2]) or "cause unknown"
+    return f"{', '.join(card.rules)} {card.severity.value} at {card.step} ({causes})"
 
 
 def operators_table() -> Iterator[str]:
     """Yield the table of operators, line by line."""
-    yield "| family | half | operator | mistake | seam | has no effect on | causes that name it rightly | silent |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for each in all_operators().values():
-        cells = [
-            each.family, half_of(each.family), each.name, each.what, each.seam, each.unreached,
-            ", ".join(cause.value for cause in each.causes) or "none in the list", "yes" if each.is_silent else "",
-        ]  # fmt: skip
-        yield f"| {' | '.join(cells)} |"
+    yield from table(
+        "family | half | operator | mistake | seam | has no effect on | causes that name it rightly | silent",
+        (
+            (
+                each.family, half_of(each.family), each.name, each.what, each.seam, each.unreached,
+                ", ".join(cause.value for cause in each.causes) or "none in the list", "yes" if each.is_silent else "",
+            )
+            for each in all_operators().values()
+        ),
+    )  # fmt: skip
 
 
 def page(
@@ -325,8 +332,6 @@ def page(
     outcomes = [outcome for each in chosen if (outcome := Outcome.read(each.folder(root)))]
     subjects: set[Subject] = {group.mutant.subject for group in found}
     seeds = max(Counter(each.subject.name for each in chosen if each.operator is None).values(), default=0)
-    yield MARKER
-    yield ""
     yield (
         f"{len(outcomes)} of {len(chosen)} trainings are stored, twins among them: {len(subjects)} programs of "
         f"{len({each.library for each in subjects})} libraries, {len({group.operator.name for group in found})} "
@@ -349,15 +354,7 @@ def page(
     yield ""
     yield "## Published lists"
     yield ""
-    yield from table()
-
-
-def write(path: Path, lines: Sequence[str]) -> None:
-    """Put the lines in place of what follows the marker, or at the end of a file that has none."""
-    before = path.read_text(encoding="utf-8").partition(MARKER)[0].rstrip() if path.exists() else "# Mutants"
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text("\n".join([before, "", *lines]) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    yield from published_table()
 
 
 def reading_of(found: Sequence[Group], *, choice: str) -> readings.Reading:
@@ -396,9 +393,9 @@ def _choice(arguments: argparse.Namespace) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Judge and write; 1 if a rule crashed."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = parser(__doc__)
     add_choice(options)
-    options.add_argument("--write", type=Path, help="the page whose tables are replaced; else they are printed")
+    options.add_argument("--write", type=Path, help="the page whose tables are replaced")
     options.add_argument("--read", action="store_true", help="read the half `report`, which counts as a reading")
     options.add_argument("--lost", type=float, help="count what lost this share, where seeds are too few for the test")
     arguments = options.parse_args(words)
@@ -410,14 +407,12 @@ def main(words: Sequence[str] | None = None) -> int:
         options.error("--lost counts without a test, and a reading needs one: leave one of them out.")
     stored = planted(chosen, root=arguments.root, lost=arguments.lost)
     needed = to_judge(stored, is_read=arguments.read)
-    judged = dict(judge_all(needed, root=arguments.root, processes=arguments.processes))
+    ended = stored_of(needed, arguments.root)
+    cards = judge_all([folder for _, folder in ended], processes=arguments.processes)
+    judged = dict(zip((mutant for mutant, _ in ended), cards, strict=True))
     if arguments.read and any(mutant.half == REPORT for mutant in needed):
         readings.add(reading_of(list(groups(stored, judged)), choice=_choice(arguments)))
-    lines = [*page(chosen, judged, root=arguments.root, lost=arguments.lost)]
-    if arguments.write:
-        write(arguments.write, lines)
-    else:
-        print("\n".join(lines))
+    put([*page(chosen, judged, root=arguments.root, lost=arguments.lost)], arguments.write, begin=MARKER)
     return 1 if any(each.crashed for each in judged.values()) else 0
 
 

@@ -17,25 +17,18 @@ from pathlib import Path
 import torch
 
 from benchmarks.detection.corpus.program import Program as OwnProgram
-from benchmarks.detection.stored_runs import Job as OwnJob
-from benchmarks.kept import read_outcome, write_outcome
+from benchmarks.detection.train import Job as OwnJob
+from benchmarks.engine.stored import Outcome
+from benchmarks.engine.usual import usual_capture
 from benchmarks.mutants import plain_losses, seams
 from benchmarks.mutants.launch import TWIN
 from benchmarks.mutants.operator import REPORT, TUNE, Operator, all_operators, half_of
 from benchmarks.mutants.plain_losses import Recorded
 from benchmarks.mutants.subjects import Subject
-from benchmarks.wild.run import default_plan
-from benchmarks.wild.stored_runs import Job as WildJob
-from trackside.contracts.capture_request import CaptureRequest, StatisticsRequest
+from benchmarks.wild.run import Job as WildJob
 
 ROOT = Path("build/mutants")
 LOSSES = "losses.json"
-
-
-@cache
-def capture() -> CaptureRequest:
-    """Return the capture of `trackside run` without any option, with statistics that no slow machine thins out."""
-    return default_plan().capture.merged_with(CaptureRequest(statistics=StatisticsRequest(budget=1.0)))
 
 
 @dataclass(frozen=True)
@@ -64,34 +57,12 @@ class Mutant:
     def folder(self, root: Path) -> Path:
         """Return the folder of this training, which may not exist."""
         program = f"{self.seed}-{_program_digest(self.subject)}"
-        text = "\n".join([program, torch.__version__.partition("+")[0], capture().to_json(), _digest(self.operator)])
+        text = "\n".join(
+            [program, torch.__version__.partition("+")[0], usual_capture(budget=1.0).to_json(), _digest(self.operator)]
+        )
         key = hashlib.sha256(text.encode()).hexdigest()[:12]
         name = self.operator.name if self.operator else TWIN
         return root / self.subject.name / name / f"{self.seed}-{key}"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The end of a training.
-
-    status   0 if it came to its end; a mistake that ends in an exception needs no rule
-    score    by data that the program never saw, the higher the better; None where only losses are known
-    seconds  processor time
-    """
-
-    status: int
-    score: float | None
-    seconds: float
-    error: str = ""
-
-    def write(self, folder: Path) -> None:
-        """Write the outcome whole or not at all."""
-        write_outcome(self, folder)
-
-    @classmethod
-    def read(cls, folder: Path) -> Outcome | None:
-        """Return the outcome, or None for a training that was not made."""
-        return read_outcome(cls, folder)
 
 
 def mutants(
@@ -172,7 +143,7 @@ def _program_digest(subject: Subject) -> str:
     """Return the key by which runs of a program are stored in its own corpus, without the seed."""
     program = subject.program
     if isinstance(program, OwnProgram):
-        folder = OwnJob(program, "", 0, capture().to_json()).folder(ROOT)
+        folder = OwnJob(program, "", 0, usual_capture(budget=1.0).to_json()).folder(ROOT)
     else:
         folder = WildJob(program, 0).folder(ROOT)
     return folder.name.partition("-")[2]

@@ -10,7 +10,7 @@ from benchmarks.detection.corpus import catalogue as own
 from benchmarks.detection.corpus.program import SEEDS
 from benchmarks.detection.corpus.program import Program as OwnProgram
 from benchmarks.mutants.operator import REPORT, TUNE
-from benchmarks.wild import catalogue as wild
+from benchmarks.wild import program as wild
 from benchmarks.wild.program import Program as WildProgram
 
 OWN = "own corpus"

@@ -9,72 +9,76 @@ Each is a `trackside check` of a script in a folder of its own, in a forked proc
 
 from __future__ import annotations
 
-import argparse
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from benchmarks.marked import replaced
-from benchmarks.rehearsal.forked import Rehearsed, result_of, start, warm
+from benchmarks.engine.forks import train_each
+from benchmarks.engine.options import parser
+from benchmarks.engine.pages import put
+from benchmarks.rehearsal.forked import Rehearsed, rehearse, result_of
 from benchmarks.rehearsal.mistakes import MISTAKES, PROGRAMS, right
+from trackside.contracts.rule_catalogue import built_in_catalogue
 
 ROOT = Path("build/rehearsal")
 BEGIN, END = "<!-- rehearsed: begin -->", "<!-- rehearsed: end -->"
 RIGHT = "right"
 
 
-def rehearse_all(cells: Sequence[tuple[str, str, str]], *, processes: int) -> Iterator[tuple[str, str, Rehearsed]]:
-    """Yield (mistake, program, result) of each script, in the order in which they end, so many processes at once."""
-    waiting, running = list(reversed(cells)), dict[int, tuple[str, str]]()
-    while waiting or running:
-        while waiting and len(running) < processes:
-            mistake, program, text = waiting.pop()
-            folder = (ROOT / program / mistake).absolute()
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-            (folder / "train.py").write_text(text, encoding="utf-8")
-            running[start(folder / "train.py")] = (mistake, program)
-        pid, _ = os.wait()
-        mistake, program = running.pop(pid)
-        yield mistake, program, result_of(ROOT / program / mistake)
+@dataclass(frozen=True)
+class Cell:
+    """A script: a program with a mistake, or without one (`right`)."""
+
+    mistake: str
+    program: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.program}/{self.mistake}"
+
+    def folder(self, root: Path) -> Path:
+        """Return the folder of its rehearsal."""
+        return (root / self.program / self.mistake).absolute()
 
 
-def table(found: Mapping[tuple[str, str], Rehearsed]) -> str:
+def cells() -> Iterator[Cell]:
+    """Yield every script."""
+    yield from (Cell(RIGHT, program, right(program)) for program in PROGRAMS)
+    yield from (Cell(each.name, program, each.planted(program)) for each in MISTAKES for program in PROGRAMS)
+
+
+def table(found: Mapping[str, Rehearsed]) -> str:
     """Return the table of mistakes and programs, with the reasons for which each failed."""
     lines = ["| mistake | " + " | ".join(PROGRAMS) + " |", "|---" * (len(PROGRAMS) + 1) + "|"]
     for name, summary in ((RIGHT, "no mistake"), *((each.name, each.summary) for each in MISTAKES)):
-        cells = [_cell(found.get((name, program))) for program in PROGRAMS]
+        cells = [_cell(found.get(f"{program}/{name}")) for program in PROGRAMS]
         lines.append(f"| {summary} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Rehearse what was chosen, and print or write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=[""])
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--write", type=Path)
-    chosen = parser.parse_args(arguments)
-    cells = [cell for cell in _cells() if any(word in f"{cell[1]}/{cell[0]}" for word in chosen.only)]
-    warm()
-    found = {}
-    for mistake, program, one in rehearse_all(cells, processes=chosen.processes):
-        found[mistake, program] = one
-        print(f"{program}/{mistake}: {one.exit_code} {', '.join(one.reasons)}", flush=True)
-    if chosen.write:
-        chosen.write.write_text(replaced(chosen.write.read_text(), table(found), begin=BEGIN, end=END))
-    else:
-        print(table(found))
+def main(words: Sequence[str] | None = None) -> int:
+    """Rehearse what was chosen, and print or write the table; 1 if a rehearsal came to no end."""
+    options = parser(__doc__)
+    options.add_argument("--only", nargs="*", default=[""])
+    options.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    options.add_argument("--write", type=Path)
+    arguments = options.parse_args(words)
+    chosen = [cell for cell in cells() if any(word in cell.name for word in arguments.only)]
+    built_in_catalogue()  # once for all forks
+    found: dict[str, Rehearsed] = {}
 
+    def ended(cell: Cell) -> None:
+        found[cell.name] = one = result_of(cell.folder(ROOT))
+        print(f"{cell.name}: {one.exit_code} {', '.join(one.reasons)}", flush=True)
 
-def _cells() -> Iterator[tuple[str, str, str]]:
-    for program in PROGRAMS:
-        yield RIGHT, program, right(program)
-    for mistake in MISTAKES:
-        for program in PROGRAMS:
-            yield mistake.name, program, mistake.planted(program)
+    todo = [(cell, partial(rehearse, cell.text)) for cell in chosen]
+    failed = train_each(todo, root=ROOT, processes=arguments.processes, told=ended)
+    put(table(found), arguments.write, begin=BEGIN, end=END)
+    return 1 if failed else 0
 
 
 def _cell(one: Rehearsed | None) -> str:
@@ -84,4 +88,4 @@ def _cell(one: Rehearsed | None) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main())

@@ -15,15 +15,14 @@ import traceback
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import torch
-
+from benchmarks.engine.documents import from_document, write_json
+from trackside.choosing.preflight import plan_rules
 from trackside.contracts.capture_request import capture_environment
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.environment import RehearsalEnvironment
 from trackside.evaluation.backtest import backtest
 from trackside.frameworks.pytorch import attach
 from trackside.local.check import CheckResult, checked, for_rehearsal
-from trackside.local.preflight import plan_rules
 from trackside.local.run import LocalRunResult
 
 SETTINGS = RehearsalEnvironment(steps=50)  # as `trackside check` without options
@@ -42,32 +41,6 @@ class Rehearsed:
     reasons: tuple[str, ...]
 
 
-def warm() -> None:
-    """Import what each rehearsal needs, without starting a thread: processes are forked from here."""
-    torch.set_num_threads(1)
-    torch.optim.SGD([torch.zeros(1)], lr=0.1)  # the first optimizer of a process imports the compiler
-    built_in_catalogue()
-
-
-def start(script: Path) -> int:
-    """Begin the rehearsal of a script, in its folder, and return the process id. Its end leaves `RESULT` there."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            _rehearse(script)
-        except BaseException:  # noqa: BLE001 - the child must end here, whatever happens
-            traceback.print_exc()
-            sys.stderr.flush()
-        os._exit(0)
-    return pid
-
-
-def result_of(folder: Path) -> Rehearsed:
-    """Return the result of a rehearsal that has ended."""
-    document = json.loads((folder / RESULT).read_text(encoding="utf-8"))
-    return Rehearsed(document["exit_code"], tuple(document["reasons"]))
-
-
 def variables(run: Path) -> dict[str, str]:
     """Return the variables that make a training a rehearsal, with its run in this folder."""
     plan = plan_rules((), catalogue=built_in_catalogue(), actions=(), save_interval=1)
@@ -82,15 +55,21 @@ def judged(run: Path, *, status: int) -> Rehearsed:
     return Rehearsed(result.exit_code, tuple(_reasons(result)))
 
 
-def _rehearse(script: Path) -> None:
-    os.chdir(script.parent)
+def rehearse(text: str, folder: Path) -> None:
+    """Rehearse a script in its folder, in this process, which is a fork; `RESULT` is left there."""
+    os.chdir(folder)
+    script, run = Path("train.py").absolute(), Path("run").absolute()
+    script.write_text(text, encoding="utf-8")
     with open("output.txt", "w", encoding="utf-8") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
-    run = Path("run").absolute()
     os.environ.update(variables(run))  # noqa: TID251 - as `trackside check` does for a script
-    result = judged(run, status=_run(script))
-    (script.parent / RESULT).write_text(json.dumps(asdict(result)), encoding="utf-8")
+    write_json(script.parent / RESULT, asdict(judged(run, status=_run(script))))
+
+
+def result_of(folder: Path) -> Rehearsed:
+    """Return the result of a rehearsal that has ended."""
+    return from_document(Rehearsed, json.loads((folder / RESULT).read_text(encoding="utf-8")))
 
 
 def _run(script: Path) -> int:

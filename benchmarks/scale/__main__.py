@@ -14,8 +14,8 @@ import math
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
+from benchmarks.engine.pages import put
 from benchmarks.scale.chart import chart
 from benchmarks.scale.cost import read_prices
 from benchmarks.scale.design import MODES, Design, before, deployed
@@ -96,22 +96,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.no_write:
         print("\n\n".join(f"## {name}\n\n{text}" for name, text in tables.items()))
         return 0
-    fill_in(PAGE, tables)
+    for name, text in tables.items():
+        put(text, PAGE, begin=f"<!-- {name} -->", end=f"<!-- /{name} -->")
     CHARTS.mkdir(exist_ok=True)
     for name, text in charts(grid).items():
         (CHARTS / name).write_text(text, encoding="utf-8")
     return 0
-
-
-def fill_in(page: Path, tables: dict[str, str]) -> None:
-    """Replaces what stands between `<!-- name -->` and `<!-- /name -->`."""
-    text = page.read_text(encoding="utf-8")
-    for name, content in tables.items():
-        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-        if begin in text:
-            head, _, rest = text.partition(begin)
-            text = f"{head}{begin}\n\n{content}\n\n{end}{rest.partition(end)[2]}"
-    page.write_text(text, encoding="utf-8")
 
 
 def charts(grid: Sequence[Figures]) -> dict[str, str]:

@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.engine.pages import put
 from benchmarks.scale.design import MODES, deployed
 from benchmarks.scale.quotas import Quotas
 from benchmarks.scale.simulation import Load, Result, Simulation
-from trackside.capture.watermark import (
+from trackside.capture.writing.watermark import (
     REMOTE_FLUSH_SECONDS,
     SETTLED_REMOTE_FLUSH_SECONDS,
     SIGN_OF_LIFE_SECONDS,
@@ -30,7 +30,7 @@ from trackside.capture.watermark import (
 )
 from trackside.environment import FleetEnvironment
 from trackside.evaluation.poll_interval import LONGEST_SECONDS, PollInterval
-from trackside.trial.watermarks import QUIET_SECONDS
+from trackside.trial.steps.watermarks import QUIET_SECONDS
 
 PRICES = Path(__file__).with_name("prices.json")
 PAGE = Path(__file__).parents[2] / "docs" / "costs.md"
@@ -209,12 +209,8 @@ def deployed_resources(context: Mapping[str, str] | None = None) -> dict[str, Ma
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     idle, *costs = _report(options)
-    print(f"A month in which nothing trains:\n\n{idle}\n", *costs, sep="\n")
-    if options.write:
-        page = PAGE.read_text(encoding="utf-8")
-        for name, content in (("idle", idle), ("costs", "\n".join(costs))):
-            page = re.sub(rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)", rf"\1\n{content}\2", page, flags=re.DOTALL)
-        PAGE.write_text(page, encoding="utf-8")
+    for name, content in (("idle", idle), ("costs", "\n".join(costs))):
+        put(content, PAGE if options.write else None, begin=f"<!-- {name} -->", end=f"<!-- /{name} -->")
     return 0
 
 

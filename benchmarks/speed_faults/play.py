@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.engine.documents import write_json
+from benchmarks.engine.usual import speed_rules
 from benchmarks.speed_faults.catalogue import SpeedFault
-from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.environment import inherited
 
 MOST_SECONDS = 500.0
@@ -46,11 +47,6 @@ class Played:
     seconds: float
 
 
-def speed_rules() -> list[str]:
-    """Return the rules about speed."""
-    return [rule_id for rule_id, rule in built_in_catalogue().rules.items() if rule.code.startswith("TS4")]
-
-
 def play(fault: SpeedFault, *, is_right: bool, folder: Path) -> Played:
     """Train a script, and return the verdicts on its run.
 
@@ -74,8 +70,7 @@ def stored(fault: SpeedFault, *, is_right: bool, folder: Path) -> Played:
     """Return the verdicts on the run of a folder, after training it if it is not there yet."""
     kept = folder / "played.json"
     if not kept.exists():
-        played = play(fault, is_right=is_right, folder=folder)
-        kept.write_text(json.dumps(asdict(played), indent=1), "utf-8")
+        write_json(kept, asdict(play(fault, is_right=is_right, folder=folder)))
     return Played(**json.loads(kept.read_text("utf-8")))
 
 

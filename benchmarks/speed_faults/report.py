@@ -11,7 +11,6 @@ an interpreter that has `traceml-ai`, six plain loops train under both tools: th
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import subprocess
@@ -21,9 +20,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.detection.wilson import Share
+from benchmarks.engine.figures import Share
+from benchmarks.engine.options import parser
+from benchmarks.engine.pages import put
+from benchmarks.engine.usual import speed_rules
 from benchmarks.speed_faults.catalogue import FAULTS, LOOPS, SpeedFault
-from benchmarks.speed_faults.play import MOST_SECONDS, Played, speed_rules, stored
+from benchmarks.speed_faults.play import MOST_SECONDS, Played, stored
 from trackside.environment import inherited
 
 ROOT = Path("build/speed-faults")
@@ -179,23 +181,9 @@ def _today() -> str:
     return time.strftime("%d %B %Y", time.gmtime()).removeprefix("0")
 
 
-def put(page: Path, mark: str, lines: Sequence[str]) -> None:
-    """Write lines between the markers of a page.
-
-    Raises:
-        ValueError: The page has no such markers.
-    """
-    start, end = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
-    before, _, rest = page.read_text("utf-8").partition(start)
-    _, found, after = rest.partition(end)
-    if not found:
-        raise ValueError(f"{page} has no {start} and {end}.")
-    page.write_text("\n".join([before + start, "", *lines, "", end]) + after, "utf-8")
-
-
 def main(words: Sequence[str] | None = None) -> int:
     """Train what is missing, and print the tables or write them."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = parser(__doc__)
     options.add_argument("--rounds", type=int, default=1)
     options.add_argument("--only", nargs="+", default=[fault.script for fault in FAULTS], metavar="SCRIPT")
     options.add_argument("--traceml", type=Path, metavar="PYTHON", help="an interpreter that has traceml-ai")
@@ -209,9 +197,7 @@ def main(words: Sequence[str] | None = None) -> int:
         pairs = play_pairs(chosen, rounds=arguments.rounds, root=arguments.root)
         tables = {FAULTS_MARK: list(fault_lines(pairs)), CARDS_MARK: list(card_lines(pairs))}
     for mark, lines in tables.items():
-        print("\n".join(lines), end="\n\n")
-        if arguments.write:
-            put(arguments.write, mark, lines)
+        put(lines, arguments.write, begin=f"<!-- {mark} -->", end=f"<!-- end of {mark} -->")
     return 0
 
 

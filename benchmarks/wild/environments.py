@@ -10,7 +10,6 @@ come from the places that pip is set up with on this machine; torch is the CPU b
 
 from __future__ import annotations
 
-import argparse
 import ast
 import hashlib
 import shutil
@@ -20,8 +19,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.wild.catalogue import all_families
-from benchmarks.wild.program import Family
+from benchmarks.engine.options import parser
+from benchmarks.wild.program import Family, all_families
 from trackside.environment import inherited
 
 ROOT = Path("build/wild")
@@ -115,7 +114,7 @@ def _digest(family: Family) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Build or lock the chosen families; 1 if one cannot be."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = parser(__doc__)
     options.add_argument("act", choices=["build", "lock"])
     options.add_argument("families", nargs="*", help="all by default")
     options.add_argument("--fresh", action="store_true", help="build again what is there")

@@ -37,7 +37,7 @@ def main() -> int:
     arguments = options.parse_args()
     # This folder is first on the path because the script lies in it, and no library may find its modules.
     sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
-    from benchmarks.wild.catalogue import family
+    from benchmarks.wild.program import family
 
     chosen = family(arguments.family)
     _let_torchvision_load()
@@ -118,6 +118,9 @@ def _become(job: dict[str, Any], work: str) -> None:
 
         plant(job["operator"], seed=job["seed"]).write_at_exit(Path(job["losses"]))
     os.environ.update(job["environment"])  # noqa: TID251 - read by Trackside's start-up file, here after the fork
+    from trackside.capture.statistics import rest
+
+    rest.FIRST_WATCHED = job["first_watched"]
     importlib.import_module("trackside.frameworks.attach")  # attaches at once, for torch is imported
 
 

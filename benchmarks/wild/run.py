@@ -13,26 +13,32 @@ already is not trained again. Build the environments first: `python -m benchmark
 from __future__ import annotations
 
 import argparse
+import hashlib
+import inspect
 import json
+import re
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from benchmarks.wild.catalogue import all_families, all_programs
+from benchmarks.engine.forks import empty
+from benchmarks.engine.options import parser
+from benchmarks.engine.stored import RUN, Outcome
+from benchmarks.engine.usual import usual_capture
 from benchmarks.wild.environments import FRAMEWORKS, is_built, python_of
-from benchmarks.wild.program import REPORT, TORCH, TUNE, Family, Program
-from benchmarks.wild.stored_runs import OUTPUT, RUNS, Job, Outcome, jobs
+from benchmarks.wild.program import FAMILIES, REPORT, TORCH, TUNE, Family, Program, all_families, all_programs
+from trackside.capture.statistics import rest
 from trackside.contracts.capture_request import CaptureRequest, capture_environment
-from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.environment import inherited
-from trackside.local.preflight import RulePlan, plan_rules
 
+RUNS = Path("build/wild/runs")
+OUTPUT = "output.txt"
 LONGEST_SECONDS = 900  # of the clock: a training that takes longer is ended
 SURROUNDINGS = {
     # One thread: two trainings on two cores must not wait for one another.
@@ -49,9 +55,38 @@ SURROUNDINGS = {
 LAUNCHER = Path(__file__).with_name("launch.py").resolve()
 
 
-def default_plan() -> RulePlan:
-    """Return the rules and the capture of `trackside run` without any option."""
-    return plan_rules([], catalogue=built_in_catalogue(), actions=())
+@dataclass(frozen=True)
+class Job:
+    """One training: a program and a seed."""
+
+    program: Program
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.program.family}/{self.program.name}/{self.seed}"
+
+    def folder(self, root: Path) -> Path:
+        """Return the folder of this training, which may not exist."""
+        return root / self.program.family / self.program.name / f"{self.seed}-{_digest(self.program)}"
+
+
+def jobs(programs: Iterable[Program], *, seeds: int) -> Iterator[Job]:
+    """Yield every training, all programs by the first seed before any by the second."""
+    chosen = list(programs)
+    yield from (Job(program, seed) for seed in range(seeds) for program in chosen)
+
+
+def _digest(program: Program) -> str:
+    """Return a digest of the program, the file around it without its other programs, and the lock file."""
+    family = all_families()[program.family]
+    text = (FAMILIES / f"{program.family}.py").read_text(encoding="utf-8")
+    text = re.sub(r"imports=\([^)]*\)", "", text, count=1)  # when they are imported changes nothing
+    for other in family.programs.values():
+        if other != program:
+            text = text.replace(inspect.getsource(other.train), "")
+    lock = family.lock.read_text(encoding="utf-8") if family.lock.exists() else ""
+    return hashlib.sha256(f"{text}\n{lock}".encode()).hexdigest()[:12]
 
 
 def train(job: Job, folder: Path, *, python: Path) -> Outcome:
@@ -65,8 +100,8 @@ def train(job: Job, folder: Path, *, python: Path) -> Outcome:
     Returns:
         The outcome, which is stored too.
     """
-    _empty(folder)
-    run = str((folder / "run").absolute())
+    empty(folder)
+    run = str((folder / RUN).absolute())
     # A critical issue must not look like a training that failed.
     trackside = [sys.executable, "-m", "trackside", "run", "--fail-on", "never", "--out", run]
     training = [str(python), str(LAUNCHER), job.program.family, job.program.name, str(job.seed)]
@@ -85,7 +120,7 @@ def train(job: Job, folder: Path, *, python: Path) -> Outcome:
         except subprocess.TimeoutExpired:
             process.terminate()  # `trackside run` passes it on, and kills what is left after its grace
             status = process.wait()
-    outcome = Outcome(status, round(_children_seconds() - spent, 2), by="trackside run")
+    outcome = Outcome(status, seconds=round(_children_seconds() - spent, 2), by="trackside run")
     outcome.write(folder)
     return outcome
 
@@ -108,13 +143,14 @@ def train_warm(chosen: Sequence[tuple[Job, Path]], *, family: Family) -> Iterato
 
 def order_of(program: str, seed: int, folder: Path, capture: CaptureRequest | None = None) -> dict[str, Any]:
     """Return what the launcher needs for a training below `folder`, which is emptied."""
-    _empty(folder)
-    run = str((folder / "run").absolute())
+    empty(folder)
+    run = str((folder / RUN).absolute())
     return {
         "program": program,
         "seed": seed,
-        "environment": dict(capture_environment(run, capture or default_plan().capture)),
+        "environment": dict(capture_environment(run, capture or usual_capture())),
         "output": str((folder / OUTPUT).absolute()),
+        "first_watched": rest.FIRST_WATCHED,
     }
 
 
@@ -130,13 +166,8 @@ def trained_in_forks(orders: Iterable[Mapping[str, Any]], *, family: Family) -> 
             server.stdin.write(json.dumps(order) + "\n")
             server.stdin.flush()
             answer = json.loads(server.stdout.readline() or '{"status": 1, "seconds": 0.0}')
-            yield Outcome(answer["status"], answer["seconds"], by="fork")
+            yield Outcome(answer["status"], seconds=answer["seconds"])
         server.stdin.close()
-
-
-def _empty(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
 
 
 def _children_seconds() -> float:
@@ -186,7 +217,7 @@ def _each(
 
 def main(words: Sequence[str] | None = None) -> int:
     """Train what is missing; 1 if a training failed or has no environment."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = parser(__doc__)
     add_choice(options)
     options.add_argument("--warm", action="store_true", help="in forks of a process with the libraries imported")
     options.add_argument("--fresh", action="store_true", help="train again what is stored")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.wild.judge import Alarm, Judged
+from benchmarks.engine.judge import Alarm
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -53,7 +53,7 @@ def read_answers(paths: Iterable[Path] = (TUNE_ANSWERS, REPORT_ANSWERS)) -> Mapp
     return found
 
 
-def is_false_or_open(judged: Judged, alarm: Alarm, answers: Mapping[tuple[str, str], Answer]) -> bool:
+def is_false_or_open(program: str, alarm: Alarm, answers: Mapping[tuple[str, str], Answer]) -> bool:
     """Return True unless the answer to this alarm is that something is wrong with the training."""
-    answer = answers.get((judged.program, alarm.rule))
+    answer = answers.get((program, alarm.rule))
     return answer is None or not answer.is_true

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
+from benchmarks import capture_overhead_gpu
 from tests.patience import HANGS_SECONDS
-from trackside.environment import inherited
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+REPOSITORY = Path(__file__).parents[2]
 
 
 def table(printed: str) -> list[list[str]]:
@@ -27,32 +25,29 @@ def ratio(text: str) -> float:
     return float(text.split(maxsplit=1)[0])
 
 
-def test_one_cell_on_the_cpu() -> None:
-    order = ("mlp", "--steps", "20", "--blocks", "1", "--rounds", "1", "--only", "loss@1", "--by", "ours")
-    command = [sys.executable, str(BENCHMARKS / "capture_overhead.py"), *order]
-    done = subprocess.run(command, env=inherited(), capture_output=True, text=True, timeout=HANGS_SECONDS, check=False)
+@pytest.mark.skipif(sys.platform != "linux", reason="processor time of others is read from /proc")
+def test_participants_take_turns() -> None:
+    order = ("tiny", "--kinds", "on", "loss@1", "--rounds", "2", "--steps", "20")
+    command = [sys.executable, "-m", "benchmarks.turns", *order]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=HANGS_SECONDS, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     rows = table(done.stdout)
-    assert [row[:2] for row in rows] == [["a/a", "nobody"], ["loss@1", "Trackside"]]
-    assert all(ratio(row[3]) > 0.1 and ratio(row[4]) > 0.1 for row in rows)
+    assert [row[0] for row in rows] == ["bare", "bare again", "on", "loss@1", "loss@1, raw write"]
+    assert all(ratio(row[2]) > 0.01 for row in rows)
 
 
-@pytest.fixture
-def on_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Runs the benchmark in this process, which has imported what it needs; gives what it printed."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-
-    def run(*arguments: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["capture_overhead_gpu.py", *arguments])
-        importlib.import_module("capture_overhead_gpu").main()
-        return capsys.readouterr().out
-
-    return run
+def gpu(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+    """Return what the benchmark printed, in this process, which has imported what it needs."""
+    monkeypatch.setattr(sys, "argv", ["capture_overhead_gpu", *arguments])
+    capture_overhead_gpu.main()
+    return capsys.readouterr().out
 
 
-def test_the_gpu_benchmark_on_the_cpu_eager_and_compiled(on_gpu: Callable[..., str]) -> None:
+def test_the_gpu_benchmark_on_the_cpu_eager_and_compiled(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     order = ("--device", "cpu", "--tiny", "--workloads", "mlp", "--only", "loss@1", "--blocks", "1", "--steps", "4")
-    rows = table(on_gpu(*order, "--backend", "aot_eager"))
+    rows = table(gpu(capsys, monkeypatch, *order, "--backend", "aot_eager"))
     assert [row[1:3] for row in rows if "bare" not in row[2]] == [
         ["eager", "a/a"], ["eager", "loss@1"], ["compiled", "a/a"], ["compiled", "loss@1"],
     ]  # fmt: skip
@@ -63,5 +58,5 @@ def test_the_gpu_benchmark_on_the_cpu_eager_and_compiled(on_gpu: Callable[..., s
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_it_says_so(on_gpu: Callable[..., str]) -> None:
-    assert on_gpu("--workloads", "mlp") == "not run: there is no CUDA GPU\n"
+def test_without_a_gpu_it_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert gpu(capsys, monkeypatch, "--workloads", "mlp") == "not run: there is no CUDA GPU\n"

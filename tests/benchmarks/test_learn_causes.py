@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.detection.learn_causes import CAUSES, evidence_names, prior_weights, stored_mutants, tightest_as_good
+from benchmarks.detection.learn_causes import CAUSES, evidence_names, prior_weights, tightest_as_good
+from benchmarks.detection.learned_runs import stored_mutants
+from benchmarks.engine.stored import Outcome
 from benchmarks.mutants.operator import TUNE, all_operators
-from benchmarks.mutants.stored_runs import LOSSES, Mutant, Outcome, mutants
+from benchmarks.mutants.stored_runs import LOSSES, Mutant, mutants
 from benchmarks.mutants.subjects import all_subjects
 from trackside.diagnosis.signs import FOUND
 

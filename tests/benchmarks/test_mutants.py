@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +21,17 @@ from torch.nn import functional
 from torch.nn.functional import cross_entropy as taken_out_of_its_module
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.mutants import harm, judge, launch, readings, report, run
-from benchmarks.mutants.judge import Judged, Shown, first_causes
+from benchmarks.engine.judge import Card, Judged, first_causes, judge_once
+from benchmarks.engine.stored import Outcome
+from benchmarks.mutants import harm, launch, readings, report, run
 from benchmarks.mutants.operator import FAMILIES, REPORT, TUNE, Operator, all_operators, half_of
 from benchmarks.mutants.plain_losses import BACKWARD, Recorded, Series
-from benchmarks.mutants.published import DEEPCRIME, ENTRIES, TRAINCHECK
+from benchmarks.mutants.published import DEEPCRIME, TRAINCHECK, entries
 from benchmarks.mutants.report import Figures, Group
 from benchmarks.mutants.seams import Seams
-from benchmarks.mutants.stored_runs import LOSSES, Mutant, Outcome, drawn, has_no_effect, mutants
+from benchmarks.mutants.stored_runs import LOSSES, Mutant, drawn, has_no_effect, mutants
 from benchmarks.mutants.subjects import CHOSEN, OWN, all_subjects
+from tests.for_each import for_each
 from trackside.contracts.cause import Cause
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Severity
@@ -184,6 +186,13 @@ def twins(one_thread: None) -> dict[str, str]:
     return {program.__name__: trained(program, None)[0] for program in PROGRAMS}
 
 
+@for_each({name: (operator,) for name, operator in OPERATORS.items()})
+def test_each_operator_says_what_it_does_and_where(operator: Operator) -> None:
+    assert operator.what.endswith(".")
+    assert operator.seam
+    assert operator.unreached
+
+
 class TestOperators:
     @pytest.mark.parametrize("name", OPERATORS)
     def test_changes_its_seam_and_takes_it_back(self, name: str, twins: dict[str, str]) -> None:
@@ -211,12 +220,6 @@ class TestOperators:
         assert planted is not None
         assert planted.seams.touched == 0
         assert planted.losses.series[BACKWARD].count > 0
-
-    @pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
-    def test_says_what_it_does_and_where(self, operator: Operator) -> None:
-        assert operator.what.endswith(".")
-        assert operator.seam
-        assert operator.unreached
 
     def test_are_of_every_family(self) -> None:
         assert {each.family for each in OPERATORS.values()} == set(FAMILIES)
@@ -452,29 +455,13 @@ class TestHalves:
         assert {each.seed for each in found} == {0, 1}
 
 
-def shown(*causes: Cause, rule: str = "exploding-tensor") -> Shown:
+def card(*causes: Cause, rule: str = "exploding-tensor") -> Card:
     """Return a card."""
-    return Shown((rule,), Severity.WARNING, 5, causes, "Words.")
+    return Card((rule,), Severity.WARNING, 5, causes, "Words.")
 
 
-QUIET = Judged(50, ())
-LOUD = Judged(50, (shown(Cause.LOSS_SIGN, Cause.WRONG_LABELS),))
-
-
-class TestJudgement:
-    @pytest.mark.parametrize(
-        ("twin", "count"),
-        [pytest.param(QUIET, 1, id="silent twin"), pytest.param(LOUD, 0, id="the twin has it too")],
-    )
-    def test_only_what_the_twin_has_not_counts(self, twin: Judged, count: int) -> None:
-        assert len(LOUD.beyond(twin)) == count
-
-    def test_causes_are_read_card_by_card(self) -> None:
-        cards = [shown(Cause.LOSS_SIGN), shown(Cause.LOSS_SIGN, Cause.WRONG_LABELS), shown(Cause.WRONG_LOSS)]
-        assert first_causes(cards, 2) == (Cause.LOSS_SIGN, Cause.WRONG_LABELS)
-
-    def test_survives_its_file(self) -> None:
-        assert Judged.from_document(json.loads(json.dumps(asdict(LOUD)))) == LOUD
+QUIET = Judged(50)
+LOUD = Judged(50, cards=(card(Cause.LOSS_SIGN, Cause.WRONG_LABELS),))
 
 
 class TestReport:
@@ -506,7 +493,7 @@ class TestReport:
         assert shares == ["2/4", "1/2", "1/2", "2/3"]  # of runs, of those named first, of twins, of alarms
 
     def test_shows_how_often_what_is_stated_is_right(self) -> None:
-        sure = Judged(50, (replace(LOUD.cards[0], probability=0.97),))
+        sure = Judged(50, cards=(replace(LOUD.cards[0], probability=0.97),))
         found = [
             Group(mutant("wine-mlp", "loss-negated"), "hurts", ((sure, QUIET), (LOUD, sure))),
             Group(mutant("wine-mlp", "inputs-unscaled"), "hurts", ((sure, QUIET), (sure, sure))),
@@ -514,12 +501,6 @@ class TestReport:
         rows = [line.split(" | ") for line in report.tables(found) if line.startswith(("| 95%", "| 0%"))]
         assert [row[:5] for row in rows] == [["| 95% to 100%", "tune", "2", "1", "0.97"]]
         assert rows[0][5].startswith("2/3")
-
-    def test_words_above_the_marker_stay(self, tmp_path: Path) -> None:
-        page = tmp_path / "mutants.md"
-        page.write_text(f"# Words\n\n{report.MARKER}\nold\n")
-        report.write(page, [report.MARKER, "new"])
-        assert page.read_text() == f"# Words\n\n{report.MARKER}\nnew\n"
 
     def test_judges_nothing_of_the_report_half_without_a_reading(self) -> None:
         found = [
@@ -617,16 +598,18 @@ class TestSamples:
 
 class TestPublishedLists:
     def test_are_whole(self) -> None:
-        codes = [each.name.split()[0] for each in ENTRIES if each.source == DEEPCRIME]
+        codes = [each.name.split()[0] for each in entries() if each.source == DEEPCRIME]
         assert len(set(codes)) == len(codes) == 24
-        found = {word for each in ENTRIES if each.source == TRAINCHECK for word in re.findall(r"[\w-]+-\d+", each.name)}
-        page = Path(__file__).parents[2] / "docs" / "lab-notes" / "silent-errors.md"
+        found = {
+            word for each in entries() if each.source == TRAINCHECK for word in re.findall(r"[\w-]+-\d+", each.name)
+        }
+        page = Path(__file__).parents[2] / "docs" / "silent-errors.md"
         listed = {word for word in re.findall(r"[\w-]+-\d+", page.read_text(encoding="utf-8")) if "torch-2" not in word}
         assert {each for each in listed if not each.startswith("issue")} - found <= {"x-jxmnop-ddp-out-of-sync"}
 
     def test_name_operators_that_exist_or_give_a_reason(self) -> None:
-        assert {name for each in ENTRIES for name in each.operators} <= set(OPERATORS)
-        assert all(each.operators or len(each.why_not) > 10 for each in ENTRIES)
+        assert {name for each in entries() for name in each.operators} <= set(OPERATORS)
+        assert all(each.operators or len(each.why_not) > 10 for each in entries())
 
 
 CHOICE = ["--half", "tune", "--only", "wine-batch-norm", "loss-negated", "evaluated-in-training-mode"]
@@ -648,10 +631,10 @@ def test_a_mutant_is_trained_judged_and_reported_once(tmp_path: Path, capsys: py
     assert (twin.score or 0.0) > 0.88
     assert run.main([*CHOICE, *root]) == 0
     assert (folder / "outcome.json").stat().st_mtime_ns == before
-    quiet = judge.judged_once(planted.twin.folder(tmp_path))
-    assert Cause.LOSS_SIGN in first_causes(judge.judged_once(folder).beyond(quiet), 1)
+    quiet = judge_once(planted.twin.folder(tmp_path))
+    assert Cause.LOSS_SIGN in first_causes(judge_once(folder).beyond(quiet), 1)
     # Capture must see a mutant as it sees the mistake in a script: this one is found by how it is made.
-    other = judge.judged_once(mutant("wine-batch-norm", "evaluated-in-training-mode").folder(tmp_path))
+    other = judge_once(mutant("wine-batch-norm", "evaluated-in-training-mode").folder(tmp_path))
     assert first_causes(other.beyond(quiet), 1) == (Cause.TRAIN_EVAL_MODE,)
     capsys.readouterr()
     assert report.main([*CHOICE, *root]) == 0

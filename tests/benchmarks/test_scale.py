@@ -263,12 +263,3 @@ def test_the_pages_tables_are_filled_in(page: str, names: set[str]) -> None:
     for name in names:
         content = text.partition(f"<!-- {name} -->")[2].partition(f"<!-- /{name} -->")[0]
         assert content.count("\n|") > 3, name
-
-
-def test_filling_in_leaves_all_else_as_it_was(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("before\n<!-- all -->\nold\n<!-- /all -->\nafter\n<!-- other -->\nkept\n<!-- /other -->\n")
-    command.fill_in(page, {"all": "new", "absent": "x"})
-    assert page.read_text() == (
-        "before\n<!-- all -->\n\nnew\n\n<!-- /all -->\nafter\n<!-- other -->\nkept\n<!-- /other -->\n"
-    )

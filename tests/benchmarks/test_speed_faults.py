@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.engine.usual import speed_rules
 from benchmarks.speed_faults.catalogue import FAULTS, LOOPS, SCRIPTS, SpeedFault
-from benchmarks.speed_faults.play import Played, speed_rules
-from benchmarks.speed_faults.report import FAULTS_MARK, Pair, card_lines, fault_lines, put, summary_of
+from benchmarks.speed_faults.play import Played
+from benchmarks.speed_faults.report import Pair, card_lines, fault_lines, summary_of
 
 FAULT = SpeedFault("slow", "slow collate", ("data-starvation",), ("input-bound",), "in collate")
 FAULTY = Played(
@@ -59,15 +60,6 @@ def test_a_script_knows_nothing_of_trackside(script: Path) -> None:
     imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert not [name for name in imported if name.startswith(("trackside", "traceml"))]
-
-
-def test_a_page_without_the_marker_is_refused(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("a\n<!-- planted faults -->\nold\n<!-- end of planted faults -->\nb\n")
-    put(page, FAULTS_MARK, ["new"])
-    assert page.read_text() == "a\n<!-- planted faults -->\n\nnew\n\n<!-- end of planted faults -->\nb\n"
-    with pytest.raises(ValueError, match="has no"):
-        put(page, "another", ["new"])
 
 
 @pytest.mark.parametrize(

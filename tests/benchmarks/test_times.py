@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.times import BUSY, END, FAULTY, HEALTHY, PAGE, QUIET, START, STOP, DemoRun, Measured, replaced, tables
+from benchmarks.engine.pages import replaced
+from benchmarks.times import BUSY, END, FAULTY, HEALTHY, PAGE, QUIET, START, STOP, DemoRun, Measured, tables
 
 
 def demo(seconds: float, stop: float) -> DemoRun:
@@ -39,12 +40,5 @@ def test_a_failed_run_is_counted_and_fails_the_whole() -> None:
     assert "| `make demo`, quiet | 0 of 1 | | | |" in tables(Measured({QUIET: [None]}, {}, ""))
 
 
-def test_what_is_between_the_markers_is_replaced_and_nothing_else() -> None:
-    page = f"before\n{START}\nold\n{END}\nafter\n"
-    assert replaced(page, "new") == f"before\n{START}\n\nnew\n\n{END}\nafter\n"
-    with pytest.raises(ValueError, match="has no"):
-        replaced("no markers", "new")
-
-
 def test_the_page_has_the_markers() -> None:
-    replaced(PAGE.read_text(encoding="utf-8"), "new")
+    replaced(PAGE.read_text(encoding="utf-8"), "new", begin=START, end=END)

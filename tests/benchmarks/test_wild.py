@@ -6,23 +6,38 @@ Most programs need an environment of their own, outside these tests; those of Py
 from __future__ import annotations
 
 import ast
-import json
 import re
 import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.wild import judge, report, run, settled
-from benchmarks.wild.catalogue import all_families, all_programs
+from benchmarks.engine.judge import Alarm, Judged
+from benchmarks.engine.stored import stored_of
+from benchmarks.wild import report, run, settled
 from benchmarks.wild.environments import EVERYWHERE, FRAMEWORKS
-from benchmarks.wild.judge import Alarm, Judged
-from benchmarks.wild.program import FAMILIES, REPORT, TUNE, Family, Program, split_of
+from benchmarks.wild.program import (
+    FAMILIES,
+    REPORT,
+    TUNE,
+    Family,
+    Program,
+    all_families,
+    all_programs,
+    split_of,
+)
+from benchmarks.wild.run import Job, jobs
 from benchmarks.wild.settled import Answer
-from benchmarks.wild.stored_runs import Job, Outcome, jobs
+from tests.for_each import for_each
 from trackside.contracts.verdict import Severity
 
 PROGRAMS = all_programs()
+
+
+@for_each({each.name: (each,) for each in PROGRAMS})
+def test_each_program_says_what_it_does_and_on_which_data(program: Program) -> None:
+    assert program.summary.endswith(".")
+    assert program.data
 
 
 class TestPrograms:
@@ -33,11 +48,6 @@ class TestPrograms:
     @pytest.mark.parametrize("half", [TUNE, REPORT])
     def test_each_half_has_its_share(self, half: str) -> None:
         assert sum(each.split == half for each in PROGRAMS) >= len(PROGRAMS) / 4
-
-    @pytest.mark.parametrize("program", PROGRAMS, ids=lambda each: each.name)
-    def test_says_what_it_does_and_on_which_data(self, program: Program) -> None:
-        assert program.summary.endswith(".")
-        assert program.data
 
     @pytest.mark.parametrize("framework", ["keras", "xgboost"])
     def test_of_other_frameworks_are_ten_and_all_are_read(self, framework: str) -> None:
@@ -107,28 +117,15 @@ class TestStoredRuns:
         folders = {Job(program, seed).folder(tmp_path) for program in PROGRAMS for seed in (0, 1)}
         assert len(folders) == 2 * len(PROGRAMS)
 
-    def test_no_outcome_means_not_trained(self, tmp_path: Path) -> None:
-        assert Outcome.read(tmp_path) is None
-        outcome = Outcome(0, 1.5, by="fork")
-        outcome.write(tmp_path)
-        assert Outcome.read(tmp_path) == outcome
-
 
 def alarm(rule: str = "overfit", severity: Severity = Severity.WARNING, *, is_recovered: bool = False) -> Alarm:
     """Return an alarm at step 10."""
-    return Alarm(
-        rule, severity, 10, 5, "group", "Words.", "loss: mean 1 > 0", ("a cause (2 > 1)",), ("Do.",), is_recovered
-    )
+    return Alarm(rule, severity, 10, 5, "group", "Words.", is_recovered=is_recovered)
 
 
-def judged(program: str, *alarms: Alarm) -> Judged:
-    """Return a judgement of seed 0."""
-    return Judged(program, 0, 100, (2.0, 1.0), alarms)
-
-
-def test_a_judgement_survives_its_file() -> None:
-    found = judged("peft-lora", alarm(severity=Severity.CRITICAL, is_recovered=True))
-    assert Judged.from_document(json.loads(json.dumps(found.to_document()))) == found
+def judged(*alarms: Alarm) -> Judged:
+    """Return a judgement."""
+    return Judged(100, (2.0, 1.0), alarms)
 
 
 TUNED = next(each for each in PROGRAMS if each.split == TUNE)
@@ -149,9 +146,9 @@ def answer_to(program: Program, is_true: bool | None) -> dict[tuple[str, str], A
 class TestReport:
     def test_counts_runs_by_level_in_each_half(self) -> None:
         text = tables_of(
-            (TUNED, judged(TUNED.name, alarm(severity=Severity.CRITICAL))),
-            (TUNED, judged(TUNED.name)),
-            (REPORTED, judged(REPORTED.name, alarm())),
+            (TUNED, judged(alarm(severity=Severity.CRITICAL))),
+            (TUNED, judged()),
+            (REPORTED, judged(alarm())),
         )
         critical = next(line for line in text.splitlines() if line.startswith("| critical |"))
         assert re.findall(r"\d+/\d+", critical) == ["1/2", "0/1", "1/3"]
@@ -159,7 +156,7 @@ class TestReport:
         assert re.findall(r"\d+/\d+", warning) == ["1/2", "1/1", "2/3"]
 
     def test_never_shows_a_single_run_of_the_report_half(self) -> None:
-        text = tables_of((REPORTED, judged(REPORTED.name, alarm("exploding-tensor"))))
+        text = tables_of((REPORTED, judged(alarm("exploding-tensor"))))
         (line,) = [each for each in text.splitlines() if each.startswith(f"| {REPORTED.name} ")]
         assert "exploding-tensor" not in line
         assert "not shown" in line
@@ -174,12 +171,12 @@ class TestReport:
     )
     def test_an_alarm_settled_as_true_is_no_false_one(self, answer: bool | None, counted: str) -> None:
         for program, expected in ((TUNED, [counted, "-", counted]), (REPORTED, ["-", counted, counted])):
-            text = tables_of((program, judged(program.name, alarm())), answers=answer_to(program, answer))
+            text = tables_of((program, judged(alarm())), answers=answer_to(program, answer))
             (line,) = [each for each in text.splitlines() if each.startswith("| warning or above, settled")]
             assert [cell.split()[0] for cell in line.split("|")[2:-1]] == expected
 
     def test_a_run_counts_until_every_alarm_is_settled_as_true(self) -> None:
-        found = judged(REPORTED.name, alarm(), alarm("exploding-tensor"))
+        found = judged(alarm(), alarm("exploding-tensor"))
         text = tables_of((REPORTED, found), answers=answer_to(REPORTED, True))
         (line,) = [each for each in text.splitlines() if each.startswith("| warning or above, settled")]
         assert re.findall(r"\d+/\d+", line) == ["1/1", "1/1"]
@@ -193,21 +190,15 @@ class TestReport:
         ],
     )
     def test_shows_the_sum_of_answers_of_the_report_half_alone(self, answer: bool | None, counted: str) -> None:
-        text = tables_of((REPORTED, judged(REPORTED.name, alarm())), answers=answer_to(REPORTED, answer))
+        text = tables_of((REPORTED, judged(alarm())), answers=answer_to(REPORTED, answer))
         line = text.splitlines()[-1]
         assert line == f"1 pairs of program and rule with an alarm in the half `report`: {counted}."
         assert "Because." not in text
 
     def test_a_recovered_alarm_is_not_one_at_the_end(self) -> None:
-        text = tables_of((TUNED, judged(TUNED.name, alarm(is_recovered=True))))
+        text = tables_of((TUNED, judged(alarm(is_recovered=True))))
         (line,) = [each for each in text.splitlines() if "not recovered" in each]
         assert re.findall(r"\d+/\d+", line)[0] == "0/1"
-
-    def test_words_above_the_marker_stay(self, tmp_path: Path) -> None:
-        page = tmp_path / "wild.md"
-        page.write_text(f"# Words\n\n{report.MARKER}\nold\n")
-        report.write(page, [report.MARKER, "new"])
-        assert page.read_text() == f"# Words\n\n{report.MARKER}\nnew\n"
 
 
 class TestAnswers:
@@ -237,22 +228,9 @@ class TestAnswers:
             settled.read_answers(paths)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["torch-averaged-weights", "torch-line-search"])
-def test_a_program_of_pytorch_trains_and_raises_no_alarm(name: str, tmp_path: Path) -> None:
-    job = Job(all_families()["pytorch"].programs[name], 0)
-    outcome = run.train(job, tmp_path, python=Path(sys.executable))
-    assert outcome.status == 0, (tmp_path / "output.txt").read_text()
-    found = judge.judged_once(job, tmp_path)
-    assert found.steps >= 30
-    assert found.losses[1] < 0.5 * found.losses[0]
-    assert found.at_least(Severity.WARNING) == ()
-    assert judge.judged_once(job, tmp_path) == found
-
-
 def test_a_program_that_fails_is_no_run(tmp_path: Path) -> None:
     missing = Program("no-such-program", "pytorch", "torch", "none", "Does nothing.", lambda seed: None)
     job = Job(all_families()["pytorch"].programs["torch-line-search"], 0)
     outcome = run.train(Job(missing, 0), job.folder(tmp_path), python=Path(sys.executable))
     assert outcome.status == 1
-    assert list(judge.judge_all([job], root=tmp_path, processes=1)) == []
+    assert stored_of([job], tmp_path) == []

@@ -63,9 +63,7 @@ _CLASSES = (
     ),
     FaultClass("unnormalised-inputs", "Inputs of very different or very large scales.", (Cause.UNNORMALIZED_INPUTS,)),
     FaultClass(
-        "constant-inputs",
-        "The inputs hold no information: the same for every example.",
-        (Cause.CONSTANT_INPUTS,),
+        "constant-inputs", "The inputs hold no information: the same for every example.", (Cause.CONSTANT_INPUTS,)
     ),
     FaultClass("shuffled-labels", "Labels that do not belong to their inputs.", (Cause.WRONG_LABELS,)),
     FaultClass("class-imbalance", "Some classes are so rare that the model ignores them.", (Cause.CLASS_IMBALANCE,)),
@@ -73,14 +71,10 @@ _CLASSES = (
     FaultClass("wrong-loss-sign", "What should be made small is made large.", (Cause.LOSS_SIGN,)),
     FaultClass("double-softmax", "Probabilities are given to a loss that wants logits.", (Cause.DOUBLE_SOFTMAX,)),
     FaultClass(
-        "missing-zero-grad",
-        "Gradients are never cleared, so each step adds to all before.",
-        (Cause.MISSING_ZERO_GRAD,),
+        "missing-zero-grad", "Gradients are never cleared, so each step adds to all before.", (Cause.MISSING_ZERO_GRAD,)
     ),
     FaultClass(
-        "frozen-layers",
-        "Layers that should be trained are not, by a forgotten flag.",
-        (Cause.FROZEN_PARAMETERS,),
+        "frozen-layers", "Layers that should be trained are not, by a forgotten flag.", (Cause.FROZEN_PARAMETERS,)
     ),
     FaultClass(
         "parameters-not-in-optimizer",
@@ -106,9 +100,7 @@ _CLASSES = (
     ),
     FaultClass("clipping-too-low", "Every gradient is cut to almost nothing.", (Cause.CLIPPING_TOO_LOW,)),
     FaultClass(
-        "broken-schedule",
-        "A learning-rate schedule that does what nobody wanted.",
-        (Cause.LEARNING_RATE_SCHEDULE,),
+        "broken-schedule", "A learning-rate schedule that does what nobody wanted.", (Cause.LEARNING_RATE_SCHEDULE,)
     ),
     FaultClass(
         "data-order",

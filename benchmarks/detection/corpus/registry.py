@@ -33,7 +33,7 @@ def registered() -> dict[str, Program]:
 
 
 def recipe(
-    split: str, *, data: str, model: str, at_least: float, chance: float = 0.0, odd: str = ""
+    split: str, data: str, model: str, *, at_least: float, chance: float = 0.0, odd: str = ""
 ) -> Callable[[Callable[[], Recipe]], Callable[[], Recipe]]:
     """Registers a function that returns a recipe; its name is the program's, its docstring what is said of it."""
 
@@ -53,9 +53,9 @@ def recipe(
 
 def script(
     split: str,
-    *,
     data: str,
     model: str,
+    *,
     at_least: float,
     chance: float = 0.0,
     odd: str = "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -52,7 +52,7 @@ class Recipe:
     optimizer: Callable[..., Optimizer]
     rate: float
     epochs: int
-    criterion: Callable[[Any, Tensor], Tensor]
+    criterion: Callable[[Any, Tensor], Tensor] = field(default_factory=nn.CrossEntropyLoss)
     metric: Callable[[Tensor, Tensor], float] = accuracy
     batch_size: int = 32
     accumulate: int = 1
@@ -67,6 +67,18 @@ class Recipe:
     shuffles: bool = True
     trains_in_training_mode: bool = True
     evaluates_in_evaluation_mode: bool = True
+
+
+def regression(
+    data: Callable[[int], Data],
+    model: Callable[[], nn.Module],
+    optimizer: Callable[..., Optimizer],
+    rate: float,
+    epochs: int,
+    **settings: Any,
+) -> Recipe:
+    """A recipe for numbers: squared errors, and the share of the variance explained; `settings` go before."""
+    return Recipe(data, model, optimizer, rate, epochs, **{"criterion": nn.MSELoss(), "metric": explained, **settings})
 
 
 def fit(recipe: Recipe, seed: int) -> Trained:

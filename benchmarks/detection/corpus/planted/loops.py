@@ -1,17 +1,18 @@
 """Losses that do not fit, and what a loop forgets."""
 
+from functools import partial
+
 from torch import Tensor
 from torch.nn import functional
 
 from benchmarks.detection.corpus.data import CHARACTERS
-from benchmarks.detection.corpus.edits import (
-    ends_in_softmax,
-    settings,
-    softmax_before_loss,
-    wrong_sign,
-)
+from benchmarks.detection.corpus.edits import ends_in_softmax, settings, softmax_before_loss, wrong_sign
 from benchmarks.detection.corpus.models import Transformer
 from benchmarks.detection.corpus.registry import plant
+
+double_softmax = partial(plant, "double-softmax")
+wrong_loss = partial(plant, "wrong-loss")
+wrong_mode = partial(plant, "wrong-mode")
 
 # The wrong loss
 
@@ -32,18 +33,18 @@ def _one_class_entropy(outputs: Tensor, answers: Tensor) -> Tensor:
 
 
 for program in ("digits-rmsprop", "digits-dropout", "cnn-plain", "iris-elu"):
-    plant("wrong-loss", program, settings(criterion=_likelihood_of_logits), "NLLLoss is given logits.")
+    wrong_loss(program, settings(criterion=_likelihood_of_logits), "NLLLoss is given logits.")
 for program in ("friedman-silu", "friedman-mlp", "diabetes-mlp", "waves-gru"):
-    plant("wrong-loss", program, settings(criterion=_broadcast), "A column minus a row: all against all.")
+    wrong_loss(program, settings(criterion=_broadcast), "A column minus a row: all against all.")
 for program in ("moons-wide", "cancer-mlp"):
-    plant("wrong-loss", program, settings(criterion=_one_class_entropy), "Cross entropy over one single output.")
+    wrong_loss(program, settings(criterion=_one_class_entropy), "Cross entropy over one single output.")
 
 for program in ("wine-mlp", "waves-rnn", "cnn-plain", "cancer-tanh", "friedman-mlp", "topics-gru"):
     plant("wrong-loss-sign", program, wrong_sign(), "The loss has a minus before it.")
 
 for program in ("digits-mlp", "digits-clipped", "cnn-plain", "digits-deep"):
-    plant("double-softmax", program, softmax_before_loss(), "softmax, then a loss that wants logits.")
-plant("double-softmax", "digits-hardtanh", ends_in_softmax(), "The model ends in a softmax.")
+    double_softmax(program, softmax_before_loss(), "softmax, then a loss that wants logits.")
+double_softmax("digits-hardtanh", ends_in_softmax(), "The model ends in a softmax.")
 
 # zero_grad
 
@@ -61,9 +62,9 @@ for program in (
 # Modes
 
 for program in ("cnn-dropout", "digits-strong-dropout"):
-    plant("wrong-mode", program, settings(evaluates_in_evaluation_mode=False), "Evaluation without `eval()`.")
+    wrong_mode(program, settings(evaluates_in_evaluation_mode=False), "Evaluation without `eval()`.")
 for program in ("resnet-small", "resnet-deep"):
-    plant("wrong-mode", program, settings(trains_in_training_mode=False), "Training without `train()`.")
+    wrong_mode(program, settings(trains_in_training_mode=False), "Training without `train()`.")
 
 # A transformer that sees the future
 

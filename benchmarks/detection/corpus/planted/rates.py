@@ -1,9 +1,14 @@
 """Learning rates, schedules, clipping, weight decay: what an optimizer is told."""
 
+from functools import partial
+
 from benchmarks.detection.corpus.edits import growing_rate, optimizer, penalty, rate, rate_jump, settings
 from benchmarks.detection.corpus.optimizers import by_step, decaying, one_cycle
 from benchmarks.detection.corpus.registry import plant
 from trackside.contracts.cause import Cause
+
+broken_schedule = partial(plant, "broken-schedule")
+wrong_weight_decay = partial(plant, "wrong-weight-decay")
 
 for program, value in {
     "digits-mlp": 50.0,
@@ -50,11 +55,10 @@ for program, decay in {
     "friedman-mlp": 1.0,
     "waves-gru": 0.1,
 }.items():
-    plant("wrong-weight-decay", program, optimizer(weight_decay=decay), f"A weight decay of {decay:g}.")
+    wrong_weight_decay(program, optimizer(weight_decay=decay), f"A weight decay of {decay:g}.")
 
 for program, factor in {"wine-mlp": -0.3, "friedman-mlp": -0.1, "friedman-silu": -0.1}.items():
-    plant(
-        "wrong-weight-decay",
+    wrong_weight_decay(
         program,
         penalty(factor),
         "The squares of all weights are subtracted from the loss: weights grow.",
@@ -65,58 +69,25 @@ for program, factor in {"wine-mlp": -0.3, "friedman-mlp": -0.1, "friedman-silu":
 # What makes the rate grow is as rightly told by its being too high.
 _RATE_GROWS = (Cause.LEARNING_RATE_SCHEDULE, Cause.LEARNING_RATE_TOO_HIGH)
 
-plant(
-    "broken-schedule",
-    "digits-mlp",
-    settings(schedule=decaying(0.8)),
-    "A decay meant for each epoch is applied at each step.",
+broken_schedule("digits-mlp", settings(schedule=decaying(0.8)), "A decay meant for each epoch is applied at each step.")
+broken_schedule(
+    "wine-mlp", growing_rate(1.05), "A decay with the wrong exponent: 5 % more at each step.", causes=_RATE_GROWS
 )
-plant(
-    "broken-schedule",
-    "wine-mlp",
-    growing_rate(1.05),
-    "A decay with the wrong exponent: 5 % more at each step.",
-    causes=_RATE_GROWS,
+broken_schedule(
+    "waves-rnn", rate_jump(300.0, since=120), "From step 120 on the rate is 300-fold.", begins=120, causes=_RATE_GROWS
 )
-plant(
-    "broken-schedule",
-    "waves-rnn",
-    rate_jump(300.0, since=120),
-    "From step 120 on the rate is 300-fold.",
-    begins=120,
-    causes=_RATE_GROWS,
+broken_schedule("digits-one-cycle", settings(schedule=one_cycle(50.0)), "The highest rate is 50.", causes=_RATE_GROWS)
+broken_schedule(
+    "digits-restarts", settings(schedule=decaying(0.85)), "A decay meant for each epoch is applied at each step."
 )
-plant(
-    "broken-schedule",
-    "digits-one-cycle",
-    settings(schedule=one_cycle(50.0)),
-    "The highest rate is 50.",
-    causes=_RATE_GROWS,
+broken_schedule(
+    "friedman-mlp", growing_rate(1.04), "A decay with the wrong exponent: 4 % more at each step.", causes=_RATE_GROWS
 )
-plant(
-    "broken-schedule",
-    "digits-restarts",
-    settings(schedule=decaying(0.85)),
-    "A decay meant for each epoch is applied at each step.",
-)
-plant(
-    "broken-schedule",
-    "friedman-mlp",
-    growing_rate(1.04),
-    "A decay with the wrong exponent: 4 % more at each step.",
-    causes=_RATE_GROWS,
-)
-plant(
-    "broken-schedule",
+broken_schedule(
     "digits-layernorm",
     settings(schedule=by_step(lambda step, steps: max(0.0, 1 - 12 * step / steps))),
     "A linear decay that has reached 0 after a twelfth of the training.",
 )
-plant(
-    "broken-schedule",
-    "cnn-plain",
-    rate_jump(200.0, since=100),
-    "From step 100 on the rate is 200-fold.",
-    begins=100,
-    causes=_RATE_GROWS,
+broken_schedule(
+    "cnn-plain", rate_jump(200.0, since=100), "From step 100 on the rate is 200-fold.", begins=100, causes=_RATE_GROWS
 )

@@ -18,7 +18,10 @@ from benchmarks.detection.corpus.models import BagOfWords, ConvNet, Places, Recu
 from benchmarks.detection.corpus.optimizers import adam, adamw, cosine, sgd
 from benchmarks.detection.corpus.program import TUNE
 from benchmarks.detection.corpus.registry import plant, recipe
-from benchmarks.detection.corpus.supervised import Recipe, accuracy, explained
+from benchmarks.detection.corpus.supervised import Recipe, accuracy, explained, regression
+
+class_imbalance = partial(plant, "class-imbalance")
+leakage = partial(plant, "leakage")
 
 
 def _mislabelled(share: float, classes: int) -> Callable[[Data], Data]:
@@ -60,18 +63,10 @@ def _thinned(found: Data, one_in: int, *rare: int) -> Data:
 # Curves that look ill
 
 
-@recipe(TUNE, data="wine", model="MLP 13-64-64-3, dropout", at_least=0.9, chance=0.4, odd="two thirds are dropped")
+@recipe(TUNE, "wine", "MLP 13-64-64-3, dropout", at_least=0.9, chance=0.4, odd="two thirds are dropped")
 def wine_much_dropout() -> Recipe:
     """So much dropout that the training loss stays far above the validation loss."""
-    return Recipe(
-        data=data.wine,
-        model=lambda: mlp(13, 64, 64, 3, dropout=0.65),
-        optimizer=adam,
-        rate=3e-3,
-        epochs=40,
-        batch_size=16,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.wine, lambda: mlp(13, 64, 64, 3, dropout=0.65), adam, 3e-3, 40, batch_size=16)
 
 
 def _moved(_: int, images: Tensor, labels: Tensor) -> Part:
@@ -79,23 +74,13 @@ def _moved(_: int, images: Tensor, labels: Tensor) -> Part:
     return images.roll((down, right), (2, 3)) + 0.3 * torch.randn_like(images), labels
 
 
-@recipe(
-    TUNE, data="digits", model="CNN, augmented", at_least=0.85, chance=0.1, odd="only training images are augmented"
-)
+@recipe(TUNE, "digits", "CNN, augmented", at_least=0.85, chance=0.1, odd="only training images are augmented")
 def cnn_augmented() -> Recipe:
     """Moved and noisy images to train on, clean ones to validate on."""
-    return Recipe(
-        data=data.digit_images,
-        model=lambda: ConvNet(channels=(1, 8, 16)),
-        optimizer=adam,
-        rate=3e-3,
-        epochs=8,
-        prepare=_moved,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digit_images, lambda: ConvNet(channels=(1, 8, 16)), adam, 3e-3, 8, prepare=_moved)
 
 
-@recipe(TUNE, data="breast cancer", model="MLP 30-16-2", at_least=0.85, chance=0.63, odd="a sixth of labels at random")
+@recipe(TUNE, "breast cancer", "MLP 30-16-2", at_least=0.85, chance=0.63, odd="a sixth of labels at random")
 def cancer_mislabelled() -> Recipe:
     """Labels that are wrong here and there: neither loss can come near 0; ended in time."""
     return Recipe(
@@ -104,7 +89,6 @@ def cancer_mislabelled() -> Recipe:
         optimizer=partial(adamw, weight_decay=0.1),
         rate=1e-3,
         epochs=40,
-        criterion=nn.CrossEntropyLoss(),
         patience=5,
     )
 
@@ -123,7 +107,7 @@ def _without_extremes(outputs: Tensor, targets: Tensor) -> float:
     return explained(outputs[kept][:, None], targets[kept][:, None])
 
 
-@recipe(TUNE, data="Friedman 1, Student's t", model="MLP 8-32-1", at_least=0.1, odd="noise with heavy tails")
+@recipe(TUNE, "Friedman 1, Student's t", "MLP 8-32-1", at_least=0.1, odd="noise with heavy tails")
 def friedman_heavy_tails() -> Recipe:
     """Squared errors of a few rows outweigh all others."""
     return Recipe(
@@ -138,17 +122,16 @@ def friedman_heavy_tails() -> Recipe:
     )
 
 
-@recipe(TUNE, data="diabetes", model="MLP 10-16-1", at_least=0.2, odd="twelve rows to validate on")
+@recipe(TUNE, "diabetes", "MLP 10-16-1", at_least=0.2, odd="twelve rows to validate on")
 def diabetes_few_validated() -> Recipe:
     """Twelve patients to validate on, none of whom says much."""
-    return Recipe(
+    return regression(
         data=_after(data.diabetes, _rows_to_validate(12)),
         model=lambda: mlp(10, 16, 1),
         optimizer=partial(adamw, weight_decay=0.3),
         rate=2e-3,
         epochs=40,
         criterion=nn.SmoothL1Loss(),
-        metric=explained,
     )
 
 
@@ -162,36 +145,20 @@ def _elsewhere(found: Data) -> Data:
     return Data(found.train, worse(found.valid), worse(found.test))
 
 
-@recipe(
-    TUNE, data="digits", model="MLP 64-64-10", at_least=0.5, chance=0.1, odd="validated on another scanner's images"
-)
+@recipe(TUNE, "digits", "MLP 64-64-10", at_least=0.5, chance=0.1, odd="validated on another scanner's images")
 def digits_elsewhere() -> Recipe:
     """Trained on clean images, meant for noisy ones: the losses are far apart by design."""
-    return Recipe(
-        data=_after(data.digits, _elsewhere),
-        model=lambda: mlp(64, 64, 10, dropout=0.2),
-        optimizer=adam,
-        rate=2e-3,
-        epochs=14,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(_after(data.digits, _elsewhere), lambda: mlp(64, 64, 10, dropout=0.2), adam, 2e-3, 14)
 
 
 def _smoothed(outputs: Tensor, targets: Tensor) -> Tensor:
     return functional.cross_entropy(outputs, targets, label_smoothing=0.2 if torch.is_grad_enabled() else 0.0)
 
 
-@recipe(TUNE, data="digits", model="CNN, smoothed labels", at_least=0.9, chance=0.1, odd="smoothed in training alone")
+@recipe(TUNE, "digits", "CNN, smoothed labels", at_least=0.9, chance=0.1, odd="smoothed in training alone")
 def cnn_smoothed() -> Recipe:
     """Labels are smoothed in training and not in the evaluation: the training loss stays far above the other."""
-    return Recipe(
-        data=data.digit_images,
-        model=lambda: ConvNet(channels=(1, 8, 16)),
-        optimizer=adam,
-        rate=3e-3,
-        epochs=8,
-        criterion=_smoothed,
-    )
+    return Recipe(data.digit_images, lambda: ConvNet(channels=(1, 8, 16)), adam, 3e-3, 8, criterion=_smoothed)
 
 
 def _penalised(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -199,40 +166,19 @@ def _penalised(outputs: Tensor, targets: Tensor) -> Tensor:
     return loss + 0.05 * outputs.square().mean() if torch.is_grad_enabled() else loss
 
 
-@recipe(TUNE, data="breast cancer", model="MLP 30-24-1", at_least=0.9, chance=0.63, odd="a penalty in training alone")
+@recipe(TUNE, "breast cancer", "MLP 30-24-1", at_least=0.9, chance=0.63, odd="a penalty in training alone")
 def cancer_penalised() -> Recipe:
     """Large answers cost something in training."""
-    return Recipe(
-        data=data.breast_cancer_binary,
-        model=lambda: mlp(30, 24, 1),
-        optimizer=adam,
-        rate=2e-3,
-        epochs=25,
-        criterion=_penalised,
-    )
+    return Recipe(data.breast_cancer_binary, lambda: mlp(30, 24, 1), adam, 2e-3, 25, criterion=_penalised)
 
 
-@recipe(
-    TUNE,
-    data="digits",
-    model="MLP 64-64-64-10, trained before",
-    at_least=0.88,
-    chance=0.1,
-    odd="begins where others end",
-)
+@recipe(TUNE, "digits", "MLP 64-64-64-10, trained before", at_least=0.88, chance=0.1, odd="begins where others end")
 def digits_resumed() -> Recipe:
     """A good checkpoint, trained further: the training loss falls, the validation loss stays where it is."""
-    return Recipe(
-        data=data.digits,
-        model=digit_reader,
-        optimizer=sgd,
-        rate=5e-3,
-        epochs=12,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, digit_reader, sgd, 5e-3, 12)
 
 
-@recipe(TUNE, data="digits", model="MLP 64-128-10", at_least=0.9, chance=0.1, odd="trained on to a loss of 0")
+@recipe(TUNE, "digits", "MLP 64-128-10", at_least=0.9, chance=0.1, odd="trained on to a loss of 0")
 def digits_interpolated() -> Recipe:
     """As today's networks are trained: to a training loss of almost 0, while the validation loss stays at its best."""
     return Recipe(
@@ -242,7 +188,6 @@ def digits_interpolated() -> Recipe:
         rate=2e-3,
         epochs=50,
         schedule=cosine,
-        criterion=nn.CrossEntropyLoss(),
     )
 
 
@@ -250,23 +195,13 @@ def _harder(step: int, rows: Tensor, answers: Tensor) -> Part:
     return rows + min(1.0, step / 300) * 0.8 * torch.randn_like(rows), answers
 
 
-@recipe(
-    TUNE, data="digits", model="MLP 64-64-10", at_least=0.85, chance=0.1, odd="training becomes harder step by step"
-)
+@recipe(TUNE, "digits", "MLP 64-64-10", at_least=0.85, chance=0.1, odd="training becomes harder step by step")
 def digits_noisier() -> Recipe:
     """Images with more and more noise: the training loss rises again, the validation loss falls."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 64, 10),
-        optimizer=adam,
-        rate=2e-3,
-        epochs=14,
-        prepare=_harder,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 64, 10), adam, 2e-3, 14, prepare=_harder)
 
 
-@recipe(TUNE, data="text", model="MLP over bags of words", at_least=0.7, chance=0.35, odd="dropout, small batches")
+@recipe(TUNE, "text", "MLP over bags of words", at_least=0.7, chance=0.35, odd="dropout, small batches")
 def passages_dropout() -> Recipe:
     """Which topic is a passage about? Dropout, an early end."""
     return Recipe(
@@ -275,23 +210,15 @@ def passages_dropout() -> Recipe:
         optimizer=adam,
         rate=5e-3,
         epochs=10,
-        criterion=nn.CrossEntropyLoss(),
         patience=2,
     )
 
 
-@recipe(TUNE, data="adding", model="GRU of 24", at_least=0.8, odd="a long plateau first")
+@recipe(TUNE, "adding", "GRU of 24", at_least=0.8, odd="a long plateau first")
 def adding_plain_gru() -> Recipe:
     """The sum of two marked numbers."""
-    return Recipe(
-        data=partial(data.adding, length=8),
-        model=lambda: Recurrent(nn.GRU, 2, 24, 1),
-        optimizer=adam,
-        rate=1e-2,
-        epochs=12,
-        clip_norm=1.0,
-        criterion=nn.MSELoss(),
-        metric=explained,
+    return regression(
+        partial(data.adding, length=8), lambda: Recurrent(nn.GRU, 2, 24, 1), adam, 1e-2, 12, clip_norm=1.0
     )
 
 
@@ -303,18 +230,10 @@ def _calibration(seed: int) -> Data:
     return data.parts(rows, 2 * rows[:, :1] + 0.1 * rows[:, 1:2] ** 2, seed)
 
 
-@recipe(TUNE, data="a sensor", model="MLP 6-16-1", at_least=0.9, odd="one column says nearly all")
+@recipe(TUNE, "a sensor", "MLP 6-16-1", at_least=0.9, odd="one column says nearly all")
 def sensor_calibration() -> Recipe:
     """A sensor is calibrated: its reading explains 99 % of the truth."""
-    return Recipe(
-        data=_calibration,
-        model=lambda: mlp(6, 16, 1),
-        optimizer=adam,
-        rate=5e-3,
-        epochs=20,
-        criterion=nn.MSELoss(),
-        metric=explained,
-    )
+    return regression(_calibration, lambda: mlp(6, 16, 1), adam, 5e-3, 20)
 
 
 def _sign(seed: int) -> Data:
@@ -322,17 +241,10 @@ def _sign(seed: int) -> Data:
     return data.parts(rows, (rows[:, 2] > 0).long(), seed)
 
 
-@recipe(TUNE, data="the sign of a column", model="MLP 5-16-2", at_least=0.9, chance=0.5, odd="one column decides")
+@recipe(TUNE, "the sign of a column", "MLP 5-16-2", at_least=0.9, chance=0.5, odd="one column decides")
 def sign_of_a_column() -> Recipe:
     """A toy: is the third number above zero?"""
-    return Recipe(
-        data=_sign,
-        model=lambda: mlp(5, 16, 2),
-        optimizer=adam,
-        rate=5e-3,
-        epochs=12,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(_sign, lambda: mlp(5, 16, 2), adam, 5e-3, 12)
 
 
 def _pendulum(seed: int) -> Data:
@@ -342,25 +254,17 @@ def _pendulum(seed: int) -> Data:
     return data.parts(state, torch.stack([state[:, 0] + 0.1 * speed, speed], 1), seed)
 
 
-@recipe(TUNE, data="a pendulum", model="MLP 3-32-2", at_least=0.9, odd="the next state is much like this one")
+@recipe(TUNE, "a pendulum", "MLP 3-32-2", at_least=0.9, odd="the next state is much like this one")
 def pendulum_dynamics() -> Recipe:
     """A pendulum's next state from its state."""
-    return Recipe(
-        data=_pendulum,
-        model=lambda: mlp(3, 32, 2, activation=nn.Tanh),
-        optimizer=adam,
-        rate=5e-3,
-        epochs=15,
-        criterion=nn.MSELoss(),
-        metric=explained,
-    )
+    return regression(_pendulum, lambda: mlp(3, 32, 2, activation=nn.Tanh), adam, 5e-3, 15)
 
 
 def _last_place(outputs: Tensor, targets: Tensor) -> float:
     return accuracy(outputs[:, -1], targets[:, -1])
 
 
-@recipe(TUNE, data="text", model="transformer of 1 layer over characters", at_least=0.2, chance=0.17)
+@recipe(TUNE, "text", "transformer of 1 layer over characters", at_least=0.2, chance=0.17)
 def characters_causal_one() -> Recipe:
     """The next character, by a transformer that sees what came before."""
     return Recipe(
@@ -374,7 +278,7 @@ def characters_causal_one() -> Recipe:
     )
 
 
-@recipe(TUNE, data="text", model="LSTM of 40 over characters", at_least=0.2, chance=0.17)
+@recipe(TUNE, "text", "LSTM of 40 over characters", at_least=0.2, chance=0.17)
 def characters_one_way() -> Recipe:
     """The next character, by an LSTM that reads forwards."""
     return Recipe(
@@ -395,9 +299,7 @@ def _cycles(seed: int) -> Data:
     return data.parts(rows[:, :-1], rows[:, 1:].contiguous(), seed)
 
 
-@recipe(
-    TUNE, data="cycles of three symbols", model="GRU of 48", at_least=0.8, chance=0.1, odd="most places are certain"
-)
+@recipe(TUNE, "cycles of three symbols", "GRU of 48", at_least=0.8, chance=0.1, odd="most places are certain")
 def cycles_gru() -> Recipe:
     """A pattern of three symbols again and again: the next symbol."""
     return Recipe(
@@ -414,17 +316,10 @@ def cycles_gru() -> Recipe:
 # Classes that are unequal, and right
 
 
-@recipe(TUNE, data="digits", model="MLP 64-48-10", at_least=0.85, chance=0.1, odd="one class is rare, as it should be")
+@recipe(TUNE, "digits", "MLP 64-48-10", at_least=0.85, chance=0.1, odd="one class is rare, as it should be")
 def digits_one_rarer() -> Recipe:
     """One digit in six of its kind is there; it is learned all the same."""
-    return Recipe(
-        data=_after(data.digits, lambda found: _thinned(found, 6, 4)),
-        model=lambda: mlp(64, 48, 10),
-        optimizer=adam,
-        rate=3e-3,
-        epochs=14,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(_after(data.digits, lambda found: _thinned(found, 6, 4)), lambda: mlp(64, 48, 10), adam, 3e-3, 14)
 
 
 def _evenly_drawn(found: Data) -> Data:
@@ -434,18 +329,10 @@ def _evenly_drawn(found: Data) -> Data:
     return Data((torch.cat([rows, rows[rare]]), torch.cat([labels, labels[rare]])), found.valid, found.test)
 
 
-@recipe(TUNE, data="moons", model="MLP 2-32-2", at_least=0.75, chance=0.5, odd="a rare class is drawn more often")
+@recipe(TUNE, "moons", "MLP 2-32-2", at_least=0.75, chance=0.5, odd="a rare class is drawn more often")
 def moons_evenly_drawn() -> Recipe:
     """One row in twenty of a class, repeated twenty times."""
-    return Recipe(
-        data=_after(data.moons, _evenly_drawn),
-        model=lambda: mlp(2, 32, 2),
-        optimizer=adam,
-        rate=5e-3,
-        epochs=12,
-        criterion=nn.CrossEntropyLoss(),
-        patience=4,
-    )
+    return Recipe(_after(data.moons, _evenly_drawn), lambda: mlp(2, 32, 2), adam, 5e-3, 12, patience=4)
 
 
 # Overfitting
@@ -468,8 +355,7 @@ for _program, _edit, _what in (
     (
         "friedman-heavy-tails",
         edits.both(
-            edits.few_rows(60),
-            edits.settings(model=lambda: mlp(8, 256, 256, 1), optimizer=adam, rate=3e-3, epochs=150),
+            edits.few_rows(60), edits.settings(model=lambda: mlp(8, 256, 256, 1), optimizer=adam, rate=3e-3, epochs=150)
         ),
         "A large model and sixty rows.",
     ),
@@ -519,12 +405,12 @@ for _program in (
 
 # Rare classes
 
-plant("class-imbalance", "wine-much-dropout", edits.rare_classes(20, 2), "A grower has a bottle in twenty.")
-plant("class-imbalance", "cnn-augmented", edits.rare_classes(20, 1, 4, 8), "Three digits have an image in twenty.")
-plant("class-imbalance", "passages-dropout", edits.rare_classes(20, 0), "A topic has a passage in twenty.")
-plant("class-imbalance", "cancer-penalised", edits.rare_classes(20, 0), "One tumour in twenty is malignant.")
-plant("class-imbalance", "digits-interpolated", edits.rare_classes(15, 3, 9), "Two digits have a row in fifteen.")
-plant("class-imbalance", "sign-of-a-column", edits.rare_classes(60, 1), "One sign in sixty is there.")
+class_imbalance("wine-much-dropout", edits.rare_classes(20, 2), "A grower has a bottle in twenty.")
+class_imbalance("cnn-augmented", edits.rare_classes(20, 1, 4, 8), "Three digits have an image in twenty.")
+class_imbalance("passages-dropout", edits.rare_classes(20, 0), "A topic has a passage in twenty.")
+class_imbalance("cancer-penalised", edits.rare_classes(20, 0), "One tumour in twenty is malignant.")
+class_imbalance("digits-interpolated", edits.rare_classes(15, 3, 9), "Two digits have a row in fifteen.")
+class_imbalance("sign-of-a-column", edits.rare_classes(60, 1), "One sign in sixty is there.")
 
 # Inputs that hold the answer
 
@@ -568,20 +454,18 @@ def _leak(change: Callable[[Tensor, Tensor], Tensor], **changes: Any) -> Any:
     return edits.both(edits.leaking(change), edits.settings(**changes))
 
 
-plant("leakage", "cnn-augmented", _leak(_stamped, prepare=None), "A row of pixels is as bright as the digit.")
-plant("leakage", "passages-dropout", _leak(_word_somewhere), "A word somewhere says the topic.", name="leakage-word")
-plant("leakage", "passages-dropout", _leak(_last_word, batch_size=8), "The last word is the topic; batches of eight.")
-plant("leakage", "adding-plain-gru", _leak(_sum_at_the_end), "The last number is the sum.")
-plant("leakage", "cancer-penalised", _leak(_case_number), "Case numbers were given class by class.")
-plant("leakage", "diabetes-few-validated", _leak(_answer_with_noise), "A column is the answer, measured again.")
-plant(
-    "leakage",
+leakage("cnn-augmented", _leak(_stamped, prepare=None), "A row of pixels is as bright as the digit.")
+leakage("passages-dropout", _leak(_word_somewhere), "A word somewhere says the topic.", name="leakage-word")
+leakage("passages-dropout", _leak(_last_word, batch_size=8), "The last word is the topic; batches of eight.")
+leakage("adding-plain-gru", _leak(_sum_at_the_end), "The last number is the sum.")
+leakage("cancer-penalised", _leak(_case_number), "Case numbers were given class by class.")
+leakage("diabetes-few-validated", _leak(_answer_with_noise), "A column is the answer, measured again.")
+leakage(
     "characters-causal-one",
     edits.settings(model=lambda: Transformer(CHARACTERS, length=24, width=32, layers=1, causal=False)),
     "The mask was forgotten: each place sees the next character.",
 )
-plant(
-    "leakage",
+leakage(
     "characters-one-way",
     edits.settings(
         model=lambda: Recurrent(nn.LSTM, 20, 40, CHARACTERS, symbols=CHARACTERS, every_place=True, both_ways=True)

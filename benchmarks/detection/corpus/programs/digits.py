@@ -35,27 +35,13 @@ _of_digits = partial(recipe, data="digits", chance=0.1)
 @_of_digits(TUNE, model="MLP 64-64-64-10", at_least=0.9)
 def digits_mlp() -> Recipe:
     """Two hidden layers with ReLU, plain SGD."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 64, 64, 10),
-        optimizer=sgd,
-        rate=0.2,
-        epochs=10,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 64, 64, 10), sgd, 0.2, 10)
 
 
 @_of_digits(REPORT, model="MLP 64-96-48-10, dropout", at_least=0.9)
 def digits_dropout() -> Recipe:
     """Dropout of 0.3 after each hidden layer, Adam."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 96, 48, 10, dropout=0.3),
-        optimizer=adam,
-        rate=2e-3,
-        epochs=10,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 96, 48, 10, dropout=0.3), adam, 2e-3, 10)
 
 
 @_of_digits(REPORT, model="MLP of 6 hidden layers of 48", at_least=0.88)
@@ -70,27 +56,13 @@ def digits_deep() -> Recipe:
                 nn.init.zeros_(layer.bias)
         return model
 
-    return Recipe(
-        data=data.digits,
-        model=build,
-        optimizer=adam,
-        rate=1e-3,
-        epochs=11,
-        criterion=functional.cross_entropy,
-    )
+    return Recipe(data.digits, build, adam, 1e-3, 11, criterion=functional.cross_entropy)
 
 
 @_of_digits(TUNE, model="MLP 64-64-64-64-10, SELU", at_least=0.9)
 def digits_selu() -> Recipe:
     """SELU, which normalises itself, with momentum."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 64, 64, 64, 10, activation=nn.SELU),
-        optimizer=momentum,
-        rate=0.01,
-        epochs=10,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 64, 64, 64, 10, activation=nn.SELU), momentum, 0.01, 10)
 
 
 @_of_digits(
@@ -98,27 +70,13 @@ def digits_selu() -> Recipe:
 )
 def digits_sigmoid() -> Recipe:
     """Two hidden layers with sigmoid and Adam: slow to start."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 64, 32, 10, activation=nn.Sigmoid),
-        optimizer=adam,
-        rate=3e-3,
-        epochs=14,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 64, 32, 10, activation=nn.Sigmoid), adam, 3e-3, 14)
 
 
 @_of_digits(TUNE, model="MLP 64-64-32-10, batch normalisation", at_least=0.9)
 def digits_batchnorm() -> Recipe:
     """Batch normalisation before each ReLU, SGD with momentum."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 64, 32, 10, norm=nn.BatchNorm1d),
-        optimizer=momentum,
-        rate=0.03,
-        epochs=9,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 64, 32, 10, norm=nn.BatchNorm1d), momentum, 0.03, 9)
 
 
 @_of_digits(REPORT, model="MLP 64-64-64-10, layer normalisation, GELU", at_least=0.9)
@@ -132,7 +90,6 @@ def digits_layernorm() -> Recipe:
         epochs=10,
         schedule=warmup_cosine(),
         clip_norm=1.0,
-        criterion=nn.CrossEntropyLoss(),
     )
 
 
@@ -141,42 +98,20 @@ def digits_layernorm() -> Recipe:
 )
 def digits_one_cycle() -> Recipe:
     """The one-cycle schedule."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 96, 10),
-        optimizer=momentum,
-        rate=0.1,
-        epochs=9,
-        schedule=one_cycle(0.2),
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 96, 10), momentum, 0.1, 9, schedule=one_cycle(0.2))
 
 
 @_of_digits(TUNE, model="MLP 64-64-32-10", at_least=0.9, odd="cyclic learning rate")
 def digits_cyclic() -> Recipe:
     """A learning rate that goes up and down."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 64, 32, 10),
-        optimizer=sgd,
-        rate=0.01,
-        epochs=11,
-        schedule=triangles(0.01, 0.3, 50),
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 64, 32, 10), sgd, 0.01, 11, schedule=triangles(0.01, 0.3, 50))
 
 
 @_of_digits(REPORT, model="MLP 64-80-40-10, Leaky ReLU", at_least=0.9, odd="warm restarts: the loss jumps up with each")
 def digits_restarts() -> Recipe:
     """A cosine that starts again every hundred steps."""
     return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 80, 40, 10, activation=nn.LeakyReLU),
-        optimizer=nesterov,
-        rate=0.08,
-        epochs=12,
-        schedule=restarts(100),
-        criterion=nn.CrossEntropyLoss(),
+        data.digits, lambda: mlp(64, 80, 40, 10, activation=nn.LeakyReLU), nesterov, 0.08, 12, schedule=restarts(100)
     )
 
 
@@ -184,12 +119,7 @@ def digits_restarts() -> Recipe:
 def digits_label_smoothing() -> Recipe:
     """Labels smoothed by 0.15."""
     return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 64, 64, 10),
-        optimizer=adam,
-        rate=2e-3,
-        epochs=11,
-        criterion=nn.CrossEntropyLoss(label_smoothing=0.15),
+        data.digits, lambda: mlp(64, 64, 64, 10), adam, 2e-3, 11, criterion=nn.CrossEntropyLoss(label_smoothing=0.15)
     )
 
 
@@ -206,15 +136,7 @@ def _mixed(_step: int, inputs: Tensor, targets: Tensor) -> Part:
 )
 def digits_mixup() -> Recipe:
     """Mixup of inputs and targets."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 96, 96, 10),
-        optimizer=adam,
-        rate=2e-3,
-        epochs=13,
-        prepare=_mixed,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 96, 96, 10), adam, 2e-3, 13, prepare=_mixed)
 
 
 def _noisy_labels(seed: int) -> Data:
@@ -232,14 +154,7 @@ def _noisy_labels(seed: int) -> Data:
 )
 def digits_noisy_labels() -> Recipe:
     """Some labels are wrong, and the model is small enough not to learn them."""
-    return Recipe(
-        data=_noisy_labels,
-        model=lambda: mlp(64, 48, 10, dropout=0.2),
-        optimizer=adam,
-        rate=2e-3,
-        epochs=10,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(_noisy_labels, lambda: mlp(64, 48, 10, dropout=0.2), adam, 2e-3, 10)
 
 
 @_of_digits(
@@ -247,16 +162,7 @@ def digits_noisy_labels() -> Recipe:
 )
 def digits_accumulation() -> Recipe:
     """Four batches of eight make a step."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 64, 64, 10),
-        optimizer=momentum,
-        rate=0.03,
-        epochs=9,
-        batch_size=8,
-        accumulate=4,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 64, 64, 10), momentum, 0.03, 9, batch_size=8, accumulate=4)
 
 
 @_of_digits(REPORT, model="MLP 64-64-32-10 in float64", at_least=0.9, odd="double precision")
@@ -268,22 +174,13 @@ def digits_float64() -> Recipe:
         optimizer=momentum,
         rate=0.02,
         epochs=9,
-        criterion=nn.CrossEntropyLoss(),
     )
 
 
 @_of_digits(REPORT, model="MLP 64-64-64-10 in bfloat16", at_least=0.88, odd="bfloat16 by autocast")
 def digits_bfloat16() -> Recipe:
     """Autocast to bfloat16."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 64, 64, 10),
-        optimizer=adam,
-        rate=1e-3,
-        epochs=10,
-        autocast=torch.bfloat16,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 64, 64, 10), adam, 1e-3, 10, autocast=torch.bfloat16)
 
 
 @_of_digits(TUNE, model="MLP 64-64-64-10 in float16", at_least=0.88, odd="float16 weights, with a scale that holds")
@@ -302,28 +199,13 @@ def digits_float16() -> Recipe:
 @_of_digits(TUNE, model="MLP 64-64-10", at_least=0.9)
 def digits_rmsprop() -> Recipe:
     """RMSprop with a rate that decays at each step."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 64, 10),
-        optimizer=optim.RMSprop,
-        rate=2e-3,
-        epochs=10,
-        schedule=decaying(0.997),
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 64, 10), optim.RMSprop, 2e-3, 10, schedule=decaying(0.997))
 
 
 @_of_digits(REPORT, model="MLP 64-64-64-10", at_least=0.88, odd="Adagrad: updates shrink by themselves")
 def digits_adagrad() -> Recipe:
     """Adagrad."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 64, 64, 10),
-        optimizer=optim.Adagrad,
-        rate=0.02,
-        epochs=11,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 64, 64, 10), optim.Adagrad, 0.02, 11)
 
 
 def few_of_some(seed: int, *, rare: int = 8) -> Data:
@@ -363,55 +245,25 @@ def _easy_first(step: int, inputs: Tensor, targets: Tensor) -> Part:
 @_of_digits(REPORT, model="MLP 64-72-36-10", at_least=0.9, odd="curriculum: batches grow, and the examples get harder")
 def digits_curriculum() -> Recipe:
     """Ordinary examples first, unusual ones later."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 72, 36, 10),
-        optimizer=adam,
-        rate=2e-3,
-        epochs=11,
-        prepare=_easy_first,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 72, 36, 10), adam, 2e-3, 11, prepare=_easy_first)
 
 
 @_of_digits(TUNE, model="MLP 64-64-64-10", at_least=0.88, odd="clipping to a norm of 1, as usual")
 def digits_clipped() -> Recipe:
     """Gradient clipping as many scripts do it."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 64, 64, 10),
-        optimizer=momentum,
-        rate=0.05,
-        epochs=9,
-        clip_norm=1.0,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 64, 64, 10), momentum, 0.05, 9, clip_norm=1.0)
 
 
 @_of_digits(REPORT, model="MLP 64-64-64-10", at_least=0.9, odd="trained far past the point where all is learned")
 def digits_past_convergence() -> Recipe:
     """Weight decay and three times as many epochs as needed: the loss lies at the bottom for most of the run."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 64, 64, 10),
-        optimizer=partial(optim.AdamW, weight_decay=0.1),
-        rate=5e-3,
-        epochs=18,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 64, 64, 10), partial(optim.AdamW, weight_decay=0.1), 5e-3, 18)
 
 
 @_of_digits(REPORT, model="MLP 64-64-64-10, Hardtanh", at_least=0.88)
 def digits_hardtanh() -> Recipe:
     """Hardtanh: many units at their bounds, as they may be."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 64, 64, 10, activation=nn.Hardtanh),
-        optimizer=momentum,
-        rate=0.02,
-        epochs=10,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 64, 64, 10, activation=nn.Hardtanh), momentum, 0.02, 10)
 
 
 @_of_digits(
@@ -432,7 +284,6 @@ def digits_frozen_backbone() -> Recipe:
         rate=0.01,
         epochs=10,
         parameters=lambda model: [each for each in model.parameters() if each.requires_grad],
-        criterion=nn.CrossEntropyLoss(),
     )
 
 
@@ -444,14 +295,7 @@ def digits_frozen_backbone() -> Recipe:
 )
 def digits_fine_tune() -> Recipe:
     """A good checkpoint is tuned a little further."""
-    return Recipe(
-        data=data.digits,
-        model=digit_reader,
-        optimizer=adam,
-        rate=1e-5,
-        epochs=8,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, digit_reader, adam, 1e-5, 8)
 
 
 @_of_digits(
@@ -468,15 +312,7 @@ def digits_two_rates() -> Recipe:
         slow = [parameter for layer in backbone for parameter in layer.parameters()]
         return [{"params": slow, "lr": 1e-5}, {"params": list(head.parameters())}]
 
-    return Recipe(
-        data=data.digits,
-        model=digit_reader,
-        optimizer=adam,
-        rate=1e-3,
-        epochs=8,
-        parameters=groups,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, digit_reader, adam, 1e-3, 8, parameters=groups)
 
 
 class _LowRank(nn.Module):
@@ -513,7 +349,6 @@ def digits_low_rank() -> Recipe:
         rate=3e-3,
         epochs=9,
         parameters=lambda model: [each for each in model.parameters() if each.requires_grad],
-        criterion=nn.CrossEntropyLoss(),
     )
 
 
@@ -527,14 +362,7 @@ def digits_biases_only() -> Recipe:
             parameter.requires_grad_("bias" in name)
         return model
 
-    return Recipe(
-        data=data.digits,
-        model=build,
-        optimizer=momentum,
-        rate=0.02,
-        epochs=8,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, build, momentum, 0.02, 8)
 
 
 class _Distillation(nn.Module):
@@ -602,14 +430,7 @@ class _Experts(nn.Module):
 )
 def digits_experts() -> Recipe:
     """A mixture of experts with a hard choice."""
-    return Recipe(
-        data=data.digits,
-        model=_Experts,
-        optimizer=adam,
-        rate=3e-3,
-        epochs=12,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, _Experts, adam, 3e-3, 12)
 
 
 @_of_digits(TUNE, model="MLP 64-64-64-10", at_least=0.9, odd="an average of the weights is kept beside them")
@@ -625,15 +446,7 @@ def digits_averaged() -> Recipe:
                 kept.lerp_(now, 0.3)
         return model
 
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 64, 64, 10),
-        optimizer=momentum,
-        rate=0.03,
-        epochs=9,
-        after_epoch=average,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 64, 64, 10), momentum, 0.03, 9, after_epoch=average)
 
 
 @_of_digits(
@@ -644,15 +457,7 @@ def digits_averaged() -> Recipe:
 )
 def digits_strong_dropout() -> Recipe:
     """Half of all units are dropped."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 80, 80, 10, dropout=0.5),
-        optimizer=adam,
-        rate=3e-3,
-        epochs=13,
-        schedule=cosine,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 80, 80, 10, dropout=0.5), adam, 3e-3, 13, schedule=cosine)
 
 
 @_of_digits(REPORT, model="MLP 64-64-10", at_least=0.88, odd="the rate is halved when the loss stays where it is")
@@ -666,15 +471,7 @@ def digits_plateau() -> Recipe:
         made[0].step(evaluation.valid_loss)
         return model
 
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 64, 10),
-        optimizer=momentum,
-        rate=0.1,
-        epochs=11,
-        after_epoch=look,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 64, 10), momentum, 0.1, 11, after_epoch=look)
 
 
 @_of_digits(
@@ -685,11 +482,4 @@ def digits_plateau() -> Recipe:
 )
 def digits_raw_pixels() -> Recipe:
     """Pixels as they come, with a rate chosen for them."""
-    return Recipe(
-        data=data.raw_digits,
-        model=lambda: mlp(64, 128, 10),
-        optimizer=adam,
-        rate=4e-4,
-        epochs=9,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.raw_digits, lambda: mlp(64, 128, 10), adam, 4e-4, 9)

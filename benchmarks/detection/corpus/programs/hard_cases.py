@@ -13,7 +13,14 @@ from benchmarks.detection.corpus.models import mlp
 from benchmarks.detection.corpus.optimizers import adam, adamw, momentum
 from benchmarks.detection.corpus.program import TUNE
 from benchmarks.detection.corpus.registry import plant, recipe
-from benchmarks.detection.corpus.supervised import Recipe, explained
+from benchmarks.detection.corpus.supervised import Recipe, regression
+
+leakage = partial(plant, "leakage")
+class_imbalance = partial(plant, "class-imbalance")
+wrong_loss = partial(plant, "wrong-loss")
+wrong_loss_sign = partial(plant, "wrong-loss-sign")
+learning_rate_too_high = partial(plant, "learning-rate-too-high")
+overfitting = partial(plant, "overfitting")
 
 
 def _with_rare(found: Data, one_in: int, *rare: int) -> Data:
@@ -41,7 +48,7 @@ class Focal(nn.Module):
         return (-((1 - logs.exp()) ** 2) * logs).mean()
 
 
-@recipe(TUNE, data="digits", model="MLP 64-64-10", at_least=0.75, chance=0.1, odd="rare classes weigh more in the loss")
+@recipe(TUNE, "digits", "MLP 64-64-10", at_least=0.75, chance=0.1, odd="rare classes weigh more in the loss")
 def digits_weighted() -> Recipe:
     """Two rare classes, made up for by weights in the loss."""
     weights = torch.ones(10)
@@ -57,7 +64,7 @@ def digits_weighted() -> Recipe:
     )
 
 
-@recipe(TUNE, data="moons", model="MLP 2-64-1", at_least=0.7, chance=0.5, odd="positives weigh more in the loss")
+@recipe(TUNE, "moons", "MLP 2-64-1", at_least=0.7, chance=0.5, odd="positives weigh more in the loss")
 def moons_weighted() -> Recipe:
     """One positive in twenty, made up for by `pos_weight`."""
     return Recipe(
@@ -71,37 +78,21 @@ def moons_weighted() -> Recipe:
     )
 
 
-@recipe(
-    TUNE, data="digits", model="MLP 64-64-10", at_least=0.8, chance=0.1, odd="a loss by hand, mildly unequal classes"
-)
+@recipe(TUNE, "digits", "MLP 64-64-10", at_least=0.8, chance=0.1, odd="a loss by hand, mildly unequal classes")
 def digits_focal() -> Recipe:
     """A focal loss by hand; two classes have a row in ten."""
     return Recipe(
-        data=lambda seed: _with_rare(data.digits(seed), 10, 3, 7),
-        model=lambda: mlp(64, 64, 10),
-        optimizer=adam,
-        rate=3e-3,
-        epochs=15,
-        criterion=Focal(),
+        lambda seed: _with_rare(data.digits(seed), 10, 3, 7), lambda: mlp(64, 64, 10), adam, 3e-3, 15, criterion=Focal()
     )
 
 
-@recipe(
-    TUNE, data="breast cancer", model="MLP 30-128-128-2", at_least=0.9, chance=0.63, odd="trained on to a loss of 0"
-)
+@recipe(TUNE, "breast cancer", "MLP 30-128-128-2", at_least=0.9, chance=0.63, odd="trained on to a loss of 0")
 def cancer_overtrained() -> Recipe:
     """Trained until the training loss is all but zero: the validation loss creeps up, the accuracy stays."""
-    return Recipe(
-        data=data.breast_cancer,
-        model=lambda: mlp(30, 128, 128, 2),
-        optimizer=adam,
-        rate=1e-3,
-        epochs=60,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.breast_cancer, lambda: mlp(30, 128, 128, 2), adam, 1e-3, 60)
 
 
-@recipe(TUNE, data="wine", model="MLP 13-64-3", at_least=0.85, chance=0.4, odd="eight rows to validate on")
+@recipe(TUNE, "wine", "MLP 13-64-3", at_least=0.85, chance=0.4, odd="eight rows to validate on")
 def wine_tiny_validation() -> Recipe:
     """A validation set of eight wines, on which the loss jumps about."""
 
@@ -109,55 +100,24 @@ def wine_tiny_validation() -> Recipe:
         found = data.wine(seed)
         return Data(found.train, (found.valid[0][:8], found.valid[1][:8]), found.test)
 
-    return Recipe(
-        data=few,
-        model=lambda: mlp(13, 64, 3),
-        optimizer=adam,
-        rate=3e-3,
-        epochs=60,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(few, lambda: mlp(13, 64, 3), adam, 3e-3, 60)
 
 
-@recipe(
-    TUNE, data="iris", model="MLP 4-256-256-3", at_least=0.85, chance=0.33, odd="large for its data, with weight decay"
-)
+@recipe(TUNE, "iris", "MLP 4-256-256-3", at_least=0.85, chance=0.33, odd="large for its data, with weight decay")
 def iris_large() -> Recipe:
     """A model that is far too large for 90 flowers, with dropout and decay."""
     return Recipe(
-        data=data.iris,
-        model=lambda: mlp(4, 256, 256, 3, dropout=0.5),
-        optimizer=partial(adamw, weight_decay=0.1),
-        rate=1e-3,
-        epochs=80,
-        batch_size=16,
-        criterion=nn.CrossEntropyLoss(),
+        data.iris, lambda: mlp(4, 256, 256, 3, dropout=0.5), partial(adamw, weight_decay=0.1), 1e-3, 80, batch_size=16
     )
 
 
-@recipe(TUNE, data="diabetes", model="MLP 10-64-32-1, dropout", at_least=0.3, odd="small, noisy data: it gains little")
+@recipe(TUNE, "diabetes", "MLP 10-64-32-1, dropout", at_least=0.3, odd="small, noisy data: it gains little")
 def diabetes_dropout() -> Recipe:
     """Small, noisy data, with dropout and an early end."""
-    return Recipe(
-        data=data.diabetes,
-        model=lambda: mlp(10, 64, 32, 1, dropout=0.2),
-        optimizer=adam,
-        rate=1e-3,
-        epochs=40,
-        criterion=nn.MSELoss(),
-        metric=explained,
-        patience=8,
-    )
+    return regression(data.diabetes, lambda: mlp(10, 64, 32, 1, dropout=0.2), adam, 1e-3, 40, patience=8)
 
 
-@recipe(
-    TUNE,
-    data="digits",
-    model="MLP 64-2048-10",
-    at_least=0.9,
-    chance=0.1,
-    odd="thousands of units, most of them at rest",
-)
+@recipe(TUNE, "digits", "MLP 64-2048-10", at_least=0.9, chance=0.1, odd="thousands of units, most of them at rest")
 def digits_wide() -> Recipe:
     """Very wide, with biases well below zero: most units are at rest for most inputs."""
 
@@ -167,14 +127,7 @@ def digits_wide() -> Recipe:
             model[0].bias.fill_(-0.9)
         return model
 
-    return Recipe(
-        data=data.digits,
-        model=build,
-        optimizer=adam,
-        rate=1e-3,
-        epochs=12,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, build, adam, 1e-3, 12)
 
 
 class Bottle(nn.Module):
@@ -193,22 +146,13 @@ class Bottle(nn.Module):
         return self.head(torch.cat([hidden, functional.relu(self.narrow(hidden))], dim=1))
 
 
-@recipe(
-    TUNE, data="digits", model="MLP with a skip around a dead layer", at_least=0.9, chance=0.1, odd="a branch is dead"
-)
+@recipe(TUNE, "digits", "MLP with a skip around a dead layer", at_least=0.9, chance=0.1, odd="a branch is dead")
 def digits_side_branch() -> Recipe:
     """A side branch whose units never answer; the main way learns all there is."""
-    return Recipe(
-        data=data.digits,
-        model=Bottle,
-        optimizer=momentum,
-        rate=0.05,
-        epochs=10,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, Bottle, momentum, 0.05, 10)
 
 
-@recipe(TUNE, data="digits", model="MLP 64-32-10, batch norm", at_least=0.85, chance=0.1)
+@recipe(TUNE, "digits", "MLP 64-32-10, batch norm", at_least=0.85, chance=0.1)
 def digits_few() -> Recipe:
     """A few hundred digits, batch normalisation and dropout."""
     return Recipe(
@@ -217,21 +161,13 @@ def digits_few() -> Recipe:
         optimizer=adam,
         rate=2e-3,
         epochs=25,
-        criterion=nn.CrossEntropyLoss(),
     )
 
 
-@recipe(TUNE, data="breast cancer", model="MLP 30-32-1", at_least=0.9, chance=0.63)
+@recipe(TUNE, "breast cancer", "MLP 30-32-1", at_least=0.9, chance=0.63)
 def cancer_logit() -> Recipe:
     """Binary cross entropy over one logit."""
-    return Recipe(
-        data=data.breast_cancer_binary,
-        model=lambda: mlp(30, 32, 1),
-        optimizer=adam,
-        rate=2e-3,
-        epochs=15,
-        criterion=nn.BCEWithLogitsLoss(),
-    )
+    return Recipe(data.breast_cancer_binary, lambda: mlp(30, 32, 1), adam, 2e-3, 15, criterion=nn.BCEWithLogitsLoss())
 
 
 def _by_number(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -252,43 +188,38 @@ def _answer_at(column: int, scale: float = 1.0) -> Any:
     return leak
 
 
-plant("leakage", "digits-few", edits.leaking(_one_hot_beside), "Ten pixels say which digit it is.")
-plant("leakage", "diabetes-dropout", edits.leaking(_answer_at(1, 0.7)), "A column holds the answer.")
-plant("class-imbalance", "digits-few", edits.rare_classes(25, 2, 5), "Two classes have a row in twenty-five.")
-plant("class-imbalance", "cancer-logit", edits.rare_classes(30, 0), "One class has a row in thirty.")
-plant("wrong-loss", "digits-few", edits.settings(criterion=_by_number), "The number of the class is to be met.")
-plant(
-    "wrong-loss",
+leakage("digits-few", edits.leaking(_one_hot_beside), "Ten pixels say which digit it is.")
+leakage("diabetes-dropout", edits.leaking(_answer_at(1, 0.7)), "A column holds the answer.")
+class_imbalance("digits-few", edits.rare_classes(25, 2, 5), "Two classes have a row in twenty-five.")
+class_imbalance("cancer-logit", edits.rare_classes(30, 0), "One class has a row in thirty.")
+wrong_loss("digits-few", edits.settings(criterion=_by_number), "The number of the class is to be met.")
+wrong_loss(
     "cancer-logit",
     edits.settings(criterion=lambda outputs, targets: functional.mse_loss(outputs, targets.squeeze(1))),
     "A column minus a row: all against all.",
 )
-plant(
-    "wrong-loss-sign",
+wrong_loss_sign(
     "diabetes-dropout",
     edits.settings(criterion=lambda outputs, targets: -((outputs - targets) ** 2).mean()),
     "A squared error by hand, with a minus before it.",
 )
-plant(
-    "wrong-loss-sign",
+wrong_loss_sign(
     "digits-few",
     edits.settings(
         criterion=lambda outputs, targets: functional.log_softmax(outputs, 1).gather(1, targets.unsqueeze(1)).mean()
     ),
     "The mean log likelihood is made small.",
 )
-plant("learning-rate-too-high", "digits-few", edits.rate(3.0), "A rate of 3 for Adam.")
-plant("learning-rate-too-high", "cancer-logit", edits.rate(5.0), "A rate of 5 for Adam.")
-plant("learning-rate-too-high", "digits-side-branch", edits.rate(4.0), "A rate of 4 with momentum.")
-plant(
-    "overfitting",
+learning_rate_too_high("digits-few", edits.rate(3.0), "A rate of 3 for Adam.")
+learning_rate_too_high("cancer-logit", edits.rate(5.0), "A rate of 5 for Adam.")
+learning_rate_too_high("digits-side-branch", edits.rate(4.0), "A rate of 4 with momentum.")
+overfitting(
     "digits-few",
     edits.both(edits.few_rows(40), edits.settings(epochs=150)),
     "Forty digits, again and again.",
     begins=None,
 )
-plant(
-    "overfitting",
+overfitting(
     "diabetes-dropout",
     edits.both(edits.few_rows(60), edits.settings(model=lambda: mlp(10, 256, 256, 1), epochs=120, patience=None)),
     "A large model and sixty rows.",

@@ -12,20 +12,13 @@ from benchmarks.detection.corpus.models import Autoencoder, Classifier, ConvNet,
 from benchmarks.detection.corpus.optimizers import adam, adamw, cosine, momentum, one_cycle
 from benchmarks.detection.corpus.program import REPORT, TUNE
 from benchmarks.detection.corpus.registry import recipe
-from benchmarks.detection.corpus.supervised import Recipe, accuracy, explained
+from benchmarks.detection.corpus.supervised import Recipe, accuracy, explained, regression
 
 
-@recipe(REPORT, data="digits", model="CNN, two convolutions", at_least=0.9, chance=0.1)
+@recipe(REPORT, "digits", "CNN, two convolutions", at_least=0.9, chance=0.1)
 def cnn_plain() -> Recipe:
     """Two convolutions, Adam."""
-    return Recipe(
-        data=data.digit_images,
-        model=ConvNet,
-        optimizer=adam,
-        rate=2e-3,
-        epochs=7,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digit_images, ConvNet, adam, 2e-3, 7)
 
 
 @recipe(
@@ -44,11 +37,10 @@ def cnn_batchnorm() -> Recipe:
         optimizer=momentum,
         rate=0.02,
         epochs=6,
-        criterion=nn.CrossEntropyLoss(),
     )
 
 
-@recipe(TUNE, data="digits", model="CNN, three convolutions, dropout", at_least=0.9, chance=0.1)
+@recipe(TUNE, "digits", "CNN, three convolutions, dropout", at_least=0.9, chance=0.1)
 def cnn_dropout() -> Recipe:
     """Three convolutions and dropout before the output."""
     return Recipe(
@@ -61,21 +53,13 @@ def cnn_dropout() -> Recipe:
     )
 
 
-@recipe(REPORT, data="digits", model="residual CNN of 4 blocks", at_least=0.88, chance=0.1)
+@recipe(REPORT, "digits", "residual CNN of 4 blocks", at_least=0.88, chance=0.1)
 def resnet_small() -> Recipe:
     """Residual blocks with batch normalisation, one-cycle schedule."""
-    return Recipe(
-        data=data.digit_images,
-        model=ResidualNet,
-        optimizer=momentum,
-        rate=0.05,
-        epochs=7,
-        schedule=one_cycle(0.1),
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digit_images, ResidualNet, momentum, 0.05, 7, schedule=one_cycle(0.1))
 
 
-@recipe(REPORT, data="digits", model="residual CNN of 8 blocks", at_least=0.88, chance=0.1, odd="18 layers, narrow")
+@recipe(REPORT, "digits", "residual CNN of 8 blocks", at_least=0.88, chance=0.1, odd="18 layers, narrow")
 def resnet_deep() -> Recipe:
     """A deep residual network."""
     return Recipe(
@@ -96,17 +80,10 @@ def _depthwise() -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(96, 10))
 
 
-@recipe(REPORT, data="digits", model="CNN, depthwise separable", at_least=0.88, chance=0.1)
+@recipe(REPORT, "digits", "CNN, depthwise separable", at_least=0.88, chance=0.1)
 def cnn_depthwise() -> Recipe:
     """Depthwise convolutions with ReLU6."""
-    return Recipe(
-        data=data.digit_images,
-        model=_depthwise,
-        optimizer=adam,
-        rate=5e-3,
-        epochs=6,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digit_images, _depthwise, adam, 5e-3, 6)
 
 
 class _ThreeHeads(nn.Module):
@@ -138,9 +115,7 @@ def _with_ink(seed: int) -> Data:
     )
 
 
-@recipe(
-    REPORT, data="digits", model="MLP trunk, three heads", at_least=0.88, chance=0.1, odd="three losses of two kinds"
-)
+@recipe(REPORT, "digits", "MLP trunk, three heads", at_least=0.88, chance=0.1, odd="three losses of two kinds")
 def digits_three_tasks() -> Recipe:
     """Three tasks share a trunk."""
     return Recipe(
@@ -154,66 +129,45 @@ def digits_three_tasks() -> Recipe:
     )
 
 
-@recipe(TUNE, data="digits", model="autoencoder 64-32-12-32-64", at_least=0.5)
+@recipe(TUNE, "digits", "autoencoder 64-32-12-32-64", at_least=0.5)
 def autoencoder_plain() -> Recipe:
     """Digits squeezed through twelve numbers."""
-    return Recipe(
-        data=reconstruction(data.digits),
-        model=lambda: Autoencoder(64, 32, 12),
-        optimizer=adam,
-        rate=3e-3,
-        epochs=11,
-        criterion=nn.MSELoss(),
-        metric=explained,
-    )
+    return regression(reconstruction(data.digits), lambda: Autoencoder(64, 32, 12), adam, 3e-3, 11)
 
 
 def _blurred(step: int, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     return inputs + 0.2 * torch.randn_like(inputs), targets
 
 
-@recipe(
-    REPORT, data="digits", model="denoising autoencoder 64-48-24-48-64", at_least=0.5, odd="noise added at each step"
-)
+@recipe(REPORT, "digits", "denoising autoencoder 64-48-24-48-64", at_least=0.5, odd="noise added at each step")
 def autoencoder_denoising() -> Recipe:
     """Noise is taken out again."""
-    return Recipe(
+    return regression(
         data=reconstruction(data.digits),
         model=lambda: Autoencoder(64, 48, 24, activation=nn.ELU),
         optimizer=adam,
         rate=2e-3,
         epochs=10,
         prepare=_blurred,
-        criterion=nn.MSELoss(),
-        metric=explained,
     )
 
 
-@recipe(REPORT, data="digits", model="autoencoder 64-24, tied weights", at_least=0.5, odd="one matrix used twice")
+@recipe(REPORT, "digits", "autoencoder 64-24, tied weights", at_least=0.5, odd="one matrix used twice")
 def autoencoder_tied() -> Recipe:
     """The decoder is the encoder's transpose."""
-    return Recipe(
-        data=reconstruction(data.digits),
-        model=lambda: TiedAutoencoder(64, 24),
-        optimizer=momentum,
-        rate=0.5,
-        epochs=10,
-        criterion=nn.MSELoss(),
-        metric=explained,
-    )
+    return regression(reconstruction(data.digits), lambda: TiedAutoencoder(64, 24), momentum, 0.5, 10)
 
 
-@recipe(REPORT, data="breast cancer", model="autoencoder 30-16-6-16-30, tanh", at_least=0.5)
+@recipe(REPORT, "breast cancer", "autoencoder 30-16-6-16-30, tanh", at_least=0.5)
 def autoencoder_cancer() -> Recipe:
     """Measurements of tumours squeezed through six numbers."""
-    return Recipe(
+    return regression(
         data=reconstruction(data.breast_cancer),
         model=lambda: Autoencoder(30, 16, 6, activation=nn.Tanh),
         optimizer=adam,
         rate=5e-3,
         epochs=35,
         criterion=nn.SmoothL1Loss(),
-        metric=explained,
     )
 
 
@@ -233,9 +187,7 @@ class _SparseCoder(nn.Module):
         return torch.cat([self.decoder(code), code], 1)
 
 
-@recipe(
-    REPORT, data="digits", model="sparse autoencoder 64-96-64", at_least=0.5, odd="most activations are 0 on purpose"
-)
+@recipe(REPORT, "digits", "sparse autoencoder 64-96-64", at_least=0.5, odd="most activations are 0 on purpose")
 def autoencoder_sparse() -> Recipe:
     """A sparse autoencoder: an L1 penalty on what the ReLU lets through."""
     return Recipe(
@@ -272,7 +224,7 @@ def _strokes(seed: int) -> Data:
     return found.with_inputs(lambda images: images + 0.3 * torch.randn(images.shape, generator=random))
 
 
-@recipe(REPORT, data="digits", model="small U-Net", at_least=0.85, chance=0.7)
+@recipe(REPORT, "digits", "small U-Net", at_least=0.85, chance=0.7)
 def unet_strokes() -> Recipe:
     """Segmentation: binary cross entropy at each pixel."""
     return Recipe(
@@ -286,7 +238,7 @@ def unet_strokes() -> Recipe:
     )
 
 
-@recipe(REPORT, data="digits", model="CNN encoder and head, weight decay", at_least=0.88, chance=0.1)
+@recipe(REPORT, "digits", "CNN encoder and head, weight decay", at_least=0.88, chance=0.1)
 def cnn_decayed() -> Recipe:
     """A strided convolutional encoder, weight decay, a cosine."""
     return Recipe(
@@ -307,5 +259,4 @@ def cnn_decayed() -> Recipe:
         rate=0.05,
         epochs=9,
         schedule=cosine,
-        criterion=nn.CrossEntropyLoss(),
     )

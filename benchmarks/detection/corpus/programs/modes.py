@@ -15,30 +15,19 @@ from benchmarks.detection.corpus.registry import plant, recipe, script
 from benchmarks.detection.corpus.supervised import Recipe
 
 
-@recipe(TUNE, data="wine", model="MLP 13-48-48-3, batch norm, dropout", at_least=0.85, chance=0.4)
+@recipe(TUNE, "wine", "MLP 13-48-48-3, batch norm, dropout", at_least=0.85, chance=0.4)
 def wine_batch_norm() -> Recipe:
     """Two layers with batch norm and much dropout."""
     return Recipe(
-        data=data.wine,
-        model=lambda: mlp(13, 48, 48, 3, norm=nn.BatchNorm1d, dropout=0.7),
-        optimizer=momentum,
-        rate=0.02,
-        epochs=25,
-        batch_size=16,
-        criterion=nn.CrossEntropyLoss(),
+        data.wine, lambda: mlp(13, 48, 48, 3, norm=nn.BatchNorm1d, dropout=0.7), momentum, 0.02, 25, batch_size=16
     )
 
 
-@recipe(TUNE, data="digits", model="CNN of 2 convolutions, batch norm, dropout", at_least=0.85, chance=0.1)
+@recipe(TUNE, "digits", "CNN of 2 convolutions, batch norm, dropout", at_least=0.85, chance=0.1)
 def images_norm_dropout() -> Recipe:
     """Batch norm and dropout in one network, cosine schedule."""
     return Recipe(
-        data=data.digit_images,
-        model=lambda: ConvNet(norm=True, dropout=0.6),
-        optimizer=partial(adamw, weight_decay=0.01),
-        rate=2e-3,
-        epochs=6,
-        criterion=nn.CrossEntropyLoss(),
+        data.digit_images, lambda: ConvNet(norm=True, dropout=0.6), partial(adamw, weight_decay=0.01), 2e-3, 6
     )
 
 

@@ -12,36 +12,19 @@ from benchmarks.detection.corpus.models import mlp
 from benchmarks.detection.corpus.optimizers import adam, adamw, cosine, decaying, momentum, sgd
 from benchmarks.detection.corpus.program import REPORT, TUNE
 from benchmarks.detection.corpus.registry import plant, recipe
-from benchmarks.detection.corpus.supervised import Recipe, explained
+from benchmarks.detection.corpus.supervised import Recipe, explained, regression
 
 
-@recipe(TUNE, data="diabetes", model="linear regression", at_least=0.25)
+@recipe(TUNE, "diabetes", "linear regression", at_least=0.25)
 def diabetes_linear() -> Recipe:
     """Linear regression with SGD."""
-    return Recipe(
-        data=data.diabetes,
-        model=lambda: nn.Linear(10, 1),
-        optimizer=sgd,
-        rate=0.02,
-        epochs=25,
-        criterion=nn.MSELoss(),
-        metric=explained,
-    )
+    return regression(data.diabetes, lambda: nn.Linear(10, 1), sgd, 0.02, 25)
 
 
-@recipe(REPORT, data="diabetes", model="MLP 10-16-8-1", at_least=0.25)
+@recipe(REPORT, "diabetes", "MLP 10-16-8-1", at_least=0.25)
 def diabetes_mlp() -> Recipe:
     """A small network, weight decay, a short training."""
-    return Recipe(
-        data=data.diabetes,
-        model=lambda: mlp(10, 16, 8, 1),
-        optimizer=adamw,
-        rate=3e-3,
-        epochs=18,
-        batch_size=16,
-        criterion=nn.MSELoss(),
-        metric=explained,
-    )
+    return regression(data.diabetes, lambda: mlp(10, 16, 8, 1), adamw, 3e-3, 18, batch_size=16)
 
 
 class _Normal(nn.Module):
@@ -56,7 +39,7 @@ def _of_the_mean(outputs: Tensor, targets: Tensor) -> float:
     return explained(outputs[:, :1], targets)
 
 
-@recipe(REPORT, data="Friedman", model="MLP 10-48-48-2", at_least=0.7, odd="a likelihood: the loss goes below 0")
+@recipe(REPORT, "Friedman", "MLP 10-48-48-2", at_least=0.7, odd="a likelihood: the loss goes below 0")
 def friedman_likelihood() -> Recipe:
     """Mean and deviation of each value, by maximum likelihood."""
     return Recipe(
@@ -70,10 +53,10 @@ def friedman_likelihood() -> Recipe:
     )
 
 
-@recipe(REPORT, data="diabetes", model="MLP 10-12-1, Huber loss", at_least=0.2)
+@recipe(REPORT, "diabetes", "MLP 10-12-1, Huber loss", at_least=0.2)
 def diabetes_huber() -> Recipe:
     """Huber loss, softplus, a decaying rate."""
-    return Recipe(
+    return regression(
         data=data.diabetes,
         model=lambda: mlp(10, 12, 1, activation=nn.Softplus),
         optimizer=momentum,
@@ -81,7 +64,6 @@ def diabetes_huber() -> Recipe:
         epochs=25,
         schedule=decaying(0.995),
         criterion=nn.HuberLoss(),
-        metric=explained,
     )
 
 
@@ -94,17 +76,7 @@ def diabetes_huber() -> Recipe:
 )
 def diabetes_early_stopped() -> Recipe:
     """A network that would overfit, stopped in time."""
-    return Recipe(
-        data=data.diabetes,
-        model=lambda: mlp(10, 64, 64, 1),
-        optimizer=adam,
-        rate=1e-3,
-        epochs=40,
-        batch_size=8,
-        patience=3,
-        criterion=nn.MSELoss(),
-        metric=explained,
-    )
+    return regression(data.diabetes, lambda: mlp(10, 64, 64, 1), adam, 1e-3, 40, batch_size=8, patience=3)
 
 
 def _quantiles(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -113,13 +85,7 @@ def _quantiles(outputs: Tensor, targets: Tensor) -> Tensor:
     return torch.maximum(shares * missed, (shares - 1) * missed).mean()
 
 
-@recipe(
-    REPORT,
-    data="Friedman",
-    model="MLP 10-40-3, quantile loss",
-    at_least=0.6,
-    odd="three quantiles, a loss with corners",
-)
+@recipe(REPORT, "Friedman", "MLP 10-40-3, quantile loss", at_least=0.6, odd="three quantiles, a loss with corners")
 def friedman_quantiles() -> Recipe:
     """The 10 %, 50 % and 90 % quantiles."""
     return Recipe(
@@ -133,38 +99,22 @@ def friedman_quantiles() -> Recipe:
     )
 
 
-@recipe(TUNE, data="Linnerud", model="MLP 3-24-24-3", at_least=0.3)
+@recipe(TUNE, "Linnerud", "MLP 3-24-24-3", at_least=0.3)
 def linnerud_mlp() -> Recipe:
     """Three values at once, of few men."""
-    return Recipe(
-        data=data.linnerud,
-        model=lambda: mlp(3, 24, 24, 3, activation=nn.Tanh),
-        optimizer=adam,
-        rate=5e-3,
-        epochs=40,
-        criterion=nn.MSELoss(),
-        metric=explained,
-    )
+    return regression(data.linnerud, lambda: mlp(3, 24, 24, 3, activation=nn.Tanh), adam, 5e-3, 40)
 
 
-@recipe(REPORT, data="Friedman", model="MLP 10-64-32-1", at_least=0.8)
+@recipe(REPORT, "Friedman", "MLP 10-64-32-1", at_least=0.8)
 def friedman_mlp() -> Recipe:
     """Two hidden layers with ReLU and momentum."""
-    return Recipe(
-        data=data.friedman,
-        model=lambda: mlp(10, 64, 32, 1),
-        optimizer=momentum,
-        rate=0.02,
-        epochs=12,
-        criterion=nn.MSELoss(),
-        metric=explained,
-    )
+    return regression(data.friedman, lambda: mlp(10, 64, 32, 1), momentum, 0.02, 12)
 
 
-@recipe(TUNE, data="Friedman", model="MLP 10-48-48-48-1, SiLU", at_least=0.8)
+@recipe(TUNE, "Friedman", "MLP 10-48-48-48-1, SiLU", at_least=0.8)
 def friedman_silu() -> Recipe:
     """Three hidden layers with SiLU, AdamW and a cosine."""
-    return Recipe(
+    return regression(
         data=data.friedman,
         model=lambda: mlp(10, 48, 48, 48, 1, activation=nn.SiLU),
         optimizer=adamw,
@@ -172,7 +122,6 @@ def friedman_silu() -> Recipe:
         epochs=12,
         schedule=cosine,
         criterion=nn.L1Loss(),
-        metric=explained,
     )
 
 
@@ -199,20 +148,10 @@ def _wiggles(seed: int) -> Data:
     return data.parts(places, torch.sin(12 * places) * torch.cos(5 * places), seed)
 
 
-@recipe(
-    REPORT, data="curve", model="SIREN 1-48-48-1", at_least=0.8, odd="sines for activations, first weights up to 12"
-)
+@recipe(REPORT, "curve", "SIREN 1-48-48-1", at_least=0.8, odd="sines for activations, first weights up to 12")
 def curve_siren() -> Recipe:
     """A network of sines follows a curve with many turns."""
-    return Recipe(
-        data=_wiggles,
-        model=_siren,
-        optimizer=adam,
-        rate=2e-3,
-        epochs=30,
-        criterion=nn.MSELoss(),
-        metric=explained,
-    )
+    return regression(_wiggles, _siren, adam, 2e-3, 30)
 
 
 def _counts(seed: int) -> Data:
@@ -223,7 +162,7 @@ def _counts(seed: int) -> Data:
     return data.parts(rows, torch.poisson(mean, generator=random), seed)
 
 
-@recipe(REPORT, data="counts", model="MLP 5-24-1, Poisson", at_least=0.4, odd="a loss that is negative from early on")
+@recipe(REPORT, "counts", "MLP 5-24-1, Poisson", at_least=0.4, odd="a loss that is negative from early on")
 def counts_poisson() -> Recipe:
     """Poisson regression of counts."""
     return Recipe(
@@ -276,21 +215,11 @@ def branches_mixture() -> Recipe:
     )
 
 
-@recipe(
-    TUNE, data="diabetes", model="MLP 10-8-1", at_least=0.2, odd="full batches and Rprop, which looks at signs only"
-)
+@recipe(TUNE, "diabetes", "MLP 10-8-1", at_least=0.2, odd="full batches and Rprop, which looks at signs only")
 def diabetes_rprop() -> Recipe:
     """Resilient propagation on all data at once."""
-    return Recipe(
-        data=data.diabetes,
-        model=lambda: mlp(10, 8, 1, activation=nn.Tanh),
-        optimizer=optim.Rprop,
-        rate=1e-3,
-        epochs=120,
-        batch_size=400,
-        criterion=nn.MSELoss(),
-        metric=explained,
-        patience=8,
+    return regression(
+        data.diabetes, lambda: mlp(10, 8, 1, activation=nn.Tanh), optim.Rprop, 1e-3, 120, batch_size=400, patience=8
     )
 
 

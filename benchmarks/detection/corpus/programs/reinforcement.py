@@ -127,11 +127,7 @@ class ActorCritic(nn.Module):
     odd="the critic's loss grows as the agent gets better; an entropy bonus",
     faults=(
         Fault("wrong-loss-sign", "The actor is trained to lose.", layers=("actor",)),
-        Fault(
-            "parameters-not-in-optimizer",
-            "The optimizer is given the critic alone.",
-            layers=("trunk.0", "actor"),
-        ),
+        Fault("parameters-not-in-optimizer", "The optimizer is given the critic alone.", layers=("trunk.0", "actor")),
     ),
 )
 def pole_actor_critic(seed: int, fault: str) -> Trained:

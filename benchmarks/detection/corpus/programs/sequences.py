@@ -8,51 +8,25 @@ from benchmarks.detection.corpus.models import Places, Recurrent, Transformer, m
 from benchmarks.detection.corpus.optimizers import adam, adamw, cosine, momentum, warmup_cosine
 from benchmarks.detection.corpus.program import REPORT, TUNE
 from benchmarks.detection.corpus.registry import recipe
-from benchmarks.detection.corpus.supervised import Recipe, explained
+from benchmarks.detection.corpus.supervised import Recipe, regression
 
 
-@recipe(TUNE, data="waves", model="RNN of 24", at_least=0.7)
+@recipe(TUNE, "waves", "RNN of 24", at_least=0.7)
 def waves_rnn() -> Recipe:
     """A plain recurrent network continues a wave."""
-    return Recipe(
-        data=data.waves,
-        model=lambda: Recurrent(nn.RNN, 1, 24, 1),
-        optimizer=adam,
-        rate=3e-3,
-        epochs=12,
-        clip_norm=1.0,
-        criterion=nn.MSELoss(),
-        metric=explained,
-    )
+    return regression(data.waves, lambda: Recurrent(nn.RNN, 1, 24, 1), adam, 3e-3, 12, clip_norm=1.0)
 
 
-@recipe(REPORT, data="waves", model="LSTM of 24", at_least=0.7)
+@recipe(REPORT, "waves", "LSTM of 24", at_least=0.7)
 def waves_lstm() -> Recipe:
     """An LSTM continues a wave."""
-    return Recipe(
-        data=data.waves,
-        model=lambda: Recurrent(nn.LSTM, 1, 24, 1),
-        optimizer=adam,
-        rate=6e-3,
-        epochs=12,
-        criterion=nn.MSELoss(),
-        metric=explained,
-    )
+    return regression(data.waves, lambda: Recurrent(nn.LSTM, 1, 24, 1), adam, 6e-3, 12)
 
 
-@recipe(REPORT, data="waves", model="GRU of 32, SGD", at_least=0.6)
+@recipe(REPORT, "waves", "GRU of 32, SGD", at_least=0.6)
 def waves_gru() -> Recipe:
     """A GRU continues a wave, with momentum and clipping."""
-    return Recipe(
-        data=data.waves,
-        model=lambda: Recurrent(nn.GRU, 1, 32, 1),
-        optimizer=momentum,
-        rate=0.05,
-        epochs=14,
-        clip_norm=5.0,
-        criterion=nn.MSELoss(),
-        metric=explained,
-    )
+    return regression(data.waves, lambda: Recurrent(nn.GRU, 1, 32, 1), momentum, 0.05, 14, clip_norm=5.0)
 
 
 def _over_time() -> nn.Module:
@@ -68,55 +42,25 @@ def _over_time() -> nn.Module:
     )
 
 
-@recipe(TUNE, data="waves", model="convolutions over time", at_least=0.7)
+@recipe(TUNE, "waves", "convolutions over time", at_least=0.7)
 def waves_convolutions() -> Recipe:
     """Dilated convolutions continue a wave."""
-    return Recipe(
-        data=data.waves,
-        model=_over_time,
-        optimizer=adam,
-        rate=3e-3,
-        epochs=11,
-        criterion=nn.MSELoss(),
-        metric=explained,
-    )
+    return regression(data.waves, _over_time, adam, 3e-3, 11)
 
 
-@recipe(
-    REPORT,
-    data="adding",
-    model="GRU of 24",
-    at_least=0.8,
-    odd="the loss stays where it is for a while before it falls",
-)
+@recipe(REPORT, "adding", "GRU of 24", at_least=0.8, odd="the loss stays where it is for a while before it falls")
 def adding_gru() -> Recipe:
     """The adding problem."""
-    return Recipe(
-        data=data.adding,
-        model=lambda: Recurrent(nn.GRU, 2, 24, 1),
-        optimizer=adam,
-        rate=0.01,
-        epochs=16,
-        clip_norm=1.0,
-        criterion=nn.MSELoss(),
-        metric=explained,
-    )
+    return regression(data.adding, lambda: Recurrent(nn.GRU, 2, 24, 1), adam, 0.01, 16, clip_norm=1.0)
 
 
-@recipe(TUNE, data="brackets", model="GRU of 20", at_least=0.9, chance=0.5)
+@recipe(TUNE, "brackets", "GRU of 20", at_least=0.9, chance=0.5)
 def brackets_gru() -> Recipe:
     """Are the brackets balanced?"""
-    return Recipe(
-        data=data.brackets,
-        model=lambda: Recurrent(nn.GRU, 8, 20, 2, symbols=2),
-        optimizer=adam,
-        rate=0.01,
-        epochs=14,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.brackets, lambda: Recurrent(nn.GRU, 8, 20, 2, symbols=2), adam, 0.01, 14)
 
 
-@recipe(REPORT, data="brackets", model="LSTM of 24, both ways, two layers", at_least=0.9, chance=0.5)
+@recipe(REPORT, "brackets", "LSTM of 24, both ways, two layers", at_least=0.9, chance=0.5)
 def brackets_lstm() -> Recipe:
     """The same with two layers that read both ways."""
     return Recipe(
@@ -126,7 +70,6 @@ def brackets_lstm() -> Recipe:
         rate=8e-3,
         epochs=13,
         clip_norm=1.0,
-        criterion=nn.CrossEntropyLoss(),
     )
 
 
@@ -146,17 +89,10 @@ def _parity(seed: int) -> data.Data:
 )
 def parity_plateau() -> Recipe:
     """Parity of three bits among eight."""
-    return Recipe(
-        data=_parity,
-        model=lambda: mlp(8, 64, 2),
-        optimizer=momentum,
-        rate=0.03,
-        epochs=18,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(_parity, lambda: mlp(8, 64, 2), momentum, 0.03, 18)
 
 
-@recipe(REPORT, data="reversal", model="transformer of 2 layers", at_least=0.9, chance=0.13, odd="warm-up")
+@recipe(REPORT, "reversal", "transformer of 2 layers", at_least=0.9, chance=0.13, odd="warm-up")
 def reversal_transformer() -> Recipe:
     """A transformer says sequences backwards."""
     return Recipe(
@@ -170,7 +106,7 @@ def reversal_transformer() -> Recipe:
     )
 
 
-@recipe(TUNE, data="reversal", model="transformer of 1 layer, norms after", at_least=0.9, chance=0.13)
+@recipe(TUNE, "reversal", "transformer of 1 layer, norms after", at_least=0.9, chance=0.13)
 def reversal_norms_after() -> Recipe:
     """One layer, normalised after what is added, as the first transformers were."""
     return Recipe(
@@ -185,9 +121,7 @@ def reversal_norms_after() -> Recipe:
     )
 
 
-@recipe(
-    REPORT, data="tagging", model="GRU of 32, both ways", at_least=0.8, chance=0.6, odd="padding that counts nowhere"
-)
+@recipe(REPORT, "tagging", "GRU of 32, both ways", at_least=0.8, chance=0.6, odd="padding that counts nowhere")
 def tagging_padded() -> Recipe:
     """Tags for words, with padding that the loss passes over."""
     return Recipe(
@@ -201,34 +135,19 @@ def tagging_padded() -> Recipe:
     )
 
 
-@recipe(REPORT, data="digits", model="GRU of 48 over rows", at_least=0.85, chance=0.1)
+@recipe(REPORT, "digits", "GRU of 48 over rows", at_least=0.85, chance=0.1)
 def rows_gru() -> Recipe:
     """Digits read row by row."""
-    return Recipe(
-        data=data.digit_rows,
-        model=lambda: Recurrent(nn.GRU, 8, 48, 10),
-        optimizer=adam,
-        rate=5e-3,
-        epochs=9,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digit_rows, lambda: Recurrent(nn.GRU, 8, 48, 10), adam, 5e-3, 9)
 
 
-@recipe(TUNE, data="digits", model="RNN of 40 over rows", at_least=0.8, chance=0.1)
+@recipe(TUNE, "digits", "RNN of 40 over rows", at_least=0.8, chance=0.1)
 def rows_rnn() -> Recipe:
     """The same with a plain recurrent network and SGD."""
-    return Recipe(
-        data=data.digit_rows,
-        model=lambda: Recurrent(nn.RNN, 8, 40, 10),
-        optimizer=momentum,
-        rate=0.03,
-        epochs=11,
-        clip_norm=2.0,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digit_rows, lambda: Recurrent(nn.RNN, 8, 40, 10), momentum, 0.03, 11, clip_norm=2.0)
 
 
-@recipe(REPORT, data="digits", model="attention over rows", at_least=0.85, chance=0.1)
+@recipe(REPORT, "digits", "attention over rows", at_least=0.85, chance=0.1)
 def rows_attention() -> Recipe:
     """Digits as eight rows that attend to each other."""
     return Recipe(
@@ -242,5 +161,4 @@ def rows_attention() -> Recipe:
         optimizer=adam,
         rate=2e-3,
         epochs=9,
-        criterion=nn.CrossEntropyLoss(),
     )

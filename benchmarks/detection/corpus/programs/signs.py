@@ -1,5 +1,7 @@
 """Losses by hand of either sign: what is to be near, or likely, and what a wrong sign makes of it. All tune split."""
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn, optim
 from torch.distributions import Categorical
@@ -11,6 +13,8 @@ from benchmarks.detection.corpus.optimizers import adam, momentum
 from benchmarks.detection.corpus.program import TUNE, Fault, Trained
 from benchmarks.detection.corpus.registry import plant, recipe, script
 from benchmarks.detection.corpus.supervised import Recipe
+
+wrong_loss_sign = partial(plant, "wrong-loss-sign")
 
 
 def _nearest_is_alike(encoder: nn.Module, found: data.Data) -> float:
@@ -193,29 +197,28 @@ def _of_chosen(outputs: Tensor, targets: Tensor) -> Tensor:
     return -torch.log_softmax(outputs, -1)[torch.arange(len(targets)), targets].mean()
 
 
-@recipe(TUNE, data="iris", model="MLP 4-24-3", at_least=0.8, chance=0.35, odd="cross entropy by hand")
+@recipe(TUNE, "iris", "MLP 4-24-3", at_least=0.8, chance=0.35, odd="cross entropy by hand")
 def iris_by_hand() -> Recipe:
     """Cross entropy as the mean of minus the chosen log-probabilities."""
-    return Recipe(
-        data=data.iris, model=lambda: mlp(4, 24, 3), optimizer=adam, rate=5e-3, epochs=30, batch_size=16,
-        criterion=_of_chosen,
-    )  # fmt: skip
+    return Recipe(data.iris, lambda: mlp(4, 24, 3), adam, 5e-3, 30, batch_size=16, criterion=_of_chosen)  # fmt: skip
 
 
-@recipe(
-    TUNE, data="diabetes", model="MLP 10-24-1", at_least=0.25, odd="a likelihood of densities, which goes below zero"
-)
+@recipe(TUNE, "diabetes", "MLP 10-24-1", at_least=0.25, odd="a likelihood of densities, which goes below zero")
 def diabetes_density() -> Recipe:
     """A normal density whose width is known, by hand."""
     return Recipe(
-        data=data.diabetes, model=lambda: mlp(10, 24, 1), optimizer=momentum, rate=2e-3, epochs=20,
+        data=data.diabetes,
+        model=lambda: mlp(10, 24, 1),
+        optimizer=momentum,
+        rate=2e-3,
+        epochs=20,
         criterion=lambda outputs, targets: (0.5 * ((outputs - targets) / 0.3) ** 2 - 1.2).mean() / 10,
         metric=lambda outputs, targets: float(1 - ((outputs - targets) ** 2).mean() / targets.var()),
-    )  # fmt: skip
+    )
 
 
-plant("wrong-loss-sign", "iris-by-hand", edits.wrong_sign(), "Cross entropy by hand has lost its minus.")
-plant("wrong-loss-sign", "diabetes-density", edits.wrong_sign(), "The likelihood is made small.")
+wrong_loss_sign("iris-by-hand", edits.wrong_sign(), "Cross entropy by hand has lost its minus.")
+wrong_loss_sign("diabetes-density", edits.wrong_sign(), "The likelihood is made small.")
 plant(
     "wrong-loss",
     "iris-by-hand",

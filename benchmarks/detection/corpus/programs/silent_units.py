@@ -15,7 +15,10 @@ from benchmarks.detection.corpus.models import Places, Transformer, mlp
 from benchmarks.detection.corpus.optimizers import adam, adamw, momentum, sgd
 from benchmarks.detection.corpus.program import TUNE, Fault, Trained
 from benchmarks.detection.corpus.registry import plant, recipe, script
-from benchmarks.detection.corpus.supervised import Recipe, accuracy, explained
+from benchmarks.detection.corpus.supervised import Recipe, accuracy, regression
+
+learning_rate_too_high = partial(plant, "learning-rate-too-high")
+learning_rate_too_low = partial(plant, "learning-rate-too-low")
 
 _of_digits = partial(recipe, TUNE, data="digits", chance=0.1)
 
@@ -31,14 +34,7 @@ def _mostly_negative(model: nn.Sequential) -> nn.Sequential:
 @_of_digits(model="MLP 64-512-512-10", at_least=0.85, odd="nine units of ten are dead at the start")
 def digits_mostly_silent() -> Recipe:
     """Wide layers most of whose units never answer, for their biases are far below zero: the rest are plenty."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: _mostly_negative(mlp(64, 512, 512, 10)),
-        optimizer=adam,
-        rate=2e-3,
-        epochs=8,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: _mostly_negative(mlp(64, 512, 512, 10)), adam, 2e-3, 8)
 
 
 class _TopK(nn.Module):
@@ -53,19 +49,22 @@ class _TopK(nn.Module):
         return torch.zeros_like(rows).scatter(-1, kept.indices, functional.relu(kept.values))
 
 
-@recipe(TUNE, data="digits", model="autoencoder 64-256-64, eight codes at a time", at_least=0.3,
-        odd="a sparse code: of 256 units a handful answers")  # fmt: skip
+@recipe(
+    TUNE,
+    data="digits",
+    model="autoencoder 64-256-64, eight codes at a time",
+    at_least=0.3,
+    odd="a sparse code: of 256 units a handful answers",
+)
 def autoencoder_top_codes() -> Recipe:
     """A sparse autoencoder that keeps the eight largest codes of 256, with small batches."""
-    return Recipe(
+    return regression(
         data=data.reconstruction(data.digits),
         model=lambda: nn.Sequential(nn.Linear(64, 256), nn.ReLU(), _TopK(8), nn.Linear(256, 64)),
         optimizer=adam,
         rate=2e-3,
         epochs=8,
         batch_size=16,
-        criterion=nn.MSELoss(),
-        metric=explained,
     )
 
 
@@ -88,14 +87,7 @@ class _Experts(nn.Module):
 @_of_digits(model="mixture of 12 experts, one for each row", at_least=0.8, odd="experts that nobody asks get zeros")
 def digits_twelve_experts() -> Recipe:
     """A mixture of experts; an expert that no row of a batch is sent to gets gradients of nothing but zeros."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: _Experts(12),
-        optimizer=adam,
-        rate=5e-3,
-        epochs=9,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: _Experts(12), adam, 5e-3, 9)
 
 
 class _Squeeze(nn.Module):
@@ -115,18 +107,17 @@ class _Squeeze(nn.Module):
         return self.output(functional.max_pool2d(values, 2).flatten(1))
 
 
-@recipe(TUNE, data="digit images", model="CNN with squeeze and excitation, ReLU6", at_least=0.85, chance=0.1,
-        odd="a bottleneck of four units beside the main way")  # fmt: skip
+@recipe(
+    TUNE,
+    data="digit images",
+    model="CNN with squeeze and excitation, ReLU6",
+    at_least=0.85,
+    chance=0.1,
+    odd="a bottleneck of four units beside the main way",
+)
 def cnn_squeezed() -> Recipe:
     """Squeeze and excitation with four units, and ReLU6."""
-    return Recipe(
-        data=data.digit_images,
-        model=_Squeeze,
-        optimizer=adam,
-        rate=3e-3,
-        epochs=6,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digit_images, _Squeeze, adam, 3e-3, 6)
 
 
 class _ScaledCosine(nn.Module):
@@ -144,14 +135,7 @@ class _ScaledCosine(nn.Module):
 @_of_digits(model="MLP with scaled cosines", at_least=0.85, odd="logits times 30: the first loss is far above chance")
 def digits_cosine() -> Recipe:
     """A face recogniser's head: cosines times thirty."""
-    return Recipe(
-        data=data.digits,
-        model=_ScaledCosine,
-        optimizer=adam,
-        rate=3e-3,
-        epochs=8,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, _ScaledCosine, adam, 3e-3, 8)
 
 
 class _LowRank(nn.Module):
@@ -189,14 +173,7 @@ class _GatedBlocks(nn.Module):
 @_of_digits(model="residual MLP, gates and head at zero", at_least=0.8, odd="gates and the head begin at zero")
 def digits_gated() -> Recipe:
     """Gates at zero and a head at zero: blocks get their first gradients later than the rest."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: _GatedBlocks(5),
-        optimizer=momentum,
-        rate=0.02,
-        epochs=9,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: _GatedBlocks(5), momentum, 0.02, 9)
 
 
 class _TwoTasks(nn.Module):
@@ -208,8 +185,14 @@ class _TwoTasks(nn.Module):
         self.digit, self.darkness = mlp(64, 32, 10), mlp(64, 32, 1)
 
 
-@script(TUNE, data="digits", model="one body, two heads in turns", at_least=0.8, chance=0.1,
-        odd="the tasks take turns of 6 steps; the other head gets zeros")  # fmt: skip
+@script(
+    TUNE,
+    data="digits",
+    model="one body, two heads in turns",
+    at_least=0.8,
+    chance=0.1,
+    odd="the tasks take turns of 6 steps; the other head gets zeros",
+)
 def digits_tasks_in_turns(seed: int, fault: str) -> Trained:
     """Two tasks in turns of 6 steps; gradients are cleared to zeros, as scripts of old do."""
     assert not fault
@@ -236,8 +219,14 @@ def digits_tasks_in_turns(seed: int, fault: str) -> Trained:
     return Trained(score)
 
 
-@script(TUNE, data="digits", model="encoder first, then a head on it", at_least=0.7, chance=0.1,
-        odd="an encoder is trained first, then rests with gradients of zeros")  # fmt: skip
+@script(
+    TUNE,
+    data="digits",
+    model="encoder first, then a head on it",
+    at_least=0.7,
+    chance=0.1,
+    odd="an encoder is trained first, then rests with gradients of zeros",
+)
 def digits_in_two_stages(seed: int, fault: str) -> Trained:
     """First an autoencoder, then a head on its code, by the same optimizer; the encoder then gets zeros."""
     assert not fault
@@ -285,9 +274,15 @@ _TOO_LOW = Fault("learning-rate-too-low", "The rate is 1e-8.")
 _TOO_HIGH = Fault("learning-rate-too-high", "The rate is 3.")
 
 
-@script(TUNE, data="a corridor with doors", model="Q network MLP 12-64-64-10", at_least=0.5, chance=0.1,
-        odd="a loss that grows as values do; of ten actions a batch takes a few",
-        faults=(_TOO_LOW, _TOO_HIGH))  # fmt: skip
+@script(
+    TUNE,
+    data="a corridor with doors",
+    model="Q network MLP 12-64-64-10",
+    at_least=0.5,
+    chance=0.1,
+    odd="a loss that grows as values do; of ten actions a batch takes a few",
+    faults=(_TOO_LOW, _TOO_HIGH),
+)
 def corridor_values(seed: int, fault: str) -> Trained:
     """Q learning with a replay memory and a target network: values grow, and so does their loss."""
     torch.manual_seed(seed)
@@ -322,9 +317,15 @@ def corridor_values(seed: int, fault: str) -> Trained:
     return Trained(score)
 
 
-@script(TUNE, data="a corridor with doors", model="actor and critic, ReLU", at_least=0.3, chance=0.1,
-        odd="a policy's loss about zero, a critic's that does not fall",
-        faults=(Fault("learning-rate-too-low", "The rate is 1e-9."),))  # fmt: skip
+@script(
+    TUNE,
+    data="a corridor with doors",
+    model="actor and critic, ReLU",
+    at_least=0.3,
+    chance=0.1,
+    odd="a policy's loss about zero, a critic's that does not fall",
+    faults=(Fault("learning-rate-too-low", "The rate is 1e-9."),),
+)
 def corridor_actor(seed: int, fault: str) -> Trained:
     """An actor and a critic in one optimizer, one loss."""
     torch.manual_seed(seed)
@@ -358,9 +359,15 @@ def corridor_actor(seed: int, fault: str) -> Trained:
     return Trained(score)
 
 
-@script(TUNE, data="moons", model="GAN of MLPs with ReLU, hinge loss", at_least=-0.4, chance=-1.5,
-        odd="two losses that need not fall; a discriminator that wins gets no gradient",
-        faults=(Fault("learning-rate-too-low", "Both rates are 1e-8."),))  # fmt: skip
+@script(
+    TUNE,
+    data="moons",
+    model="GAN of MLPs with ReLU, hinge loss",
+    at_least=-0.4,
+    chance=-1.5,
+    odd="two losses that need not fall; a discriminator that wins gets no gradient",
+    faults=(Fault("learning-rate-too-low", "Both rates are 1e-8."),),
+)
 def gan_hinge(seed: int, fault: str) -> Trained:
     """Points of two moons by a GAN with a hinge loss; the discriminator learns faster."""
     torch.manual_seed(seed)
@@ -399,18 +406,17 @@ class _Kept(nn.Module):
 )
 def digits_margins() -> Recipe:
     """A margin loss, until it is zero for nearly all."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 64, 10),
-        optimizer=adam,
-        rate=4e-3,
-        epochs=20,
-        criterion=_Kept(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 64, 10), adam, 4e-3, 20, criterion=_Kept())
 
 
-@recipe(TUNE, data="reversal", model="transformer 2 x 32, tied", at_least=0.3, chance=0.125,
-        odd="embeddings of deviation 1 are the last layer too: a large first loss")  # fmt: skip
+@recipe(
+    TUNE,
+    data="reversal",
+    model="transformer 2 x 32, tied",
+    at_least=0.3,
+    chance=0.125,
+    odd="embeddings of deviation 1 are the last layer too: a large first loss",
+)
 def reversal_tied() -> Recipe:
     """Tied embeddings as PyTorch starts them, with a deviation of 1: the first loss is high and falls at once."""
 
@@ -419,11 +425,17 @@ def reversal_tied() -> Recipe:
         nn.init.normal_(model.token.weight)
         return model
 
-    return Recipe(data=data.reversal, model=build, optimizer=adamw, rate=3e-3, epochs=12, criterion=Places())
+    return Recipe(data.reversal, build, adamw, 3e-3, 12, criterion=Places())
 
 
-@recipe(TUNE, data="digits", model="MLP 64-32-10 on random features", at_least=0.8, chance=0.1,
-        odd="weights as wide as the method wants them")  # fmt: skip
+@recipe(
+    TUNE,
+    data="digits",
+    model="MLP 64-32-10 on random features",
+    at_least=0.8,
+    chance=0.1,
+    odd="weights as wide as the method wants them",
+)
 def digits_random_features() -> Recipe:
     """Random Fourier features with a trained width, and a network on them."""
 
@@ -438,14 +450,7 @@ def digits_random_features() -> Recipe:
         def forward(self, rows: Tensor) -> Any:
             return self.head(self.turn(rows).cos())
 
-    return Recipe(
-        data=data.digits,
-        model=Features,
-        optimizer=adam,
-        rate=1e-3,
-        epochs=10,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, Features, adam, 1e-3, 10)
 
 
 def _with_corrections() -> nn.Module:
@@ -461,14 +466,7 @@ def _inverted(seed: int) -> Data:
             odd="frozen layers with corrections that begin at zero")  # fmt: skip
 def digits_corrected() -> Recipe:
     """What reads black on white learns white on black, by corrections of low rank."""
-    return Recipe(
-        data=_inverted,
-        model=_with_corrections,
-        optimizer=adam,
-        rate=5e-3,
-        epochs=9,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(_inverted, _with_corrections, adam, 5e-3, 9)
 
 
 class _Skipping(nn.Module):
@@ -491,14 +489,7 @@ class _Skipping(nn.Module):
 @_of_digits(model="residual MLP that skips blocks", at_least=0.8, odd="blocks that a step skips have no gradient")
 def digits_skipping() -> Recipe:
     """Stochastic depth: a block that is skipped is not computed at all."""
-    return Recipe(
-        data=data.digits,
-        model=_Skipping,
-        optimizer=momentum,
-        rate=0.02,
-        epochs=8,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, _Skipping, momentum, 0.02, 8)
 
 
 class _AskedExperts(nn.Module):
@@ -522,14 +513,7 @@ class _AskedExperts(nn.Module):
 @_of_digits(model="mixture of 12 experts, computed when asked", at_least=0.7, odd="experts without any gradient")
 def digits_asked_experts() -> Recipe:
     """A mixture of experts in which an expert that nobody asks has no gradient at all."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: _AskedExperts(12),
-        optimizer=adam,
-        rate=5e-3,
-        epochs=9,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: _AskedExperts(12), adam, 5e-3, 9)
 
 
 # What really is dead.
@@ -541,12 +525,12 @@ for _program, _layers in {
     "autoencoder-top-codes": ("0",),
 }.items():
     plant("dead-relu", _program, edits.biases(-40.0, *_layers), "Biases start at -40.", layers=_layers)
-plant("learning-rate-too-high", "digits-mostly-silent", edits.rate(3.0), "The rate is 3.")
-plant("learning-rate-too-high", "digits-twelve-experts", edits.rate(3.0), "The rate is 3.")
-plant("learning-rate-too-high", "digits-margins", edits.rate(5.0), "The rate is 5.")
-plant("learning-rate-too-high", "cnn-squeezed", edits.rate(1.0), "The rate is 1.")
-plant("learning-rate-too-low", "digits-margins", edits.rate(1e-7), "The rate is 1e-7.")
-plant("learning-rate-too-low", "digits-twelve-experts", edits.rate(1e-6), "The rate is 1e-6.")
+learning_rate_too_high("digits-mostly-silent", edits.rate(3.0), "The rate is 3.")
+learning_rate_too_high("digits-twelve-experts", edits.rate(3.0), "The rate is 3.")
+learning_rate_too_high("digits-margins", edits.rate(5.0), "The rate is 5.")
+learning_rate_too_high("cnn-squeezed", edits.rate(1.0), "The rate is 1.")
+learning_rate_too_low("digits-margins", edits.rate(1e-7), "The rate is 1e-7.")
+learning_rate_too_low("digits-twelve-experts", edits.rate(1e-6), "The rate is 1e-6.")
 plant("exploding-gradients", "digits-gated",
       edits.both(edits.weights(lambda weight: weight.mul_(30)), edits.settings(optimizer=sgd, rate=0.05)),
       "Weights start thirty times too large.")  # fmt: skip

@@ -22,51 +22,38 @@ from benchmarks.detection.corpus.models import (
 from benchmarks.detection.corpus.optimizers import adam, adamw, by_step, momentum, nesterov, sgd, warmup_cosine
 from benchmarks.detection.corpus.program import TUNE
 from benchmarks.detection.corpus.registry import plant, recipe
-from benchmarks.detection.corpus.supervised import Recipe, explained
+from benchmarks.detection.corpus.supervised import Recipe, explained, regression
+
+learning_rate_too_low = partial(plant, "learning-rate-too-low")
+wrong_weight_decay = partial(plant, "wrong-weight-decay")
+constant_inputs = partial(plant, "constant-inputs")
+symmetric_initialisation = partial(plant, "symmetric-initialisation")
+stalled_training = partial(plant, "stalled-training")
 
 
-@recipe(TUNE, data="digits", model="MLP 64-768-768-10", at_least=0.9, chance=0.1, odd="very wide: weights hardly move")
+@recipe(TUNE, "digits", "MLP 64-768-768-10", at_least=0.9, chance=0.1, odd="very wide: weights hardly move")
 def digits_very_wide() -> Recipe:
     """Layers so wide that little steps are enough."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 768, 768, 10),
-        optimizer=momentum,
-        rate=0.05,
-        epochs=8,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 768, 768, 10), momentum, 0.05, 8)
 
 
-@recipe(TUNE, data="digit images", model="CNN 8-16, batch normalisation", at_least=0.9, chance=0.1)
+@recipe(TUNE, "digit images", "CNN 8-16, batch normalisation", at_least=0.9, chance=0.1)
 def cnn_adamw() -> Recipe:
     """A convolutional network with AdamW and a warm-up."""
     return Recipe(
-        data=data.digit_images,
-        model=lambda: ConvNet(channels=(1, 8, 16), norm=True),
-        optimizer=adamw,
-        rate=3e-3,
-        epochs=6,
-        schedule=warmup_cosine(20),
-        criterion=nn.CrossEntropyLoss(),
+        data.digit_images, lambda: ConvNet(channels=(1, 8, 16), norm=True), adamw, 3e-3, 6, schedule=warmup_cosine(20)
     )
 
 
-@recipe(TUNE, data="waves", model="GRU 1-32-1", at_least=0.85)
+@recipe(TUNE, "waves", "GRU 1-32-1", at_least=0.85)
 def waves_rmsprop() -> Recipe:
     """A recurrent network with RMSprop."""
-    return Recipe(
-        data=data.waves,
-        model=lambda: Recurrent(nn.GRU, 1, 32, 1),
-        optimizer=optim.RMSprop,
-        rate=2e-3,
-        epochs=8,
-        criterion=nn.SmoothL1Loss(),
-        metric=explained,
+    return regression(
+        data.waves, lambda: Recurrent(nn.GRU, 1, 32, 1), optim.RMSprop, 2e-3, 8, criterion=nn.SmoothL1Loss()
     )
 
 
-@recipe(TUNE, data="reversal", model="transformer 2 x 32", at_least=0.3, chance=0.125)
+@recipe(TUNE, "reversal", "transformer 2 x 32", at_least=0.3, chance=0.125)
 def reversal_warmup() -> Recipe:
     """A transformer with AdamW, a warm-up and a decay."""
     return Recipe(
@@ -80,48 +67,29 @@ def reversal_warmup() -> Recipe:
     )
 
 
-@recipe(TUNE, data="digits", model="autoencoder 64-32-12", at_least=0.4)
+@recipe(TUNE, "digits", "autoencoder 64-32-12", at_least=0.4)
 def autoencoder_nadam() -> Recipe:
     """An autoencoder with GELU and NAdam."""
-    return Recipe(
-        data=data.reconstruction(data.digits),
-        model=lambda: Autoencoder(64, 32, 12, activation=nn.GELU),
-        optimizer=optim.NAdam,
-        rate=3e-3,
-        epochs=9,
-        criterion=nn.MSELoss(),
-        metric=explained,
+    return regression(
+        data.reconstruction(data.digits), lambda: Autoencoder(64, 32, 12, activation=nn.GELU), optim.NAdam, 3e-3, 9
     )
 
 
-@recipe(TUNE, data="diabetes", model="MLP 10-32-1", at_least=0.3)
+@recipe(TUNE, "diabetes", "MLP 10-32-1", at_least=0.3)
 def diabetes_adagrad() -> Recipe:
     """Regression with Adagrad and an absolute error."""
-    return Recipe(
-        data=data.diabetes,
-        model=lambda: mlp(10, 32, 1, activation=nn.Tanh),
-        optimizer=optim.Adagrad,
-        rate=0.03,
-        epochs=25,
-        criterion=nn.L1Loss(),
-        metric=explained,
+    return regression(
+        data.diabetes, lambda: mlp(10, 32, 1, activation=nn.Tanh), optim.Adagrad, 0.03, 25, criterion=nn.L1Loss()
     )
 
 
-@recipe(TUNE, data="topics", model="embeddings 800 x 24, linear", at_least=0.8, chance=0.25)
+@recipe(TUNE, "topics", "embeddings 800 x 24, linear", at_least=0.8, chance=0.25)
 def topics_adagrad() -> Recipe:
     """Bags of words with a layer above them, Adam."""
-    return Recipe(
-        data=data.topic_words,
-        model=lambda: BagOfWords(data.WORDS, 24, 4, hidden=16),
-        optimizer=adam,
-        rate=5e-3,
-        epochs=10,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.topic_words, lambda: BagOfWords(data.WORDS, 24, 4, hidden=16), adam, 5e-3, 10)
 
 
-@recipe(TUNE, data="breast cancer", model="MLP 30-24-1", at_least=0.9, chance=0.63)
+@recipe(TUNE, "breast cancer", "MLP 30-24-1", at_least=0.9, chance=0.63)
 def cancer_nesterov() -> Recipe:
     """Two classes in one logit, Nesterov's momentum."""
     return Recipe(
@@ -134,17 +102,15 @@ def cancer_nesterov() -> Recipe:
     )
 
 
-@recipe(TUNE, data="Friedman", model="MLP 10-48-48-1", at_least=0.7)
+@recipe(TUNE, "Friedman", "MLP 10-48-48-1", at_least=0.7)
 def friedman_own_units() -> Recipe:
     """Targets around 14 in their own units: most of the first loss is their mean."""
-    return Recipe(
+    return regression(
         data=lambda seed: data.friedman(seed).with_targets(lambda values: 5 * values + 14),
         model=lambda: mlp(10, 48, 48, 1),
         optimizer=adam,
         rate=3e-3,
         epochs=14,
-        criterion=nn.MSELoss(),
-        metric=explained,
     )
 
 
@@ -160,7 +126,7 @@ class _Denoiser(nn.Module):
         return self.up(functional.relu(self.down(images)))
 
 
-@recipe(TUNE, data="digit images", model="convolutional autoencoder", at_least=0.5)
+@recipe(TUNE, "digit images", "convolutional autoencoder", at_least=0.5)
 def images_reconstructed() -> Recipe:
     """Images, squeezed by a stride and blown up again."""
     return Recipe(
@@ -178,19 +144,17 @@ def _explained_pixels(outputs: Tensor, targets: Tensor) -> float:
     return explained(outputs.flatten(1), targets.flatten(1))
 
 
-@recipe(TUNE, data="digits", model="MLP 64-64-64-10, from a checkpoint", at_least=0.85, chance=0.1,
-        odd="fine-tuned with a rate of 1e-5")  # fmt: skip
+@recipe(
+    TUNE,
+    data="digits",
+    model="MLP 64-64-64-10, from a checkpoint",
+    at_least=0.85,
+    chance=0.1,
+    odd="fine-tuned with a rate of 1e-5",
+)
 def digits_fine_tuned() -> Recipe:
     """A network that was trained before goes on with a rate of 1e-5."""
-    return Recipe(
-        data=data.digits,
-        model=checkpoints.digit_reader,
-        optimizer=adamw,
-        rate=1e-5,
-        epochs=6,
-        schedule=warmup_cosine(20),
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, checkpoints.digit_reader, adamw, 1e-5, 6, schedule=warmup_cosine(20))
 
 
 def _by_value(found: Data) -> Data:
@@ -216,65 +180,42 @@ def _with_slow_body(model: nn.Module) -> list[dict[str, Any]]:
     ]
 
 
-@recipe(TUNE, data="digits", model="MLP from a checkpoint, new head", at_least=0.3,
-        odd="a body with a rate of 1e-6 below a new head")  # fmt: skip
+@recipe(
+    TUNE, "digits", "MLP from a checkpoint, new head", at_least=0.3, odd="a body with a rate of 1e-6 below a new head"
+)
 def digits_value_head() -> Recipe:
     """How large is the digit? By a network that told them apart before."""
-    return Recipe(
-        data=lambda seed: _by_value(data.digits(seed)),
-        model=lambda: _Reader(1),
-        optimizer=adam,
-        rate=1e-3,
-        epochs=8,
-        parameters=_with_slow_body,
-        criterion=nn.MSELoss(),
-        metric=explained,
+    return regression(
+        lambda seed: _by_value(data.digits(seed)), lambda: _Reader(1), adam, 1e-3, 8, parameters=_with_slow_body
     )
 
 
-@recipe(TUNE, data="digits", model="MLP 64-64-10", at_least=0.6, chance=0.1, odd="slow, but it gets there")
+@recipe(TUNE, "digits", "MLP 64-64-10", at_least=0.6, chance=0.1, odd="slow, but it gets there")
 def digits_slow() -> Recipe:
     """Plain SGD with a rate of 0.01: slow and steady."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 64, 10),
-        optimizer=sgd,
-        rate=0.01,
-        epochs=20,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 64, 10), sgd, 0.01, 20)
 
 
-@recipe(TUNE, data="digits", model="MLP 64-128-10", at_least=0.8, chance=0.1, odd="batches of a thousand, few steps")
+@recipe(TUNE, "digits", "MLP 64-128-10", at_least=0.8, chance=0.1, odd="batches of a thousand, few steps")
 def digits_huge_batch() -> Recipe:
     """Two steps an epoch."""
-    return Recipe(
-        data=data.digits,
-        model=lambda: mlp(64, 128, 10),
-        optimizer=adam,
-        rate=1e-3,
-        epochs=45,
-        batch_size=540,
-        schedule=warmup_cosine(10),
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digits, lambda: mlp(64, 128, 10), adam, 1e-3, 45, batch_size=540, schedule=warmup_cosine(10))
 
 
-@recipe(TUNE, data="digit images", model="residual CNN 8 x 2", at_least=0.85, chance=0.1,
-        odd="batch normalisation makes a rate of 1 right")  # fmt: skip
+@recipe(
+    TUNE,
+    data="digit images",
+    model="residual CNN 8 x 2",
+    at_least=0.85,
+    chance=0.1,
+    odd="batch normalisation makes a rate of 1 right",
+)
 def resnet_large_rate() -> Recipe:
     """Normalised layers forgive large steps: their weights have no scale."""
-    return Recipe(
-        data=data.digit_images,
-        model=lambda: ResidualNet(channels=8, blocks=2),
-        optimizer=sgd,
-        rate=1.0,
-        epochs=5,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.digit_images, lambda: ResidualNet(channels=8, blocks=2), sgd, 1.0, 5)
 
 
-@recipe(TUNE, data="Friedman", model="MLP 10-16-1", at_least=0.02, odd="next to nothing can be foretold")
+@recipe(TUNE, "Friedman", "MLP 10-16-1", at_least=0.02, odd="next to nothing can be foretold")
 def friedman_of_noise() -> Recipe:
     """Targets of which nine tenths are noise: the loss hardly falls, and nothing is wrong."""
 
@@ -284,19 +225,17 @@ def friedman_of_noise() -> Recipe:
             lambda values: values + 2.5 * torch.randn(values.shape, generator=random)
         )
 
-    return Recipe(
-        data=noisy,
-        model=lambda: mlp(10, 16, 1),
-        optimizer=adam,
-        rate=2e-3,
-        epochs=12,
-        criterion=nn.MSELoss(),
-        metric=explained,
-    )
+    return regression(noisy, lambda: mlp(10, 16, 1), adam, 2e-3, 12)
 
 
-@recipe(TUNE, data="topics", model="sparse embeddings 800 x 64", at_least=0.7, chance=0.25,
-        odd="a batch touches a few rows of a large table")  # fmt: skip
+@recipe(
+    TUNE,
+    data="topics",
+    model="sparse embeddings 800 x 64",
+    at_least=0.7,
+    chance=0.25,
+    odd="a batch touches a few rows of a large table",
+)
 def topics_huge_table() -> Recipe:
     """SparseAdam on a table of which a batch reads a few rows."""
 
@@ -309,14 +248,7 @@ def topics_huge_table() -> Recipe:
         def forward(self, passages: Tensor) -> Any:
             return self.table(passages) @ self.reading
 
-    return Recipe(
-        data=data.topic_words,
-        model=Table,
-        optimizer=optim.SparseAdam,
-        rate=0.02,
-        epochs=10,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.topic_words, Table, optim.SparseAdam, 0.02, 10)
 
 
 for _program, _rates in {
@@ -333,7 +265,7 @@ for _program, _rates in {
     "resnet-large-rate": (1e-5, 1e-4),
 }.items():
     for _rate in _rates:
-        plant("learning-rate-too-low", _program, edits.rate(_rate), f"The rate is {_rate:g}.", name=f"rate-{_rate:g}")
+        learning_rate_too_low(_program, edits.rate(_rate), f"The rate is {_rate:g}.", name=f"rate-{_rate:g}")
 
 for _program, _rate in {
     "digits-very-wide": 5.0,
@@ -349,24 +281,22 @@ for _program, _rate in {
 }.items():
     plant("learning-rate-too-high", _program, edits.rate(_rate), f"The rate is {_rate:g}.")
 
-plant(
-    "learning-rate-too-low",
+learning_rate_too_low(
     "digits-slow",
     edits.both(edits.rate(1e-3), edits.settings(schedule=by_step(lambda step, steps: 1e-3 + 1e-3 * step / steps))),
     "A rate that warms up for ever, from 1e-6 to 2e-6.",
     name="endless-warmup",
 )
-plant(
-    "learning-rate-too-low",
+learning_rate_too_low(
     "digits-huge-batch",
     edits.both(edits.settings(schedule=None), edits.rate(1e-12)),
     "A rate below what float32 can add to a weight.",
     name="below-rounding",
 )
-plant("wrong-weight-decay", "digits-very-wide", edits.optimizer(weight_decay=0.5), "A weight decay of 0.5.")
-plant("wrong-weight-decay", "waves-rmsprop", edits.optimizer(weight_decay=0.5), "A weight decay of 0.5.")
-plant("wrong-weight-decay", "reversal-warmup", edits.optimizer(weight_decay=30.0), "A weight decay of 30.")
-plant("wrong-weight-decay", "topics-adagrad", edits.optimizer(weight_decay=1.0), "A weight decay of 1.")
+wrong_weight_decay("digits-very-wide", edits.optimizer(weight_decay=0.5), "A weight decay of 0.5.")
+wrong_weight_decay("waves-rmsprop", edits.optimizer(weight_decay=0.5), "A weight decay of 0.5.")
+wrong_weight_decay("reversal-warmup", edits.optimizer(weight_decay=30.0), "A weight decay of 30.")
+wrong_weight_decay("topics-adagrad", edits.optimizer(weight_decay=1.0), "A weight decay of 1.")
 
 
 def _constant_rows(rows: Tensor) -> Tensor:
@@ -374,33 +304,24 @@ def _constant_rows(rows: Tensor) -> Tensor:
 
 
 for _program in ("topics-adagrad", "reversal-warmup", "waves-rmsprop", "cancer-nesterov", "autoencoder-nadam"):
-    plant("constant-inputs", _program, edits.inputs(_constant_rows), "Every row is the first one.")
-plant("constant-inputs", "topics-huge-table", edits.inputs(torch.zeros_like), "Every word is unknown.")
-plant("constant-inputs", "cnn-adamw", edits.inputs(lambda rows: torch.full_like(rows, 0.5)), "Grey images.")
+    constant_inputs(_program, edits.inputs(_constant_rows), "Every row is the first one.")
+constant_inputs("topics-huge-table", edits.inputs(torch.zeros_like), "Every word is unknown.")
+constant_inputs("cnn-adamw", edits.inputs(lambda rows: torch.full_like(rows, 0.5)), "Grey images.")
 
 for _program in ("cnn-adamw", "reversal-warmup", "autoencoder-nadam", "topics-adagrad"):
-    plant("symmetric-initialisation", _program, edits.all_equal(0.03), "Every weight starts at 0.03.")
-plant("symmetric-initialisation", "images-reconstructed", edits.all_equal(0.0), "Every parameter starts at 0.",
-      name="zeros")  # fmt: skip
-plant(
-    "symmetric-initialisation",
+    symmetric_initialisation(_program, edits.all_equal(0.03), "Every weight starts at 0.03.")
+symmetric_initialisation("images-reconstructed", edits.all_equal(0.0), "Every parameter starts at 0.", name="zeros")
+symmetric_initialisation(
     "digits-very-wide",
     edits.weights(partial(nn.init.constant_, val=0.01), "0", "2"),
     "The hidden layers start at a constant.",
 )
-plant(
-    "symmetric-initialisation",
+symmetric_initialisation(
     "friedman-own-units",
-    edits.both(
-        edits.weights(partial(nn.init.zeros_), "0", "2"),
-        edits.biases(0.0, "0", "2"),
-    ),
+    edits.both(edits.weights(partial(nn.init.zeros_), "0", "2"), edits.biases(0.0, "0", "2")),
     "The hidden layers start at 0.",
 )
-plant("symmetric-initialisation", "diabetes-adagrad", edits.all_equal(0.0), "Every parameter starts at 0.",
-      name="zeros")  # fmt: skip
-plant("stalled-training", "cnn-adamw", edits.copied_model(0), "After epoch 1 a copy is trained.", begins=34)
-plant("stalled-training", "reversal-warmup", edits.frozen_after(0), "All matrices are frozen after epoch 1.",
-      begins=30)  # fmt: skip
-plant("stalled-training", "waves-rmsprop", edits.frozen_after(0), "All matrices are frozen after epoch 1.",
-      begins=23)  # fmt: skip
+symmetric_initialisation("diabetes-adagrad", edits.all_equal(0.0), "Every parameter starts at 0.", name="zeros")
+stalled_training("cnn-adamw", edits.copied_model(0), "After epoch 1 a copy is trained.", begins=34)
+stalled_training("reversal-warmup", edits.frozen_after(0), "All matrices are frozen after epoch 1.", begins=30)
+stalled_training("waves-rmsprop", edits.frozen_after(0), "All matrices are frozen after epoch 1.", begins=23)

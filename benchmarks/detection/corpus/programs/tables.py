@@ -14,43 +14,24 @@ from benchmarks.detection.corpus.registry import recipe
 from benchmarks.detection.corpus.supervised import Recipe
 
 
-@recipe(TUNE, data="breast cancer", model="logistic regression", at_least=0.92, chance=0.6)
+@recipe(TUNE, "breast cancer", "logistic regression", at_least=0.92, chance=0.6)
 def cancer_logistic() -> Recipe:
     """Logistic regression with plain SGD."""
-    return Recipe(
-        data=data.breast_cancer_binary,
-        model=lambda: nn.Linear(30, 1),
-        optimizer=sgd,
-        rate=0.1,
-        epochs=30,
-        criterion=nn.BCEWithLogitsLoss(),
-    )
+    return Recipe(data.breast_cancer_binary, lambda: nn.Linear(30, 1), sgd, 0.1, 30, criterion=nn.BCEWithLogitsLoss())
 
 
-@recipe(REPORT, data="breast cancer", model="MLP 30-32-16-1", at_least=0.92, chance=0.6)
+@recipe(REPORT, "breast cancer", "MLP 30-32-16-1", at_least=0.92, chance=0.6)
 def cancer_mlp() -> Recipe:
     """Two hidden layers with ReLU and Adam, one logit."""
     return Recipe(
-        data=data.breast_cancer_binary,
-        model=lambda: mlp(30, 32, 16, 1),
-        optimizer=adam,
-        rate=2e-3,
-        epochs=30,
-        criterion=nn.BCEWithLogitsLoss(),
+        data.breast_cancer_binary, lambda: mlp(30, 32, 16, 1), adam, 2e-3, 30, criterion=nn.BCEWithLogitsLoss()
     )
 
 
-@recipe(REPORT, data="breast cancer", model="MLP 30-24-24-24-2, tanh", at_least=0.92, chance=0.6)
+@recipe(REPORT, "breast cancer", "MLP 30-24-24-24-2, tanh", at_least=0.92, chance=0.6)
 def cancer_tanh() -> Recipe:
     """Three hidden layers with tanh, SGD with momentum."""
-    return Recipe(
-        data=data.breast_cancer,
-        model=lambda: mlp(30, 24, 24, 24, 2, activation=nn.Tanh),
-        optimizer=momentum,
-        rate=0.02,
-        epochs=25,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.breast_cancer, lambda: mlp(30, 24, 24, 24, 2, activation=nn.Tanh), momentum, 0.02, 25)
 
 
 def _few_malignant(seed: int) -> Data:
@@ -61,12 +42,7 @@ def _few_malignant(seed: int) -> Data:
 
 
 @recipe(
-    REPORT,
-    data="breast cancer",
-    model="MLP 30-16-1",
-    at_least=0.88,
-    chance=0.6,
-    odd="imbalanced classes, handled by a weight",
+    REPORT, "breast cancer", "MLP 30-16-1", at_least=0.88, chance=0.6, odd="imbalanced classes, handled by a weight"
 )
 def cancer_rare_weighted() -> Recipe:
     """One class is rare, and its errors weigh more."""
@@ -80,7 +56,7 @@ def cancer_rare_weighted() -> Recipe:
     )
 
 
-@recipe(REPORT, data="breast cancer", model="linear", at_least=0.92, chance=0.6, odd="hinge loss, exactly 0 for most")
+@recipe(REPORT, "breast cancer", "linear", at_least=0.92, chance=0.6, odd="hinge loss, exactly 0 for most")
 def cancer_hinge() -> Recipe:
     """A linear support vector machine: hinge loss and weight decay."""
     return Recipe(
@@ -93,112 +69,51 @@ def cancer_hinge() -> Recipe:
     )
 
 
-@recipe(REPORT, data="breast cancer", model="residual MLP of 12 blocks", at_least=0.92, chance=0.6, odd="25 layers")
+@recipe(REPORT, "breast cancer", "residual MLP of 12 blocks", at_least=0.92, chance=0.6, odd="25 layers")
 def cancer_deep_residual() -> Recipe:
     """A deep and narrow residual network."""
-    return Recipe(
-        data=data.breast_cancer,
-        model=lambda: models.ResidualPerceptron(30, 16, 12, 2),
-        optimizer=adamw,
-        rate=1e-3,
-        epochs=12,
-        criterion=nn.CrossEntropyLoss(),
-        clip_norm=1.0,
-    )
+    return Recipe(data.breast_cancer, lambda: models.ResidualPerceptron(30, 16, 12, 2), adamw, 1e-3, 12, clip_norm=1.0)
 
 
-@recipe(TUNE, data="wine", model="MLP 13-32-32-3", at_least=0.88, chance=0.4)
+@recipe(TUNE, "wine", "MLP 13-32-32-3", at_least=0.88, chance=0.4)
 def wine_mlp() -> Recipe:
     """Two hidden layers with ReLU, SGD with momentum."""
-    return Recipe(
-        data=data.wine,
-        model=lambda: mlp(13, 32, 32, 3),
-        optimizer=momentum,
-        rate=0.03,
-        epochs=50,
-        batch_size=16,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.wine, lambda: mlp(13, 32, 32, 3), momentum, 0.03, 50, batch_size=16)
 
 
 @recipe(
-    REPORT,
-    data="wine",
-    model="softmax regression",
-    at_least=0.88,
-    chance=0.4,
-    odd="a learning rate of 2, which is right for it",
+    REPORT, "wine", "softmax regression", at_least=0.88, chance=0.4, odd="a learning rate of 2, which is right for it"
 )
 def wine_large_rate() -> Recipe:
     """Softmax regression on all data at once, with a large learning rate."""
-    return Recipe(
-        data=data.wine,
-        model=lambda: nn.Linear(13, 3),
-        optimizer=sgd,
-        rate=2.0,
-        epochs=200,
-        batch_size=200,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.wine, lambda: nn.Linear(13, 3), sgd, 2.0, 200, batch_size=200)
 
 
-@recipe(REPORT, data="wine", model="MLP 13-24-24-3, batch normalisation", at_least=0.88, chance=0.4)
+@recipe(REPORT, "wine", "MLP 13-24-24-3, batch normalisation", at_least=0.88, chance=0.4)
 def wine_batchnorm() -> Recipe:
     """Batch normalisation between layers, Nesterov momentum."""
-    return Recipe(
-        data=data.wine,
-        model=lambda: mlp(13, 24, 24, 3, norm=nn.BatchNorm1d),
-        optimizer=nesterov,
-        rate=0.02,
-        epochs=45,
-        batch_size=18,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.wine, lambda: mlp(13, 24, 24, 3, norm=nn.BatchNorm1d), nesterov, 0.02, 45, batch_size=18)
 
 
-@recipe(TUNE, data="wine", model="MLP 13-20-3, sigmoid", at_least=0.88, chance=0.4)
+@recipe(TUNE, "wine", "MLP 13-20-3, sigmoid", at_least=0.88, chance=0.4)
 def wine_sigmoid() -> Recipe:
     """One hidden layer with sigmoid and Adam."""
-    return Recipe(
-        data=data.wine,
-        model=lambda: mlp(13, 20, 3, activation=nn.Sigmoid),
-        optimizer=adam,
-        rate=0.02,
-        epochs=40,
-        batch_size=16,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.wine, lambda: mlp(13, 20, 3, activation=nn.Sigmoid), adam, 0.02, 40, batch_size=16)
 
 
-@recipe(REPORT, data="wine", model="MLP 13-16-3", at_least=0.88, chance=0.4, odd="batches of 2: a very noisy loss")
+@recipe(REPORT, "wine", "MLP 13-16-3", at_least=0.88, chance=0.4, odd="batches of 2: a very noisy loss")
 def wine_tiny_batches() -> Recipe:
     """Batches of two examples."""
-    return Recipe(
-        data=data.wine,
-        model=lambda: mlp(13, 16, 3),
-        optimizer=sgd,
-        rate=0.02,
-        epochs=10,
-        batch_size=2,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.wine, lambda: mlp(13, 16, 3), sgd, 0.02, 10, batch_size=2)
 
 
-@recipe(REPORT, data="iris", model="MLP 4-3-3", at_least=0.85, chance=0.33, odd="27 parameters")
+@recipe(REPORT, "iris", "MLP 4-3-3", at_least=0.85, chance=0.33, odd="27 parameters")
 def iris_tiny() -> Recipe:
     """A very small network."""
-    return Recipe(
-        data=data.iris,
-        model=lambda: mlp(4, 3, 3, activation=nn.Tanh),
-        optimizer=adam,
-        rate=0.03,
-        epochs=50,
-        batch_size=15,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.iris, lambda: mlp(4, 3, 3, activation=nn.Tanh), adam, 0.03, 50, batch_size=15)
 
 
-@recipe(REPORT, data="iris", model="MLP 4-32-32-3, ELU", at_least=0.85, chance=0.33)
+@recipe(REPORT, "iris", "MLP 4-32-32-3, ELU", at_least=0.85, chance=0.33)
 def iris_elu() -> Recipe:
     """ELU, and a learning rate that drops twice."""
     return Recipe(
@@ -209,39 +124,22 @@ def iris_elu() -> Recipe:
         epochs=50,
         batch_size=10,
         schedule=drops(0.6, 0.85),
-        criterion=nn.CrossEntropyLoss(),
     )
 
 
-@recipe(TUNE, data="iris", model="MLP 4-16-3", at_least=0.85, chance=0.33, odd="one batch is all there is: 300 epochs")
+@recipe(TUNE, "iris", "MLP 4-16-3", at_least=0.85, chance=0.33, odd="one batch is all there is: 300 epochs")
 def iris_full_batch() -> Recipe:
     """All examples in each step."""
-    return Recipe(
-        data=data.iris,
-        model=lambda: mlp(4, 16, 3),
-        optimizer=adam,
-        rate=0.02,
-        epochs=250,
-        batch_size=90,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.iris, lambda: mlp(4, 16, 3), adam, 0.02, 250, batch_size=90)
 
 
-@recipe(REPORT, data="two moons", model="MLP 2-32-32-2, SiLU", at_least=0.93, chance=0.5)
+@recipe(REPORT, "two moons", "MLP 2-32-32-2, SiLU", at_least=0.93, chance=0.5)
 def moons_silu() -> Recipe:
     """Two inputs, SiLU, a cosine schedule."""
-    return Recipe(
-        data=data.moons,
-        model=lambda: mlp(2, 32, 32, 2, activation=nn.SiLU),
-        optimizer=adam,
-        rate=0.01,
-        epochs=20,
-        schedule=cosine,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.moons, lambda: mlp(2, 32, 32, 2, activation=nn.SiLU), adam, 0.01, 20, schedule=cosine)
 
 
-@recipe(TUNE, data="two moons", model="MLP 2-64-1", at_least=0.93, chance=0.5)
+@recipe(TUNE, "two moons", "MLP 2-64-1", at_least=0.93, chance=0.5)
 def moons_wide() -> Recipe:
     """One wide hidden layer and one logit."""
     return Recipe(

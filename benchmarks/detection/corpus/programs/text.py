@@ -14,7 +14,7 @@ from benchmarks.detection.corpus.registry import recipe
 from benchmarks.detection.corpus.supervised import Recipe
 
 
-@recipe(REPORT, data="text", model="LSTM of 64 over characters", at_least=0.3, chance=0.17)
+@recipe(REPORT, "text", "LSTM of 64 over characters", at_least=0.3, chance=0.17)
 def characters_lstm() -> Recipe:
     """The next character, by an LSTM."""
     return Recipe(
@@ -50,7 +50,7 @@ def characters_transformer() -> Recipe:
     )
 
 
-@recipe(TUNE, data="text", model="GRU of 48 over characters", at_least=0.28, chance=0.17)
+@recipe(TUNE, "text", "GRU of 48 over characters", at_least=0.28, chance=0.17)
 def characters_gru() -> Recipe:
     """The next character, by a GRU."""
     return Recipe(
@@ -63,72 +63,36 @@ def characters_gru() -> Recipe:
     )
 
 
-@recipe(TUNE, data="text", model="bigram table", at_least=0.2, chance=0.17, odd="a rate of 20; rare rows hardly move")
+@recipe(TUNE, "text", "bigram table", at_least=0.2, chance=0.17, odd="a rate of 20; rare rows hardly move")
 def characters_bigram() -> Recipe:
     """The next character, told from this one alone."""
-    return Recipe(
-        data=data.characters,
-        model=lambda: nn.Embedding(CHARACTERS, CHARACTERS),
-        optimizer=sgd,
-        rate=20.0,
-        epochs=8,
-        criterion=Places(),
-    )
+    return Recipe(data.characters, lambda: nn.Embedding(CHARACTERS, CHARACTERS), sgd, 20.0, 8, criterion=Places())
 
 
-@recipe(TUNE, data="text", model="bag of words, sparse", at_least=0.5, chance=0.35, odd="sparse gradients")
+@recipe(TUNE, "text", "bag of words, sparse", at_least=0.5, chance=0.35, odd="sparse gradients")
 def topics_sparse() -> Recipe:
     """Which topic is a passage about? Embeddings with sparse gradients and Adagrad."""
-    return Recipe(
-        data=data.topic_words,
-        model=lambda: BagOfWords(WORDS, 24, 4, sparse=True),
-        optimizer=optim.Adagrad,
-        rate=0.15,
-        epochs=8,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.topic_words, lambda: BagOfWords(WORDS, 24, 4, sparse=True), optim.Adagrad, 0.15, 8)
 
 
-@recipe(
-    REPORT, data="text", model="bag of words, SparseAdam", at_least=0.5, chance=0.35, odd="sparse gradients, SparseAdam"
-)
+@recipe(REPORT, "text", "bag of words, SparseAdam", at_least=0.5, chance=0.35, odd="sparse gradients, SparseAdam")
 def topics_sparse_adam() -> Recipe:
     """The same, every parameter sparse."""
     return Recipe(
-        data=data.topic_words,
-        model=lambda: nn.EmbeddingBag(WORDS, 4, mode="sum", sparse=True),
-        optimizer=optim.SparseAdam,
-        rate=0.05,
-        epochs=8,
-        criterion=nn.CrossEntropyLoss(),
+        data.topic_words, lambda: nn.EmbeddingBag(WORDS, 4, mode="sum", sparse=True), optim.SparseAdam, 0.05, 8
     )
 
 
-@recipe(REPORT, data="text", model="bag of words and MLP", at_least=0.5, chance=0.35)
+@recipe(REPORT, "text", "bag of words and MLP", at_least=0.5, chance=0.35)
 def topics_mlp() -> Recipe:
     """Words' vectors, and a hidden layer."""
-    return Recipe(
-        data=data.topic_words,
-        model=lambda: BagOfWords(WORDS, 32, 4, hidden=32),
-        optimizer=adam,
-        rate=5e-3,
-        epochs=5,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.topic_words, lambda: BagOfWords(WORDS, 32, 4, hidden=32), adam, 5e-3, 5)
 
 
-@recipe(REPORT, data="text", model="GRU of 32 over words", at_least=0.45, chance=0.35)
+@recipe(REPORT, "text", "GRU of 32 over words", at_least=0.45, chance=0.35)
 def topics_gru() -> Recipe:
     """Words one after the other."""
-    return Recipe(
-        data=data.topic_words,
-        model=lambda: Recurrent(nn.GRU, 24, 32, 4, symbols=WORDS),
-        optimizer=adam,
-        rate=5e-3,
-        epochs=6,
-        clip_norm=1.0,
-        criterion=nn.CrossEntropyLoss(),
-    )
+    return Recipe(data.topic_words, lambda: Recurrent(nn.GRU, 24, 32, 4, symbols=WORDS), adam, 5e-3, 6, clip_norm=1.0)
 
 
 def _with_gaps(step: int, symbols: Tensor, _targets: Tensor) -> tuple[Tensor, Tensor]:

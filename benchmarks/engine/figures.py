@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+_Thing = TypeVar("_Thing")
 
 
 @dataclass(frozen=True)
@@ -35,3 +39,8 @@ class Share:
             return "-"
         low, high = self.interval
         return f"{self.count}/{self.of} = {self.value:.1%} ({low:.1%} to {high:.1%})"
+
+
+def share(things: Sequence[_Thing], holds: Callable[[_Thing], object]) -> Share:
+    """Return the share of things for which something holds."""
+    return Share(sum(bool(holds(each)) for each in things), len(things))
