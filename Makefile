@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(PATH):$(CURDIR)/.venv/bin
 
 help:  ## show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
 setup: .venv/ready  ## install everything into .venv (the other targets do this by themselves)
 
@@ -19,11 +19,16 @@ setup: .venv/ready  ## install everything into .venv (the other targets do this 
 demo: setup  ## the whole story on the local account: fault -> finding -> event -> stop, and the healthy twin
 	@$(BIN)/python examples/demo/demo.py
 
-test: setup check  ## all checks and all tests
-	@$(BIN)/pytest -n auto --dist loadgroup --max-worker-restart 0
+test: setup check  ## all checks, and the tests of everything in its parts
+	@$(BIN)/pytest -n auto --dist loadgroup --max-worker-restart 0 --part usual
+
+thorough: setup  ## the tests that `make test` leaves out: whole stories, corpus, launchers, random inputs, local account
+	@$(BIN)/pytest -n auto --dist loadgroup --max-worker-restart 0 --part thorough
+
+test-all: test thorough  ## all checks and all tests
 
 quick: setup  ## at each change: format, lint, types, imports, and the tests that are fast and central
-	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q . && $(BIN)/mypy && $(BIN)/lint-imports >/dev/null && $(BIN)/pytest -n auto --dist loadgroup --max-worker-restart 0 --quick
+	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q . && $(BIN)/mypy && $(BIN)/lint-imports >/dev/null && $(BIN)/pytest -n auto --dist loadgroup --max-worker-restart 0 --part quick
 
 check: setup  ## format, lint, types, import contracts, docs current, style, change notes, templates, Dockerfiles
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python docs/generate.py --check && $(BIN)/python .ci/check_style.py && $(BIN)/python .ci/changelog.py --check && $(BIN)/python .ci/lint_deployment.py
@@ -71,7 +76,7 @@ wheels:  ## build the five wheels into dist
 	@rm -rf dist && $(PYTHON) -m venv build/wheels && build/wheels/bin/pip install -q build && build/wheels/bin/python -m stacks.lambda_packages && for each in . training_lib/compat training_lib/localaccount training_lib/native stacks; do build/wheels/bin/python -m build --wheel --outdir dist $$each || exit 1; done
 
 bench: setup  ## capture, reading and starts in their short form; benchmarks/README.md has all
-	@$(BIN)/python benchmarks/capture_overhead.py mlp --rounds 1 --by ours && $(BIN)/python benchmarks/reading.py --rounds 1 --quick && $(BIN)/python benchmarks/startup_cost.py --pairs 5 client evaluator capture
+	@$(BIN)/python -m benchmarks.turns mlp --rounds 3 && $(BIN)/python benchmarks/reading.py --rounds 1 --quick && $(BIN)/python benchmarks/startup_cost.py --pairs 5 client evaluator capture
 
 pictures: setup  ## draw the pictures of the README again, from real output
 	@$(BIN)/python -m docs.pictures
@@ -82,4 +87,4 @@ changelog: setup  ## assemble CHANGELOG.md from changes/
 docs: setup  ## write the generated pages again, and build the site into build/site
 	@$(BIN)/python docs/generate.py && $(BIN)/python -m docs.permissions && $(BIN)/zensical build --strict --clean
 
-.PHONY: help setup demo test quick check extras pythons keras frameworks mxnet conformance synth template drill sdk image audit findings wheels bench pictures changelog docs
+.PHONY: help setup demo test thorough test-all quick check extras pythons keras frameworks mxnet conformance synth template drill sdk image audit findings wheels bench pictures changelog docs

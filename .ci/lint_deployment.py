@@ -1,6 +1,6 @@
 """Lint the CloudFormation templates of each flavour of deployment with cfn-lint, and the Dockerfiles with hadolint.
 
-docs/decisions/0062-linters-of-the-deployment.md. The templates are those that tests share (`stacks.assembly`), so only
+The templates are those that tests share (`stacks.assembly`), so only
 the first run after a change takes its time.
 """
 

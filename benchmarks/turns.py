@@ -21,7 +21,6 @@ spread.
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import resource
@@ -35,7 +34,6 @@ import time
 import traceback
 import types
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -43,14 +41,15 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.nn import functional
 
+from benchmarks.engine.pages import put
+from benchmarks.processes import descendants, processor_seconds
+from benchmarks.workloads import Training
 from trackside.environment import inherited
 
 HERE = Path(__file__).resolve().parents[1] / "training_lib" / "src"
 REDUCTIONS = ("mean", "std", "min", "max", "l1_norm", "l2_norm", "abs_max")
 MODEL = ("weights", "gradients", "biases")
-BATCHES = 8
 ANSWER_BYTES = 256
 
 
@@ -83,9 +82,9 @@ WORKLOADS = {
     "gpt110m": Workload(10, ("on", "wgb@10", "wgb@10 in 64 MiB")),
 }
 CELLS = {
-    "on": Cell((), 0, False, {"tiny": 1.05, "half": 1.05, "mlp": 1.02, "deep": 1.03, "gpt": 1.01}),
+    "on": Cell((), 0, False, {"tiny": 1.03, "half": 1.02, "mlp": 1.02, "deep": 1.02, "gpt": 1.01}),
     "idle": Cell(("losses",), 10**9, False, {"mlp": 1.005}),
-    "loss@1": Cell(("losses",), 1, False, {"mlp": 1.05}),
+    "loss@1": Cell(("losses",), 1, False, {"mlp": 1.08}),
     "wgb@10": Cell(MODEL, 10, False, {"mlp": 1.07, "gpt": 1.05, "gpt110m": 1.10}),
     "wgb@10 in 64 MiB": Cell(MODEL, 10, False, {}, memory_mb=64),
     "wgb@100": Cell(MODEL, 100, False, {"mlp": 1.01}),
@@ -101,52 +100,16 @@ class Participant(NamedTuple):
     answer: int
 
 
-class Training:
-    """A training with its model: 2 layers, 4 layers of 0.15 million parameters, 1,001 thin layers, or a transformer."""
+def request_of(kind: str) -> Any:
+    """Return the capture of a cell, by the library that is imported."""
+    from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 
-    def __init__(self, workload: str) -> None:
-        torch.manual_seed(0)
-        if workload.startswith("gpt"):
-            from benchmarks.capture_workloads import Gpt
-
-            width, layers, heads = (384, 6, 6) if workload == "gpt" else (864, 12, 12)
-            self.model: nn.Module = Gpt(width=width, layers=layers, heads=heads)
-            tokens = [torch.randint(0, 2048, (2 if workload == "gpt" else 1, 65)) for _ in range(BATCHES)]
-            self.batches = [(text[:, :-1], text[:, 1:].flatten()) for text in tokens]
-        else:
-            sizes, rows = {
-                "tiny": ([8, 16, 2], 64),
-                "half": ([64, 128, 128, 10], 96),
-                "mlp": ([64, 256, 256, 256, 10], 144),
-                "deep": ([16] * 1002, 16),
-            }[workload]
-            layers_ = [layer for a, b in itertools.pairwise(sizes) for layer in (nn.Linear(a, b), nn.ReLU())]
-            self.model = nn.Sequential(*layers_[:-1])
-            self.batches = [(torch.randn(rows, sizes[0]), torch.randint(0, sizes[-1], (rows,))) for _ in range(BATCHES)]
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
-        self.criterion: Callable[..., Any] = functional.cross_entropy
-        self.after_backward: Callable[[Any], None] | None = None
-        self.around_step: Callable[[], AbstractContextManager[None]] | None = None
-
-    def run(self, steps: int) -> None:
-        """Train that many steps."""
-        for step in range(steps):
-            if self.around_step is None:
-                self.step(step)
-            else:
-                with self.around_step():
-                    self.step(step)
-
-    def step(self, step: int) -> None:
-        """Train one step."""
-        inputs, labels = self.batches[step % BATCHES]
-        self.optimizer.zero_grad()
-        loss = self.criterion(self.model(inputs), labels)
-        loss.backward()
-        if self.after_backward is not None:
-            self.after_backward(loss)
-        self.optimizer.step()
-        loss.item()
+    cell = CELLS[kind]
+    # From the first step on, so that looking the names up, once, is not within what is measured.
+    schedule = Schedule(cell.every or 1, 1 if cell.every > 1000 else 0)
+    reductions = REDUCTIONS if cell.is_reduced else ()
+    requests = tuple(CollectionRequest(name, schedule, reductions=reductions) for name in cell.collections)
+    return CaptureRequest(requests, statistics=StatisticsRequest(enabled=kind == "on"), memory_mb=cell.memory_mb)
 
 
 class Bare:
@@ -172,30 +135,16 @@ class Bare:
 class Ours(Bare):
     """The library in a source folder, attached as to a script that knows nothing of it."""
 
-    def __init__(self, kind: str, run: str, *, source: Path, has_loops: bool = True) -> None:
+    def __init__(self, kind: str, run: str, *, source: Path) -> None:
         super().__init__(kind, run)
         sys.path.insert(0, str(source))
-        from trackside.contracts.capture_request import (
-            CaptureRequest,
-            CollectionRequest,
-            Schedule,
-            StatisticsRequest,
-        )
+        for name in [name for name in sys.modules if name.partition(".")[0] == "trackside"]:
+            del sys.modules[name]  # of this tree
         from trackside.environment import CaptureEnvironment
-
-        if not has_loops:
-            from trackside.capture import one_pass
-
-            one_pass.LOOPS = None
         from trackside.frameworks.pytorch.adapter import PyTorchAdapter
 
-        cell = self.cell
-        schedule = Schedule(cell.every or 1, 1 if cell.every > 1000 else 0)
-        reductions = REDUCTIONS if cell.is_reduced else ()
-        requests = tuple(CollectionRequest(name, schedule, reductions=reductions) for name in cell.collections)
         self.is_on = kind == "on"
-        request = CaptureRequest(requests, statistics=StatisticsRequest(enabled=self.is_on), memory_mb=cell.memory_mb)
-        self.capture = PyTorchAdapter(CaptureEnvironment(run, request.to_json(), 0, 1))
+        self.capture = PyTorchAdapter(CaptureEnvironment(run, request_of(kind).to_json(), 0, 1))
         self.capture.install()
 
     def flush(self) -> None:
@@ -204,7 +153,8 @@ class Ours(Bare):
     def state(self) -> str:
         if not self.is_on:
             return ""
-        return f"{self.capture.session.statistics.budget.intervals}"
+        rest, engine = self.capture.session.rest, self.capture.session.engine
+        return f"{self.capture.session.statistics.budget.intervals}, {rest.steps} of {engine.step} steps at rest"
 
 
 class SmDebug(Bare):
@@ -316,15 +266,7 @@ class TraceMl(Bare):
 
 def started_seconds() -> float:
     """Return the processor time so far of the living processes that this one has started, and those below them."""
-    seconds, waiting = 0.0, [os.getpid()]
-    while waiting:
-        pid = waiting.pop()
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            waiting += map(int, (task / "children").read_text().split())
-        if pid != os.getpid():
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return seconds
+    return sum(map(processor_seconds, descendants(os.getpid())))
 
 
 class RawWrite(Bare):
@@ -396,8 +338,6 @@ def participants_of(kinds: list[str], options: argparse.Namespace) -> dict[str, 
     for kind in kinds:
         if options.against:
             found[f"{kind}, other tree"] = kind, partial(Ours, kind, source=options.against)
-        if options.without_loops:
-            found[f"{kind}, without the loops"] = kind, partial(Ours, kind, source=HERE, has_loops=False)
         found[kind] = kind, partial(Ours, kind, source=HERE)
         is_saving = kind not in {"on", "idle"}
         if is_saving and kind != "red@1":
@@ -457,16 +397,9 @@ def measure(workload: str, options: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
-def write(page: Path, workload: str, table: str) -> None:
-    """Put a table into a page, between the marks of its workload.
-
-    Raises:
-        ValueError: The page has no such marks.
-    """
-    text, start, end = page.read_text(encoding="utf-8"), f"<!-- turns {workload} -->", f"<!-- /turns {workload} -->"
-    if start not in text or end not in text:
-        raise ValueError(f"{page} has no {start} and {end}.")
-    page.write_text(f"{text.partition(start)[0]}{start}\n\n{table}\n\n{end}{text.partition(end)[2]}", encoding="utf-8")
+def put_table(table: str, workload: str, page: Path | None) -> None:
+    """Print the table of a workload, and write it between the marks of its name if there is a page."""
+    put(table, page, begin=f"<!-- turns {workload} -->", end=f"<!-- /turns {workload} -->")
 
 
 def main() -> None:
@@ -477,7 +410,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--steps", type=int, help="of a turn")
     parser.add_argument("--against", type=Path, help="the source folder of another tree")
-    parser.add_argument("--without-loops", action="store_true", help="measure this tree without compiled loops too")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="write the tables into this page")
     parser.add_argument("--peers", action="store_true", help="measure smdebug and TensorBoard too")
     parser.add_argument("--traceml", type=Path, metavar="FOLDER", help="measure TraceML too, from this folder")
@@ -485,9 +417,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     for workload in options.workloads:
-        print(f"\n{(table := measure(workload, options))}", flush=True)
-        if options.write:
-            write(options.write, workload, table)
+        put_table(measure(workload, options), workload, options.write)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ MORE = ("LightGBM", "CatBoost", "scikit-learn", "MXNet", "JAX")  # docs/more-fra
 INTEROP = (*FRAMEWORKS, *MORE, "MXNet with smdebug's hook")  # read by the original
 
 _TESTS = "tests/training_lib/frameworks"
-_KERAS, _BOOSTING = f"{_TESTS}/keras", f"{_TESTS}/xgboost/test_adapter.py"
+_ADAPTERS = "tests/training_lib/adapters"
+_KERAS, _BOOSTING = f"{_ADAPTERS}/keras", f"{_ADAPTERS}/xgboost/test_adapter.py"
 _CONTRACT = "training_lib/src/trackside/testing/adapter_contract.py"
 
 
@@ -120,7 +121,7 @@ TABLE: Mapping[str, tuple[Cell, ...]] = {
         ),
         Cell(
             "each of `xgboost.collective`",
-            f"{_TESTS}/xgboost/test_workers.py::test_each_worker_is_recorded_and_the_model_is_the_same",
+            f"{_ADAPTERS}/xgboost/test_workers.py::test_each_worker_is_recorded_and_the_model_is_the_same",
         ),
         Cell("no"),
         Cell("`MirroredStrategy`", f"{_KERAS}/test_situations.py::test_replicas_of_mirrored_strategy"),
@@ -134,7 +135,7 @@ TABLE: Mapping[str, tuple[Cell, ...]] = {
         ),
         Cell(
             "machine, functions of some rounds",
-            f"{_TESTS}/xgboost/test_adapter.py::test_profiles_the_python_functions_of_the_requested_rounds",
+            f"{_ADAPTERS}/xgboost/test_adapter.py::test_profiles_the_python_functions_of_the_requested_rounds",
         ),
         Cell(
             "machine, functions of some batches",
@@ -157,9 +158,9 @@ TABLE: Mapping[str, tuple[Cell, ...]] = {
 }
 
 _LIGHT, _CAT, _SKLEARN = (
-    f"{_TESTS}/{name}.py" for name in ("lightgbm/test_adapter", "catboost/test_adapter", "sklearn/test_adapters")
+    f"{_ADAPTERS}/{name}.py" for name in ("lightgbm/test_adapter", "catboost/test_adapter", "sklearn/test_adapters")
 )
-_MXNET, _JAX = f"{_TESTS}/mxnet/test_adapter.py", f"{_TESTS}/jax/test_run.py"
+_MXNET, _JAX = f"{_ADAPTERS}/mxnet/test_adapter.py", f"{_ADAPTERS}/jax/test_run.py"
 _LIGHT_LOSS = f"{_LIGHT}::test_records_what_lightgbm_computes_and_changes_nothing"
 _CAT_LOSS = f"{_CAT}::test_records_what_catboost_computes_and_changes_nothing"
 _SKLEARN_LOSS = f"{_SKLEARN}::test_records_what_the_estimator_keeps_and_changes_nothing"
@@ -172,7 +173,7 @@ MORE_TABLE: Mapping[str, tuple[Cell, ...]] = {
     "without a change": (
         Cell("`train`, `cv`, estimators", _LIGHT_LOSS),
         Cell("`fit`, `train`", _CAT_LOSS),
-        Cell("`fit`, `partial_fit` of `MLP*`", _SKLEARN_LOSS),
+        Cell("`fit`, `partial_fit`", _SKLEARN_LOSS),
         Cell("each update of a `gluon.Trainer`", _MXNET_STEP),
         Cell("no: it calls `trackside.JaxRun`"),
     ),
@@ -236,7 +237,7 @@ MORE_TABLE: Mapping[str, tuple[Cell, ...]] = {
         Cell(_ROUNDS),
         Cell(
             "machine, operators and functions of some updates",
-            f"{_TESTS}/mxnet/test_operators.py::test_the_operators_of_the_requested_steps",
+            f"{_ADAPTERS}/mxnet/test_operators.py::test_the_operators_of_the_requested_steps",
         ),
         Cell(
             "machine; functions of some steps",

@@ -24,6 +24,8 @@ from trackside.contracts.action_unit import ActionUnit
 from trackside.contracts.capture_request import Schedule
 from trackside.contracts.cause import Sign, Suspicion
 from trackside.contracts.event import Evidence, RuleEvaluation
+from trackside.contracts.observations import OF_LOSSES
+from trackside.contracts.repair import Place, Repair
 from trackside.contracts.rule_catalogue import CATALOGUE_FILE, ParameterDescription, RuleDescription
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, RuleConfiguration, RuleRequest
 from trackside.contracts.schemas import EVENT_FILE, VERDICT_FILE, as_file, event_schema, verdict_schema
@@ -39,15 +41,20 @@ REGISTRY = Path(registry.__file__).resolve()
 LAMBDAS = ROOT / "lambdas"
 ACTIONS = ROOT / "docs" / "actions.md"
 DEPLOY = ROOT / "docs" / "deploy.md"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
 COMMAND_LINE = ROOT / "docs" / "reference" / "cli.md"
 PYTHON = ROOT / "docs" / "reference" / "python.md"
 SCHEMAS = ROOT / "docs" / "schemas"
 DECISIONS = ROOT / "docs" / "decisions"
 VERDICTS = ROOT / "docs" / "formats" / "verdicts.md"
-DESCRIBED = {kind.__name__: kind for kind in (Verdict, Finding, Suspicion, Sign, RuleEvaluation, Evidence)}
+FACTS = ROOT / "docs" / "formats" / "model-facts.md"
+DESCRIBED = {
+    kind.__name__: kind for kind in (Verdict, Finding, Suspicion, Sign, Repair, Place, RuleEvaluation, Evidence)
+}
 MORE_FRAMEWORKS = ROOT / "docs" / "more-frameworks.md"
 FRAMEWORKS = ROOT / "docs" / "frameworks.md"
 SITE = ROOT / "zensical.toml"
+LLMS = ROOT / "docs" / "llms.txt"
 SHELVES = ("use", "operate", "extend", "evidence")
 COMMAND = "python docs/generate.py"
 NOTE = f"<!-- Written by `{COMMAND}` from the code: change the code, not this page. -->\n"
@@ -87,6 +94,7 @@ def generate() -> Mapping[Path, str]:
         **{LAMBDAS / action.unit.reaction / "__init__.py": "" for action in Action},
         ACTIONS: with_actions(ACTIONS.read_text(encoding="utf-8")),
         DEPLOY: with_settings(DEPLOY.read_text(encoding="utf-8")),
+        ARCHITECTURE: with_rooms(ARCHITECTURE.read_text(encoding="utf-8")),
         CATALOGUE_FILE.resolve(): catalogue_json(),
         VERDICT_FILE.resolve(): as_file(verdict_schema()),
         EVENT_FILE.resolve(): as_file(event_schema()),
@@ -96,9 +104,11 @@ def generate() -> Mapping[Path, str]:
         PYTHON: python_page(),
         DECISIONS / "index.md": decision_index(),
         VERDICTS: with_field_tables(VERDICTS.read_text(encoding="utf-8")),
+        FACTS: with_observations(FACTS.read_text(encoding="utf-8")),
         FRAMEWORKS: with_frameworks(FRAMEWORKS.read_text(encoding="utf-8"), rules),
         MORE_FRAMEWORKS: with_more_frameworks(MORE_FRAMEWORKS.read_text(encoding="utf-8")),
         SITE: with_navigation(SITE.read_text(encoding="utf-8"), ROOT / "docs"),
+        LLMS: llms_text(SITE.read_text(encoding="utf-8"), ROOT / "docs"),
     }
 
 
@@ -178,6 +188,22 @@ def with_settings(page: str) -> str:
     return _with_table(page, "settings", ["| `trackside:…` | default | meaning |", "|---|---|---|", *rows])
 
 
+def with_rooms(page: str) -> str:
+    """Return the page with the tables of the library's rooms and of those of PyTorch's adapter."""
+    from docs.rooms import HOUSE, LIBRARY, PYTORCH, rooms_table  # the root is on the path by now
+
+    page = _with_table(page, "rooms", rooms_table(HOUSE))
+    return _with_table(page, "rooms of pytorch", rooms_table(PYTORCH, LIBRARY / "frameworks" / "pytorch"))
+
+
+def with_observations(page: str) -> str:
+    """Return the page with the table of what detectors see of a loss."""
+    rows = [f"| `{one.name}` | {json.dumps(one.default)} | {_cell(one.meaning)} | {one.since} |" for one in OF_LOSSES]
+    return _with_table(
+        page, "observations of losses", ["| field | default | meaning | since |", "|---|---|---|---|", *rows]
+    )
+
+
 def _with_table(page: str, name: str, lines: list[str]) -> str:
     """Return the page with these lines between `<!-- NAME -->` and `<!-- end -->`."""
     table = "\n".join(lines)
@@ -250,9 +276,7 @@ def rule_page(rule: type[Rule]) -> str:
     for heading, text in manual.sections:
         if heading == "Example":
             parts += _parameters(facts)
-        steps = [f"{number}. {step}" for number, step in enumerate(rule.what_to_do, start=1)]
-        opening = ["The verdict says:", "", *steps, ""] if heading == "What to do" else []
-        parts += [f"## {heading}", "", *opening, text, ""]
+        parts += [f"## {heading}", "", text, ""]
     parts += _presets(rule, facts)
     return "\n".join([*parts, "[All rules](index.md)", ""])
 
@@ -392,8 +416,13 @@ def python_page() -> str:
         "",
     ]
     for heading, members in sections.items():
-        parts += [f"## {heading}", "", *(line for name in members for line in (f"::: {name}", ""))]
+        parts += [f"## {heading}", "", *(line for name in members for line in (f"::: {name}", *_options(name), ""))]
     return "\n".join(parts)
+
+
+def _options(name: str) -> list[str]:
+    """Return the lines for a class whose public methods stand in its base class."""
+    return ["    options:", "      inherited_members: true"] if name == "trackside.Trial" else []
 
 
 def decision_index() -> str:
@@ -411,6 +440,21 @@ def with_navigation(settings: str, docs: Path) -> str:
     placed: set[str] = set()
     shelves = "".join(_shelf(docs, name, placed) for name in SHELVES)
     return f'{before}nav = [\n  {{ "Trackside" = "index.md" }},\n{shelves}]\n{after}'
+
+
+def llms_text(settings: str, docs: Path) -> str:
+    """Return the list of pages for language models (llmstxt.org): the page for agents first, then each shelf."""
+    found = dict(re.findall(r'(?m)^(site_name|site_description|site_url) = "(.*)"$', settings))
+    name, description, address = (found[key] for key in ("site_name", "site_description", "site_url"))
+    parts = [f"# {name}", "", f"> {description}", ""]
+    parts += ["## Coding agents", "", f"- [Coding agents]({address}agents.html): begin here", ""]
+    for shelf in SHELVES:
+        listed = re.findall(
+            r"(?m)^- \[([^\]]+)\]\(([^)#:]+)\.md\)(.*)$", (docs / f"{shelf}.md").read_text(encoding="utf-8")
+        )
+        pages = [f"- [{title}]({address}{page}.html){rest}" for title, page, rest in listed if page != "agents"]
+        parts += [f"## {shelf.capitalize()}", "", *pages, ""]
+    return "\n".join(parts)
 
 
 def _shelf(docs: Path, name: str, placed: set[str]) -> str:

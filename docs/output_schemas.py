@@ -32,6 +32,8 @@ KINDS: Mapping[str, dict[str, Any]] = {
             "incomplete",
         ]
     },
+    "file outcome": {"enum": ["written", "updated", "current", "left as it is"]},
+    "end of wait": {"enum": ["issue", "end", "timeout"]},
     "gate verdict": {"enum": ["within", "slower", "undecided", "not comparable"]},
     "severity": {"enum": ["info", "warning", "critical"]},
     "rule state": {"enum": ["Issue", "Recovered", "OK", "Running", "Not enough data", "Not applicable", "Error"]},
@@ -72,6 +74,18 @@ PROBLEM = {
     "since_step": "count",
     "place": "text",
     "source": "text",
+    "repair": {
+        "place": "object or null",
+        "subject": "text",
+        "measure": "text",
+        "observed": "number or null",
+        "relation": "text",
+        "expected": "number or null",
+        "setting": "text",
+        "value": "number or null",
+        "proposed": "number or null",
+        "change": "text",
+    },
     "what_to_do": ["text"],
     "cause_unknown": "boolean",
     "causes": ["object"],
@@ -100,6 +114,22 @@ RUN = {
     "rules": [{"name": "text", "rule": "text", "state": "rule state", "detail": "text", "steps_judged": "count"}],
     "problems": [PROBLEM],
     "findings": [VERDICT],
+}
+LOG = {
+    "name": "text",
+    "source": "text",
+    "format": "text",
+    "columns": "object",
+    "counted": "text",
+    "interval": "count",
+    "rows": "count",
+    "evaluations": "count",
+    "last_step": "integer",
+    "rows_merged": "count",
+    "may_hide_nan": "boolean",
+    "reservations": ["text"],
+    "rules_left_out": ["text"],
+    "to_ask_them": "text",
 }
 PARAMETER = {
     "name": "text",
@@ -414,6 +444,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "rules-list": {"rules": [RULE]},
     "rules-show": RULE,
     "rules-run": {"runs": [RUN]},
+    "judge": {"runs": [{**RUN, "log": LOG}], "without_loss": ["text"]},
     "rules-test": {
         "runs": [
             {
@@ -466,7 +497,21 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
         "issues_a": "object",
         "issues_b": "object",
         "issues_both": "object",
+        "cure": "object or null",
     },
+    "wait": {
+        "ended_by": "end of wait",
+        "cursor": "count",
+        "run": "text",
+        "state": "run state",
+        "exit_code": "count or null",
+        "signal": "text or null",
+        "steps_saved": "count",
+        "judged": JUDGED,
+        "folder": "text or null",
+        "problems": [PROBLEM],
+    },
+    "init": {"files": [{"path": "text", "outcome": "file outcome", "reason": "text"}]},
     "rm": REMOVED,
     "prune": REMOVED,
     "check": {

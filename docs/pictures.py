@@ -8,7 +8,9 @@ Pages need Chromium and Playwright.
 
 from __future__ import annotations
 
+import html
 import io
+import json
 import os
 import re
 import shutil
@@ -54,7 +56,11 @@ THEME = TerminalTheme(
         (255, 255, 255),
     ],
 )
+# What the pictures of pages show, in words: a test compares them with the pages of today.
+FACTS = IMAGES / "pages.json"
+TAGS = {"runs": "th", "dashboard": "h2|dt"}
 _FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+_COLUMN_WIDTH = 12.2  # of Rich's pictures, in their own units
 _PROMPT = "\x1b[2m$\x1b[0m "
 _UP = "\x1b[1A"  # then the line above is drawn again
 _CURSOR = re.compile(r"\x1b\[(\?\d+[hl]|1A)")
@@ -109,6 +115,7 @@ def take_pages(names: Sequence[str], *, folder: Path) -> None:
     from playwright.sync_api import sync_playwright
 
     train_runs(folder)
+    shown: dict[str, list[str]] = json.loads(FACTS.read_text("utf-8")) if FACTS.exists() else {}
     with serving(folder) as address, sync_playwright() as engine:
         browser = engine.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for theme, ending in THEMES:
@@ -120,6 +127,8 @@ def take_pages(names: Sequence[str], *, folder: Path) -> None:
             for name in names:
                 path, part, most = PAGES[name]
                 page.goto(f"{address}{resolved(page, address, path)}")
+                if name in TAGS:
+                    shown[name] = facts_in(page.content(), TAGS[name])
                 box = page.locator(part).first.bounding_box() or {"x": 0, "y": 0, "width": 1120, "height": 860}
                 edge = 0 if part == "body" else 12
                 page.screenshot(
@@ -133,6 +142,19 @@ def take_pages(names: Sequence[str], *, folder: Path) -> None:
                     },
                 )
         browser.close()
+    FACTS.write_text(f"{json.dumps(shown, indent=2, sort_keys=True)}\n", encoding="utf-8")
+
+
+def facts_in(page: str, tags: str) -> list[str]:
+    """Return what a page calls its parts, columns and numbers: the texts of these elements, each once.
+
+    Args:
+        page: Its HTML.
+        tags: Names of elements, `h2|dt`.
+    """
+    found = re.findall(rf"<({tags})\b[^>]*>(.*?)</\1>", page, re.DOTALL)
+    texts = (html.unescape(re.sub(r"<[^>]+>", "", text)).strip(" ▲▼") for _, text in found)
+    return [*dict.fromkeys(texts)]
 
 
 def take_report(*, folder: Path) -> None:
@@ -217,6 +239,19 @@ def picture(output: str, *, name: str) -> str:
     drawn = re.sub(r"\s*@font-face \{.*?\}", "", drawn, flags=re.DOTALL)
     drawn = re.sub(r"font-family: (Fira Code[^;]*|arial);", f"font-family: {_FONT};", drawn)
     return "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n"
+
+
+def lines_in(drawn: str) -> list[str]:
+    """Return the lines of text in a picture of a terminal.
+
+    Args:
+        drawn: The SVG that `picture` returned.
+    """
+    lines: dict[float, str] = {}
+    for x, y, text in re.findall(r'<text [^>]*?x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)</text>', drawn):
+        before = lines.get(float(y), "").ljust(round(float(x) / _COLUMN_WIDTH))
+        lines[float(y)] = before + html.unescape(text).replace("\xa0", " ")
+    return [lines[y] for y in sorted(lines)]
 
 
 def _in_terminal(command: list[str], *, folder: Path) -> str:

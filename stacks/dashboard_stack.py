@@ -1,4 +1,4 @@
-"""The dashboard of a team: a container behind a balancer that signs people in (docs/decisions/0109)."""
+"""The dashboard of a team: a container behind a balancer that signs people in (docs/decisions/0109-*.md)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.patience import HANGS_SECONDS
-from tests.training_lib.dashboard.served import TOKEN, Served
+from tests.training_lib.views.dashboard.served import TOKEN, Served
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 IN_A_BROWSER = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")]

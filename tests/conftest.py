@@ -37,7 +37,16 @@ hypothesis.settings.register_profile("any-machine", deadline=None, suppress_heal
 hypothesis.settings.load_profile("any-machine")
 
 TESTS = Path(__file__).parent
-LONGEST = ("journeys", "benchmarks", "examples", "training_lib/frameworks", "rule_containers", "smdebug", "stacks")
+LONGEST = (
+    "journeys",
+    "benchmarks",
+    "examples",
+    "training_lib/frameworks",
+    "training_lib/adapters",
+    "rule_containers",
+    "smdebug",
+    "stacks",
+)
 
 
 # What `make quick` runs: the words, the formats, the capture, the reader, the rules, the evaluator and the decisions of
@@ -46,12 +55,14 @@ QUICK = (
     "architecture",
     "lambdas",
     "training_lib/capture",
+    "training_lib/choosing",
     "training_lib/contracts",
     "training_lib/evaluation",
     "training_lib/frameworks/pytorch",
     "training_lib/local",
     "training_lib/records",
     "training_lib/rules",
+    "training_lib/runs",
     "training_lib/storage",
     "training_lib/trial",
 )
@@ -60,7 +71,8 @@ NOT_QUICK_FILES = (
     "architecture/test_extras.py",
     "architecture/test_readme.py",
     "architecture/test_site.py",
-    "capture/test_statistics_log.py",
+    "architecture/test_tutorial.py",
+    "capture/statistics/test_statistics_log.py",
     "evaluation/test_main.py",
     "evaluation/test_same_verdicts.py",
     "evaluation/test_slow_rules.py",
@@ -69,13 +81,33 @@ NOT_QUICK_FILES = (
     "local/test_run.py",
     "local/test_training_process.py",
     "records/test_untrusted_json.py",
-    "rules/test_parts_in_turn.py",
-    "rules/test_real_runs.py",
     "storage/test_custom_stores_page.py",
     "storage/test_s3.py",
     "trial/test_odd_files.py",
     "trial/test_requests_of_a_watched_run.py",
-    "trial/test_step_values.py",
+    "trial/tensors/test_step_values.py",
+)
+# What `make test` leaves to `make thorough`: whole stories with real stacks and processes, trainings of the corpus,
+# launchers and compilers, random inputs, and the local account, which is an emulator and changes with its own code.
+THOROUGH = (
+    "benchmarks/test_corpus_subset.py",
+    "benchmarks/test_faults_in_processes.py",
+    "benchmarks/test_fleet_kills.py",
+    "benchmarks/test_wild_subset.py",
+    "examples",
+    "fuzz",
+    "journeys",
+    "smdebug/test_drop_in_scenarios.py",
+    "smdebug/test_interop_random.py",
+    "stacks/test_changed_settings.py",
+    "stacks/test_upgrade.py",
+    "training_lib/frameworks/situations/test_compiled.py",
+    "training_lib/frameworks/situations/test_distributed.py",
+    "training_lib/frameworks/situations/test_sharded_life.py",
+    "training_lib/localaccount",
+    "training_lib/rules/program/test_unlike_gradients_of_processes.py",
+    "training_lib/rules/test_parts_in_turn.py",
+    "training_lib/rules/test_real_runs.py",
 )
 NOT_QUICK_FIXTURES = {"account", "bucket", "client", "server", "warm_python"}
 
@@ -93,18 +125,34 @@ def _is_below(place: str, folders: tuple[str, ...]) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With `--quick` nothing is imported of which nothing is run."""
-    if not config.getoption("--quick") or collection_path == TESTS or not collection_path.is_relative_to(TESTS):
+    """Import nothing of which nothing is run."""
+    if collection_path == TESTS or not collection_path.is_relative_to(TESTS):
         return None
-    place = collection_path.relative_to(TESTS).as_posix()
-    is_on_the_way = any(each.startswith(f"{place}/") for each in QUICK)
-    return None if _is_below(place, QUICK) or is_on_the_way else True
+    place, part = collection_path.relative_to(TESTS).as_posix(), config.getoption("--part")
+    return None if _has_tests_of(place, part) else True
+
+
+def _has_tests_of(place: str, part: str) -> bool:
+    """Return True if a folder or file below `tests` may hold tests of a part of the suite; "" is all of it."""
+    if part == "quick":
+        return (_is_below(place, QUICK) or _is_on_the_way(place, QUICK)) and not _is_below(place, THOROUGH)
+    if part == "thorough":
+        return _is_below(place, THOROUGH) or _is_on_the_way(place, THOROUGH)
+    return part != "usual" or not _is_below(place, THOROUGH)
+
+
+def _is_on_the_way(place: str, folders: tuple[str, ...]) -> bool:
+    return any(each.startswith(f"{place}/") for each in folders)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return one process more than cores: a fifth of the suite's time is waiting for processes that tests started."""
-    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
+    """Return the number of cores. Each process imports and collects all tests, half a minute of a processor.
+
+    Whole stories wait a fifth of their time for processes that they started: there is one process more for them.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + 1 if config.getoption("--part") == "thorough" else cores
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -116,7 +164,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile | Non
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="what is fast and central, as `make quick` runs it")
+    parser.addoption(
+        "--part",
+        choices=("", "quick", "usual", "thorough"),
+        default="",
+        help="a part of the suite: as `make quick` and `make test` run it, or what `make test` leaves out",
+    )
 
 
 def _is_quick(item: pytest.Item) -> bool:
@@ -131,12 +184,19 @@ def _is_quick(item: pytest.Item) -> bool:
     )
 
 
+def _is_of(item: pytest.Item, part: str) -> bool:
+    if not item.path.is_relative_to(TESTS):
+        return True
+    return _has_tests_of(item.path.relative_to(TESTS).as_posix(), part) and (part != "quick" or _is_quick(item))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What takes long begins first, so that no process ends the suite alone."""
-    if config.getoption("--quick"):
-        left_out = [item for item in items if not _is_quick(item)]
+    part = config.getoption("--part")
+    left_out = [item for item in items if not _is_of(item, part)]
+    if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if _is_quick(item)]
+        items[:] = [item for item in items if _is_of(item, part)]
 
     def rank(item: pytest.Item) -> int:
         folder = item.path.relative_to(TESTS).as_posix()

@@ -10,7 +10,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 # 3 attempts of at most 7 s, and pauses of at most 3 s, stay below the functions' 30 s; what still fails goes back to
-# the queue, which is the better place to wait. Not "adaptive": decisions/0020.
+# the queue, which is the better place to wait. Not "adaptive": docs/decisions/0020-retries-and-pace.md.
 PATIENT = Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=2, read_timeout=5)
 
 # To publish means something new each time. An answer that is late does not mean that it was not done, so

@@ -19,6 +19,7 @@ from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.runs import account_of, split_uri
 from lambdas.start_evaluation.settings import StartEvaluationSettings
 from trackside.contracts.action import Action
+from trackside.contracts.deployment.shared_places import SHARED, may_read
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.event import (
     DETAIL_TYPE,
@@ -41,7 +42,6 @@ from trackside.contracts.job_choice import (
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import MOST_BYTES, RuleRequest
 from trackside.contracts.run_layout import RULE_REQUEST_KEY, RunLocation
-from trackside.contracts.shared_places import SHARED, may_read
 from trackside.contracts.verdict import Severity
 
 ReadDocument = Callable[[str], bytes]

@@ -24,12 +24,12 @@ from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Verdict
 from trackside.environment import EvaluatorEnvironment
 from trackside.evaluation.evaluator import evaluate
+from trackside.evaluation.results.summary import Summary
 from trackside.evaluation.rule_container import FirstVerdict, Job, check_owner, message_of, patiently, run_container
 from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.sink import Sink
 from trackside.evaluation.stop_signal import StopSignal
-from trackside.evaluation.summary import Summary
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 

@@ -39,24 +39,24 @@ from trackside.contracts.verdict import Verdict
 from trackside.environment import EvaluatorEnvironment, FleetEnvironment
 from trackside.evaluation.container_user import leave_root
 from trackside.evaluation.evaluator import evaluate
+from trackside.evaluation.results.run_learning import store_learning
+from trackside.evaluation.results.run_speed import store_speed
+from trackside.evaluation.results.summary import Summary
 from trackside.evaluation.rule_container import FirstVerdict, Job, check_owner, message_of, patiently, run_container
 from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.run_boundary import OwnEndStore, check_readable
-from trackside.evaluation.run_learning import store_learning
-from trackside.evaluation.run_speed import store_speed
 from trackside.evaluation.sinks.event_bridge import connect_event_bridge
 from trackside.evaluation.sinks.issue_picture import IssuePictureSink
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.sink import Sink
 from trackside.evaluation.sinks.skip_list import SkipListSink
 from trackside.evaluation.stop_signal import StopSignal
-from trackside.evaluation.summary import Summary
 from trackside.evaluation.worker_lease import LeasedStore, ProgressSign, WorkerLease
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 
 if TYPE_CHECKING:
-    from trackside.report.issue_picture import IssuePictures
+    from trackside.views.report.charts.issue_picture import IssuePictures
 
 _logger = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ def _judge(hand_over: HandOver, job: Job) -> Summary:
         )
         _store_ending(job, rule_output, _kind_of(hand_over, summary), _message_of(hand_over, summary))
         if summary.has_ended and not job.request and not environment.rule_configuration:
-            from trackside.report.at_the_end import store_report  # which an evaluator needs once, at its end
+            from trackside.views.report.at_the_end import store_report  # which an evaluator needs once, at its end
 
             store_learning(rule_output, summary.learning)
             store_speed(run, rule_output, clock=time.time)  # first: the page goes beside its files, too
@@ -144,7 +144,7 @@ def _drawn_later(run: RunLocation) -> Callable[[Verdict], bytes | None]:
 
     @cache
     def pictures() -> IssuePictures:
-        from trackside.report.issue_picture import IssuePictures
+        from trackside.views.report.charts.issue_picture import IssuePictures
 
         return IssuePictures(run.uri, clock=time.time)
 

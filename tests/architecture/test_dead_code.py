@@ -1,6 +1,6 @@
 """No code without a use: everything of the product is used by the product, its docs, its examples or its benchmarks.
 
-Tests are no users: what only tests use is deleted, or stands in `ALLOWED` with the reason. docs/decisions/0029.
+Tests are no users: what only tests use is deleted, or stands in `ALLOWED` with the reason.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ CALLED_BY_OTHERS = {
     "training_lib/src/trackside/sagemaker/*": "notebooks: the names are those of the SageMaker SDK",
     "training_lib/src/trackside/documents/*": "notebooks: the names are those of the SageMaker SDK",
     "training_lib/src/trackside/cli/*": "click",
+    "training_lib/src/trackside/agents/server.py": "mcp, by the names of the tools",
+    "training_lib/src/trackside/agents/answers.py": "agents: answers are written whole",
     "stacks/hatch_build.py": "hatchling",
     "training_lib/src/trackside/integrations/*": "trainers, trackers and pytest, by the names of their own interfaces",
     "training_lib/src/trackside/frameworks/pytorch/probes/questions/*": "the registry, which walks this folder",
+    "training_lib/src/trackside/evidence/questions/*": "the registry, which walks this folder",
+    "training_lib/src/trackside/frameworks/pytorch/losses/detectors/*": "`losses/detector.py`, which walks this folder",
 }
 # Name -> why it stays.
 ALLOWED = {

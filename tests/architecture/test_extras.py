@@ -33,8 +33,11 @@ COMMANDS = {
     "report s3://bucket/bad --output report.html": "aws",
     "serve nowhere": "",
     "serve nowhere --issuer https://id.example --client runs": "dashboard",
+    "mcp nowhere": "mcp",
     "query by-day": "query",
     "watch bad --once": "",
+    "wait bad --timeout 0": "",
+    "stop bad": "",
     "compare bad bad": "",
     "runs": "",
     "runs s3://bucket": "aws",
@@ -47,6 +50,8 @@ COMMANDS = {
     "export bad --to parquet out": "parquet",
     "import .trackside/runs/bad copy": "",
     "import s3://bucket/bad copy2": "aws",
+    "judge log.csv": "",
+    "judge s3://bucket/log.csv": "aws",
     "rules list": "",
     "rules show overfit": "",
     "rules run bad": "",
@@ -62,6 +67,7 @@ COMMANDS = {
     "drill --local": "localcloud",
     "profile bad": "",
     "config show": "",
+    "init --agents": "",
     "rm bad --dry-run": "",
     "prune --keep 1 --dry-run": "",
     "doctor": "",
@@ -111,6 +117,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "OutputDataConfig": {"S3OutputPath": "s3://bucket/out"},
     }
     (place / "job.json").write_text(json.dumps(job))
+    (place / "log.csv").write_text("step,loss\n1,2.0\n2,1.0\n")
     return place
 
 

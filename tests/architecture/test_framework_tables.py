@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -23,27 +24,28 @@ from docs.framework_tables import (
     Cell,
     cell_of,
 )
+from tests.for_each import for_each
 from trackside.contracts.model_facts import ModelFacts, ProgramFacts
-from trackside.evaluation.missing_inputs import nothing_to_judge
+from trackside.evaluation.results.missing_inputs import nothing_to_judge
 from trackside.rules.catalogue import built_in_rules
 
 ROOT = Path(__file__).resolve().parents[2]
-CELLS = [
-    (row, framework, cell)
+CELLS = {
+    f"{row}-{framework}": (row, framework, cell)
     for table, frameworks in ((TABLE, FRAMEWORKS), (MORE_TABLE, MORE))
     for row, cells in table.items()
     for framework, cell in zip(frameworks, cells, strict=True)
-]
+}
 NAMED = {PYTORCH: "pytorch", XGBOOST: "xgboost", ON_TORCH: "keras"}
 
 
+@functools.cache
 def functions_in(path: str) -> set[str]:
     tree = ast.parse((ROOT / path).read_text("utf-8"))
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
-@pytest.mark.parametrize(("row", "framework", "cell"), CELLS, ids=[f"{row}-{framework}" for row, framework, _ in CELLS])
-def test_each_cell_has_a_test_or_a_reason(row: str, framework: str, cell: Cell) -> None:
+def the_cell_has_a_test_or_a_reason(row: str, framework: str, cell: Cell) -> None:
     if not cell.test:
         assert re.match(r"no\b|there are none", cell.text)
         return
@@ -56,14 +58,16 @@ def test_each_cell_has_a_test_or_a_reason(row: str, framework: str, cell: Cell) 
         assert "AdapterContract" in (ROOT / inheriting).read_text("utf-8")
 
 
+test_each_cell_has_a_test_or_a_reason = for_each(CELLS)(the_cell_has_a_test_or_a_reason)
+
+
 def test_a_cell_without_its_test_would_fail() -> None:
     assert "test_never_was" not in functions_in("tests/architecture/test_framework_tables.py") - {"test_never_was"}
     with pytest.raises(AssertionError):
-        test_each_cell_has_a_test_or_a_reason("", "", Cell("yes", "tests/architecture/test_docs.py::never"))
+        the_cell_has_a_test_or_a_reason("", "", Cell("yes", "tests/architecture/test_docs.py::never"))
 
 
-@pytest.mark.parametrize("framework", NAMED)
-@pytest.mark.parametrize("name", built_in_rules())
+@for_each({f"{name}, {framework}": (name, framework) for name in built_in_rules() for framework in NAMED})
 def test_a_rule_applies_where_the_table_shows_it(name: str, framework: str) -> None:
     rule = built_in_rules()[name]
     facts = ModelFacts(program=ProgramFacts(framework=NAMED[framework]))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.architecture.test_docs import LINK, anchors
+from tests.for_each import for_each
 
 yaml = pytest.importorskip("yaml")
 if sys.version_info >= (3, 11):
@@ -20,7 +21,7 @@ else:
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-TARGETS = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
+TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
 PROJECTS = [ROOT / "pyproject.toml", *sorted((ROOT / "training_lib").glob("*/pyproject.toml"))]
 FOR_PEOPLE = ("CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md", "benchmarks/README.md")
 
@@ -50,7 +51,7 @@ def test_a_workflow_is_bounded_has_few_rights_and_runs_what_exists(path: Path) -
         for step in job["steps"]:
             assert ("uses" in step) != ("run" in step)
             command = step.get("run", "")
-            for target in re.findall(r"\bmake ([a-z]+)", command):
+            for target in re.findall(r"\bmake ([a-z-]+)", command):
                 assert target in TARGETS
             for script in re.findall(r"(?<![\w/])(\.ci/\w+|tests/[\w/]+\.py|rule_containers/[\w/]+)", command):
                 assert (ROOT / script).exists(), script
@@ -125,7 +126,7 @@ SCRIPTS = [
 ]
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+@for_each({str(script): (script,) for script in SCRIPTS})
 def test_every_benchmark_stands_in_the_list(script: Path) -> None:
     text = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
     module = ".".join(script.with_suffix("").parts).removesuffix(".__main__")

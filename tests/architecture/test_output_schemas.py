@@ -21,8 +21,8 @@ from tests.architecture.test_extras import leaves
 from tests.training_lib.cli.gradient_runs import write_run
 from tests.training_lib.cloud.conftest import make_run_table
 from trackside.cli import main
-from trackside.cli.terminal.drill_card import as_document
 from trackside.cli.terminal.rows import SCHEMA_VERSION
+from trackside.cli.terminal.views.drill_card import as_document
 from trackside.cloud.deployment import STACKS, stack_name
 from trackside.cloud.drill import Arrival, Missing, Report
 from trackside.contracts.deployment.run_table import HistoryRecord, JobRecord, merged
@@ -35,6 +35,7 @@ BY_AN_OPTION = {"profile-report"}  # `trackside profile --report`
 WEIGHT = "gradient/Net_fc.weight"
 LINES = [
     ("findings", ["findings", "bad"]),
+    ("wait", ["wait", "bad", "--timeout", "0"]),
     ("report", ["report", "bad"]),
     ("runs", ["runs"]),
     ("tensors", ["tensors", "bad"]),
@@ -49,12 +50,14 @@ LINES = [
     ("rules-show", ["rules", "show", "vanishing-gradient"]),
     ("rules-run", ["rules", "run", "bad"]),
     ("rules-run", ["rules", "run", "bad", "sound", "--only", "exploding-tensor"]),
+    ("judge", ["judge", "log.csv"]),
     ("rules-test", ["rules", "test", "bad", "sound", "--only", "exploding-tensor"]),
     ("query", ["query", "rules-that-fire"]),
     ("compare", ["compare", "bad", "sound"]),
     ("compare", ["compare", "bad", "sound", "--max-step-time", "+5%"]),
     ("doctor", ["doctor"]),
     ("config-show", ["config", "show"]),
+    ("init", ["init", "--agents"]),
     ("rm", ["rm", "bad", "--dry-run"]),
     ("prune", ["prune", "--keep", "0", "--dry-run"]),
     ("check", ["check", "--", "true"]),
@@ -77,6 +80,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(place)
         write_run("bad", [1.0, 1.0, math.nan, math.nan])
         write_run("sound", [1.0] * 3)
+    (place / "log.csv").write_text("step,loss\n1,2.0\n2,nan\n")
     return place
 
 

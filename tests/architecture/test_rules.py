@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import trackside
+from tests.for_each import for_each
 from trackside.contracts.rule_catalogue import CATALOGUE_FILE, ParameterDescription, parse_catalogue
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED, PRESETS, RuleConfiguration, RuleRequest
 from trackside.documents.rule_names import DOCUMENTED_PARAMETERS
@@ -31,16 +32,16 @@ DOCUMENTED = tuple(
     for module in pkgutil.iter_modules(documented.__path__, f"{documented.__name__}.")
     for rule in rules_in(importlib.import_module(module.name))
 )
-PARAMETERS = [
-    pytest.param(rule, parameter, id=f"{rule.__name__}.{parameter.name}")
-    for rule in (*RULES, *DOCUMENTED)
-    for parameter in rule.parameters()
-]
-
-every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.rule_id)
-every_class = pytest.mark.parametrize("rule", [*RULES, *DOCUMENTED], ids=lambda rule: rule.__name__)
-every_documented = pytest.mark.parametrize("rule", DOCUMENTED, ids=lambda rule: rule.rule_id)
-every_parameter = pytest.mark.parametrize(("rule", "parameter"), PARAMETERS)
+every_rule = for_each({rule.rule_id: (rule,) for rule in RULES})
+every_class = for_each({rule.__name__: (rule,) for rule in (*RULES, *DOCUMENTED)})
+every_documented = for_each({rule.rule_id: (rule,) for rule in DOCUMENTED})
+every_parameter = for_each(
+    {
+        f"{rule.__name__}.{parameter.name}": (rule, parameter)
+        for rule in (*RULES, *DOCUMENTED)
+        for parameter in rule.parameters()
+    }
+)
 
 # What https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-rules.html gives as defaults; None: nothing.
 SELECTION = {"collection_names": None, "tensor_regex": None}
@@ -116,6 +117,9 @@ AMAZONS: Mapping[str, Mapping[str, object]] = {
     },
     "tree-depth": {"depth": 4},
 }
+every_rule_of_amazons = for_each(
+    {f"{rule_id}, {preset}": (rule_id, preset) for rule_id in AMAZONS for preset in (AWS_DOCS, AWS_SDK)}
+)
 # Parameters of ours that Amazon's rules have not: how much two runs may differ is not documented.
 OF_OUR_OWN = {"similar-across-runs": {"rtol", "atol"}, "confusion": {"first_step"}}
 # Parameters that became the action StopTraining, and a report that judges nothing.
@@ -176,7 +180,9 @@ def test_its_facts_are_stated(rule: type[Rule]) -> None:
     newest = tuple(map(int, trackside.__version__.split(".")[:2]))
     assert tuple(map(int, rule.since.split("."))) <= newest
     assert rule.what_to_do
-    assert all(step.endswith(".") and len(step) < 120 for step in rule.what_to_do), "sentences that fit a card"
+    assert all(step.endswith(".") and len(step) < 120 for step in map(str, rule.what_to_do)), (
+        "sentences that fit a card"
+    )
 
 
 @every_rule
@@ -244,8 +250,7 @@ def test_a_documented_rule_says_what_is_documented(rule: type[Rule]) -> None:
     assert rule.rule_id in built_in_rules(), "ours goes by the same id"
 
 
-@pytest.mark.parametrize("preset", [AWS_DOCS, AWS_SDK])
-@pytest.mark.parametrize("rule_id", AMAZONS)
+@every_rule_of_amazons
 def test_amazons_rules_have_amazons_defaults(rule_id: str, preset: str) -> None:
     described = parse_catalogue(catalogue_json()).rules[rule_id].in_sense_of(preset)
     assert described is not None, f"{rule_id} offers no {preset}"
@@ -261,8 +266,7 @@ def nothing_of(defaults: Mapping[str, object], name: str) -> object:
     return 0 if defaults[name] == 0 else None
 
 
-@pytest.mark.parametrize("preset", [AWS_DOCS, AWS_SDK])
-@pytest.mark.parametrize("rule_id", AMAZONS)
+@every_rule_of_amazons
 def test_amazons_rules_are_built_from_a_request(rule_id: str, preset: str) -> None:
     given = {name: written(value) for name, value in AMAZONS[rule_id].items() if value is not None}
     request = RuleRequest((RuleConfiguration(rule_id, parameters=given, preset=preset),))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.for_each import for_each
+
 FRAMEWORKS = Path(__file__).parents[2] / "training_lib/src/trackside/frameworks"
 PLACE = FRAMEWORKS / "pytorch/ground/script_objects.py"
 FILES = sorted(file for file in (FRAMEWORKS / "pytorch").rglob("*.py") if file != PLACE)
@@ -25,6 +27,7 @@ OURS = {
     ("probes/questions/order_dependence.py", "subject.named_modules"): "of the probes' `Subject`",
     ("probes/questions/reached_parameters.py", "subject.named_modules"): "of the probes' `Subject`",
     ("probes/questions/reached_parameters.py", "subject.named_parameters"): "of the probes' `Subject`",
+    ("probes/questions/input_dependence.py", "subject.named_modules"): "of the probes' `Subject`",
     ("probes/questions/repeatable_evaluation.py", "subject.named_modules"): "of the probes' `Subject`",
     ("probes/questions/sample_independence.py", "subject.named_modules"): "of the probes' `Subject`",
     ("probes/subject.py", "self.named_modules"): "of the probes' `Subject`",
@@ -45,14 +48,14 @@ def direct_calls(source: str) -> Iterator[str]:
                 yield f"len({measured})"
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(FRAMEWORKS).as_posix())
+@for_each({file.relative_to(FRAMEWORKS).as_posix(): (file,) for file in FILES})
 def test_no_module_or_data_set_is_asked_directly(file: Path) -> None:
     name = file.relative_to(FRAMEWORKS / "pytorch").as_posix()
     found = [call for call in direct_calls(file.read_text(encoding="utf-8")) if (name, call) not in OURS]
     assert not found, "ask it through `ground/script_objects.py`, which knows what to do with an override"
 
 
-@pytest.mark.parametrize("reason", OURS, ids="-".join)
+@for_each({"-".join(reason): (reason,) for reason in OURS})
 def test_each_reason_is_needed(reason: tuple[str, str]) -> None:
     assert reason[1] in direct_calls((FRAMEWORKS / "pytorch" / reason[0]).read_text(encoding="utf-8"))
 

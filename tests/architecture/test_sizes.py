@@ -5,15 +5,17 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
-
 import trackside
+from tests.for_each import for_each
 
 PACKAGE = Path(trackside.__file__).parent
 FILES = sorted(file for half in ("capture", "frameworks") for file in (PACKAGE / half).rglob("*.py"))
 
+every_file = for_each({str(file.relative_to(PACKAGE)): (file,) for file in FILES})
+
 MOST_METHODS = 20
 MOST_MODULES = 20
+MOST_FILES = 25  # side by side in a folder, beside its `__init__.py`
 
 
 def methods_of(file: Path) -> dict[str, int]:
@@ -42,13 +44,21 @@ def _module(package: str, name: str) -> str:
     return f"{package}.{name}" if inner.is_dir() or inner.with_suffix(".py").exists() else package
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+@every_file
 def test_no_class_has_too_many_methods(file: Path) -> None:
     for name, count in methods_of(file).items():
         assert count <= MOST_METHODS, f"{name} has {count} methods: split it by what they are for"
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+@every_file
 def test_no_file_imports_too_many_of_our_modules(file: Path) -> None:
     modules = modules_of(file)
     assert len(modules) <= MOST_MODULES, f"{len(modules)} modules: {', '.join(sorted(modules))}"
+
+
+def test_no_folder_is_a_hall() -> None:
+    folders = [PACKAGE, *(path for path in PACKAGE.rglob("*") if path.is_dir())]
+    counts = {str(folder.relative_to(PACKAGE)): len(list(folder.glob("[!_]*.py"))) for folder in folders}
+    assert not {name: count for name, count in counts.items() if count > MOST_FILES}, (
+        "give what belongs together a room"
+    )

@@ -114,4 +114,4 @@ def test_sections_are_for_public_api(source: str, found: list[str]) -> None:
 
 def test_public_modules_are_those_of_the_page_and_of_the_package() -> None:
     public = style.public_modules(ROOT)
-    assert {"trackside.rules.rule", "trackside.trial.trial", "trackside.contracts.errors"} <= public
+    assert {"trackside.rules.rule", "trackside.views.drawn_trial", "trackside.contracts.errors"} <= public

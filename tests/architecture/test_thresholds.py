@@ -1,4 +1,4 @@
-"""Every threshold of preset `calibrated` is scale-free, or stands with its reason in docs/lab-notes/thresholds.md."""
+"""Every threshold of preset `calibrated` is scale-free, or has its reason in thresholds.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trackside.rules.catalogue import built_in_rules
 
-PAGE = Path(__file__).parents[2] / "docs/lab-notes/thresholds.md"
+PAGE = Path(__file__).with_name("thresholds.md")
 ROW = re.compile(r"^\| `([a-z-]+\.[a-z_0-9]+)` \| [^|]+ \| [^|]{8,} \|$", re.MULTILINE)
 WITH_A_UNIT = re.compile(
     r"\b(?:milli)?seconds\b|\bminutes\b|\bMiB\b|\babsolute\b|\binput of\b|\bdepth\b|\bvariance (?:above|below)\b"

@@ -22,7 +22,7 @@ from trackside.local.run_check import check_run
 from trackside.records.state_file import MOST_BYTES, STATES_KEY, decode_states
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
-from trackside.trial.packed_index import rebuild_packed_index
+from trackside.trial.steps.packed_index import rebuild_packed_index
 from trackside.trial.trial import open_trial
 
 CHECKPOINTS = "checkpoints"  # in the runs that have any, so that they are damaged with them

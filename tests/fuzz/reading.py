@@ -19,11 +19,11 @@ from trackside.contracts.run_layout import RunLocation
 from trackside.evaluation.evaluator import evaluate
 from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
-from trackside.local.recorded_run import read_run
 from trackside.records.tensor_proto import AnyArray
+from trackside.runs.recorded_run import read_run
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
-from trackside.trial.statistics import STATISTICS
+from trackside.trial.tensors.statistics import STATISTICS
 from trackside.trial.trial import Trial, open_trial
 
 Place = tuple[str, int, str]  # tensor, step, worker

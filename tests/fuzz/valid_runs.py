@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from tests.fuzz.other_readers import CHECKPOINTS
-from trackside.capture.run_files import RunFiles
-from trackside.capture.statistics_log import StatisticsLog
-from trackside.capture.step_tensors import StepTensors
+from trackside.capture.statistics.statistics_log import StatisticsLog
+from trackside.capture.steps.step_tensors import StepTensors
+from trackside.capture.writing.run_files import RunFiles
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.run_layout import (
     CLAIM_KEY,
@@ -36,7 +36,7 @@ from trackside.records.tfevents import encode_tensor
 from trackside.records.watermark import Watermark, encode_watermark
 from trackside.rules.catalogue import default_request
 from trackside.storage.local import LocalStore
-from trackside.trial.membership import DEFAULT_REGEXES
+from trackside.trial.steps.membership import DEFAULT_REGEXES
 
 WALL_TIME = 1_700_000_000.0
 

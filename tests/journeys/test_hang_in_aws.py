@@ -15,10 +15,10 @@ import pytest
 
 from stacks.assembly import assembly
 from tests.journeys.test_whole_chain import Cloud, tag_of
-from trackside.capture.statistics_log import StatisticsLog
+from trackside.capture.statistics.statistics_log import StatisticsLog
 from trackside.contracts.action import Action
-from trackside.contracts.recorded_names import STEP_SECONDS
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.run.recorded_names import STEP_SECONDS
 from trackside.contracts.run_layout import STATISTICS, TENSORS, RunLocation
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import write_collections, write_tensors

@@ -1,7 +1,7 @@
 """From the card in the terminal to the first bad layer and its step: two clicks, few words, and no scrolling.
 
 A person with a watch is not to be had in a test. It counts what he would have to do and to read, in the order of the
-page, at the size of a small notebook's window; `docs/lab-notes/newcomer-protocol.md` is for a person.
+page, at the size of a small notebook's window.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from benchmarks.browser import WORDS_UNTIL
 from tests.browser import IN_A_BROWSER, Visitor
 from tests.patience import HANGS_SECONDS
-from tests.training_lib.dashboard.served import Served, served
+from tests.training_lib.views.dashboard.served import Served, served
 from trackside.environment import inherited
 
 pytestmark = IN_A_BROWSER
@@ -67,6 +67,7 @@ def test_two_clicks_lead_to_the_layer_and_the_step(server: Served, browser: Any,
     run = page.locator(".runs tbody td:nth-child(2) a").first
     assert run.bounding_box()["y"] < HEIGHT, "the run is in view"
     run.click()
+    page.locator(".evidence a").first.wait_for()  # the page comes in parts
     assert_answered(page)
     evidence = page.locator(".evidence a", has_text=LAYER).first
     box = evidence.bounding_box()

@@ -16,13 +16,13 @@ from click.testing import CliRunner
 
 from stacks.assembly import assembly
 from stacks.questions_stack import TYPES
-from tests.training_lib.dashboard.runs import ISSUE, write_run
+from tests.training_lib.views.dashboard.runs import ISSUE, write_run
 from trackside.cli import main
 from trackside.contracts.questions.saved import QUESTIONS
 from trackside.contracts.questions.tables import DATE, FIRST_DAY, STATISTICS, STATISTICS_COLUMNS, TABLES
-from trackside.query.database import MACROS, RunDatabase
-from trackside.query.tables import run_tables
 from trackside.testing import fake_trial
+from trackside.views.query.database import MACROS, RunDatabase
+from trackside.views.query.tables import run_tables
 from trackside_localaccount.deploy import deploy
 from trackside_localaccount.server import LocalAccount
 

@@ -16,10 +16,10 @@ import pytest
 from moto.acm.models import acm_backends
 
 from stacks.assembly import assembly
-from tests.training_lib.dashboard.people import create_client, sign_in
-from tests.training_lib.dashboard.runs import ISSUE, write_run
-from tests.training_lib.dashboard.served import Served, served
-from trackside.dashboard.sign_on import BALANCER_HEADER
+from tests.training_lib.views.dashboard.people import create_client, sign_in
+from tests.training_lib.views.dashboard.runs import ISSUE, write_run
+from tests.training_lib.views.dashboard.served import Served, served
+from trackside.views.dashboard.sign_on import BALANCER_HEADER
 from trackside_localaccount.deploy import deploy
 from trackside_localaccount.server import LocalAccount
 

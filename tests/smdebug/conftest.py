@@ -8,19 +8,19 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.patience import HANGS_SECONDS
+from tests.smdebug.peer_process import PeerError, PeerProcess
 from trackside.environment import inherited
 
 os.environ.setdefault("KERAS_BACKEND", "torch")  # noqa: TID251 - Keras has no other way in
 
 ENVIRONMENT = Path(__file__).parents[2] / ".venv" / "smdebug-peer"
-SCRIPT = Path(__file__).with_name("peer.py")
 
 # smdebug alone without its dependencies: it pins a pyinstrument that no longer builds, and serves only its profiler.
 ALONE = ("smdebug==1.0.34",)
@@ -59,20 +59,22 @@ def smdebug_python() -> Path:
 
 
 @pytest.fixture(scope="session")
-def peer(smdebug_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Peer:
+def peer(smdebug_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
     """A function (command, order) -> answer, carried out by `peer.py` under the real smdebug."""
 
-    def ask(command: str, order: dict[str, Any]) -> dict[str, Any]:
-        answer = tmp_path_factory.mktemp("answer") / "answer.json"
-        run_or_fail(
-            [smdebug_python, "-W", "ignore", SCRIPT, command, answer],
-            stdin=json.dumps(order),
-            env={**_without_our_paths(), "SMDEBUG_TRAINING_END_DELAY_REFRESH": "0", "SMDEBUG_LOG_LEVEL": "error"},
-            timeout=HANGS_SECONDS,
-        )
-        return dict(json.loads(answer.read_text()))
+    def environment() -> dict[str, str]:
+        return {**_without_our_paths(), "SMDEBUG_TRAINING_END_DELAY_REFRESH": "0", "SMDEBUG_LOG_LEVEL": "error"}
 
-    return ask
+    process = PeerProcess(smdebug_python, environment())
+
+    def ask(command: str, order: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return dict(process.ask(command, order, tmp_path_factory.mktemp("answer"), environment()))
+        except PeerError as error:
+            pytest.fail(f"The real smdebug 1.0.34, in {ENVIRONMENT}: {error}", pytrace=False)
+
+    yield ask
+    process.close()
 
 
 def _without_our_paths() -> dict[str, str]:

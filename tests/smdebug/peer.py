@@ -1,4 +1,4 @@
-"""Runs inside the peer environment, under the real smdebug 1.0.34: writes runs and reads them, told by JSON on stdin.
+"""Runs inside the peer environment, under the real smdebug 1.0.34: writes runs and reads them, by orders on stdin.
 
 Arrays travel as {"dtype", "shape", "data"} with base64 of their C-order bytes; texts as {"dtype": "str", "texts"}.
 pandas, psutil and pyinstrument serve smdebug's profiler only, which is not used here: empty modules take their place.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import sys
 import types
 from pathlib import Path
@@ -226,9 +227,39 @@ def data(order: dict[str, Any]) -> dict[str, Any]:
     return {"answers": questions.configuration_data()}
 
 
-if __name__ == "__main__":
-    commands = (write, write_all, read, read_all, answers, names, ask, differences, data, system_metrics, timeline)
-    command = {function.__name__: function for function in commands}[sys.argv[1]]
-    answer = command(json.load(sys.stdin))
-    with open(sys.argv[2], "w", encoding="utf-8") as file:
+COMMANDS = {
+    function.__name__: function
+    for function in (write, write_all, read, read_all, answers, names, ask, differences, data, system_metrics, timeline)
+}
+
+
+def serve() -> None:
+    """Carry out each order of stdin, a line of JSON, in a fork of this process. Answer with its exit status in a line.
+
+    So smdebug is imported once, and what an order leaves in it is gone with its process.
+    """
+    for line in iter(sys.stdin.readline, ""):
+        order = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            carry_out(order)
+            return
+        _, status = os.waitpid(pid, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+def carry_out(order: dict[str, Any]) -> None:
+    """Write the answer to one order into its file, and what is printed beside it."""
+    printed = os.open(order["printed"], os.O_WRONLY | os.O_CREAT)
+    for stream in (1, 2):
+        os.dup2(printed, stream)
+    os.environ.clear()  # noqa: TID251 - the whole environment of this process is set here
+    os.environ.update(order["environment"])  # noqa: TID251
+    answer = COMMANDS[order["command"]](order["order"])
+    with open(order["answer"], "w", encoding="utf-8") as file:
         json.dump(answer, file)
+
+
+if __name__ == "__main__":
+    serve()

@@ -25,8 +25,8 @@ from trackside.contracts.run_layout import RULE_REQUEST_KEY, RunLocation
 from trackside.contracts.verdict import Outcome, Severity, State, Verdict
 from trackside.environment import inherited
 from trackside.evaluation.evaluator import evaluate
+from trackside.evaluation.results.summary import Summary
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
-from trackside.evaluation.summary import Summary
 from trackside.rules.rule_file import ADAPTERS, load_rule
 from trackside.storage.local import LocalStore
 from trackside.storage.open_store import open_store

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from trackside.choosing.preflight import plan_rules
+from trackside.choosing.rule_text import parse_rule
 from trackside.cli import main
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.evaluation.evaluator import evaluate
-from trackside.evaluation.summary import Summary
-from trackside.local.preflight import plan_rules
-from trackside.local.rule_text import parse_rule
+from trackside.evaluation.results.summary import Summary
 from trackside.rules.catalogue import build_rules
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_statistics, write_tensors

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import smdebug.trials
 
-from trackside.capture.guard import Guard
-from trackside.capture.run_files import RunFiles
-from trackside.capture.step_engine import StepEngine
-from trackside.capture.writer import Writer
+from trackside.capture.ground.guard import Guard
+from trackside.capture.steps.step_engine import StepEngine
+from trackside.capture.writing.run_files import RunFiles
+from trackside.capture.writing.writer import Writer
 from trackside.contracts.capture_request import MODES, REDUCTIONS, CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.run_layout import collections_key
 from trackside.records.collections_file import decode_collections

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import smdebug.trials
 
-from trackside.capture.run_files import RunFiles
-from trackside.capture.step_tensors import StepTensors
+from trackside.capture.steps.step_tensors import StepTensors
+from trackside.capture.writing.run_files import RunFiles
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.storage.local import LocalStore
 

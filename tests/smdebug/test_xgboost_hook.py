@@ -19,8 +19,8 @@ from smdebug.xgboost.constants import INCREASING_METRICS_REGEX
 from smdebug.xgboost.hook import Hook
 
 from tests.patience import HANGS_SECONDS
+from trackside.adapters.xgboost.metrics import RISING_METRICS
 from trackside.environment import inherited
-from trackside.frameworks.xgboost.metrics import RISING_METRICS
 
 HERE = Path(__file__).parent
 ORIGINAL: dict[str, Any] = json.loads((HERE / "xgboost_of_the_original.json").read_text("utf-8"))

@@ -10,6 +10,7 @@ import pytest
 
 from stacks.deployment_settings import DeploymentSettings, cost_tags
 from stacks.settings.setting import DeclaredSetting, declared_settings
+from tests.for_each import for_each
 from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError
 
@@ -37,7 +38,7 @@ def previous_context() -> dict[str, Any]:
     return context
 
 
-@pytest.mark.parametrize("setting", list(declared_settings(DeploymentSettings)), ids=lambda one: one.key)
+@for_each({setting.key: (setting,) for setting in declared_settings(DeploymentSettings)})
 def test_every_setting_has_its_meaning_for_the_page(setting: DeclaredSetting) -> None:
     assert setting.meaning, f"write a line for {setting.name!r} in the docstring of its group"
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trackside.capture.guard import Guard
-from trackside.capture.restart import FindState
-from trackside.capture.run_files import RunFiles
-from trackside.capture.segment_storage import SegmentLimits
-from trackside.capture.statistics_log import LogLimits, StatisticsLog
-from trackside.capture.step_engine import Position
-from trackside.capture.step_tensors import StepTensors
-from trackside.capture.watermark import MarkedParts, ModeSteps, Progress, WatermarkFile
-from trackside.capture.worker_ends import WorkerEnds
+from trackside.capture.ground.guard import Guard
+from trackside.capture.statistics.segment_storage import SegmentLimits
+from trackside.capture.statistics.statistics_log import LogLimits, StatisticsLog
+from trackside.capture.steps.step_engine import Position
+from trackside.capture.steps.step_tensors import StepTensors
+from trackside.capture.writing.restart import FindState
+from trackside.capture.writing.run_files import RunFiles
+from trackside.capture.writing.watermark import MarkedParts, ModeSteps, Progress, WatermarkFile
+from trackside.capture.writing.worker_ends import WorkerEnds
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.run_layout import watermark_key, worker_name
 from trackside.records.state_file import TrainingState

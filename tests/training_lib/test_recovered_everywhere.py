@@ -19,19 +19,19 @@ from click.testing import CliRunner
 
 from tests.training_lib.local.verdicts import finding, issue, no_issue
 from trackside.cli import main
-from trackside.cli.terminal.run_summary import summary_lines
+from trackside.cli.terminal.views.run_summary import summary_lines
 from trackside.contracts import issue_group
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RULE_REQUEST_KEY, VERDICTS_KEY, RunLocation
 from trackside.contracts.verdict import State, Verdict
-from trackside.dashboard.app import Dashboard
-from trackside.dashboard.run_list import RunList
 from trackside.integrations import issue_sinks, issue_text
-from trackside.local.problem_text import rows_of, title_of
-from trackside.local.recorded_run import RecordedRun, read_run
 from trackside.local.run import LocalRunResult
+from trackside.runs.problem_text import rows_of, title_of
+from trackside.runs.recorded_run import RecordedRun, read_run
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_statistics, write_tensors
+from trackside.views.dashboard.app import Dashboard
+from trackside.views.dashboard.run_list import RunList
 
 SOURCES = Path(issue_group.__file__).parents[1]
 RUNS = Path(".trackside/runs")
@@ -170,28 +170,35 @@ def test_a_recovered_issue_is_no_result_of_code_scanning(
 def test_no_place_is_forgotten() -> None:
     """Each file that reads problems is behind a place above, or stands here with its reason."""
     others = {
-        "cli/terminal/check_view.py": "a rehearsal of minutes has the cards of `findings`",
-        "evaluation/final_verdict.py": "decides that a rule with an issue, recovered or not, needs no other end",
+        "agents/problems.py": "says `standing` or `recovered` of each problem",
+        "local/event_lines.py": "a problem is written as it comes, and a recovery is a note of `local/run.py`",
+        "runs/repair.py": "the change for a problem, whatever became of it",
+        "runs/run_waiting.py": "waits for problems that stand",
+        "cli/terminal/views/check_view.py": "a rehearsal of minutes has the cards of `findings`",
+        "evaluation/results/final_verdict.py": "decides that a rule with an issue, recovered or not, has its end",
         "integrations/judged_test.py": "fails a test by what stands, with the cards of `findings`",
         "integrations/judged_training.py": "gives problems to the sinks",
         "integrations/mlflow.py": "a tracker: `outcome_of`, and the title of each problem",
         "integrations/notifying_observer.py": "sends messages: `issue_title`",
         "integrations/wandb.py": "a tracker: `outcome_of`",
-        "local/judgement.py": "an object for notebooks: `problem_text`",
+        "runs/judgement.py": "an object for notebooks: `problem_text`",
         "local/run.py": "notes a recovery as it comes, and ends with the summary",
         "local/watched_run.py": "the same, while a training runs",
-        "dashboard/watched.py": "keeps how the problems that stand began, for their pages",
-        "report/distribution.py": "draws the tensors of problems that stand, and no others of problems",
-        "report/incident.py": "shows how problems began that stand, and no others",
-        "query/tables.py": "its table of findings has the columns `state` and `recovered_at`",
-        "cli/terminal/run_view.py": "cards of `trackside run`, with the note of `local/run.py` and the summary",
+        "views/dashboard/watched.py": "keeps how the problems that stand began, for their pages",
+        "views/report/distribution.py": "draws the tensors of problems that stand, and no others of problems",
+        "views/report/incident.py": "shows how problems began that stand, and no others",
+        "views/query/tables.py": "its table of findings has the columns `state` and `recovered_at`",
+        "cli/terminal/views/run_view.py": "cards of `trackside run`, with the note of `local/run.py` and the summary",
     }
     behind_places = {
-        "cli/terminal/card.py", "cli/terminal/frame.py", "report/other_tools.py", "local/run_document.py",
-        "cli/terminal/run_summary.py", "contracts/issue_group.py", "integrations/issue_sinks.py",
-        "integrations/issue_text.py", "local/comparison.py", "local/first_failure.py", "local/live_run.py",
-        "local/side_by_side.py", "local/problem_text.py", "local/recorded_run.py",
-        "local/rule_state.py", "local/check.py", "report/gathered.py", "report/markdown.py", "report/page.py",
+        "cli/terminal/views/card.py", "cli/terminal/views/frame.py", "views/report/other_tools.py",
+        "runs/run_document.py",
+        "cli/terminal/views/run_summary.py", "contracts/issue_group.py", "integrations/issue_sinks.py",
+        "integrations/issue_text.py", "runs/comparing/comparison.py", "runs/first_failure.py", "runs/live_run.py",
+        "runs/comparing/side_by_side.py", "runs/problem_text.py", "runs/recorded_run.py",
+        "runs/rule_state.py", "runs/run_summary.py", "local/check.py", "views/report/gathered.py",
+        "views/report/markdown.py",
+        "views/report/page.py",
     }  # fmt: skip
     found = {
         str(path.relative_to(SOURCES))

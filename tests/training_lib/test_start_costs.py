@@ -16,12 +16,12 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from trackside.aws_clients import SharedClient
+from trackside.choosing.preflight import plan_rules
 from trackside.contracts.capture_request import capture_environment
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import END_MARKER_KEY, RULE_REQUEST_KEY, TENSORS
 from trackside.environment import inherited
-from trackside.local.preflight import plan_rules
 from trackside.rules.catalogue import default_request
 from trackside.storage.open_store import open_store
 

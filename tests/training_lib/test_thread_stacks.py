@@ -1,15 +1,16 @@
-"""Stacks of other threads: whole, of a running thread too, and without harm to the process that they are read in."""
+"""Stacks of other threads: whole, and read with nothing in between that could harm the process."""
 
 from __future__ import annotations
 
 import gc
-import subprocess
 import sys
 import threading
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
+from typing import Any, cast
 
 import pytest
 
@@ -18,71 +19,85 @@ from tests.warm_python import ROOT
 from trackside import thread_stacks
 from trackside.thread_stacks import MOST_FRAMES, all_stacks, frames_from, stack_of
 
-# A thread goes deep and returns, over and over. The other reads its stack, and each reading makes enough objects for a
-# garbage collection, whose finalizer lets the first thread go on: with `frame.f_back` Python 3.11 ends within a second.
-HARM = """
-import faulthandler, gc, sys, threading, time
-from trackside.thread_stacks import stack_of
 
-faulthandler.dump_traceback_later(50, exit=True)
-rounds = 0
+class Frame:
+    """A frame that is made when it is asked for, with garbage enough for a collection."""
 
-class Garbage:
-    def __init__(self):
-        self.itself = self
-    def __del__(self):
-        before, end = rounds, time.perf_counter() + 0.005
-        while rounds < before + 2 and time.perf_counter() < end:
-            time.sleep(0.0001)
+    def __init__(self, callers: int, seen: list[bool]) -> None:
+        self.callers, self.seen = callers, seen
 
-def deep(frames):
-    if not frames:
-        return time.sleep(0.0003)
-    return deep(frames - 1)
+    @property
+    def f_back(self) -> Frame | None:
+        self.seen.append(gc.isenabled())
+        for _ in range(50):
+            garbage: list[object] = []
+            garbage.append(garbage)
+        return Frame(self.callers - 1, self.seen) if self.callers else None
 
-def train():
-    global rounds
-    while True:
-        rounds += 1
-        deep(40 + 37 * rounds % 150)
 
-def plain(thread):
-    frame, stack = sys._current_frames().get(thread), []
-    while frame is not None:
-        stack.append(frame)
-        frame = frame.f_back
-    return stack
+@pytest.fixture
+def collections(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Stacks are read as on Python 3.11, and garbage is collected all the time; the phases of each collection."""
+    monkeypatch.setattr(thread_stacks, "_COLLECTS_IN_BETWEEN", True)
+    monkeypatch.setattr(thread_stacks, "_call", lambda call: call())  # Python 3.10 has no `operator.call`
+    phases: list[str] = []
 
-read = {"ours": stack_of, "plain": plain}[sys.argv[1]]
-thread = threading.Thread(target=train, daemon=True)
-thread.start()
-gc.collect()
-gc.set_threshold(40)
-deepest, end = 0, time.monotonic() + 3
-while time.monotonic() < end:
-    Garbage()
-    deepest = max(deepest, len(read(thread.ident)))
+    def note(phase: str, _: dict[str, int]) -> None:
+        phases.append(phase)
+
+    before = gc.get_threshold()
+    gc.callbacks.append(note)
+    gc.set_threshold(10)
+    yield phases
+    gc.set_threshold(*before)
+    gc.callbacks.remove(note)
+
+
+def test_no_garbage_is_collected_while_a_stack_is_read(collections: list[str]) -> None:
+    """A finalizer would let the other thread go on, and on Python 3.11 its frames are then no longer there."""
+    seen: list[bool] = []
+    frame = Frame(30, seen)
+    collections.clear()
+    stack = frames_from(cast("FrameType", frame))
+    assert (len(stack), seen) == (31, [False] * 31)
     assert gc.isenabled()
-assert deepest > 90, deepest
-sys.stdout.write("unharmed")
-sys.stdout.flush()
-"""
 
 
-def harm(way: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", HARM, way]
-    return subprocess.run(command, capture_output=True, text=True, timeout=HANGS_SECONDS, check=False)
+def test_no_garbage_is_collected_while_threads_are_listed(
+    collections: list[str], monkeypatch: pytest.MonkeyPatch, waiting: Waiting
+) -> None:
+    current, seen = sys._current_frames, list[bool]()
+
+    def listed() -> dict[int, FrameType]:
+        seen.append(gc.isenabled())
+        return current()
+
+    monkeypatch.setattr(sys, "_current_frames", listed)
+    assert waiting.ident in all_stacks()
+    assert stack_of(waiting.ident)
+    assert seen == [False, False]
 
 
-def test_a_running_thread_is_read_without_harm() -> None:
-    done = harm("ours")
-    assert (done.returncode, done.stdout) == (0, "unharmed"), done.stderr[-2000:]
+def test_no_instruction_of_python_sees_collection_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads take turns between instructions: so none runs while a stack is read, and none finds collection off."""
+    monkeypatch.setattr(thread_stacks, "_COLLECTS_IN_BETWEEN", True)
+    seen: list[bool] = []
 
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            seen.append(gc.isenabled())
+        return trace
 
-@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="only Python 3.11 is harmed")
-def test_the_plain_way_harms() -> None:
-    """If this fails, the test above shows nothing any more."""
-    assert harm("plain").returncode != 0
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        stack = frames_from(sys._getframe())
+    finally:
+        sys.settrace(before)
+    assert len(stack) > 10
+    assert len(seen) > 50
+    assert all(seen)
 
 
 class Waiting:
@@ -200,7 +215,7 @@ def test_a_python_that_cannot_tell_them_safely_tells_none(monkeypatch: pytest.Mo
 
 
 def test_nothing_else_reads_the_stacks_of_threads() -> None:
-    """A walk of another thread's frames anywhere else would harm a training on Python 3.11."""
+    """A walk of another thread's frames anywhere else may end a training on Python 3.11 (python/cpython#106883)."""
     sources = [
         path for folder in ("training_lib", "lambdas", "rule_containers") for path in (ROOT / folder).rglob("*.py")
     ]

@@ -44,7 +44,7 @@ def complaints(text: str) -> list[str]:
     steps = instructions(text)
     of = {word: [rest for w, rest in steps if w == word] for word, _ in steps}
     found += [f"FROM {image}: pin a tag and a digest" for image in of.get("FROM", []) if not is_pinned(image)]
-    # Root for a moment: SageMaker's job folders are root's (decisions/0064). The entry point gives root up.
+    # Root for a moment: SageMaker's job folders are root's (docs/decisions/0065-*.md). The entry point gives root up.
     if "USER" in of:
         found.append("USER: start as root, or the exit message cannot be written")
     run_as = re.search(r"\bTRACKSIDE_RUN_AS=(\S+)", " ".join(of.get("ENV", [])))

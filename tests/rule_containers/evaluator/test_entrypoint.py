@@ -22,15 +22,15 @@ from tests.rule_containers.local_environment import local_environment
 from tests.warm_python import WarmProcess, WarmPython
 from trackside.contracts.action import Action
 from trackside.contracts.deployment.evaluator_ending import EndKind, read_ending
-from trackside.contracts.recorded_names import STEP_SECONDS
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.run.recorded_names import STEP_SECONDS
 from trackside.contracts.run_layout import picture_key
 from trackside.contracts.verdict import Outcome, Severity, Verdict
 from trackside.evaluation.__main__ import main as judge_here
+from trackside.evaluation.results.summary import Summary
 from trackside.evaluation.rule_container import MOST_MESSAGE_BYTES, message_of
-from trackside.evaluation.summary import Summary
-from trackside.records.performance_facts import PerformanceFacts
+from trackside.records.machine.performance_facts import PerformanceFacts
 from trackside.storage.local import LocalStore
 from trackside.storage.memory import MemoryStore
 from trackside.storage.s3 import S3Store

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from trackside.capture.restart import added, moved_on, read_state
-from trackside.capture.run_files import RunFiles
-from trackside.capture.statistics_log import StatisticsLog
-from trackside.capture.step_engine import Position
-from trackside.capture.step_tensors import StepTensors
+from trackside.capture.statistics.statistics_log import StatisticsLog
+from trackside.capture.steps.step_engine import Position
+from trackside.capture.steps.step_tensors import StepTensors
+from trackside.capture.writing.restart import added, moved_on, read_state
+from trackside.capture.writing.run_files import RunFiles
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import StorageUnavailableError
 from trackside.contracts.run_layout import END_MARKER_KEY, INDEX_PREFIX, capture_report_key, parse_index_key, state_key
@@ -20,7 +20,7 @@ from trackside.records.capture_report import LostStep, decode_report
 from trackside.records.index_file import decode_index
 from trackside.records.state_file import TrainingState, decode_states, encode_states
 from trackside.storage.memory import MemoryStore
-from trackside.trial.recorded_statistics import RecordedStatistics
+from trackside.trial.recorded.recorded_statistics import RecordedStatistics
 from trackside.trial.trial import Trial
 
 REQUEST = CaptureRequest((CollectionRequest("losses", Schedule(1)),))

@@ -57,6 +57,13 @@ def test_a_command_without_a_training_could_not_be_tried() -> None:
     }
 
 
+def test_whoever_reads_a_failed_rehearsal_later_reads_of_its_fault() -> None:
+    failed = check("--json", "--out", "rehearsed", "--", sys.executable, "-c", "import sys; sys.exit(3)")
+    assert failed.exit_code == 1
+    result = CliRunner().invoke(main, ["findings", "rehearsed", "--fail-on", "critical"])
+    assert (result.exit_code, "the rehearsal found 1 fault: script-runs" in result.stderr) == (1, True), result.stderr
+
+
 def test_a_script_alone_is_run_by_python() -> None:
     Path("train.py").write_text("import sys; open('it-ran', 'w').write(' '.join(sys.argv))")
     assert check("--json", "train.py", "--epochs", "1").exit_code == 0

@@ -11,11 +11,11 @@ from click.testing import CliRunner, Result
 from tests.training_lib.local.verdicts import issue, no_issue
 from trackside.cli import main
 from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, OptimizerFacts, ProgramFacts
-from trackside.contracts.recorded_names import PROCESSOR_WAIT_SECONDS, STEP_SECONDS
+from trackside.contracts.run.recorded_names import PROCESSOR_WAIT_SECONDS, STEP_SECONDS
 from trackside.contracts.run_layout import RunLocation, performance_key
 from trackside.contracts.verdict import Verdict
-from trackside.local.run_folder import RunRecord, write_record
-from trackside.records.performance_facts import PerformanceFacts, encode_performance
+from trackside.records.machine.performance_facts import PerformanceFacts, encode_performance
+from trackside.runs.run_folder import RunRecord, write_record
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_facts, write_statistics, write_tensors
 
@@ -124,6 +124,8 @@ def test_json_holds_all_of_it() -> None:
         pytest.param(("a", "c"), "loss", 0, id="losses stay together"),
         pytest.param(("a", "c"), "bitwise", 0, id="equal"),
         pytest.param(("a", "c"), "issue", 0, id="no issue more"),
+        pytest.param(("a", "c"), "not-mended", 1, id="no proof of a cure"),
+        pytest.param(("b", "a"), "not-mended", 1, id="another issue"),
         pytest.param(("a", "nowhere"), "never", 3, id="no such run"),
     ],
 )

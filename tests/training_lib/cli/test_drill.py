@@ -14,7 +14,7 @@ from moto import mock_aws
 from rich.console import Console
 
 from trackside.cli import main
-from trackside.cli.terminal.drill_card import DrillCard, as_document
+from trackside.cli.terminal.views.drill_card import DrillCard, as_document
 from trackside.cloud.drill import OUTPUTS, Arrival, Missing, Report
 from trackside.extras import install_command
 

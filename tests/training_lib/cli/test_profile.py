@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from tests.training_lib.cli.gradient_runs import write_run
-from tests.training_lib.performance.test_verdict import COMPUTE, SLOW_COLLATE, measured
+from tests.training_lib.speed.performance.test_verdict import COMPUTE, SLOW_COLLATE, measured
 from trackside.cli import main
 from trackside.cli.profile import print_verdict
-from trackside.performance.document import speed_document
-from trackside.performance.measured import Measured
+from trackside.speed.performance.document import speed_document
+from trackside.speed.performance.measured import Measured
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from trackside.contracts.questions.tables import STATISTICS, STATISTICS_COLUMNS,
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Outcome, Severity, State, Verdict
 from trackside.extras import install_command
-from trackside.local.run_folder import RUNS, RunRecord, write_record
+from trackside.runs.run_folder import RUNS, RunRecord, write_record
 from trackside.storage.local import LocalStore
 from trackside.storage.open_store import open_store
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors

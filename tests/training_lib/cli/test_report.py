@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from tests.patience import HANGS_SECONDS
 from tests.training_lib.local.verdicts import finding, issue, no_issue
-from tests.training_lib.report.test_markup import seen
+from tests.training_lib.views.report.charts.test_markup import seen
 from trackside.cli import main
 from trackside.contracts.model_facts import ModelFacts, ProgramFacts
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
@@ -70,7 +70,7 @@ def test_a_file_is_written_and_named() -> None:
     ("verdicts", "says"),
     [
         pytest.param((ISSUE,), "✖ ", id="issue"),
-        pytest.param((no_issue("vanishing-gradient"),), "✔ No issue stands: ", id="no-issue"),
+        pytest.param((no_issue("vanishing-gradient"),), "✔ No issue: ", id="no-issue"),
     ],
 )
 def test_the_first_sentence_is_the_verdict(verdicts: tuple[Verdict, ...], says: str) -> None:

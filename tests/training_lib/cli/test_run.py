@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from trackside.choosing.rule_text import parse_rule
 from trackside.cli import main
-from trackside.local.rule_text import parse_rule
 
 
 @pytest.fixture(autouse=True)

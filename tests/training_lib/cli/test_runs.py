@@ -17,7 +17,7 @@ from moto import mock_aws
 from tests.training_lib.local.verdicts import issue
 from trackside.cli import main
 from trackside.contracts.verdict import Outcome
-from trackside.local.run_folder import RUNS, RunRecord, write_record
+from trackside.runs.run_folder import RUNS, RunRecord, write_record
 from trackside.storage.s3 import S3Store
 from trackside.testing.fake_trial import end_run, write_tensors
 
@@ -81,6 +81,7 @@ def test_json_is_one_document_with_a_version() -> None:
                 "worst_severity": "critical",
                 "judged": True,
                 "not_judged": "",
+                "reservation": "",
                 "exit_code": 7,
                 "signal": None,
             }

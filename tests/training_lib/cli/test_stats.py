@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from trackside.cli import main
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_statistics, write_tensors
-from trackside.trial.statistics import STATISTICS
+from trackside.trial.tensors.statistics import STATISTICS
 
 WEIGHT, LOSS = "Net_fc.weight", "Loss_output_0"
 LOSSES = {0: 2.0, 10: 1.5, 20: math.inf, 30: 1.0}

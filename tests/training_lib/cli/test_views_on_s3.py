@@ -10,10 +10,15 @@ import pytest
 from click.testing import CliRunner
 from moto import mock_aws
 
+from tests.training_lib.agents.asked import call
 from tests.training_lib.cli.test_watch import REQUEST, write_run
 from tests.training_lib.local.verdicts import issue
+from trackside.agents.actions import Actions
+from trackside.agents.runs import Runs
 from trackside.cli import main
-from trackside.local.run_folder import START_ONE
+from trackside.contracts.errors import ConfigurationError
+from trackside.runs.run_folder import START_ONE
+from trackside.views.query.tables import run_tables
 
 
 @pytest.fixture(autouse=True)
@@ -65,9 +70,43 @@ def test_runs_are_compared(other: str) -> None:
     assert any(line.startswith("B is not judged: trackside rules run") and line.endswith(other) for line in lines)
 
 
+def test_runs_that_nobody_judged_have_their_last_losses_in_sql() -> None:
+    there, here = (run_tables(place).tables["runs"].to_pylist() for place in ("s3://runs", ".trackside/runs"))
+    last = {row["run"]: (row["last_loss"], row["last_evaluation_loss"]) for row in there}
+    assert last == {row["run"]: (row["last_loss"], row["last_evaluation_loss"]) for row in here}
+    assert last["b"] == (pytest.approx(0.25), None)
+
+
 @pytest.mark.parametrize("command", ["watch", "compare"])
 def test_a_prefix_without_a_run_is_no_run(command: str) -> None:
     result = CliRunner().invoke(main, [command, "s3://runs/nothing", *(["a"] if command == "compare" else ["--once"])])
     assert result.exit_code == 3
     assert "s3://runs/nothing" in result.stderr
     assert START_ONE not in result.stderr
+
+
+def test_a_run_is_waited_for() -> None:
+    ends = {name: CliRunner().invoke(main, ["wait", f"s3://runs/{name}", "--timeout", "0"]) for name in "abc"}
+    assert {name: end.exit_code for name, end in ends.items()} == {"a": 1, "b": 8, "c": 9}
+    assert ends["a"].stdout.startswith("a: issue; ended; issues: 1 problem\n")
+
+
+def test_agents_read_runs() -> None:
+    runs = Runs("s3://runs")
+    page = call(runs, "list_runs")
+    assert {each["run"]: each["worst"] for each in page["runs"]} == {
+        "a": "critical",
+        "b": "not-judged",
+        "c": "not-judged",
+    }
+    assert call(runs, "read_verdict", run="a")["problems"][0]["rule"] == "vanishing-gradient"
+    assert call(runs, "read_values", run="a")["recorded"] == 40
+    assert call(runs, "compare_runs", a="a", b="b")["cure"] == "no proof"
+    actions = Actions(runs)
+    try:
+        with pytest.raises(ConfigurationError, match="the runs of this server lie in S3"):
+            actions.start_check(["python", "train.py"], steps=5)
+        with pytest.raises(ConfigurationError, match="is no run that `trackside run` runs on this machine"):
+            actions.stop_run("c", reason="it diverged")
+    finally:
+        actions.close()

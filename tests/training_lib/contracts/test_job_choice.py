@@ -45,6 +45,12 @@ def chosen(rules: str, actions: str = "") -> RuleRequest:
             id="a rule, and nothing stopped unasked",
         ),
         pytest.param(
+            "TS108 ts203",
+            "none",
+            (RuleConfiguration("overfit"), RuleConfiguration("gradients-not-cleared")),
+            id="short codes",
+        ),
+        pytest.param(
             "vanishing-gradient:threshold=1e-8:relative_threshold=0.1",
             "StopTraining",
             (

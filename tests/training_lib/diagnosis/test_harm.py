@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts
-from trackside.contracts.verdict import Finding, Severity
-from trackside.diagnosis.harm import LASTING_STEPS, LONG_LASTING, Harm, best_and_now, gated, harms_in
+from trackside.contracts.verdict import Finding, FindingKind, Severity
+from trackside.diagnosis.harm import Harm, best_and_now, gated, harms_in
+from trackside.situation.constants import LASTING_STEPS, LONG_LASTING
 from trackside.testing.rule_case import RuleCase
 
 LOSS, RATE = "CrossEntropyLoss_output_0", "hyperparameters/SGD/group_0/lr"
@@ -26,8 +27,8 @@ def noisy(values: Sequence[float] | NDArray[np.float64], *, deviation: float = 0
     return along(np.asarray(values) + noise)
 
 
-def finding(*, since: int, step: int, measure: str = "share of units") -> Finding:
-    return Finding("a", step, since, measure, 1.0, ">", 0.5)
+def finding(*, since: int, step: int, kind: FindingKind = FindingKind.NUMBER) -> Finding:
+    return Finding("a", step, since, "share of units", 1.0, ">", 0.5, kind=kind)
 
 
 @pytest.mark.parametrize(
@@ -71,17 +72,17 @@ def test_nothing_is_said_of_a_loss_while_the_rate_warms_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("since", "measure", "harms"),
+    ("since", "kind", "harms"),
     [
-        pytest.param(100 - LASTING_STEPS + 1, "share", set(), id="not-yet"),
-        pytest.param(100 - LASTING_STEPS, "share", {Harm.LASTING}, id="lasted"),
-        pytest.param(100, "seconds without a new step", {Harm.STANDSTILL}, id="standstill-at-once"),
-        pytest.param(100, "non-finite values", {Harm.NOT_FINITE}, id="not-finite-at-once"),
+        pytest.param(100 - LASTING_STEPS + 1, FindingKind.NUMBER, set(), id="not-yet"),
+        pytest.param(100 - LASTING_STEPS, FindingKind.NUMBER, {Harm.LASTING}, id="lasted"),
+        pytest.param(100, FindingKind.STANDSTILL, {Harm.STANDSTILL}, id="standstill-at-once"),
+        pytest.param(100, FindingKind.NOT_FINITE, {Harm.NOT_FINITE}, id="not-finite-at-once"),
     ],
 )
-def test_harm_in_the_finding(since: int, measure: str, harms: set[Harm]) -> None:
+def test_harm_in_the_finding(since: int, kind: FindingKind, harms: set[Harm]) -> None:
     run = RuleCase("a run", recorded={LOSS: {"mean": falling(2.3, 0.1, 101)}}).window
-    assert set(harms_in([finding(since=since, step=100, measure=measure)], run)) == harms
+    assert set(harms_in([finding(since=since, step=100, kind=kind)], run)) == harms
 
 
 FLAT = {Harm.NOTHING_LEARNED: "the loss is 2.3"}

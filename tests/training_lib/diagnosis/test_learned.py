@@ -14,7 +14,8 @@ from trackside.contracts.verdict import Severity
 from trackside.diagnosis.harm import Harm, gated
 from trackside.diagnosis.learned import Odds, critical_harms, odds, weights
 from trackside.diagnosis.probability import PROPERTIES, probability_of, properties_of
-from trackside.diagnosis.signs import FOUND, HARM, PIECES, SHOWN
+from trackside.diagnosis.signs import FOUND, HARM, SHOWN
+from trackside.evidence.registry import all_questions
 
 CAUSES = {cause.value for cause in Cause}
 
@@ -24,7 +25,7 @@ def test_every_weight_is_about_known_evidence_and_causes() -> None:
     assert set(learned.bias) <= CAUSES
     for table in (learned.present, learned.absent):
         assert {cause for row in table.values() for cause in row} <= CAUSES
-        assert {name for name in table if not name.startswith((FOUND, SHOWN, HARM))} <= set(PIECES)
+        assert {name for name in table if not name.startswith((FOUND, SHOWN, HARM))} <= set(all_questions())
         assert all(math.isfinite(weight) for row in table.values() for weight in row.values())
 
 

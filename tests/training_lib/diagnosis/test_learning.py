@@ -9,8 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.training_lib.rules.columns import along, steady
-from trackside.contracts.learning import Learning
-from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
+from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts, ProgramFacts
+from trackside.contracts.run.learning import Learning
+from trackside.contracts.run.recorded_names import RESTED_STEPS, SKIPPED_BEFORE, SKIPPED_STEP
 from trackside.diagnosis.learning import learning_of
 from trackside.testing.rule_case import RuleCase
 
@@ -91,6 +92,34 @@ def test_gradients_that_were_zero_all_along(norms: dict[ParameterFacts, dict[int
     assert learning_of(case.window) == Learning(zero_gradients=clause)
 
 
-@pytest.mark.parametrize("learning", [Learning(), Learning("a", "b")])
+@pytest.mark.parametrize(
+    ("recorded", "has_scaler", "clause"),
+    [
+        pytest.param({SKIPPED_STEP: along([0, 1, 0, 1, 0])}, True, "2 steps were skipped by GradScaler", id="fused"),
+        pytest.param({SKIPPED_BEFORE: {3: 1.0, 9: 3.0}}, False, "4 steps were skipped", id="by-hand"),
+        pytest.param({SKIPPED_BEFORE: {3: 1.0}}, True, "1 step was skipped by GradScaler", id="one"),
+        pytest.param({SKIPPED_STEP: steady(0, 5)}, True, "", id="none-was"),
+        pytest.param({}, True, "", id="not-recorded"),
+    ],
+)
+def test_skipped_steps(recorded: dict[str, dict[int, float]], has_scaler: bool, clause: str) -> None:
+    numbers = {name: {"mean": values} for name, values in recorded.items()}
+    facts = ModelFacts(program=ProgramFacts("", "pytorch", "2.13.0", has_grad_scaler=has_scaler))
+    case = RuleCase("", recorded={LOSS: {"mean": steady(1, 5)}, **numbers}, facts=facts)
+    assert learning_of(case.window) == Learning(skipped=clause)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "rested"), [({}, 0), ({450: 30.0, 500: 46.0}, 76)], ids=["watched whole", "rested"]
+)
+def test_steps_at_rest_are_counted(recorded: dict[int, float], rested: int) -> None:
+    numbers = {RESTED_STEPS: {"mean": recorded}} if recorded else {}
+    case = RuleCase("", recorded={LOSS: {"mean": steady(1, 5)}, **numbers})
+    assert learning_of(case.window) == Learning(rested=rested)
+
+
+@pytest.mark.parametrize(
+    "learning", [Learning(), Learning("a", "b"), Learning(skipped="c", ran_out="d"), Learning(rested=7)]
+)
 def test_it_is_stored(learning: Learning) -> None:
     assert Learning.from_json(learning.to_json()) == learning

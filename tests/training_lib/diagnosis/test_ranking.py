@@ -83,6 +83,27 @@ def test_each_cause_shows_its_numbers() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("signs", "causes"),
+    [
+        pytest.param([Sign("found:overfit")], [Cause.OVERFITTING], id="another-cause"),
+        pytest.param([Sign("found:labels-rule")], [], id="nothing-shows-it"),
+        pytest.param([Sign("found:labels-rule"), Sign("labels-differ", False)], [], id="absent"),
+        pytest.param(
+            [Sign("found:labels-rule"), Sign("labels-differ")], [Cause.WRONG_LABELS], id="a-question-shows-it"
+        ),
+        pytest.param(
+            [Sign("found:labels-rule"), Sign("shown:wrong-labels")], [Cause.WRONG_LABELS], id="a-rule-shows-it"
+        ),
+    ],
+)
+def test_labels_are_wrong_where_something_shows_it_else_the_cause_is_unknown(
+    signs: list[Sign], causes: list[Cause]
+) -> None:
+    hints = {"labels-rule": (Suspicion(Cause.WRONG_LABELS),)}
+    assert [one.cause for one in suspicions_of(signs, WEIGHTS, hints=hints)][:1] == causes
+
+
 def test_a_rule_without_a_row_counts_by_its_own_causes() -> None:
     hints = {"new-rule": (Suspicion(Cause.STALLED), Suspicion(Cause.DATA_ORDER))}
     found = suspicions_of([Sign("found:new-rule")], WEIGHTS, hints=hints)

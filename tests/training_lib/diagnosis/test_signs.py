@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.for_each import for_each
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause, Sign, Suspicion
 from trackside.contracts.model_facts import (
@@ -20,10 +22,14 @@ from trackside.contracts.model_facts import (
     ParameterFacts,
     ProgramFacts,
 )
-from trackside.diagnosis.signs import PIECES, Known, explained_by, refuted_by, signs_of, signs_of_rules
+from trackside.diagnosis import signs
+from trackside.diagnosis.signs import explained_by, refuted_by, signs_of, signs_of_rules
+from trackside.evidence.question import Known
+from trackside.evidence.registry import all_questions
 from trackside.testing.rule_case import RuleCase
 from trackside.trial.window import Window
 
+QUESTIONS = all_questions()
 LOSS, W, G = "CrossEntropyLoss_output_0", "Net_fc.weight", "gradient/Net_fc.weight"
 RATE = "hyperparameters/SGD/group_0/lr"
 LABELS = {"CrossEntropyLoss_input_1": {step: np.arange(32) % 8 for step in range(0, 100, 10)}}
@@ -73,6 +79,22 @@ def program(
         losses=(loss or LossFacts(LOSS, type_name="CrossEntropyLoss", reduction="mean", input_from="linear"),),
         program=ProgramFacts(**settings),
     )
+
+
+def stuck(inputs: Mapping[str, Any], *, ratio: float = 1e-2, losses: Mapping[int, float] | None = None) -> Window:
+    """A run that learned nothing of its labels by visible updates."""
+    return RuleCase(
+        "a run",
+        {**LABELS, **inputs},
+        collections={"labels": ("input_1$",), "model_inputs": ("^Net_input",)},
+        recorded={
+            LOSS: {"mean": losses or steady(2.3, 101)},
+            W: {"update_ratio": steady(ratio, 101), "l2": steady(1.0, 101)},
+            G: {"l2": steady(1.0, 101)},
+            "gradient/Net_b.weight": {"l2": steady(1.0, 101)},
+        },
+        facts=program(),
+    ).window
 
 
 def of_classes(*counts: int) -> Mapping[str, Any]:
@@ -142,16 +164,14 @@ PRESENT = [
 
 @pytest.mark.parametrize(("name", "run"), [pytest.param(*row, id=row[0]) for row in PRESENT])
 def test_evidence_that_is_present(name: str, run: Window) -> None:
-    answer = PIECES[name].answer(Known(run))
+    answer = QUESTIONS[name].answer(Known(run))
     assert answer
     assert Sign(name, True, answer if isinstance(answer, str) else "") in signs_of(run)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, _ in PRESENT if name not in {"loss-fell", "loss-mostly-gone", "loss-falls"}]
-)
+@for_each({name: (name,) for name, _ in PRESENT if name not in {"loss-fell", "loss-mostly-gone", "loss-falls"}})
 def test_evidence_that_is_absent_from_a_sound_run(name: str) -> None:
-    assert PIECES[name].answer(Known(window())) is False
+    assert QUESTIONS[name].answer(Known(window())) is False
 
 
 @pytest.mark.parametrize(
@@ -185,7 +205,7 @@ def test_evidence_that_is_absent_from_a_sound_run(name: str) -> None:
     ],
 )
 def test_evidence_that_is_absent_from_a_similar_run(name: str, run: Window) -> None:
-    assert PIECES[name].answer(Known(run)) is False
+    assert QUESTIONS[name].answer(Known(run)) is False
 
 
 @pytest.mark.parametrize(
@@ -197,19 +217,20 @@ def test_evidence_that_is_absent_from_a_similar_run(name: str, run: Window) -> N
     ],
 )
 def test_classes_of_which_too_little_is_known(labels: Mapping[str, Any]) -> None:
-    assert PIECES["unequal-classes"].answer(Known(window(labels=labels))) is None
+    assert QUESTIONS["unequal-classes"].answer(Known(window(labels=labels))) is None
 
 
-@pytest.mark.parametrize("name", PIECES)
+@for_each({name: (name,) for name in QUESTIONS})
 def test_evidence_is_unknown_where_nothing_was_recorded(name: str) -> None:
-    assert PIECES[name].answer(Known(RuleCase("an old run", {"mine": {0: 1.0}}).window)) is None
+    assert QUESTIONS[name].answer(Known(RuleCase("an old run", {"mine": {0: 1.0}}).window)) is None
 
 
 def test_a_piece_that_fails_is_unknown_and_the_others_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(known: Known) -> str:
         raise ZeroDivisionError
 
-    monkeypatch.setitem(PIECES, "loss-fell", type(PIECES["loss-fell"])("?", fails))
+    broken = {**QUESTIONS, "loss-fell": replace(QUESTIONS["loss-fell"], answer=fails)}
+    monkeypatch.setattr(signs, "all_questions", lambda: broken)
     names = [sign.name for sign in signs_of(window())]
     assert "loss-fell" not in names
     assert "loss-falls" in names
@@ -251,6 +272,26 @@ def test_facts_refute_causes(facts: ModelFacts, cause: Cause, is_refuted: bool) 
 def test_only_classes_can_be_unequal(labels: Any, is_refuted: bool) -> None:
     run = window(labels={"CrossEntropyLoss_input_1": dict.fromkeys(range(0, 100, 10), labels)})
     assert (Cause.CLASS_IMBALANCE in refuted_by(signs_of(run))) is is_refuted
+
+
+ROWS = {"Net_input_0": {step: np.arange(32.0).reshape(8, 4) for step in (0, 50)}}
+EQUAL_ROWS = {"Net_input_0": {step: np.ones((8, 4)) for step in (0, 50)}}
+
+
+@pytest.mark.parametrize(
+    ("run", "answer"),
+    [
+        pytest.param(stuck(ROWS), True, id="inputs-differ-and-weights-move"),
+        pytest.param(stuck(EQUAL_ROWS), False, id="inputs-are-alike"),
+        pytest.param(stuck({}), None, id="no-inputs-were-saved"),
+        pytest.param(stuck(ROWS, ratio=1e-6), False, id="hardly-a-step"),
+        pytest.param(stuck(ROWS, ratio=0.9), False, id="wild-steps"),
+        pytest.param(stuck(ROWS, losses=falling(2.3, 0.2, 101)), False, id="it-learns"),
+    ],
+)
+def test_labels_that_do_not_belong_to_the_inputs(run: Window, answer: bool | None) -> None:
+    found = QUESTIONS["labels-unlearned"](Known(run))
+    assert found is answer if answer is not True else isinstance(found, str)
 
 
 def test_nothing_is_refuted_by_what_is_unknown() -> None:

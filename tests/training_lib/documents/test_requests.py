@@ -21,9 +21,9 @@ from trackside.contracts.capture_request import (
     StatisticsRequest,
 )
 from trackside.contracts.errors import ConfigurationError
-from trackside.contracts.profiling_request import ProfilingRequest, Window
 from trackside.contracts.recipient import Recipient
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.run.profiling_request import ProfilingRequest, Window
 from trackside.documents.hook import COLLECTION_KEYS, HOOK_KEYS, HookReading, hook_document
 from trackside.documents.requests import read_environment, read_training_job, training_job_document
 from trackside.documents.rules import DEFAULT_IMAGE

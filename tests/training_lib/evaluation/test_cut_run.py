@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trackside.contracts.check import ProcessReport
+from trackside.contracts.run.check import ProcessReport
 from trackside.contracts.run_layout import TENSORS, check_key
 from trackside.evaluation.cut_run import is_cut
 from trackside.evaluation.other_runs import OtherRuns

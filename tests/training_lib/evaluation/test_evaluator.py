@@ -15,7 +15,7 @@ from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import RunLocation, event_key
 from trackside.contracts.verdict import Finding, Outcome, Severity, Verdict
 from trackside.evaluation.evaluator import DELIVERY_SECONDS_AFTER_THE_END, HEARTBEAT_SECONDS, Evaluator, evaluate
-from trackside.evaluation.progress import ProgressFile
+from trackside.evaluation.results.progress import ProgressFile
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.sink import Sink, UndeliveredError
 from trackside.rules.catalogue import ConfiguredRule

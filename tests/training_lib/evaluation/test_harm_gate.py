@@ -11,7 +11,7 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Outcome, Verdict
 from trackside.evaluation.evaluator import Evaluator
-from trackside.evaluation.progress import ProgressFile
+from trackside.evaluation.results.progress import ProgressFile
 from trackside.rules.catalogue import build_rules
 from trackside.storage.memory import MemoryStore
 from trackside.testing.fake_trial import end_run, write_collections, write_statistics, write_tensors

@@ -16,8 +16,8 @@ from trackside.contracts.errors import RecordError, StorageUnavailableError
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Finding, Outcome, Severity, State, Verdict
 from trackside.evaluation.evaluator import Evaluator
-from trackside.evaluation.judging import FEWEST_CLEAN_STEPS, MOST_ISSUES
-from trackside.evaluation.progress import ProgressFile
+from trackside.evaluation.results.judging import FEWEST_CLEAN_STEPS, MOST_ISSUES
+from trackside.evaluation.results.progress import ProgressFile
 from trackside.rules.catalogue import ConfiguredRule
 from trackside.rules.rule import FoldingRule, Rule, parameter
 from trackside.storage.memory import MemoryStore

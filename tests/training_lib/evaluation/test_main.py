@@ -21,7 +21,11 @@ from trackside.testing.fake_trial import end_run, write_collections, write_tenso
 USUAL = {rule.rule_id for rule in default_request().rules}
 NOT_AT_THE_START = {  # only for rules from files, S3, notebooks, long runs, and the end of a run
     *("multiprocessing", "concurrent.futures", "subprocess", "socket", "shutil", "tempfile", "html", "numpy.ma"),
-    *("trackside.evaluation.rule_process", "trackside.evaluation.run_speed", "trackside.performance"),
+    *(
+        "trackside.evaluation.rule_processes.rule_process",
+        "trackside.evaluation.results.run_speed",
+        "trackside.speed.performance",
+    ),
 }
 
 

@@ -9,9 +9,9 @@ import pytest
 from tests.training_lib.local.verdicts import issue
 from trackside.contracts.cause import Cause, Sign, Suspicion
 from trackside.contracts.verdict import Severity, Verdict
-from trackside.diagnosis.ranking import MOST_CAUSES, OBSERVED
 from trackside.diagnosis.signs import FOUND
-from trackside.evaluation.verdicts import diagnosed
+from trackside.evaluation.results.verdicts import diagnosed
+from trackside.situation.constants import MOST_CAUSES, OBSERVED
 
 SEEN = Suspicion(Cause.UNNORMALIZED_INPUTS, "the deviation is 255 in evaluation", OBSERVED)
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trackside.capture.statistics_log import StatisticsLog
+from trackside.capture.statistics.statistics_log import StatisticsLog
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.run_layout import END_MARKER_KEY, INDEX_PREFIX, STATISTICS, TENSORS, WATERMARKS
 from trackside.contracts.verdict import Finding, Outcome, Severity, State, Verdict
 from trackside.evaluation import backtest as backtesting
 from trackside.evaluation.backtest import Backtest, backtest
 from trackside.evaluation.evaluator import Evaluator
-from trackside.evaluation.progress import ProgressFile
+from trackside.evaluation.results.progress import ProgressFile
 from trackside.records.watermark import Watermark
 from trackside.rules.catalogue import ConfiguredRule
 from trackside.rules.rule import FoldingRule, Rule, is_paced_step, parameter
@@ -115,6 +115,23 @@ class SavedGradientLarge(Rule):
         for name in window.tensors("gradients"):
             if float(window.value(name, worker="worker_0")[0]) > 5:
                 yield found(window, name, 6.0, window.step)
+
+
+@dataclass(frozen=True)
+class AtTheEnd(Rule):
+    """The run has ended."""
+
+    rule_id = "at-the-end"
+    watches = ("losses",)
+    save_interval = 500
+    needs = ()
+    paced = True
+    severity = Severity.WARNING
+    since = "0.1"
+    what_to_do = ()
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        return [found(window, LOSS, 6.0, window.step)] if window.is_last else []
 
 
 RULES: tuple[Rule, ...] = (LossLarge(), LossLargeForLong(), Remembers(), SavedGradientLarge())
@@ -221,6 +238,13 @@ def test_it_is_asked_at_every_tenth_step_and_at_the_last() -> None:
     assert world.judged_steps() == (0, 10, 20, 30)
     world.end()
     assert world.judged_steps() == (0, 10, 20, 30, 35)
+
+
+@pytest.mark.parametrize("count", [36, 41], ids=["between-two-steps-of-its-own", "at-one-of-them"])
+def test_a_run_read_afterwards_tells_its_end(count: int) -> None:
+    world = World(AtTheEnd())
+    world.record([1.0] * count)
+    assert [verdict.step for verdict in world.end()] == [count - 1]
 
 
 def test_a_step_of_a_thinned_run_is_asked_where_its_ten_have_begun() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trackside.capture.statistics_log import StatisticsLog
+from trackside.capture.statistics.statistics_log import StatisticsLog
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import (
     END_MARKER_KEY,
@@ -20,8 +20,8 @@ from trackside.contracts.run_layout import (
 )
 from trackside.contracts.verdict import Finding, Outcome, Severity, Verdict
 from trackside.evaluation.evaluator import Evaluator, evaluate
-from trackside.evaluation.progress import ProgressFile
-from trackside.evaluation.summary import Summary
+from trackside.evaluation.results.progress import ProgressFile
+from trackside.evaluation.results.summary import Summary
 from trackside.records.watermark import Watermark
 from trackside.rules.catalogue import ConfiguredRule, build_rules
 from trackside.rules.rule import Rule
@@ -29,8 +29,8 @@ from trackside.storage.local import LocalStore
 from trackside.storage.memory import MemoryStore
 from trackside.storage.store import Store
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors, write_watermark
+from trackside.trial.steps.watermarks import GONE_SECONDS
 from trackside.trial.trial import Trial, open_trial
-from trackside.trial.watermarks import GONE_SECONDS
 from trackside.trial.window import Window
 
 EARLY, LATE, LOSS = "gradient/Net_0.weight", "gradient/Net_9.weight", "Loss_output_0"

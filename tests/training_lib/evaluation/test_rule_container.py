@@ -12,6 +12,7 @@ from trackside.contracts.errors import AccessDeniedError, ConfigurationError, St
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Outcome, Severity, Verdict
 from trackside.environment import CaptureEnvironment, inherited
+from trackside.evaluation.results.summary import Summary
 from trackside.evaluation.rule_container import (
     START_SECONDS,
     FirstVerdict,
@@ -22,7 +23,6 @@ from trackside.evaluation.rule_container import (
     run_container,
 )
 from trackside.evaluation.rule_request_file import names_a_rule, rule_of_environment
-from trackside.evaluation.summary import Summary
 from trackside.storage.local import LocalStore
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits"

@@ -16,13 +16,13 @@ from tests.training_lib.marked_run import Content, Place, Process
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Finding, Outcome, Severity
 from trackside.evaluation.evaluator import Evaluator
-from trackside.evaluation.progress import ProgressFile
-from trackside.evaluation.rule_limits import NO_LIMITS
+from trackside.evaluation.results.progress import ProgressFile
+from trackside.evaluation.rule_processes.rule_limits import NO_LIMITS
 from trackside.rules.catalogue import ConfiguredRule, build_rules, default_request
 from trackside.rules.rule import FoldingRule
 from trackside.storage.memory import MemoryStore
+from trackside.trial.steps.watermarks import GONE_SECONDS
 from trackside.trial.trial import Trial
-from trackside.trial.watermarks import GONE_SECONDS
 from trackside.trial.window import Window
 
 LOSS, WEIGHT, GRADIENT = "CrossEntropyLoss_output_0", "Net_{}.weight", "gradient/Net_{}.weight"

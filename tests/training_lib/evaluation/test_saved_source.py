@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pytest
 
-from trackside.capture.statistics_log import StatisticsLog
+from trackside.capture.statistics.statistics_log import StatisticsLog
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, RuleConfiguration, RuleRequest
 from trackside.evaluation.evaluator import Evaluator
-from trackside.evaluation.progress import ProgressFile
+from trackside.evaluation.results.progress import ProgressFile
 from trackside.evaluation.saved_source import SavedSource
 from trackside.rules.catalogue import build_rules
 from trackside.storage.memory import MemoryStore

@@ -21,9 +21,9 @@ from trackside.contracts.verdict import Finding, Outcome, Severity, State, Verdi
 from trackside.evaluation.backtest import backtest
 from trackside.evaluation.evaluator import MOST_SLOW_STEPS, Evaluator
 from trackside.evaluation.exit_codes import RULE_CRASHED, exit_code_of
-from trackside.evaluation.progress import ProgressFile
-from trackside.evaluation.rule_limits import NO_LIMITS, RuleLimits
-from trackside.evaluation.summary import Summary
+from trackside.evaluation.results.progress import ProgressFile
+from trackside.evaluation.results.summary import Summary
+from trackside.evaluation.rule_processes.rule_limits import NO_LIMITS, RuleLimits
 from trackside.rules.catalogue import ConfiguredRule
 from trackside.rules.rule import FoldingRule, Rule
 from trackside.storage.memory import MemoryStore

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from trackside.capture.statistics_log import StatisticsLog
+from trackside.capture.statistics.statistics_log import StatisticsLog
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Outcome, Verdict
 from trackside.evaluation.backtest import backtest
-from trackside.local.judgement import judge
-from trackside.local.live_run import training_losses
+from trackside.runs.judgement import judge
+from trackside.runs.live_run import training_losses
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors
 from trackside.trial.trial import open_trial

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trackside.capture.run_files import RunFiles
-from trackside.capture.step_tensors import StepTensors
-from trackside.capture.tensorboard import TensorBoardFiles
+from trackside.capture.steps.step_tensors import StepTensors
+from trackside.capture.writing.run_files import RunFiles
+from trackside.capture.writing.tensorboard import TensorBoardFiles
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.storage.local import LocalStore
 from trackside.storage.memory import MemoryStore

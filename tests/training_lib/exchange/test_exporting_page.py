@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from trackside.cli import main
-from trackside.contracts.recorded_names import STEP_SECONDS
+from trackside.contracts.run.recorded_names import STEP_SECONDS
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_statistics, write_tensors
-from trackside.trial.statistics import STATISTICS
+from trackside.trial.tensors.statistics import STATISTICS
 
 PAGE = Path(__file__).parents[3] / "docs" / "exporting.md"
 RUN = ".trackside/runs/a"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from tests.training_lib.local.verdicts import issue
-from trackside.contracts.check import Answer, Outcome
+from trackside.contracts.run.check import Answer, Outcome
 from trackside.contracts.verdict import Severity
 from trackside.exchange.junit import junit_report
 

@@ -22,7 +22,7 @@ from trackside.extras import install_command
 from trackside.records.step_file import encode_step, write_step
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, fake_trial, write_collections, write_tensors
-from trackside.trial.statistics import STATISTICS
+from trackside.trial.tensors.statistics import STATISTICS
 from trackside.trial.trial import Trial, open_trial
 
 LOSS, WEIGHT = "CrossEntropyLoss_output_0", "MLP_fc1.weight"

@@ -11,7 +11,8 @@ from moto import mock_aws
 
 from trackside.contracts.errors import StorageError
 from trackside.exchange.bucket_place import BucketPlace
-from trackside.exchange.places import FolderPlace, UnreadableFileError, bring, open_place
+from trackside.exchange.open_place import open_place
+from trackside.exchange.places import FolderPlace, UnreadableFileError, bring
 
 KEY = "events/000000000001/000000000001_worker_0.tfevents"
 

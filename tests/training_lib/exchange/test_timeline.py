@@ -15,8 +15,8 @@ from tests.training_lib.exchange.timed_run import BACKWARD, DATA, FIRST_END, OPT
 from trackside.cli import main
 from trackside.contracts.errors import ConfigurationError
 from trackside.exchange.timeline import STEP, WHOLE, FindingMark, Part, TimelineExport, export_timeline
-from trackside.performance.profile import open_profile
-from trackside.trial.selection import StepRange
+from trackside.speed.performance.profile import open_profile
+from trackside.trial.steps.selection import StepRange
 from trackside.trial.trial import open_trial
 
 STEPS = 20

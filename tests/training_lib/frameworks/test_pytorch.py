@@ -173,7 +173,7 @@ model = torch.nn.Linear(4, 3)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 steps = []
 sys.setprofile(count)
-for _ in range(40):
+for _ in range(460):
     calls = 0
     optimizer.zero_grad()
     torch.nn.functional.cross_entropy(model(torch.ones(2, 4)), torch.tensor([0, 1])).backward()
@@ -192,8 +192,8 @@ def test_an_idle_step_costs_few_calls() -> None:
     answer = subprocess.run([sys.executable, "-c", COUNTS_CALLS], capture_output=True, text=True, check=True)
     steps = [int(count) for count in answer.stdout.split()]
     assert max(steps[:2]) > 100, "the first step is saved"
-    idle = sorted(steps[10:])
-    assert idle[len(idle) // 2] <= 6, steps  # one of them counts backward passes
+    idle = sorted(steps[410:])  # the training rests
+    assert idle[len(idle) // 2] <= 6, idle
 
 
 def test_uninstall_leaves_torch_as_it_was(capturing: Any) -> None:
@@ -301,7 +301,7 @@ def test_names_and_scales_losses(loss: torch.Tensor, name: str, true_value: torc
     np.testing.assert_allclose(loss.item() / description.scale, expected.item(), rtol=1e-6)
 
 
-def test_accumulated_losses_are_all_there(capturing: Any, read_run: Any) -> None:
+def test_the_loss_of_accumulated_gradients_is_that_of_their_step(capturing: Any, read_run: Any) -> None:
     torch.manual_seed(0)
     model, expected = Net(), []
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -315,7 +315,8 @@ def test_accumulated_losses_are_all_there(capturing: Any, read_run: Any) -> None
         accumulated = gradient.numpy().copy()
         optimizer.step()
     (step,) = read_run(store).values()
-    assert [float(step[f"CrossEntropyLoss_output_{k}"]) for k in range(2)] == expected
+    assert float(step["CrossEntropyLoss_output_0"]) == pytest.approx(sum(expected) / 2)
+    assert "CrossEntropyLoss_output_1" not in step
     np.testing.assert_array_equal(step["gradient/Net_fc1.weight"], accumulated)
 
 

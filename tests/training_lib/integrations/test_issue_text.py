@@ -10,7 +10,7 @@ import pytest
 from tests.training_lib.local.verdicts import finding, issue
 from trackside.contracts.issue_group import IssueGroup, group_of_one
 from trackside.contracts.verdict import Severity, State
-from trackside.integrations.issue_text import issue_card, issue_title, worst_of
+from trackside.integrations.issue_text import issue_card, issue_title, outcome_of
 
 GROUP = group_of_one(issue("dead-relu", findings=(replace(finding(), place="train.py:41"),)))
 RECOVERED = IssueGroup((GROUP.lead,), {"dead-relu": replace(GROUP.lead, state=State.RECOVERED)})
@@ -41,11 +41,10 @@ def test_the_title_is_one_line() -> None:
 @pytest.mark.parametrize(
     ("groups", "worst"),
     [
-        pytest.param((), "none", id="none"),
-        pytest.param((RECOVERED,), "none", id="recovered"),
+        pytest.param((), "not-judged", id="none-of-a-run-that-cannot-be-read"),
         pytest.param((RECOVERED, group_of_one(issue("overfit", severity=Severity.WARNING))), "warning", id="one-left"),
         pytest.param((GROUP, group_of_one(issue("overfit", severity=Severity.WARNING))), "critical", id="two"),
     ],
 )
 def test_the_worst_is_that_of_what_stands(groups: tuple[IssueGroup, ...], worst: str) -> None:
-    assert worst_of(groups) == worst
+    assert outcome_of(groups, "/no/such/run").worst == worst

@@ -11,7 +11,7 @@ from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import RULE_REQUEST_KEY
 from trackside.integrations.judged_training import JudgedTraining
-from trackside.local.run_folder import RunState, read_record, run_state
+from trackside.runs.run_folder import RunState, read_record, run_state
 
 SCRIPT = """
 import sys

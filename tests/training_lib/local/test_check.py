@@ -11,8 +11,8 @@ import pytest
 
 from tests.training_lib.local.verdicts import issue
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest
-from trackside.contracts.check import Answer, Outcome, ProcessReport, StepDigest
 from trackside.contracts.rule_request import RuleRequest
+from trackside.contracts.run.check import Answer, Outcome, ProcessReport, StepDigest
 from trackside.contracts.run_layout import check_key
 from trackside.contracts.verdict import Outcome as VerdictOutcome
 from trackside.contracts.verdict import Severity, State
@@ -69,7 +69,12 @@ def result(folder: Path, status: int = 0) -> LocalRunResult:
     ("status", "report", "outcome", "observed"),
     [
         pytest.param(0, ProcessReport("worker_0", 20, is_done=True), Outcome.OK, "20 steps", id="whole"),
-        pytest.param(1, ProcessReport("worker_0", 1, is_done=True), Outcome.OK, "1 step made", id="ended-by-us"),
+        pytest.param(
+            1, ProcessReport("worker_0", 1, is_done=True, is_cut=True), Outcome.OK, "1 step made", id="ended-by-us"
+        ),
+        pytest.param(
+            1, ProcessReport("worker_0", 3, is_done=True), Outcome.FAULT, "code 1", id="fails-behind-its-training"
+        ),
         pytest.param(
             -15, ProcessReport("worker_0", 20), Outcome.NOT_TRIED, "while the probes", id="stopped-in-a-probe"
         ),

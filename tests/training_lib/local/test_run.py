@@ -20,18 +20,18 @@ from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.issue_group import IssueGroup
-from trackside.contracts.learning import Learning
-from trackside.contracts.profiling_request import ProfilingRequest, Window, read_profiling_request
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.run.learning import Learning
+from trackside.contracts.run.profiling_request import ProfilingRequest, Window, read_profiling_request
 from trackside.contracts.verdict import Severity, Verdict
 from trackside.environment import inherited
-from trackside.evaluation.verdicts import Moment, recovered
-from trackside.local.capture_check import nothing_captured_yet
+from trackside.evaluation.results.verdicts import Moment, recovered
 from trackside.local.process_table import living_processes
-from trackside.local.rule_state import RuleState
 from trackside.local.run import LocalRun, LocalRunResult, run_locally
-from trackside.local.run_folder import RunRecord, RunState, read_record, run_state
 from trackside.local.run_now import RunNow
+from trackside.runs.capture_check import nothing_captured_yet
+from trackside.runs.rule_state import RuleState
+from trackside.runs.run_folder import RunRecord, RunState, read_record, run_state
 
 STOP, NOTIFY = (Action.STOP_TRAINING, Action.NOTIFY), (Action.NOTIFY,)
 
@@ -169,6 +169,22 @@ def test_a_critical_issue_stops_a_run_that_asked_for_it(run_it: Callable[..., No
     assert notes.result.exit_code(None) == 1
     assert run_state(notes.result.folder) is RunState.STOPPED
     assert notes.result.rules[0].state is RuleState.ISSUE
+
+
+def test_a_request_stops_a_run_without_a_verdict(run_it: Callable[..., Notes]) -> None:
+    asks = "(pathlib.Path(os.environ['TRACKSIDE_RUN']) / 'stop-request.json').write_text('{\"reason\": \"late\"}')\n"
+    notes = run_it(f"{asks}{FOREVER}")
+    assert (notes.result.status, notes.result.stopped_for) == (-signal.SIGTERM, None)
+    assert "Stopping the training, as requested: late." in notes.ear.notes
+    assert notes.result.exit_code(None) == 1
+    assert run_state(notes.result.folder) is RunState.STOPPED
+
+
+def test_a_request_to_an_earlier_part_of_a_run_stops_nothing(run_it: Callable[..., Notes], tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "stop-request.json").write_text('{"reason": "it diverged"}')
+    notes = run_it("time.sleep(0.5)", earlier=RunRecord(("python",), 1.0))
+    assert (notes.result.status, notes.result.was_stopped) == (0, False)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from trackside.local.run_now import RunNowReader, steps_of
 from trackside.records.watermark import Watermark
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import write_statistics, write_watermark
-from trackside.trial.newest_loss import newest_loss
+from trackside.trial.recorded.newest_loss import newest_loss
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from tests.patience import HANGS_SECONDS
 from tests.training_lib.cli.gradient_runs import write_run
 from trackside.cli import main
-from trackside.local.run_folder import RunRecord, held, write_record
+from trackside.runs.run_folder import RunRecord, held, write_record
 
 DAY = 86400.0
 RUNS = Path(".trackside") / "runs"
@@ -89,7 +89,7 @@ def test_a_run_that_trackside_run_still_writes_is_refused() -> None:
 def test_a_run_that_a_training_process_writes_is_refused() -> None:
     make("a")
     code = (
-        "import sys\nfrom trackside.capture.worker_lock import WorkerLock\n"
+        "import sys\nfrom trackside.capture.writing.worker_lock import WorkerLock\n"
         "from trackside.storage.local import LocalStore\n"
         f"WorkerLock(LocalStore({str(RUNS / 'a' / 'debug-output')!r}), 'worker_0').take(); print('held', flush=True)\n"
         "sys.stdin.read()"

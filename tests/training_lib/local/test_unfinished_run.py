@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.training_lib.local.verdicts import issue, no_issue
-from trackside.capture.worker_lock import WorkerLock
+from trackside.capture.writing.worker_lock import WorkerLock
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.run_layout import END_MARKER_KEY, TENSORS, VERDICTS_KEY
 from trackside.contracts.verdict import Outcome
-from trackside.evaluation.progress import Delivery, Progress, ProgressFile, RuleProgress
-from trackside.local.run_folder import LOCK_FILE, RunRecord, read_record, write_record
+from trackside.evaluation.results.progress import Delivery, Progress, ProgressFile, RuleProgress
 from trackside.local.unfinished_run import place_for, reopen
+from trackside.runs.run_folder import LOCK_FILE, RunRecord, read_record, write_record
 from trackside.storage.local import LocalStore
 from trackside.storage.open_store import open_store
 
@@ -72,7 +72,7 @@ def test_a_run_that_lives_is_refused(tmp_path: Path) -> None:
 def test_a_training_that_outlives_its_trackside_run_is_refused(tmp_path: Path) -> None:
     folder = earlier_run(tmp_path / "r", RunRecord(COMMAND, 1.0))
     code = (
-        "import sys; from trackside.capture.worker_lock import WorkerLock\n"
+        "import sys; from trackside.capture.writing.worker_lock import WorkerLock\n"
         "from trackside.storage.local import LocalStore\n"
         "WorkerLock(LocalStore(sys.argv[1]), 'worker_0').take(); print('held', flush=True); sys.stdin.read()"
     )

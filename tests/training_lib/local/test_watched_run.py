@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from tests.warm_python import WarmPython
-from trackside.local.run_folder import RunState, read_record, run_state
+from trackside.runs.run_folder import RunState, read_record, run_state
 
 PAGE = Path(__file__).parents[3] / "docs" / "explicit-api.md"
 TRAINING = """

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackside.contracts.checkpoint import Checkpoint
 from trackside.contracts.errors import RecordError
+from trackside.contracts.run.checkpoint import Checkpoint
 from trackside.contracts.run_layout import checkpoints_key
 from trackside.records.checkpoints_file import (
     MOST_CHECKPOINTS,

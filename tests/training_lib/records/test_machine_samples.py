@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackside.contracts.errors import RecordError
-from trackside.records.machine_samples import MAGIC, Sample, SamplesEncoder, without_exports
-from trackside.records.machine_samples_reader import MachineSamplesReader, decode_machine_samples
-from trackside.records.system_metrics_file import SystemSample
+from trackside.records.machine.machine_samples import MAGIC, Sample, SamplesEncoder, without_exports
+from trackside.records.machine.machine_samples_reader import MachineSamplesReader, decode_machine_samples
+from trackside.records.machine.system_metrics_file import SystemSample
 
 GOLDEN = Path(__file__).parent / "golden" / "machine-samples.tms"
 SECOND = 1_700_000_000

@@ -26,6 +26,7 @@ from trackside.contracts.model_facts import (
     SelectionFacts,
     at_step,
 )
+from trackside.contracts.observations import OF_LOSSES
 from trackside.contracts.run_layout import model_facts_key
 from trackside.records.model_facts import (
     HEAD_BYTES,
@@ -66,6 +67,8 @@ FIRST = ModelFacts(
     ),
 )  # fmt: skip
 REVISIONS = (FIRST, replace(FIRST, from_step=2**40, parameters=FIRST.parameters[:1]))
+
+OBSERVED = {bool: True, int: 3, float: 0.5, tuple: (0.5, 0.25)}
 
 texts = st.text(max_size=12).map(lambda text: text.encode("utf-8", "ignore").decode())
 counts = st.integers(0, 2**62)
@@ -128,6 +131,7 @@ def test_every_field_of_a_fact_is_written_and_read(kind: type) -> None:
     values |= {"CheckpointFacts | None": CheckpointFacts("last.pt", 2), "LoadFacts | None": LoadFacts("w", 2)}
     values |= {"tuple[SelectionFacts, ...]": (SelectionFacts("EarlyStopping", "val_loss", "max"),)}
     values |= {"ScheduleFacts | None": ScheduleFacts("StepLR", 0.1, 2)}
+    values |= {"Mapping[Observation[Any], Any]": {each: OBSERVED[type(each.default)] for each in OF_LOSSES}}
     fact = kind(**{f.name: False if f.default is True else values[str(f.type)] for f in fields(kind)})
     sections = {ProgramFacts: "program", ClippingFacts: "program", CheckpointFacts: "program", ModuleFacts: "modules"}
     sections |= {

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.detection.capture import capture_request
 from benchmarks.detection.corpus.catalogue import all_programs
-from benchmarks.detection.judge import judge
-from benchmarks.detection.presets import rules_of
-from benchmarks.detection.stored_runs import Job
+from benchmarks.detection.train import Job
+from benchmarks.engine.judge import judge
+from benchmarks.engine.stored import RUN
+from benchmarks.engine.usual import rules_of, whole_capture
 from tests.patience import HANGS_SECONDS
-from trackside.contracts.rule_request import CALIBRATED, RuleRequest
 from trackside.contracts.verdict import Severity
 
 REPOSITORY = Path(__file__).parents[3]
@@ -28,22 +27,21 @@ FAULTY = [
 
 
 def job(program: str, fault: str) -> Job:
-    return Job(all_programs()[program], fault, 0, capture_request().to_json())
+    return Job(all_programs()[program], fault, 0, whole_capture().to_json())
 
 
 def alarms(program: str, fault: str, root: Path) -> set[str]:
-    rules = tuple(rule for rule in rules_of(CALIBRATED) if rule.rule_id in RULES)
-    of = job(program, fault)
-    found = judge((of, of.folder(root)), request=RuleRequest(rules))
+    found = judge(job(program, fault).folder(root) / RUN, [rule for rule in rules_of() if rule.rule_id in RULES])
+    assert found.steps
     assert not found.crashed
-    return {alarm.rule for alarm in found.alarms(at_least=Severity.WARNING)}
+    return {alarm.rule for alarm in found.at_least(Severity.WARNING)}
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with all of these runs, each trained in a process of its own."""
     root = tmp_path_factory.mktemp("detection")
-    names = sorted({*CLEAN, *(program for program, *_ in FAULTY)})
+    names = [*(f"{program}/clean" for program in CLEAN), *(f"{program}/{fault}" for program, fault, _ in FAULTY)]
     command = [
         sys.executable,
         "-m",

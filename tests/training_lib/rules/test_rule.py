@@ -10,7 +10,7 @@ from trackside.contracts.rule_catalogue import parse_catalogue
 from trackside.contracts.rule_request import AWS_DOCS, RuleConfiguration, RuleRequest
 from trackside.contracts.verdict import Outcome
 from trackside.evaluation.evaluator import Evaluator
-from trackside.evaluation.progress import ProgressFile
+from trackside.evaluation.results.progress import ProgressFile
 from trackside.rules.catalogue import build_rules, catalogue_json
 from trackside.rules.documented.dead_relu import DocumentedDeadRelu
 from trackside.rules.documented.overfit import DocumentedOverfit

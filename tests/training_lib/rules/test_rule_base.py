@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, ClassVar
 
 import pytest
@@ -25,6 +26,19 @@ from trackside.testing.rule_case import RuleCase
 from trackside.trial.window import Window
 
 
+class Colour(IntEnum):
+    RED = 0
+    BLUE = 1
+
+
+@dataclass(frozen=True)
+class Part:
+    """A dataclass within a state."""
+
+    step: int
+    colour: Colour = Colour.RED
+
+
 @dataclass(frozen=True)
 class Memory:
     """Everything that a state may hold."""
@@ -37,6 +51,7 @@ class Memory:
     points: tuple[tuple[int, float, str], ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     series: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    parts: Mapping[str, Part] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,6 +96,7 @@ floats = st.floats(allow_nan=False)
         points=st.lists(st.tuples(integers, floats, words), max_size=3).map(tuple),
         counts=st.dictionaries(words, integers, max_size=3),
         series=st.dictionaries(words, st.lists(floats, max_size=3).map(tuple), max_size=3),
+        parts=st.dictionaries(words, st.builds(Part, step=integers, colour=st.sampled_from(Colour)), max_size=3),
     )
 )
 def test_a_state_is_read_as_it_was_written(state: Memory) -> None:
@@ -110,6 +126,10 @@ def test_a_state_is_read_as_it_was_written(state: Memory) -> None:
         pytest.param('{"points": [[1, 2.0, 3]]}', id="a-point-of-numbers-only"),
         pytest.param('{"counts": [1]}', id="a-list-for-a-mapping"),
         pytest.param('{"series": {"a": [null]}}', id="nothing-in-a-series"),
+        pytest.param('{"parts": {"a": [3, 1]}}', id="a-list-for-a-part"),
+        pytest.param('{"parts": {"a": {"step": "3"}}}', id="a-text-in-a-part"),
+        pytest.param('{"parts": {"a": {"colour": 1}}}', id="a-part-that-lacks-a-field"),
+        pytest.param('{"parts": {"a": {"step": 3, "colour": 9}}}', id="an-unknown-word-in-a-part"),
     ],
 )
 def test_a_state_that_cannot_be_read_is_that_of_the_start(text: str) -> None:
@@ -127,6 +147,11 @@ def test_no_text_breaks_it(text: str) -> None:
         pytest.param('{"count": -7}', Memory(count=-7, word="start"), id="a-number"),
         pytest.param('{"level": 2}', Memory(level=2, word="start"), id="a-whole-number-for-any"),
         pytest.param('{"level": NaN}', None, id="no-number-for-any"),
+        pytest.param(
+            '{"parts": {"a": {"step": 3, "colour": 1}}}',
+            Memory(parts={"a": Part(3, Colour.BLUE)}, word="start"),
+            id="a-part",
+        ),
         pytest.param('{"steps": [], "word": ""}', Memory(), id="empty-ones"),
         pytest.param('{"points": [[1, 2, "a"]]}', Memory(points=((1, 2, "a"),), word="start"), id="a-point"),
         pytest.param('{"series": {"a": [1, 2.5]}}', Memory(series={"a": (1, 2.5)}, word="start"), id="a-series"),
@@ -225,6 +250,8 @@ CLIPS = ProgramFacts(clipping=(ClippingFacts("norm", 1.0, "train.py:9"),))
         pytest.param(VanishingGradient(), None, "GELU", True, id="nothing is known"),
         pytest.param(ExplodingGradient(), ModelFacts(modules=MLP, program=CLIPS), "Clip", False, id="it clips"),
         pytest.param(ExplodingGradient(), ModelFacts(modules=MLP), "Clip", True, id="it does not clip"),
+        pytest.param(LossSpike(), TREES, "Clip", False, id="trees have no gradients to clip"),
+        pytest.param(LossSpike(), TORCH, "Clip", True, id="a loop that does not clip"),
         pytest.param(Overfit(), TREES, "Of trees", True, id="trees"),
         pytest.param(Overfit(), TREES, "dropout", False, id="trees have no dropout"),
         pytest.param(Overfit(), TORCH, "Of trees", False, id="no trees"),

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import trackside.sagemaker as ours
+from trackside.choosing.rules_file import read_rules_file
 from trackside.contracts.errors import ConfigurationError
 from trackside.documents.hook import COLLECTION_KEYS, ELSEWHERE, HOOK_KEYS
 from trackside.documents.rule_names import CLASS_NAMES, known_rule
 from trackside.documents.sdk import rule_configs
-from trackside.local.rules_file import read_rules_file
 
 PAGE = (Path(__file__).parents[3] / "docs" / "moving-from-sagemaker-debugger.md").read_text(encoding="utf-8")
 FENCE = re.compile(r"^```(?P<language>[\w ]+)\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE)

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trackside.capture import event_files
-from trackside.capture.run_files import RunFiles
-from trackside.capture.statistics_log import StatisticsLog
-from trackside.capture.step_tensors import StepTensors
+from trackside.capture.statistics.statistics_log import StatisticsLog
+from trackside.capture.steps.step_tensors import StepTensors
+from trackside.capture.writing import event_files
+from trackside.capture.writing.run_files import RunFiles
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest
 from trackside.contracts.errors import RecordError
 from trackside.contracts.run_layout import (
@@ -24,10 +24,10 @@ from trackside.contracts.run_layout import (
     event_key,
     index_key,
 )
-from trackside.local.recorded_run import read_run
 from trackside.records.index_file import Index, IndexEntry, encode_index
+from trackside.runs.recorded_run import read_run
 from trackside.storage.local import LocalStore
-from trackside.trial.packed_index import rebuild_packed_index
+from trackside.trial.steps.packed_index import rebuild_packed_index
 from trackside.trial.trial import open_trial
 
 WORKER = "worker_0"

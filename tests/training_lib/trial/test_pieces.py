@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackside.capture.statistics_log import StatisticsLog
+from trackside.capture.statistics.statistics_log import StatisticsLog
 from trackside.storage.memory import MemoryStore
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors
-from trackside.trial import statistic_rows
-from trackside.trial.buckets import bucketed, edges_of
+from trackside.trial.recorded import statistic_rows
+from trackside.trial.tensors.buckets import bucketed, edges_of
 from trackside.trial.trial import Trial
 
 NAMES = ("gradient/a", "gradient/b")
@@ -139,7 +139,7 @@ def test_one_number_in_twenty_thousand_is_seen(at: int, value: float) -> None:
 
 
 def test_what_is_kept_of_a_long_run_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trackside.trial.recorded.KEPT_BYTES", 100)
+    monkeypatch.setattr("trackside.trial.recorded.recorded.KEPT_BYTES", 100)
     trial = trial_of([("worker_0", 1000, BOTH)])
     before = trial.columns(NAMES[0], "l2", last_step=49, mode="TRAIN")[0].values.tolist()
     trial.parts.columns.trim()

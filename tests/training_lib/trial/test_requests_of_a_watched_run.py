@@ -11,11 +11,11 @@ from moto import mock_aws
 
 from tests.training_lib.marked_run import Content, Place, Process
 from tests.training_lib.trial.test_s3_requests import GET, LIST, PUT, Requests
-from trackside.capture.statistics_log import LogLimits
-from trackside.capture.watermark import SIGN_OF_LIFE_SECONDS
+from trackside.capture.statistics.statistics_log import LogLimits
+from trackside.capture.writing.watermark import SIGN_OF_LIFE_SECONDS
 from trackside.storage.s3 import S3Store
+from trackside.trial.steps.watermarks import QUIET_SECONDS
 from trackside.trial.trial import Trial
-from trackside.trial.watermarks import QUIET_SECONDS
 
 LOSS = "Loss_output_0"
 MINUTES = 5  # all later ones cost the same

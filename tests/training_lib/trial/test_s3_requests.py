@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from moto import mock_aws
 
-from trackside.capture.run_files import RunFiles
-from trackside.capture.step_tensors import StepTensors
+from trackside.capture.steps.step_tensors import StepTensors
+from trackside.capture.writing.run_files import RunFiles
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.run_layout import index_key
 from trackside.records.step_file import encode_step
 from trackside.storage.s3 import S3Store
-from trackside.trial.step_index import StepIndex
+from trackside.trial.steps.step_index import StepIndex
 from trackside.trial.trial import Trial, open_trial
 
 LIST, GET, PUT = "ListObjectsV2", "GetObject", "PutObject"

@@ -13,7 +13,7 @@ from trackside.contracts.errors import ConfigurationError, RecordError, TensorNo
 from trackside.contracts.run_layout import event_key, index_key
 from trackside.storage.memory import MemoryStore
 from trackside.testing.fake_trial import end_run, fake_trial, write_collections, write_tensors
-from trackside.trial.statistics import STATISTICS
+from trackside.trial.tensors.statistics import STATISTICS
 from trackside.trial.trial import Trial
 
 WEIGHT, GRADIENT, LOSS = "Net_fc.weight", "gradient/Net_fc.weight", "Loss_output_0"

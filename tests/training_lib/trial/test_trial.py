@@ -22,7 +22,7 @@ from trackside.contracts.run_layout import event_key, index_key
 from trackside.storage.local import LocalStore
 from trackside.storage.memory import MemoryStore
 from trackside.testing.fake_trial import end_run, fake_trial, write_collections, write_tensors
-from trackside.trial import step_completion
+from trackside.trial.steps import step_completion
 from trackside.trial.trial import Trial, open_trial
 
 G = "gradient/Net_fc1.weight"

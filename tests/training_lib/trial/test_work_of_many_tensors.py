@@ -8,7 +8,7 @@ import pytest
 from tests.work import bytecodes
 from trackside.storage.memory import MemoryStore
 from trackside.testing.fake_trial import end_run, write_collections, write_statistics, write_tensors
-from trackside.trial.buckets import edges_of
+from trackside.trial.tensors.buckets import edges_of
 from trackside.trial.trial import Trial
 
 STEPS, FEW, MANY = 12, 100, 200

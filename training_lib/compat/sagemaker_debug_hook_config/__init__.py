@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from trackside.capture.kept_steps import MOST_BYTES, KeptSteps
 from trackside.capture.place import Place
+from trackside.capture.writing.kept_steps import MOST_BYTES, KeptSteps
 from trackside.contracts.capture_request import (
     ALL,
     BUILT_IN_COLLECTIONS,

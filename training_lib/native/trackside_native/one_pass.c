@@ -24,7 +24,7 @@
 #define EXPORTED __attribute__((visibility("default")))
 
 /* The number of this interface: a caller of another one does without. */
-EXPORTED int32_t trackside_interface(void) { return 2; }
+EXPORTED int32_t trackside_interface(void) { return 3; }
 
 static double added(const float *lanes) {
     double total = 0;
@@ -97,6 +97,63 @@ EXPORTED void trackside_sums(int64_t tensors, const float *const *values, const 
         sums_of(values[tensor], counts[tensor], found);
         for (int row = 0; row < SUMS; row++) sums[row * tensors + tensor] = found[row];
     }
+}
+
+/* Σ(x - mean)², around a number near the mean that single precision holds. */
+CLONES static double spread_around(double mean, const float *values, int64_t count) {
+    double totals[LANES] = {0}, squares[LANES] = {0}, total = 0, square = 0;
+    double near = (float)mean;
+    for (int64_t place = 0; place < count; place++) {
+        double moved = values[place] - near;
+        totals[place % LANES] += moved;
+        squares[place % LANES] += moved * moved;
+    }
+    for (int lane = 0; lane < LANES; lane++) total += totals[lane], square += squares[lane];
+    double spread = square - total * total / (double)count;
+    return spread > 0 ? spread : 0;
+}
+
+/* Mean square over mean square deviation from where on Σx² - Σx·mean has lost too many digits. */
+#define FLAT_MEAN 8.0
+/* In single precision the squares of smaller or larger numbers are lost. */
+#define SMALLEST_SQUARED 1e-12
+#define LARGEST_SQUARED 1e15
+
+enum { LEAST, LARGEST, SIZE, TOTAL, MEAN, ABS_TOTAL, ABS_MEAN, L2, VARIANCE, STD, REDUCTIONS };
+
+/* Fills `found` with all reductions of an array, each at its number. Returns 0 for values that are not finite, or of
+ * which single precision cannot hold the squares. */
+static int reduced(const float *values, int64_t length, double *found) {
+    double sums[SUMS], count = (double)length;
+    sums_of(values, length, sums);
+    double total = sums[0], sizes = sums[1], least = sums[3], largest = sums[4];
+    double size = largest > -least ? largest : -least;
+    if (!(size < LARGEST_SQUARED && (size > SMALLEST_SQUARED || size == 0))) return 0; /* a NaN is neither */
+    double mean = total / count, products = total * mean, spread = sums[2] - products;
+    if (!(spread * FLAT_MEAN > products)) spread = least == largest ? 0 : spread_around(mean, values, length);
+    double variance = length > 1 ? spread / (count - 1) : NAN;
+    found[LEAST] = least, found[LARGEST] = largest, found[SIZE] = size;
+    found[TOTAL] = total, found[MEAN] = mean, found[ABS_TOTAL] = sizes, found[ABS_MEAN] = sizes / count;
+    found[L2] = sqrt(spread + total * total / count), found[VARIANCE] = variance, found[STD] = sqrt(variance);
+    return 1;
+}
+
+/* Fills `row`: of each tensor in turn, as many of its reductions as `cells` has for it, each at its place in the row.
+ *
+ * A cell is a number of a reduction and a place; those of tensor t begin at `firsts[t]`, and `firsts` ends with their
+ * number. Returns 0 where a tensor has values that `reduced` refuses: the row then has no meaning. */
+EXPORTED int32_t trackside_reductions(
+    int64_t tensors, const float *const *values, const int64_t *counts, const int64_t *firsts, const int64_t *cells,
+    float *row
+) {
+    for (int64_t tensor = 0; tensor < tensors; tensor++) {
+        double found[REDUCTIONS];
+        if (!reduced(values[tensor], counts[tensor], found)) return 0;
+        for (int64_t cell = firsts[tensor]; cell < firsts[tensor + 1]; cell++) {
+            row[cells[2 * cell + 1]] = (float)found[cells[2 * cell]];
+        }
+    }
+    return 1;
 }
 
 CLONES static double squares_of(const float *values, int64_t count) {

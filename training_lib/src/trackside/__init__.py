@@ -10,6 +10,9 @@ TYPE_CHECKING = False  # spares every process that trackside.pth wakes the impor
 if TYPE_CHECKING:
     from typing import Any
 
+    from trackside.adapters.jax.run import JaxRun
+    from trackside.adapters.keras.hook import KerasHook
+    from trackside.adapters.xgboost.hook import XGBoostHook
     from trackside.contracts.errors import (
         AccessDeniedError,
         ConfigurationError,
@@ -25,15 +28,12 @@ if TYPE_CHECKING:
         TensorNotSavedError,
         TracksideError,
     )
-    from trackside.frameworks.jax.run import JaxRun
-    from trackside.frameworks.keras.hook import KerasHook
     from trackside.frameworks.plain.run import Run
     from trackside.frameworks.pytorch.script.hook import Hook
-    from trackside.frameworks.xgboost.hook import XGBoostHook
-    from trackside.local.judgement import Judgement, judge
     from trackside.local.watched_run import WatchedRun, watch
-    from trackside.performance.profile import Profile, open_profile
-    from trackside.trial.trial import Trial, open_trial
+    from trackside.runs.judgement import Judgement, judge
+    from trackside.speed.performance.profile import Profile, open_profile
+    from trackside.views.drawn_trial import Trial, open_trial
 
 __version__ = "0.1.0"
 
@@ -69,17 +69,17 @@ __all__ = [
 
 _HOME = {
     "Hook": "trackside.frameworks.pytorch.script.hook",
-    "JaxRun": "trackside.frameworks.jax.run",
-    "Judgement": "trackside.local.judgement",
-    "KerasHook": "trackside.frameworks.keras.hook",
-    "Profile": "trackside.performance.profile",
+    "JaxRun": "trackside.adapters.jax.run",
+    "Judgement": "trackside.runs.judgement",
+    "KerasHook": "trackside.adapters.keras.hook",
+    "Profile": "trackside.speed.performance.profile",
     "Run": "trackside.frameworks.plain.run",
-    "Trial": "trackside.trial.trial",
+    "Trial": "trackside.views.drawn_trial",
     "WatchedRun": "trackside.local.watched_run",
-    "XGBoostHook": "trackside.frameworks.xgboost.hook",
-    "judge": "trackside.local.judgement",
-    "open_profile": "trackside.performance.profile",
-    "open_trial": "trackside.trial.trial",
+    "XGBoostHook": "trackside.adapters.xgboost.hook",
+    "judge": "trackside.runs.judgement",
+    "open_profile": "trackside.speed.performance.profile",
+    "open_trial": "trackside.views.drawn_trial",
     "watch": "trackside.local.watched_run",
 }
 _HOME_OF_ERRORS = "trackside.contracts.errors"

@@ -5,7 +5,10 @@ A training container needs no command line, so its libraries are an extra and ne
 
 from __future__ import annotations
 
+import gc
 import sys
+
+from trackside.collection_pause import CollectionPause
 
 _EXTRA = ("click", "rich")
 
@@ -13,7 +16,8 @@ _EXTRA = ("click", "rich")
 def main() -> None:
     """Run the command line. Exit with code 2, and name the packages to install, if its libraries are missing."""
     try:
-        from trackside.cli import main as command_line
+        with CollectionPause():
+            from trackside.cli import main as command_line
     except ModuleNotFoundError as error:
         if error.name not in _EXTRA:
             raise
@@ -21,6 +25,7 @@ def main() -> None:
 
         sys.stderr.write(f"The trackside command needs {' and '.join(_EXTRA)}: {install_command('cli')}\n")
         sys.exit(2)
+    gc.freeze()  # what is imported stays
     command_line()
 
 

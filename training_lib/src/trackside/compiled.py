@@ -6,7 +6,7 @@ import ctypes
 from functools import cache
 from typing import Any
 
-INTERFACE = 2  # of the compiled code that is called
+INTERFACE = 3  # of the compiled code that is called
 
 
 @cache

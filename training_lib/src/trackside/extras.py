@@ -65,6 +65,12 @@ EXTRAS: Mapping[str, Extra] = {
         (*_SERVER, "pyjwt[crypto]>=2.9"),
         ("jwt", "cryptography"),
     ),
+    "mcp": Extra(
+        "mcp",
+        "the server for coding agents",
+        ("mcp>=2",),
+        ("mcp", "mcp_types", "sse_starlette"),
+    ),
     "smdebug": Extra(
         "trackside-smdebug",
         "the judging by rules of smdebug",

@@ -36,7 +36,16 @@ def stack_of(thread: int) -> Stack:
     Args:
         thread: The `ident` of the thread.
     """
-    return frames_from(_innermost().get(thread))
+    return frames_from(innermost_of(thread))
+
+
+def innermost_of(thread: int) -> FrameType | None:
+    """Return the innermost frame of a thread; None if it has ended, or if this Python has no safe way.
+
+    Args:
+        thread: The `ident` of the thread.
+    """
+    return _innermost().get(thread)
 
 
 def all_stacks() -> dict[int, Stack]:

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from tests.patience import HANGS_SECONDS
 from tests.training_lib.local.verdicts import issue
-from trackside.cli.terminal.card import VerdictCard
+from trackside.cli.terminal.views.card import VerdictCard
 from trackside.contracts.issue_group import group_of_one
 
 pytest.importorskip("tqdm", reason="the bars are those of the real tqdm")
@@ -56,7 +56,7 @@ for _ in sys.stdin:
 VIEW = """
 import subprocess, sys
 from tests.training_lib.local.verdicts import issue
-from trackside.cli.terminal.run_view import RunView
+from trackside.cli.terminal.views.run_view import RunView
 from trackside.contracts.issue_group import group_of_one
 training = subprocess.Popen([sys.executable, {bars!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 view = RunView(color=False)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training_lib.cli.terminal.test_card import drawn
+from tests.training_lib.cli.terminal.views.test_card import drawn
 from tests.training_lib.local.verdicts import issue
 from trackside.cli.terminal.rule_page import page_from, page_of
 from trackside.contracts.rule_catalogue import built_in_catalogue

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import trackside
-from trackside.capture.restart import write_state
+from trackside.capture.writing.restart import write_state
 from trackside.records.state_file import TrainingState
 from trackside.storage.local import LocalStore
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.browser import IN_A_BROWSER
 from tests.patience import HANGS_SECONDS
-from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, write_run
+from tests.training_lib.views.dashboard.runs import HOSTILE, ISSUE, write_run
 
 pytestmark = IN_A_BROWSER
 
@@ -69,7 +69,7 @@ def page(shown: Path, browser: Any) -> Any:
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param("no issue, ", id="the-run"),
+        pytest.param("hardly judged, as most rules had too little data", id="the-run"),
         pytest.param("warning loss-spike, since step 123", id="a-finding"),
         pytest.param("2 tensors over steps", id="the-layers"),
         pytest.param(HOSTILE, id="a-hostile-name-as-it-is"),

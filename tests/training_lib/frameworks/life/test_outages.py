@@ -13,11 +13,11 @@ import pytest
 
 import trackside
 from tests.patience import HANGS_SECONDS
-from trackside.capture.guard import Guard
-from trackside.capture.run_files import RunFiles
-from trackside.capture.step_engine import StepEngine
-from trackside.capture.step_tensors import StepTensors
-from trackside.capture.writer import Writer
+from trackside.capture.ground.guard import Guard
+from trackside.capture.steps.step_engine import StepEngine
+from trackside.capture.steps.step_tensors import StepTensors
+from trackside.capture.writing.run_files import RunFiles
+from trackside.capture.writing.writer import Writer
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import StorageError
 from trackside.storage.local import LocalStore

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.patience import HANGS_SECONDS
-from tests.training_lib.dashboard.runs import HOSTILE, ISSUE, NODE, write_run
+from tests.training_lib.views.dashboard.runs import HOSTILE, ISSUE, NODE, write_run
 from trackside.cli import main
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 
 import trackside
 from trackside.capture.session import SIGTERM_SECONDS
-from trackside.capture.writer import WriterLimits
+from trackside.capture.writing.writer import WriterLimits
 from trackside.contracts.capture_request import BUILT_IN_COLLECTIONS, CaptureRequest
 from trackside.records.capture_report import LostStep, decode_report
 

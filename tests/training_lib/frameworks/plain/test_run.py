@@ -176,3 +176,44 @@ def test_a_training_ends_by_itself_with_its_process(tmp_path: Path) -> None:
 def test_the_contract_computes_a_training_that_learns() -> None:
     losses = [expected.loss for expected in training(20).expected()]
     assert losses[-1] < losses[0] / 2
+
+
+def train(folder: str, *, steps: int, closes: bool) -> None:
+    """Train as a cell of a notebook does; one that does not close is interrupted, and keeps no name for its run."""
+    run = trackside.Run(folder, save={"losses": 1})
+    for step in range(steps):
+        run.loss(1 / (1 + step))
+        run.step()
+    if closes:
+        run.close()
+
+
+@pytest.mark.parametrize("closes", [pytest.param(True, id="closed"), pytest.param(False, id="interrupted")])
+def test_a_cell_that_is_run_again_is_a_new_run(tmp_path: Path, closes: bool, caplog: pytest.LogCaptureFixture) -> None:
+    # Issue 41: an interrupted training lost its steps to the next one, and after a closed one nothing was captured.
+    for steps in (2, 3, 5):
+        train(str(tmp_path / "run"), steps=steps, closes=closes)
+    train(str(tmp_path / "run"), steps=0, closes=True)  # ends the third
+    found = {place.name: trackside.open_trial(str(place)) for place in tmp_path.iterdir()}
+    losses = {name: len(one.tensor("loss_output_0").statistic("mean").values) for name, one in found.items()}
+    assert losses == {"run": 2, "run-2": 3, "run-3": 5}
+    assert all(one.has_ended for one in found.values())
+    assert "this one lies in" in caplog.text
+    assert "switched off" not in caplog.text
+
+
+def test_a_run_without_a_value_leaves_its_address_to_the_next(tmp_path: Path) -> None:
+    train(str(tmp_path / "run"), steps=0, closes=False)
+    train(str(tmp_path / "run"), steps=2, closes=True)
+    assert [place.name for place in tmp_path.iterdir()] == ["run"]
+
+
+def test_where_the_environment_names_the_run_a_second_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRACKSIDE_RUN", str(tmp_path / "run"))
+    monkeypatch.setenv("TRACKSIDE_ENDED_BY", "trackside-run")
+    for _ in range(2):
+        train(str(tmp_path / "other"), steps=3, closes=True)
+    assert [place.name for place in tmp_path.iterdir()] == ["run"]
+    assert len(trackside.open_trial(str(tmp_path / "run")).tensor("loss_output_0").statistic("mean").values) == 6

@@ -27,6 +27,8 @@ import trackside
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch import PyTorchAdapter
+from trackside.frameworks.pytorch.optimizers import by_hand
+from trackside.frameworks.pytorch.optimizers.hand_looks import AGREED
 from trackside.frameworks.pytorch.saving import tensor_saver as saving
 from trackside.frameworks.pytorch.saving.device_copies import DeviceCopies
 
@@ -314,6 +316,30 @@ def with_frozen_layers() -> Training:
     return step
 
 
+def without_an_optimizer(update: Callable[[Any], None]) -> Training:
+    model = model_far_away()
+
+    def step(number: int) -> None:
+        inputs, labels = batch(number)
+        functional.cross_entropy(model(inputs), labels).backward()
+        for parameter in model.parameters():
+            update(parameter)
+            parameter.grad = None
+
+    return step
+
+
+def counted(parameter: Any) -> None:
+    """Write to a parameter so that PyTorch counts it."""
+    with torch.no_grad():
+        parameter.sub_(0.01 * parameter.grad)
+
+
+def uncounted(parameter: Any) -> None:
+    """Write to a parameter behind PyTorch's back."""
+    parameter.near.data.sub_(0.01 * parameter.grad.near)
+
+
 @contextmanager
 def captured(
     location: object, *, every: int, collections: tuple[str, ...] = ALL, statistics: StatisticsRequest
@@ -371,6 +397,24 @@ def test_frozen_parameters_are_waited_for_once_all_together(tmp_path: Any) -> No
     waits = waits_of(with_frozen_layers, captured(tmp_path / "run", every=NEVER_AGAIN, statistics=OFF))
     assert [len(of_step) for of_step in waits[1:]] == [0] * 9 + [1] + [0] * (STEPS - 11)
     assert "initial_values.py" in waits[10][0]
+
+
+@pytest.mark.parametrize(
+    ("update", "looks"),
+    [pytest.param(counted, 0, id="counted"), pytest.param(uncounted, AGREED, id="uncounted")],
+)
+def test_updates_by_hand_are_waited_for_until_they_are_known(
+    update: Callable[[Any], None], looks: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copier = partial(DeviceCopies, FarLink(), takes=_is_far)
+    monkeypatch.setattr(by_hand, "DeviceCopies", copier)
+    training = partial(without_an_optimizer, update)
+    run = captured(tmp_path / "run", every=NEVER_AGAIN, collections=("losses",), statistics=OFF)
+    waits = waits_of(training, run)
+    asked = [number for number, of_step in enumerate(waits) if any("hand_looks.py" in each for each in of_step)]
+    assert len([number for number in asked if number > 3]) <= looks
+    assert not [number for number in asked if number > 3 + looks]
+    assert len(trackside.open_trial(str(tmp_path / "run")).steps()) == 1
 
 
 class FarLink:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from tests.training_lib.frameworks.pytorch.statistics.test_readings import capturing, column, opened, train
-from trackside.capture.budget import Intervals
+from trackside.capture.statistics.budget import Intervals
 from trackside.contracts.capture_request import BUILT_IN_COLLECTIONS, StatisticsRequest
 
 STEPS, FREED, BACK = 12, 3, 7
@@ -78,7 +78,7 @@ def test_freed_between_two_steps(settings: dict[str, Any], tmp_path: Path, caplo
 @pytest.mark.parametrize(
     "optimizer", [pytest.param(torch.optim.SGD, id="sgd"), pytest.param(torch.optim.Adam, id="adam")]
 )
-def test_freed_on_the_short_way(
+def test_freed_while_weights_are_sampled(
     optimizer: Callable[..., torch.optim.Optimizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Samples of weights hold addresses from step to step."""

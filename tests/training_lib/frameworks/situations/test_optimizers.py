@@ -23,7 +23,7 @@ def array(tensor: torch.Tensor | None) -> np.ndarray:
 
 
 @pytest.mark.parametrize("set_to_none", [pytest.param(True, id="to-none"), pytest.param(False, id="to-zero")])
-def test_accumulation_saves_the_sum_and_every_loss(set_to_none: bool, watching: Any) -> None:
+def test_accumulation_saves_the_sum_and_the_loss_of_the_step(set_to_none: bool, watching: Any) -> None:
     """Seven batches in groups of three: the rest of one makes no step, and its loss waits for the next."""
     torch.manual_seed(0)
     model, expected, losses = net(), [], []
@@ -40,9 +40,8 @@ def test_accumulation_saves_the_sum_and_every_loss(set_to_none: bool, watching: 
     assert list(saved()) == [0, 1]
     for step, tensors in saved().items():
         np.testing.assert_array_equal(tensors["gradient/Sequential_0.weight"], expected[step])
-        found = [float(tensors[f"MSELoss_output_{k}"]) for k in range(3)]
-        np.testing.assert_allclose(found, losses[3 * step : 3 * step + 3], rtol=1e-6)
-        assert "MSELoss_output_3" not in tensors
+        assert [name for name in tensors if "Loss" in name] == ["MSELoss_output_0"]
+        np.testing.assert_allclose(tensors["MSELoss_output_0"], np.mean(losses[3 * step : 3 * step + 3]), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -151,23 +150,14 @@ def test_a_closure_of_an_ordinary_optimizer(watching: Any) -> None:
         assert [name for name in tensors if "oss" in name] == ["loss_output_0"]
 
 
-def test_without_an_optimizer_nothing_is_written_and_nothing_breaks(capturing: Any) -> None:
-    """There is no step to see. Who updates by hand tells the end of a step with the explicit API."""
+def test_passes_that_no_update_follows_are_no_steps(capturing: Any) -> None:
     torch.manual_seed(0)
     model = net()
     with capturing(**ALL) as store:
         for _ in range(70):  # more than the losses that a step may hold
             functional.mse_loss(model(torch.randn(5, 4)), torch.zeros(5, 2)).backward()
-            with torch.no_grad():
-                for parameter in model.parameters():
-                    parameter.sub_(0.1 * present(parameter.grad))
-                    parameter.grad = None
+            model.zero_grad()
     assert not list(store.list())
-
-
-def present(gradient: torch.Tensor | None) -> torch.Tensor:
-    assert gradient is not None
-    return gradient
 
 
 def test_autograd_grad_and_gradients_set_by_hand(watching: Any) -> None:

@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, RandomSampler
 
 from tests.training_lib.frameworks.pytorch.statistics.test_readings import capturing, column, opened
-from trackside.contracts.recorded_names import BATCH
+from trackside.contracts.run.recorded_names import BATCH
 
 ROWS, STEPS = 64, 8
 

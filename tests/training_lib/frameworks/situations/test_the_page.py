@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
+from tests.for_each import for_each
 
 PAGE = Path(__file__).parents[4] / "docs" / "situations.md"
 FOLDER = Path(__file__).parent
@@ -18,7 +18,7 @@ def functions_in(path: Path) -> set[str]:
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
 
 
-@pytest.mark.parametrize(("file", "test"), [pytest.param(f, t, id=t) for f, t in sorted(set(NAMED))])
+@for_each({f"{file}::{test}": (file, test) for file, test in sorted(set(NAMED))})
 def test_a_named_test_exists(file: str, test: str) -> None:
     assert test in functions_in(FOLDER.parent / file)
 

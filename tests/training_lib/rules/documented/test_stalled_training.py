@@ -6,7 +6,7 @@ import pytest
 
 from trackside.contracts.rule_request import AWS_DOCS, RuleConfiguration, RuleRequest
 from trackside.evaluation.evaluator import Evaluator
-from trackside.evaluation.progress import ProgressFile
+from trackside.evaluation.results.progress import ProgressFile
 from trackside.rules.catalogue import build_rules
 from trackside.rules.documented.stalled_training import DocumentedStalledTraining
 from trackside.storage.memory import MemoryStore

@@ -12,13 +12,8 @@ from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts
-from trackside.rules.models.data_leakage import (
-    DataLeakage,
-    correlated_with,
-    explained_by,
-    following,
-    separates_all_classes,
-)
+from trackside.rules.models.data_leakage import DataLeakage
+from trackside.situation.leaks import correlated_with, explained_by, following, separates_all_classes
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 
 X, Y = "Net_input_0", "CrossEntropyLoss_input_1"

@@ -9,6 +9,7 @@ import pytest
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts
+from trackside.contracts.observations import DROPOUTS
 from trackside.rules.models.noisy_labels import NoisyLabels
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -30,7 +31,7 @@ def case(
 ) -> RuleCase:
     """Epochs of ten steps with these training losses, each with one evaluation behind it."""
     type_name = "CrossEntropyLoss" if classes else "MSELoss"
-    loss = LossFacts(CE, type_name, "mean", class_count=10, is_weighted=weighted, dropouts=dropouts)
+    loss = LossFacts(CE, type_name, "mean", class_count=10, is_weighted=weighted, observed={DROPOUTS: dropouts})
     adam = tuple(OptimizerFacts(f"Adam_{number}", "Adam") for number in range(optimizers))
     facts = ModelFacts(optimizers=adam, losses=(loss,))
     steps = {11 * epoch + step: value for epoch, value in enumerate(trained) for step in range(10)}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ClippingFacts, ModelFacts, OptimizerFacts, ProgramFacts
-from trackside.contracts.recorded_names import CLIPPING
+from trackside.contracts.run.recorded_names import CLIPPING
 from trackside.rules.program.gradient_clipping import GradientClipping, kept_shares
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 

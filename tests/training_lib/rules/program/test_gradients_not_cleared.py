@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.training_lib.rules.columns import along, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts
-from trackside.contracts.recorded_names import GRADIENTS_KEPT
+from trackside.contracts.run.recorded_names import GRADIENTS_KEPT
 from trackside.contracts.verdict import Severity
 from trackside.rules.program.gradients_not_cleared import GradientsNotCleared, kept_share
 from trackside.testing.rule_case import RuleCase, assert_case, replay

@@ -11,7 +11,7 @@ import pytest
 from tests.training_lib.rules.columns import along
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ProgramFacts
-from trackside.contracts.recorded_names import BATCH, BATCH_NUMBER, EPOCH
+from trackside.contracts.run.recorded_names import BATCH, BATCH_NUMBER, EPOCH
 from trackside.contracts.verdict import Severity
 from trackside.rules.program.incomplete_resume import IncompleteResume
 from trackside.testing.rule_case import RuleCase, assert_case

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts
-from trackside.rules.diagnosis import collapsed_at
 from trackside.rules.program.learning_rate_collapsed import LearningRateCollapsed
+from trackside.situation.rates import collapsed_at
 from trackside.testing.rule_case import RuleCase, assert_case
 
 RATE, SECOND = "hyperparameters/SGD/group_0/lr", "hyperparameters/SGD/group_1/lr"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.training_lib.rules.columns import along, steady
 from trackside.contracts.model_facts import ModelFacts, ParameterFacts
-from trackside.contracts.recorded_names import LOST_UPDATES
+from trackside.contracts.run.recorded_names import LOST_UPDATES
 from trackside.rules.program.lost_updates import LostUpdates
 from trackside.testing.rule_case import RuleCase, Statistics, assert_case
 

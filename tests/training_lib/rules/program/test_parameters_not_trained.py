@@ -10,7 +10,7 @@ import pytest
 
 from tests.training_lib.rules.columns import along, steady
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts, ParameterFacts
+from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts, ParameterFacts, ProgramFacts
 from trackside.contracts.verdict import Severity
 from trackside.rules.program.parameters_not_trained import NO_MODULE, NO_OPTIMIZER, ParametersNotTrained
 from trackside.testing.rule_case import RuleCase, assert_case, replay
@@ -547,3 +547,21 @@ def test_it_is_told_early_with_the_line() -> None:
 def test_what_it_lacks(case: RuleCase, lacks: bool) -> None:
     assert bool(ParametersNotTrained().lacks(case.window)) is lacks
     assert not lacks or list(ParametersNotTrained().check(case.window)) == []
+
+
+@pytest.mark.parametrize(
+    ("framework", "parameters", "fires"),
+    [
+        pytest.param("keras", (replace(BODY, **FROZEN, optimizer=""), KEPT), True, id="nothing-of-keras-trains"),
+        pytest.param("keras", (BODY, KEPT), False, id="a-part-trains"),
+        pytest.param("pytorch", (replace(BODY, **FROZEN, optimizer=""), KEPT), False, id="steps-of-the-script"),
+    ],
+)
+def test_a_model_of_keras_of_which_nothing_trains(
+    framework: str, parameters: tuple[ParameterFacts, ...], fires: bool
+) -> None:
+    facts = ModelFacts(parameters=parameters, modules=MODULES, program=ProgramFacts(framework=framework))
+    names = tuple(each.name for each in parameters) if fires else ()
+    recorded = {"loss_output_0": {"mean": steady(0.7, 40)}}
+    findings = assert_case(ParametersNotTrained(), RuleCase("frozen", recorded=recorded, facts=(facts,), fires=names))
+    assert not fires or ParametersNotTrained().severity_of(findings) is Severity.WARNING

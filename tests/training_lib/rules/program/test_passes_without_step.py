@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pytest
 
 from tests.training_lib.rules.columns import steady
-from trackside.contracts.recorded_names import PASSES_WITHOUT_STEP, SKIPPED_STEP
+from trackside.contracts.run.recorded_names import PASSES_WITHOUT_STEP, SKIPPED_STEP
 from trackside.rules.program.passes_without_step import PassesWithoutStep
 from trackside.testing.rule_case import RuleCase, Statistics, assert_case
 

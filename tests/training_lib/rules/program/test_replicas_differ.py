@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackside.rules.program.replicas_differ import ReplicasDiffer
-from trackside.rules.replicas import spread
+from trackside.situation.replicas import spread
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 
 W, B = "Net_fc.weight", "Net_fc.bias"

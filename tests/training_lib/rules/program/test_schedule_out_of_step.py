@@ -10,7 +10,7 @@ import pytest
 from tests.training_lib.rules.columns import along
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ProgramFacts, ScheduleFacts
-from trackside.contracts.recorded_names import EPOCH
+from trackside.contracts.run.recorded_names import EPOCH
 from trackside.rules.program.schedule_out_of_step import ScheduleOutOfStep, turns_of_warm_up
 from trackside.testing.rule_case import RuleCase, assert_case
 

@@ -9,7 +9,7 @@ import pytest
 from tests.training_lib.rules.columns import along, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, ParameterFacts
-from trackside.contracts.recorded_names import BACKWARD_PASSES, WITHOUT_GRADIENTS
+from trackside.contracts.run.recorded_names import BACKWARD_PASSES, WITHOUT_GRADIENTS
 from trackside.rules.program.steps_without_gradients import StepsWithoutGradients
 from trackside.testing.rule_case import RuleCase, Statistics, assert_case, replay
 

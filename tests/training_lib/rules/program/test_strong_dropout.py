@@ -6,6 +6,7 @@ import pytest
 
 from tests.training_lib.rules.columns import steady
 from trackside.contracts.model_facts import LossFacts, ModelFacts
+from trackside.contracts.observations import DROPOUTS
 from trackside.rules.program.strong_dropout import StrongDropout
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -14,7 +15,7 @@ CE = "CrossEntropyLoss_output_0"
 
 def case(name: str, *shares: float, fires: bool = False) -> RuleCase:
     """A run with dropouts of these shares before its loss."""
-    facts = (ModelFacts(0, losses=(LossFacts(CE, "CrossEntropyLoss", dropouts=shares),)),)
+    facts = (ModelFacts(0, losses=(LossFacts(CE, "CrossEntropyLoss", observed={DROPOUTS: shares}),)),)
     return RuleCase(name, recorded={CE: {"mean": steady(1.0, 60)}}, fires=(CE,) if fires else (), facts=facts)
 
 

@@ -10,6 +10,14 @@ import pytest
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
+from trackside.contracts.observations import (
+    BEYOND_REACH,
+    COMPARED_WITH,
+    IS_BROADCAST,
+    LOWERS_LIKELIHOOD,
+    MARGIN,
+    TAKES_SCORES_FOR_PROBABILITIES,
+)
 from trackside.contracts.verdict import Severity
 from trackside.rules.program.unsuitable_loss import UnsuitableLoss
 from trackside.testing.rule_case import RuleCase, assert_case
@@ -44,9 +52,15 @@ def growing(
     return replace(found, recorded=recorded)
 
 
-NO_PROBABILITIES = LossFacts(CE, "CrossEntropyLoss", class_count=9, takes_scores_for_probabilities=True)
+NO_PROBABILITIES = LossFacts(CE, "CrossEntropyLoss", class_count=9, observed={TAKES_SCORES_FOR_PROBABILITIES: True})
 BRIEF = falling(2.3, 0.1, 10)
 SPEEDS_UP = [1 - 0.02 * step**2 for step in range(60)]
+
+
+def at_margin(margin: float) -> LossFacts:
+    return LossFacts("loss_output_0", observed={MARGIN: margin})
+
+
 AT_ONE = along([1.2 - 0.19 * min(step, 20) / 20 + 0.01 * (-1) ** step for step in range(200)])
 AT_FIFTH = [0.201 + 0.001 * (-1) ** step for step in range(200)]
 BELOW_ONE = [0.95 + 0.01 * (-1) ** step for step in range(200)]
@@ -56,25 +70,42 @@ CASES = [
     case("scores for NLLLoss", LossFacts(NLL, "NLLLoss", class_count=10), along(range(0, -60, -1)), fires=True),
     case("one class", LossFacts(CE, "CrossEntropyLoss", class_count=1), steady(0.0), fires=True),
     case("one class for NLLLoss", LossFacts(NLL, "NLLLoss", class_count=1), steady(-0.5), fires=True),
-    case("a column less a row", LossFacts(MSE, "MSELoss", input_shape=(32, 32), is_broadcast=True), BRIEF, fires=True),
-    case("a column less a row, by hand", LossFacts("loss_output_0", is_broadcast=True), BRIEF, fires=True),
+    case(
+        "a column less a row",
+        LossFacts(MSE, "MSELoss", input_shape=(32, 32), observed={IS_BROADCAST: True}),
+        BRIEF,
+        fires=True,
+    ),
+    case("a column less a row, by hand", LossFacts("loss_output_0", observed={IS_BROADCAST: True}), BRIEF, fires=True),
     growing("a squared error by hand with a minus", SPEEDS_UP, fires=True),
-    case("like driven apart", LossFacts("loss_output_0", margin=1.0), AT_ONE, fires=True),
-    case("like driven apart, another margin", LossFacts("loss_output_0", margin=0.2), along(AT_FIFTH), fires=True),
-    case("a likelihood made small", LossFacts("loss_output_0", lowers_likelihood=True), BRIEF, fires=True),
-    case("scores behind a ReLU", LossFacts(CE, "CrossEntropyLoss", class_count=9, beyond_reach=1.0), BRIEF, fires=True),
-    case("half of the targets below a ReLU", LossFacts(MSE, "MSELoss", beyond_reach=0.5), BRIEF, fires=True),
-    case("targets of a loss by hand beyond reach", LossFacts("loss_output_0", beyond_reach=0.4), BRIEF, fires=True),
+    case("like driven apart", at_margin(1.0), AT_ONE, fires=True),
+    case("like driven apart, another margin", at_margin(0.2), along(AT_FIFTH), fires=True),
+    case("a likelihood made small", LossFacts("loss_output_0", observed={LOWERS_LIKELIHOOD: True}), BRIEF, fires=True),
+    case(
+        "scores behind a ReLU",
+        LossFacts(CE, "CrossEntropyLoss", class_count=9, observed={BEYOND_REACH: 1.0}),
+        BRIEF,
+        fires=True,
+    ),
+    case(
+        "half of the targets below a ReLU", LossFacts(MSE, "MSELoss", observed={BEYOND_REACH: 0.5}), BRIEF, fires=True
+    ),
+    case(
+        "targets of a loss by hand beyond reach",
+        LossFacts("loss_output_0", observed={BEYOND_REACH: 0.4}),
+        BRIEF,
+        fires=True,
+    ),
     case("scores for probabilities", NO_PROBABILITIES, BRIEF, fires=True),
-    case("probabilities", replace(NO_PROBABILITIES, takes_scores_for_probabilities=False), BRIEF),
-    case("a few targets beyond reach", LossFacts(MSE, "MSELoss", beyond_reach=0.04), BRIEF),
+    case("probabilities", replace(NO_PROBABILITIES, observed={}), BRIEF),
+    case("a few targets beyond reach", LossFacts(MSE, "MSELoss", observed={BEYOND_REACH: 0.04}), BRIEF),
     case("all targets within reach", LossFacts(MSE, "MSELoss", input_from="relu"), BRIEF),
-    case("an adversary", LossFacts("loss_output_0", lowers_likelihood=True), BRIEF, optimizers=TWO),
-    case("like brought together", LossFacts("loss_output_0", margin=1.0), falling(1.0, 0.1, 200)),
-    case("a little below the margin", LossFacts("loss_output_0", margin=1.0), along(BELOW_ONE)),
-    case("still falling", LossFacts("loss_output_0", margin=1.0), falling(1.01, 0.99, 200)),
-    case("far above the margin", LossFacts("loss_output_0", margin=1.0), along([4 + x for x in BELOW_ONE])),
-    case("at the margin, and little seen of it", LossFacts("loss_output_0", margin=1.0), along([1.01] * 60)),
+    case("an adversary", LossFacts("loss_output_0", observed={LOWERS_LIKELIHOOD: True}), BRIEF, optimizers=TWO),
+    case("like brought together", at_margin(1.0), falling(1.0, 0.1, 200)),
+    case("a little below the margin", at_margin(1.0), along(BELOW_ONE)),
+    case("still falling", at_margin(1.0), falling(1.01, 0.99, 200)),
+    case("far above the margin", at_margin(1.0), along([4 + x for x in BELOW_ONE])),
+    case("at the margin, and little seen of it", at_margin(1.0), along([1.01] * 60)),
     case("about one, and no margin", LossFacts("loss_output_0"), AT_ONE),
     case("each prediction against its own target, of two models", LossFacts("loss_output_0"), BRIEF, optimizers=TWO),
     growing("below zero, but it settles", [1 - 30 * (1 - 0.9**step) for step in range(60)]),
@@ -124,9 +155,17 @@ def test_what_it_suspects(case: RuleCase, cause: Cause) -> None:
 @pytest.mark.parametrize(
     ("loss", "observed"),
     [
-        pytest.param(LossFacts("loss_output_0", is_broadcast=True, compared_with=32), 1 / 32, id="counted"),
-        pytest.param(LossFacts(MSE, "MSELoss", is_broadcast=True, compared_with=10), 0.1, id="the-number-of-the-class"),
-        pytest.param(LossFacts(MSE, "MSELoss", input_shape=(16, 1), is_broadcast=True), 1 / 16, id="facts-of-before"),
+        pytest.param(
+            LossFacts("loss_output_0", observed={IS_BROADCAST: True, COMPARED_WITH: 32}), 1 / 32, id="counted"
+        ),
+        pytest.param(
+            LossFacts(MSE, "MSELoss", observed={IS_BROADCAST: True, COMPARED_WITH: 10}),
+            0.1,
+            id="the-number-of-the-class",
+        ),
+        pytest.param(
+            LossFacts(MSE, "MSELoss", input_shape=(16, 1), observed={IS_BROADCAST: True}), 1 / 16, id="facts-of-before"
+        ),
     ],
 )
 def test_the_share_of_a_broadcast_is_measured(loss: LossFacts, observed: float) -> None:

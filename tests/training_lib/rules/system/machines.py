@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from trackside.contracts.recorded_names import (
+from trackside.contracts.run.recorded_names import (
     BACKWARD_SECONDS,
     CAPTURE_SECONDS,
     DATA_PROCESSOR_WAIT_SECONDS,
@@ -13,7 +13,7 @@ from trackside.contracts.recorded_names import (
     PROCESSOR_WAIT_SECONDS,
     STEP_SECONDS,
 )
-from trackside.records.performance_facts import LineSamples, LoaderFacts, PerformanceFacts
+from trackside.records.machine.performance_facts import LineSamples, LoaderFacts, PerformanceFacts
 from trackside.testing.rule_case import Machine, Statistics
 
 SECOND_STEP: Statistics = {STEP_SECONDS: {"mean": {0: 0.01, 1000: 0.01}}}  # a run as long as its samples

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.training_lib.rules.system.machines import steps
-from trackside.records.performance_facts import HangFacts, PerformanceFacts
+from trackside.records.machine.performance_facts import HangFacts, PerformanceFacts
 from trackside.rules.system.hang import Hang
 from trackside.testing.rule_case import RuleCase
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.training_lib.rules.system.machines import gpus
-from trackside.contracts.recorded_names import STEP_SECONDS
+from trackside.contracts.run.recorded_names import STEP_SECONDS
 from trackside.rules.system.max_initialization_time import MaxInitializationTime
 from trackside.testing.rule_case import RuleCase, assert_case
 

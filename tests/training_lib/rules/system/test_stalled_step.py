@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.system.machines import steps
-from trackside.records.performance_facts import LineSamples, PerformanceFacts
+from trackside.records.machine.performance_facts import LineSamples, PerformanceFacts
 from trackside.rules.system.stalled_step import StalledStep
 from trackside.testing.rule_case import RuleCase, assert_case
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.system.machines import steps
-from trackside.records.performance_facts import GarbageFacts, PerformanceFacts
+from trackside.records.machine.performance_facts import GarbageFacts, PerformanceFacts
 from trackside.rules.system.step_outlier import StepOutlier
 from trackside.testing.rule_case import RuleCase, assert_case
 

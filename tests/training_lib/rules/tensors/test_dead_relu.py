@@ -14,7 +14,8 @@ from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.verdict import Severity
-from trackside.rules.tensors.dead_relu import DeadRelu, dying
+from trackside.rules.tensors.dead_relu import DeadRelu
+from trackside.situation.dead_units import dying
 from trackside.testing.rule_case import RuleCase, assert_case
 
 LOSS, HIDDEN, HEAD = "CrossEntropyLoss_output_0", "gradient/Net_hidden.bias", "gradient/Net_head.bias"

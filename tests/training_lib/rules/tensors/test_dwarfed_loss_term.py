@@ -13,7 +13,7 @@ from torch.nn import functional
 from tests.training_lib.frameworks.pytorch.statistics.test_readings import capturing, opened
 from tests.training_lib.rules.columns import falling, steady
 from trackside.contracts.capture_request import StatisticsRequest
-from trackside.contracts.recorded_names import (
+from trackside.contracts.run.recorded_names import (
     LARGE_TARGET_ERROR,
     SMALL_TARGET_ERROR,
     TARGET_SCALE,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackside.contracts.recorded_names import SKIPPED_STEP
-from trackside.contracts.verdict import Finding
+from trackside.contracts.run.recorded_names import SKIPPED_STEP
+from trackside.contracts.verdict import Finding, FindingKind
 from trackside.rules.tensors.exploding_tensor import ExplodingTensor, first_broken
 from trackside.testing.rule_case import RuleCase, Statistics, assert_case
 
@@ -127,6 +127,7 @@ def test_the_finding_counts_and_names_the_first_broken_step() -> None:
         step=40,
         since_step=30,
         measure="non-finite values",
+        kind=FindingKind.NOT_FINITE,
         observed=2.0,
         relation=">",
         threshold=0.0,

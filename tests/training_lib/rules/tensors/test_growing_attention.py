@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.training_lib.rules.columns import along
-from trackside.contracts.recorded_names import ATTENTION_ENTROPY, ATTENTION_LOGIT
+from trackside.contracts.run.recorded_names import ATTENTION_ENTROPY, ATTENTION_LOGIT
 from trackside.contracts.verdict import Severity
 from trackside.rules.tensors.growing_attention import GrowingAttention
 from trackside.testing.rule_case import RuleCase, assert_case

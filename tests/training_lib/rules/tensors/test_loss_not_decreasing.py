@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts, ProgramFacts
 from trackside.contracts.verdict import Severity
-from trackside.rules.tensors.loss_not_decreasing import LossNotDecreasing, judge_losses
+from trackside.rules.tensors.loss_not_decreasing import LossNotDecreasing
+from trackside.situation.losses.stuck_losses import judge_losses
 from trackside.testing.rule_case import RuleCase, assert_case, recorded_trial, replay
 
 LOSS, RATE = "CrossEntropyLoss_output_0", "hyperparameters/SGD/group_0/lr"

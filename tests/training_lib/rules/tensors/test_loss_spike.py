@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from tests.training_lib.rules.columns import along
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
-from trackside.contracts.recorded_names import UPDATE_SIZE, loss_term
+from trackside.contracts.run.recorded_names import UPDATE_SIZE, loss_term
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.tensors.loss_spike import LossSpike, first_of_spike, level_left
+from trackside.rules.tensors.loss_spike import LossSpike
+from trackside.situation.losses.spikes import first_of_spike, level_left
 from trackside.testing.fake_trial import WALL_TIME
 from trackside.testing.rule_case import RuleCase, assert_case
 

@@ -14,7 +14,8 @@ from tests.training_lib.rules.columns import along, falling
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.verdict import Severity
-from trackside.rules.tensors.overfit import Overfit, lost_again
+from trackside.rules.tensors.overfit import Overfit
+from trackside.situation.losses.overfitting import lost_again
 from trackside.testing.rule_case import RuleCase, assert_case
 
 LOSS, LABELS = "CrossEntropyLoss_output_0", "CrossEntropyLoss_input_1"

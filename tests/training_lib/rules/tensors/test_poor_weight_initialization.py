@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.training_lib.rules.columns import falling, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, ParameterFacts
+from trackside.contracts.observations import STEP_SHARE
 from trackside.rules.tensors.poor_weight_initialization import PoorWeightInitialization, scale_of
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 
@@ -54,7 +55,7 @@ def alike(*names: str) -> ModelFacts:
 
 
 def stepping(share: float) -> ModelFacts:
-    return replace(FACTS, losses=(replace(FACTS.losses[0], step_share=share),))
+    return replace(FACTS, losses=(replace(FACTS.losses[0], observed={STEP_SHARE: share}),))
 
 
 NOTHING = {A: 0.0, B: 0.0, C: 0.0}

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tests.training_lib.rules.columns import along
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts
-from trackside.contracts.recorded_names import UPDATE_SIZE
+from trackside.contracts.run.recorded_names import UPDATE_SIZE
 from trackside.contracts.verdict import Severity
 from trackside.rules.tensors.runaway_updates import RunawayUpdates
-from trackside.rules.update_growth import stands_out
+from trackside.situation.update_growth import stands_out
 from trackside.testing.rule_case import RuleCase, assert_case
 
 LOSS, ALL, RATE = "CrossEntropyLoss_output_0", "all weights", "hyperparameters/AdamW/group_0/lr"

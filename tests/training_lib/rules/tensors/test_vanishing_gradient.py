@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.training_lib.rules.columns import falling, steady
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.verdict import Severity
-from trackside.rules.tensors.vanishing_gradient import SIZE, VanishingGradient, grows, vanished
+from trackside.rules.tensors.vanishing_gradient import SIZE, VanishingGradient
+from trackside.situation.vanished_gradients import grows, vanished
 from trackside.testing.rule_case import RuleCase, Statistics, assert_case, recorded_trial, replay
 from trackside.trial.window import Column
 

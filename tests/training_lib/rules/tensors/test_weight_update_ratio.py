@@ -15,7 +15,8 @@ from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.verdict import Severity
-from trackside.rules.tensors.weight_update_ratio import WeightUpdateRatio, verdict_on
+from trackside.rules.tensors.weight_update_ratio import WeightUpdateRatio
+from trackside.situation.weight_updates import verdict_on
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 
 LOSS, RATE, A, B = "CrossEntropyLoss_output_0", "hyperparameters/SGD/group_0/lr", "Net_a.weight", "Net_b.weight"

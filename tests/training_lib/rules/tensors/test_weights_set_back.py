@@ -10,7 +10,7 @@ import pytest
 from tests.training_lib.rules.columns import along
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ParameterFacts
-from trackside.contracts.recorded_names import UPDATE_SIZE
+from trackside.contracts.run.recorded_names import UPDATE_SIZE
 from trackside.rules.tensors.weights_set_back import WeightsSetBack, jumps_of
 from trackside.testing.rule_case import RuleCase, assert_case
 

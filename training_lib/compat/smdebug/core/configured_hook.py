@@ -22,7 +22,7 @@ from smdebug.core.singleton_utils import set_hook
 from smdebug.core.state_store import StateStore
 from smdebug.core.utils import flatten
 from smdebug.exceptions import SMDebugTypeError, SMDebugValueError
-from trackside.capture.collection import BUILT_IN_REGEX
+from trackside.capture.steps.collection import BUILT_IN_REGEX
 from trackside.contracts.capture_request import DEFAULT_SAVE_INTERVAL, CaptureRequest
 from trackside.environment import CaptureEnvironment, OldNamesEnvironment
 

@@ -20,8 +20,8 @@ from smdebug.core.config_constants import (
 from smdebug.core.configured_hook import ConfiguredHook, logger
 from smdebug.core.modes import ModeKeys
 from smdebug.exceptions import SMDebugValueError
-from trackside.capture.restart import state_at
-from trackside.capture.step_engine import Position
+from trackside.capture.steps.step_engine import Position
+from trackside.capture.writing.restart import state_at
 from trackside.contracts.name_pattern import name_pattern
 from trackside.contracts.run_layout import INDEX_PREFIX
 from trackside.records.state_file import TrainingState

@@ -31,7 +31,7 @@ from smdebug.core.modes import ModeKeys
 from smdebug.core.reduction_config import ReductionConfig
 from smdebug.core.save_config import SaveConfig, SaveConfigMode
 from smdebug.exceptions import SMDebugValueError
-from trackside.capture.collection import BUILT_IN_REGEX
+from trackside.capture.steps.collection import BUILT_IN_REGEX
 from trackside.contracts.capture_request import ALL, DEFAULT_SAVE_INTERVAL, CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.name_pattern import name_pattern, problem_of

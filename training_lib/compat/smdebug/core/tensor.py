@@ -19,7 +19,7 @@ from smdebug.exceptions import (
     StepUnavailable,
     TensorUnavailableForStep,
 )
-from trackside.trial.saved_step import SavedStep
+from trackside.trial.steps.saved_step import SavedStep
 
 if TYPE_CHECKING:
     from smdebug.trials.trial import Trial

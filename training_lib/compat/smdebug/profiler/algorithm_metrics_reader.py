@@ -24,7 +24,7 @@ from smdebug.profiler.tf_profiler_parser import (
 from smdebug.profiler.trace_event_file_parser import TraceEvent, TraceEventParser, overlaps
 from smdebug.profiler.utils import TimeUnits
 from trackside.environment import OldNamesEnvironment
-from trackside.performance.timelines import TimelineFile, files_between, read_timeline, timeline_files
+from trackside.speed.performance.timelines import TimelineFile, files_between, read_timeline, timeline_files
 
 _WHOLE = (0, 1 << 62)  # microseconds
 

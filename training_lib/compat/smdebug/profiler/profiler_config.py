@@ -1,7 +1,7 @@
 """The parts of the profiler's configuration: when each is at work, and with which settings.
 
-Capture reads `profilerconfig.json` by itself (`trackside.contracts.profiling_request`). These classes answer scripts
-that ask for its content, and hold the words of the original.
+Capture reads `profilerconfig.json` by itself (`trackside.contracts.run.profiling_request`). These classes answer
+scripts that ask for its content, and hold the words of the original.
 """
 
 from __future__ import annotations

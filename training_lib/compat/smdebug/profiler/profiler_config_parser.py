@@ -26,7 +26,7 @@ from smdebug.profiler.profiler_constants import (
 )
 from smdebug.profiler.python_profile_utils import StepPhase, mode_keys_to_python_profile_mode
 from smdebug.profiler.python_profiler import PythonProfiler
-from trackside.contracts.profiling_request import object_of
+from trackside.contracts.run.profiling_request import object_of
 from trackside.environment import OldNamesEnvironment
 
 

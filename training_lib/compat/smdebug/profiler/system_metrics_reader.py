@@ -17,8 +17,8 @@ from smdebug.profiler.system_profiler_file_parser import (
 )
 from smdebug.profiler.utils import TimeUnits, convert_utc_timestamp_to_nanoseconds
 from trackside.environment import OldNamesEnvironment
-from trackside.records.machine_samples import without_exports
-from trackside.records.system_metrics_file import MOST_BYTES
+from trackside.records.machine.machine_samples import without_exports
+from trackside.records.machine.system_metrics_file import MOST_BYTES
 
 _FILE = re.compile(r"system/.+/(?P<second>\d{10})\.(?P<node>algo-\d+)\.(?:json|tms)")
 

@@ -11,9 +11,9 @@ from smdebug import not_offered
 from smdebug.core.logger import get_logger
 from smdebug.profiler.utils import TimeUnits, convert_utc_timestamp_to_nanoseconds
 from trackside.contracts.errors import RecordError
-from trackside.records.machine_samples import SUFFIX
-from trackside.records.machine_samples_reader import decode_machine_samples
-from trackside.records.system_metrics_file import SystemSample, decode_system_metrics
+from trackside.records.machine.machine_samples import SUFFIX
+from trackside.records.machine.machine_samples_reader import decode_machine_samples
+from trackside.records.machine.system_metrics_file import SystemSample, decode_system_metrics
 
 
 class ProfilerSystemEvent:

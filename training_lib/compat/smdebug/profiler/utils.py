@@ -11,7 +11,7 @@ from typing import Any
 from smdebug import not_offered
 from smdebug.core.access_layer.s3handler import ListRequest, S3Handler
 from smdebug.core.utils import is_s3
-from trackside.performance.timelines import TimelineFile
+from trackside.speed.performance.timelines import TimelineFile
 
 _SYSTEM_FILE = re.compile(r".+/system/.+/(?P<second>\d{10})\.(?P<node>algo-\d+)\.(?:json|tms)")
 _METADATA_FILE = re.compile(r"(?P<node>.*)_(?P<start>\d+)_(?P<end>\d+)\.metadata")

@@ -20,15 +20,15 @@ from smdebug.core.modes import ModeKeys
 from smdebug.exceptions import SMDebugTypeError
 from smdebug.tensorflow.collection import Collection
 from smdebug.tensorflow.constants import TF_DEFAULT_SAVED_COLLECTIONS
-from trackside.capture.collection import KERAS_REGEX, OF_SMDEBUG
+from trackside.adapters.keras.adapter import KerasAdapter
+from trackside.adapters.keras.names import OF_SMDEBUG as NAMES
+from trackside.adapters.keras.values import array_of
 from trackside.capture.place import Place
 from trackside.capture.session import SessionOptions
+from trackside.capture.steps.collection import KERAS_REGEX, OF_SMDEBUG
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.name_pattern import name_pattern
-from trackside.frameworks.keras.adapter import KerasAdapter
-from trackside.frameworks.keras.names import OF_SMDEBUG as NAMES
-from trackside.frameworks.keras.values import array_of
-from trackside.frameworks.listening import ListeningScript
+from trackside.frameworks.shared.listening import ListeningScript
 
 _LAYERS = r"^(?=.*/(?:inputs|outputs)(?:_\d+)?$)"  # what a layer's input or output is called
 

@@ -42,9 +42,9 @@ from trackside.records.collections_file import decode_collections
 from trackside.records.step_file import fetch_record
 from trackside.records.untrusted_json import MOST_JSON_BYTES
 from trackside.storage.open_store import open_store
-from trackside.trial.record_reader import RecordReader
-from trackside.trial.saved_step import Layout, SavedStep
-from trackside.trial.step_index import StepIndex
+from trackside.trial.steps.record_reader import RecordReader
+from trackside.trial.steps.saved_step import Layout, SavedStep
+from trackside.trial.steps.step_index import StepIndex
 
 GLOBAL = ModeKeys.GLOBAL
 POLL_SECONDS = 2.0

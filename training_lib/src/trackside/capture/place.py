@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from trackside.capture.guard import Guard
+from trackside.capture.ground.guard import Guard
 from trackside.capture.request_reading import with_request_of_run
 from trackside.capture.session import SessionOptions
 from trackside.contracts.capture_request import CaptureRequest

@@ -7,8 +7,8 @@ import multiprocessing
 from collections.abc import Mapping
 from functools import cache
 
-from trackside.capture.guard import Guard, describe
-from trackside.capture.restart import within_seconds
+from trackside.capture.ground.guard import Guard, describe
+from trackside.capture.writing.restart import within_seconds
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import ConfigurationError, Problem, StorageError, StorageUnavailableError
 from trackside.environment import CaptureEnvironment

@@ -10,17 +10,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-from trackside.capture.guard import Guard
-from trackside.capture.kept_steps import KeptSteps, Targets
-from trackside.capture.last_step import HeldSteps, LastStep
+from trackside.capture.ground.guard import Guard
 from trackside.capture.process_end import ProcessEnd, call_in_children
 from trackside.capture.request_reading import RequestReading
-from trackside.capture.restart import FindState, further, position_after, state_at, state_at_mark, within_seconds
-from trackside.capture.run_files import NoFiles, RunFiles
-from trackside.capture.statistics_log import StatisticsLog
-from trackside.capture.step_engine import TRAIN, Position, StepEngine
-from trackside.capture.step_statistics import StepStatistics
-from trackside.capture.watermark import (
+from trackside.capture.statistics.statistics_log import StatisticsLog
+from trackside.capture.statistics.step_statistics import StepStatistics
+from trackside.capture.steps.last_step import HeldSteps, LastStep
+from trackside.capture.steps.step_engine import TRAIN, Position, StepEngine
+from trackside.capture.writing.kept_steps import KeptSteps, Targets
+from trackside.capture.writing.restart import (
+    FindState,
+    further,
+    position_after,
+    state_at,
+    state_at_mark,
+    within_seconds,
+)
+from trackside.capture.writing.run_files import NoFiles, RunFiles
+from trackside.capture.writing.watermark import (
     FLUSH_SECONDS,
     REMOTE_FLUSH_SECONDS,
     SETTLED_REMOTE_FLUSH_SECONDS,
@@ -29,8 +36,8 @@ from trackside.capture.watermark import (
     Progress,
     WatermarkFile,
 )
-from trackside.capture.writer import Writer
-from trackside.capture.writer_parts import BackgroundPart, Target
+from trackside.capture.writing.writer import Writer
+from trackside.capture.writing.writer_parts import BackgroundPart, Target
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.run_layout import TENSORS, RunLocation, worker_name
 from trackside.environment import CaptureEnvironment
@@ -111,6 +118,7 @@ class RunSession:
         guard: Keeps errors of ours from the training.
         engine: Counts steps and collects what they save.
         statistics: The always-on statistics.
+        rest: Decides when the training rests, and counts its steps then.
         shards: Part of a sharded tensor that this worker saves, by name; an adapter adds to it.
         last: Holds the last step back, if the options request that.
         held: Holds steps with late tensors back; an adapter that adds such tensors sets it before `begin`.
@@ -138,6 +146,7 @@ class RunSession:
             self.request_reading.request, kinds_of_regex=self._options.kinds_of_regex, regexes=self._options.regexes
         )
         self.statistics = StepStatistics(self.request_reading.request.statistics, self.guard)
+        self.rest = self.statistics.rest(self.engine)
         self.shards: dict[str, Shard] = {}
         self.last = LastStep() if self._options.holds_last_step else None
         self.held: HeldSteps | None = None
@@ -325,9 +334,13 @@ class RunSession:
 
     def _handed_on(self) -> int:
         """Return the last step with everything handed to the writer. For the writer's thread."""
-        through = self.statistics.recorded_through(self.engine.step - 1)
+        position = self.engine.position()
+        through = self.statistics.recorded_through(position.step - 1)
         if through is not None:
             self._handed_on_through = through
+        if through == position.step - 1 and self.is_start_known:  # steps at rest have no rows
+            counts = position.mode_steps or {}
+            self._stored_mode_steps.note((through, mode, count - 1) for mode, count in counts.items() if count)
         through = self._handed_on_through
         waiting = self.held.first_step if self.held is not None else None
         if waiting is not None:

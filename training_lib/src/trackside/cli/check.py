@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trackside.cli.terminal.options import format_option, is_quiet, quiet_option, shared_options, wants_color
-from trackside.cli.terminal.run_cards import FAIL_ON
+from trackside.cli.terminal.views.run_cards import FAIL_ON
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity
@@ -101,14 +101,14 @@ def command(
       trackside check -- python train.py
       trackside check --steps 50 --junit check.xml -- torchrun train.py
     """
+    from trackside.choosing.preflight import plan_rules
+    from trackside.choosing.project_settings import read_settings
+    from trackside.choosing.rule_choice import choose_rules
     from trackside.environment import RehearsalEnvironment, inherited
     from trackside.local.check import rehearsed
-    from trackside.local.preflight import plan_rules
-    from trackside.local.project_settings import read_settings
-    from trackside.local.rule_choice import choose_rules
     from trackside.local.run import LocalRun
-    from trackside.local.run_folder import RUNS, create_run_folder, run_name
     from trackside.local.training_process import find_command, owns_the_terminal
+    from trackside.runs.run_folder import RUNS, create_run_folder, run_name
 
     environment = inherited()
     command = _with_python(command, search_path=environment.get("PATH"))
@@ -153,9 +153,9 @@ def _with_python(command: tuple[str, ...], *, search_path: str | None) -> tuple[
 
 
 def _rehearse(run: LocalRun, *, fail_on: Severity | None) -> CheckResult:
-    from trackside.cli.terminal.run_view import RunView, Verbosity
+    from trackside.cli.terminal.views.run_view import RunView, Verbosity
     from trackside.local.check import check_locally
-    from trackside.local.run_folder import discard_run_folder
+    from trackside.runs.run_folder import discard_run_folder
 
     view = RunView(color=wants_color(), verbosity=Verbosity.QUIET)
     if not is_quiet():
@@ -170,7 +170,7 @@ def _rehearse(run: LocalRun, *, fail_on: Severity | None) -> CheckResult:
 
 def _document(result: CheckResult) -> dict[str, object]:
     from trackside.contracts.stored_fields import document_of
-    from trackside.local.run_document import verdict_document
+    from trackside.runs.run_document import verdict_document
 
     return {
         "schema_version": SCHEMA_VERSION,
@@ -183,7 +183,7 @@ def _document(result: CheckResult) -> dict[str, object]:
 
 
 def _print(result: CheckResult, *, fail_on: str) -> None:
-    from trackside.cli.terminal.check_view import print_check
     from trackside.cli.terminal.console import data_console
+    from trackside.cli.terminal.views.check_view import print_check
 
     print_check(data_console(color=wants_color()), result, fail_on=fail_on)

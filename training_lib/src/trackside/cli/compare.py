@@ -18,14 +18,15 @@ from trackside.cli.terminal.reading import open_run
 from trackside.cli.terminal.rows import json_value, print_json
 
 if TYPE_CHECKING:
-    from trackside.local.comparison import ComparedRun, Comparison
-    from trackside.performance.step_time_gate import Gate
+    from trackside.runs.comparing.comparison import ComparedRun, Comparison
+    from trackside.speed.performance.step_time_gate import Gate
 
 FAIL_ON: dict[str, Callable[[Comparison], bool]] = {
     "never": lambda found: False,
     "loss": lambda found: found.losses_part,
     "bitwise": lambda found: found.differs_in_any_bit,
     "issue": lambda found: bool(found.issues_b),
+    "not-mended": lambda found: not found.is_mended,
 }
 GATE_CODES = {"within": 0, "slower": FINDINGS, "not comparable": NOT_COMPARABLE, "undecided": UNDECIDED}
 _PERCENT = re.compile(r"\+?(\d+(?:\.\d+)?) ?%?")
@@ -49,7 +50,8 @@ def _share(ctx: click.Context, option: click.Parameter, given: str | None) -> fl
     type=click.Choice(list(FAIL_ON)),
     default="never",
     show_default=True,
-    help="Exit with 1 if the losses part beyond their noise, if any loss differs in a bit, or if B has an issue more.",
+    help="Exit with 1 if the losses part beyond their noise, if any loss differs in a bit, if B has an issue more, or "
+    "if B does not prove that the issues of A are mended.",
 )
 @click.option(
     "--max-step-time",
@@ -78,6 +80,9 @@ def command(
     issues that only one of them has. Steps are training steps, without evaluations. Runs are named as for
     `trackside tensors`.
 
+    Where an issue stands in A, the last lines are the verdict on the change: mended (the gravest issues are gone, by
+    rules that judged B as far, and none as grave is new), not mended, or no proof, with the reason.
+
     The exit code is 0 whatever differs, unless --fail-on or --max-step-time is given.
 
     With --max-step-time the quick steps of both are judged, and the average ones: the training's own time, without
@@ -90,9 +95,10 @@ def command(
     Example:
       trackside compare latest s3://bucket/digits-7
       trackside compare good-run latest --fail-on loss
+      trackside compare broken-run latest --fail-on not-mended
       trackside compare main-1 mine-1 --max-step-time +5% --baseline main-2
     """
-    from trackside.local.comparison import compare
+    from trackside.runs.comparing.comparison import compare
 
     if max_step_time is None and (baselines or repeats):
         raise click.UsageError("--baseline and --repeat need --max-step-time.")
@@ -100,7 +106,7 @@ def command(
     found = compare(before, after, now=time.time())
     judged = None
     if max_step_time is not None:
-        from trackside.local.step_times import gate
+        from trackside.runs.comparing.step_times import gate
 
         others, repeated = [_opened(run) for run in baselines], [_opened(run) for run in repeats]
         judged = gate([before, *others], [after, *repeated], limit=max_step_time)
@@ -108,7 +114,7 @@ def command(
         documents = {name: _plain(value) for name, value in asdict(found).items()}
         print_json(documents if judged is None else {**documents, "step_time": _gate_document(judged)})
     else:
-        from trackside.cli.terminal.comparison_table import print_comparison, print_gate
+        from trackside.cli.terminal.views.comparison_table import print_comparison, print_gate
 
         print_comparison(found, color=wants_color())
         if judged is not None:
@@ -123,9 +129,9 @@ def _gate_document(judged: Gate) -> dict[str, Any]:
 
 
 def _opened(run: str) -> ComparedRun:
-    from trackside.local.comparison import ComparedRun
-    from trackside.local.recorded_run import read_run
-    from trackside.local.run_folder import find_run, read_record
+    from trackside.runs.comparing.comparison import ComparedRun
+    from trackside.runs.recorded_run import read_run
+    from trackside.runs.run_folder import find_run, read_record
 
     uri = find_run(run)
     return ComparedRun(

@@ -12,8 +12,8 @@ from trackside.cli.terminal.options import format_option, shared_options, wants_
 from trackside.cli.terminal.rows import print_json, print_table
 
 if TYPE_CHECKING:
-    from trackside.local.project_settings import ProjectSettings
-    from trackside.local.rule_choice import Chosen
+    from trackside.choosing.project_settings import ProjectSettings
+    from trackside.choosing.rule_choice import Chosen
 
 DEFAULT = "default"
 
@@ -42,11 +42,11 @@ def show(output: str) -> None:
     Example:
       trackside config show --format json
     """
+    from trackside.choosing.project_settings import read_settings
+    from trackside.choosing.rule_choice import Layer, choose_rules
+    from trackside.choosing.rules_file import RulesFile, read_rules_file
     from trackside.contracts.rule_catalogue import built_in_catalogue
     from trackside.environment import inherited
-    from trackside.local.project_settings import read_settings
-    from trackside.local.rule_choice import Layer, choose_rules
-    from trackside.local.rules_file import RulesFile, read_rules_file
 
     settings = read_settings(Path.cwd(), inherited())
     path = settings.rules_file
@@ -71,7 +71,7 @@ def show(output: str) -> None:
 
 
 def _setting_rows(settings: ProjectSettings) -> Iterator[tuple[str, Any, str]]:
-    from trackside.local.project_settings import CAPTURE, RULES_FILE, SETTINGS
+    from trackside.choosing.project_settings import CAPTURE, RULES_FILE, SETTINGS
 
     for kind in SETTINGS:
         found = settings.values.get(kind.key)

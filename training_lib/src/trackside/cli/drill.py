@@ -128,7 +128,7 @@ def _announcement(drill: Drill, *, minutes: float) -> str:
 
 
 def _show(report: Report, *, output: str) -> None:
-    from trackside.cli.terminal.drill_card import DrillCard, as_document
+    from trackside.cli.terminal.views.drill_card import DrillCard, as_document
 
     if output == "json":
         from trackside.cli.terminal.rows import print_json

@@ -110,8 +110,8 @@ def _show(text: str, *, err: bool = False) -> None:
 
 
 def _to_tracker(run: str, destination: str, target: str) -> None:
-    from trackside.local.recorded_run import read_run
-    from trackside.local.run_folder import find_run
+    from trackside.runs.recorded_run import read_run
+    from trackside.runs.run_folder import find_run
 
     recorded = read_run(find_run(run))
     try:
@@ -132,8 +132,8 @@ def _findings(run: str) -> list[FindingText]:
     from trackside.contracts.errors import RunNotFoundError
     from trackside.exchange.tensorboard import FindingText
     from trackside.integrations.issue_text import issue_card
-    from trackside.local.recorded_run import read_run
-    from trackside.local.run_folder import find_run
+    from trackside.runs.recorded_run import read_run
+    from trackside.runs.run_folder import find_run
 
     try:
         groups = read_run(find_run(run)).groups
@@ -157,7 +157,7 @@ def _to_parquet(
     trial: Trial, destination: str, tensors: Sequence[TensorSeries], *, statistics: tuple[str, ...]
 ) -> None:
     from trackside.exchange.parquet import export_parquet
-    from trackside.trial.statistics import STATISTICS
+    from trackside.trial.tensors.statistics import STATISTICS
 
     chosen = _chosen(statistics, default=tuple(STATISTICS))
     done = export_parquet(trial, destination, tensors=tensors, statistics=chosen, progress=shown)
@@ -215,9 +215,9 @@ def _to_timeline(
     run: str, trial: Trial, destination: str, *, steps: str | None, seconds: str | None, is_opened: bool
 ) -> None:
     from trackside.exchange.timeline import FindingMark, Part, export_timeline
-    from trackside.local.recorded_run import read_run
-    from trackside.local.run_folder import find_run
-    from trackside.trial.selection import StepRange
+    from trackside.runs.recorded_run import read_run
+    from trackside.runs.run_folder import find_run
+    from trackside.trial.steps.selection import StepRange
 
     uri = find_run(run)
     marks = [
@@ -255,7 +255,7 @@ def _seconds(text: str | None) -> tuple[float, float]:
 
 
 def _chosen(requested: tuple[str, ...], *, default: tuple[str, ...]) -> tuple[str, ...]:
-    from trackside.trial.statistics import STATISTICS
+    from trackside.trial.tensors.statistics import STATISTICS
 
     names = [name for one in requested for name in (STATISTICS if one == "all" else (one,))]
     return tuple(dict.fromkeys(names)) or default

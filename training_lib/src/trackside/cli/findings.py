@@ -9,8 +9,8 @@ import click
 from trackside.cli.terminal.failure import FINDINGS, NOT_JUDGED
 from trackside.cli.terminal.options import format_option, shared_options
 from trackside.cli.terminal.reports import REPORTS, report_text
-from trackside.cli.terminal.run_cards import FAIL_ON, print_cards
-from trackside.local.run_document import run_document, verdict_document
+from trackside.cli.terminal.views.run_cards import FAIL_ON, print_cards
+from trackside.runs.run_document import run_document, verdict_document
 
 SCHEMA_VERSION = 1
 
@@ -38,9 +38,8 @@ def command(run: str, output: str, fail_on: str) -> None:
       trackside findings s3://bucket/digits-7 --fail-on critical
       trackside findings latest --format sarif > trackside.sarif
     """
-    from trackside.local.recorded_run import read_run
-    from trackside.local.rule_state import worst_severity
-    from trackside.local.run_folder import find_run
+    from trackside.runs.recorded_run import read_run
+    from trackside.runs.run_folder import find_run
 
     recorded = read_run(find_run(run))
     if output == "json":
@@ -52,9 +51,9 @@ def command(run: str, output: str, fail_on: str) -> None:
         click.echo(report_text(recorded, output), nl=False)
     else:
         print_cards(recorded)
-    if recorded.judged.not_judged:
-        click.echo(f"trackside: {recorded.judged.not_judged}", err=True)
-    threshold, worst = FAIL_ON[fail_on], worst_severity(recorded.verdicts)
+    if recorded.judged.reservation:
+        click.echo(f"trackside: {recorded.judged.reservation}", err=True)
+    threshold, worst = FAIL_ON[fail_on], recorded.worst_severity
     if threshold and worst and worst.rank >= threshold.rank:
         click.get_current_context().exit(FINDINGS)
     if threshold and not recorded.judged.is_judged:

@@ -58,7 +58,7 @@ def command(*, source: str, destination: str | None) -> None:
 def _found(source: str) -> str:
     """Return the location of a run of this folder for its name; any other text as it is."""
     from trackside.contracts.errors import RunNotFoundError
-    from trackside.local.run_folder import find_run
+    from trackside.runs.run_folder import find_run
 
     if Path(source).exists():
         return source

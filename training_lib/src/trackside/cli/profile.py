@@ -11,8 +11,8 @@ from trackside.cli.terminal.options import format_option, shared_options, wants_
 from trackside.cli.terminal.progress import shown_waiting
 from trackside.cli.terminal.rows import print_json, print_table
 from trackside.contracts.errors import ConfigurationError, Problem
-from trackside.contracts.profiling_request import MOST_STEPS, PROFILERS
-from trackside.performance.durations import duration, milliseconds
+from trackside.contracts.run.profiling_request import MOST_STEPS, PROFILERS
+from trackside.speed.performance.durations import duration, milliseconds
 
 MOST_LINES = 3
 MOST_ROWS, MOST_NAME = 8, 36
@@ -63,10 +63,10 @@ def command(*, run: str, output: str, report: bool, steps: int | None, profiler:
       trackside profile latest --report
     """
     from trackside.contracts.run_layout import RunLocation
-    from trackside.local.run_folder import find_run
-    from trackside.performance.details import read_details
-    from trackside.performance.document import speed_document
-    from trackside.performance.reading import measured_workers
+    from trackside.runs.run_folder import find_run
+    from trackside.speed.performance.details import read_details
+    from trackside.speed.performance.document import speed_document
+    from trackside.speed.performance.reading import measured_workers
     from trackside.storage.open_store import open_store
 
     uri = find_run(run)
@@ -93,7 +93,7 @@ def command(*, run: str, output: str, report: bool, steps: int | None, profiler:
 def _profile_steps(uri: str, steps: int, profiler: str) -> None:
     from trackside.contracts.run_layout import RunLocation
     from trackside.local.profile_request import request_profile, wait_for_profile
-    from trackside.performance.details import read_details
+    from trackside.speed.performance.details import read_details
     from trackside.storage.open_store import open_store
     from trackside.trial.trial import open_trial
 
@@ -180,8 +180,8 @@ def _print_report(uri: str) -> None:
     import time
 
     from trackside.contracts.run_layout import RunLocation
-    from trackside.evaluation.profiler_report import profiler_report
-    from trackside.performance.details import read_details
+    from trackside.evaluation.results.profiler_report import profiler_report
+    from trackside.speed.performance.details import read_details
     from trackside.storage.open_store import open_store
     from trackside.trial.trial import open_trial
 

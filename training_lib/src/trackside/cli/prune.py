@@ -44,8 +44,8 @@ def command(*, older_than: float | None, keep: int | None, failed: bool, yes: bo
       trackside prune --keep 20
     """
     from trackside.cli.terminal.removal import remove_runs
-    from trackside.local.run_folder import RUNS
     from trackside.local.run_removal import runs_to_prune
+    from trackside.runs.run_folder import RUNS
 
     if older_than is None and keep is None and not failed:
         raise click.UsageError("Name the runs to remove: --older-than, --keep or --failed.")

@@ -13,8 +13,8 @@ from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 
 if TYPE_CHECKING:
     from trackside.contracts.errors import TracksideError
-    from trackside.query.database import Answer
-    from trackside.query.tables import RunTables
+    from trackside.views.query.database import Answer
+    from trackside.views.query.tables import RunTables
 
 MOST_UNREAD_NAMED = 3
 
@@ -51,7 +51,7 @@ def command(*, question: str | None, where: str | None, output: str, folder: str
     if folder is not None and where is None and question is not None and _is_place(question):
         question, where = None, question
     sql = _sql_of(question) if question is not None else None
-    from trackside.query.tables import run_tables
+    from trackside.views.query.tables import run_tables
 
     with shown_waiting("reading runs"):
         found = run_tables(where)
@@ -82,7 +82,7 @@ def _sql_of(question: str) -> str:
 
 
 def _answer(found: RunTables, sql: str, output: str) -> None:
-    from trackside.query.database import RunDatabase, as_documents
+    from trackside.views.query.database import RunDatabase, as_documents
 
     with RunDatabase(found) as database:
         answer = database.answer(sql)
@@ -118,7 +118,7 @@ def _print_tables() -> None:
 
 def _write(found: RunTables, folder: str) -> None:
     from trackside.cli.terminal.text import printable
-    from trackside.query.tables import write_run_tables
+    from trackside.views.query.tables import write_run_tables
 
     with shown_waiting("writing tables"):
         written = write_run_tables(found, folder)

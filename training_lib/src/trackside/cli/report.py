@@ -16,7 +16,7 @@ from trackside.cli.terminal.options import format_option, shared_options
 from trackside.cli.terminal.reading import open_run
 
 if TYPE_CHECKING:
-    from trackside.report.gathered import ReportData
+    from trackside.views.report.gathered import ReportData
 
 _ENDINGS = {"html": ".html", "notebook": ".ipynb"}
 
@@ -49,11 +49,11 @@ def command(*, run: str, output: str, target: str | None) -> None:
       trackside report latest --format notebook
     """
     from trackside.contracts.errors import ConfigurationError, Problem
-    from trackside.local.run_folder import find_run
-    from trackside.report.gathered import gather
-    from trackside.report.markdown import markdown_of
-    from trackside.report.notebook import notebook_of
-    from trackside.report.page import page_of
+    from trackside.runs.run_folder import find_run
+    from trackside.views.report.gathered import gather
+    from trackside.views.report.markdown import markdown_of
+    from trackside.views.report.notebook import notebook_of
+    from trackside.views.report.page import page_of
 
     uri = find_run(run)
     data = gather(uri, open_run(run), clock=time.time)
@@ -74,7 +74,7 @@ def command(*, run: str, output: str, target: str | None) -> None:
 
 
 def _json(data: ReportData) -> str:
-    from trackside.report.json_document import VERSION, report_document
+    from trackside.views.report.json_document import VERSION, report_document
 
     return f"{json.dumps({'schema_version': VERSION, **report_document(data)}, allow_nan=False)}\n"
 

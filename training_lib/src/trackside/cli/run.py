@@ -18,14 +18,14 @@ from trackside.cli.terminal.reports import ReportPath
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import BUILT_IN_COLLECTIONS, CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import ConfigurationError, Problem, TracksideError, did_you_mean
-from trackside.contracts.profiling_request import MOST_STEPS, Window
 from trackside.contracts.rule_catalogue import built_in_catalogue
+from trackside.contracts.run.profiling_request import MOST_STEPS, Window
 from trackside.contracts.verdict import Severity
 
 if TYPE_CHECKING:
+    from trackside.choosing.preflight import RulePlan
+    from trackside.choosing.rules_file import RulesFile
     from trackside.integrations.notification import Receiver
-    from trackside.local.preflight import RulePlan
-    from trackside.local.rules_file import RulesFile
     from trackside.local.unfinished_run import RunPlace
 
 ON_ISSUE = {
@@ -133,6 +133,11 @@ def _checked_interval(_ctx: click.Context, _parameter: click.Parameter, value: i
     help="Send each problem: desktop, https://WEBHOOK, or command:PROGRAM. Repeat for more.",
 )
 @click.option(
+    "--json-lines",
+    metavar="FILE",
+    help="Add a line of JSON to FILE for each problem and note, and at the end; - for stderr.",
+)
+@click.option(
     "--sample-interval",
     type=click.IntRange(min=0, max=60_000),
     default=500,
@@ -167,6 +172,7 @@ def command(
     saves: tuple[CollectionRequest, ...],
     grace: float,
     notify: tuple[str, ...],
+    json_lines: str | None,
     sample_interval: int,
     profile_steps: Window | None,
     profile_on_issue: int | None,
@@ -182,8 +188,9 @@ def command(
       trackside run -- python train.py --epochs 10
       trackside run --on-issue stop --skip overfit -- torchrun train.py
     """
+    from trackside.choosing.preflight import plan_rules
     from trackside.environment import inherited
-    from trackside.local.preflight import plan_rules
+    from trackside.local.event_lines import checked_target
     from trackside.local.training_process import find_command
 
     environment = inherited()
@@ -201,6 +208,7 @@ def command(
     )
     find_command(command, search_path=environment.get("PATH"))
     receivers = _receivers(notify)
+    json_lines = checked_target(json_lines)
     place = _place(command, out)
     code = _run(
         command,
@@ -211,6 +219,7 @@ def command(
         grace=grace,
         fail_on=fail_on,
         receivers=receivers,
+        json_lines=json_lines,
         sample_interval=sample_interval,
         profile_steps=profile_steps,
         issue_profile_steps=profile_on_issue or 0,
@@ -222,7 +231,7 @@ def command(
 def _write_reports(folder: Path, paths: tuple[Path, ...]) -> None:
     """Write the reports. A failure is shown, and the exit code stays that of the run."""
     from trackside.cli.terminal.reports import write_report
-    from trackside.local.recorded_run import read_run
+    from trackside.runs.recorded_run import read_run
 
     for path in paths:
         try:
@@ -247,8 +256,8 @@ def _receivers(targets: tuple[str, ...]) -> list[Receiver]:
 
 
 def _read_rules_file(path: Path | None) -> RulesFile:
-    from trackside.cli.terminal.run_view import RunView
-    from trackside.local.rules_file import RulesFile, read_rules_file
+    from trackside.choosing.rules_file import RulesFile, read_rules_file
+    from trackside.cli.terminal.views.run_view import RunView
 
     if path is None:
         return RulesFile(())
@@ -260,8 +269,8 @@ def _read_rules_file(path: Path | None) -> RulesFile:
 
 
 def _place(command: tuple[str, ...], out: Path | None) -> RunPlace:
-    from trackside.local.run_folder import RUNS, run_name
     from trackside.local.unfinished_run import place_for
+    from trackside.runs.run_folder import RUNS, run_name
 
     return place_for(out or RUNS / run_name(command, now=time.time(), token=secrets.token_hex(2)), command)
 
@@ -276,17 +285,19 @@ def _run(
     grace: float,
     fail_on: str,
     receivers: list[Receiver],
+    json_lines: str | None,
     sample_interval: int,
     profile_steps: Window | None,
     issue_profile_steps: int,
 ) -> int:
-    from trackside.cli.terminal.run_view import RunView, Verbosity
+    from trackside.cli.terminal.views.run_view import RunView, Verbosity
     from trackside.extras import install_elsewhere
     from trackside.integrations.notifying_observer import NotifyingObserver
-    from trackside.local.capture_check import lacks_trackside
+    from trackside.local.event_lines import EventLines
     from trackside.local.run import LocalRun, run_locally
-    from trackside.local.run_folder import discard_run_folder
     from trackside.local.training_process import owns_the_terminal
+    from trackside.runs.capture_check import lacks_trackside
+    from trackside.runs.run_folder import discard_run_folder
 
     folder = place.folder
     loud = Verbosity.VERBOSE if is_verbose(click.get_current_context()) else Verbosity.NORMAL
@@ -312,8 +323,11 @@ def _run(
         earlier=place.earlier,
     )
     observer = NotifyingObserver(view, receivers, run=folder.name)
+    lines = EventLines(observer, json_lines, run=str(folder)) if json_lines else None
     try:
-        result = run_locally(run, observer=observer)
+        if lines is not None:
+            lines.begin(rules=len(plan.request.rules))
+        result = run_locally(run, observer=lines or observer)
     except OSError as error:
         if place.earlier is None:
             discard_run_folder(folder)
@@ -321,6 +335,8 @@ def _run(
         raise ConfigurationError([problem], subject="The command") from error
     observer.finish()
     code = result.exit_code(FAIL_ON[fail_on])
+    if lines is not None:
+        lines.end(result, exit_code=code)
     view.end(result, _relative(folder), exit_code=code, fail_on=fail_on)
     return code
 
@@ -329,7 +345,7 @@ def _with_profile(capture: CaptureRequest, window: Window | None) -> CaptureRequ
     """Return the request with a window for operators, and one of as many steps behind it for functions."""
     from dataclasses import replace
 
-    from trackside.contracts.profiling_request import ProfilingRequest
+    from trackside.contracts.run.profiling_request import ProfilingRequest
 
     if window is None:
         return capture

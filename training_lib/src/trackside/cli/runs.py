@@ -18,7 +18,7 @@ from trackside.contracts.errors import RunNotFoundError, TracksideError
 from trackside.contracts.name_pattern import name_pattern
 
 if TYPE_CHECKING:
-    from trackside.local.recorded_run import RunSummary
+    from trackside.runs.run_summary import RunSummary
     from trackside.storage.store import Store
 
 RUNS_AT_ONCE = 16
@@ -42,7 +42,7 @@ def command(*, where: str | None, output: str, regex: str | None) -> None:
       trackside runs
       trackside runs s3://bucket/jobs --regex digits --format csv
     """
-    from trackside.local.run_listing import runs_in, stores_in
+    from trackside.runs.run_listing import runs_in, stores_in
 
     with shown_waiting("looking for runs"):
         found = runs_in(where)
@@ -93,7 +93,7 @@ def _summarized(some: Sequence[str], stores: Callable[[str], Store]) -> list[Run
 
 
 def _summary(uri: str, *, stores: Callable[[str], Store]) -> RunSummary | TracksideError | None:
-    from trackside.local.recorded_run import summarize
+    from trackside.runs.run_summary import summarize
 
     try:
         return summarize(uri, stores=stores)
@@ -112,7 +112,7 @@ def _warn(uri: str, error: TracksideError) -> None:
 
 def _print_none(where: str | None) -> None:
     from trackside.cli.terminal.text import printable
-    from trackside.local.run_folder import RUNS
+    from trackside.runs.run_folder import RUNS
 
     if where is None:
         click.echo(f"No run yet in {RUNS}. Start one: trackside run -- python train.py", err=True)
@@ -121,7 +121,7 @@ def _print_none(where: str | None) -> None:
 
 
 def _plain(run: RunSummary) -> dict[str, Any]:
-    from trackside.local.command_end import exit_code_of, signal_of
+    from trackside.runs.command_end import exit_code_of, signal_of
 
     return {
         "name": run.name,
@@ -135,6 +135,7 @@ def _plain(run: RunSummary) -> dict[str, Any]:
         "worst_severity": run.worst_severity.value if run.worst_severity else None,
         "judged": run.judged.is_judged,
         "not_judged": run.judged.not_judged,
+        "reservation": run.judged.reservation,
         "exit_code": None if run.status is None else exit_code_of(run.status),
         "signal": signal_of(run.status) or None,
     }
@@ -186,5 +187,6 @@ def _shown_time(seconds: float | None) -> str:
 
 
 def _issues(run: RunSummary) -> str:
-    standing = f"{run.issues} ({run.worst_severity.value})" if run.worst_severity else run.judged.no_issue
+    worst = run.worst_severity.value if run.worst_severity else ""
+    standing = f"{run.issues} ({worst})" if run.issues else run.judged.no_issue
     return f"{standing}, {run.recovered} recovered" if run.recovered else standing

@@ -57,7 +57,7 @@ def command(
       trackside serve --issuer https://id.example.com --client runs
     """
     from trackside.cli.terminal.failure import write_lines
-    from trackside.dashboard.server import is_loopback, run_server
+    from trackside.views.dashboard.server import is_loopback, run_server
 
     def visited(line: str) -> None:
         write_lines([line], sys.stderr)
@@ -72,7 +72,7 @@ def command(
 
     sign_on = None
     if issuer or client or keys:
-        from trackside.dashboard.sign_on import sign_on_of
+        from trackside.views.dashboard.sign_on import sign_on_of
 
         sign_on = sign_on_of(issuer, client, keys, visited=visited)
     run_server(where, host=host, port=port, allowed_hosts=allowed_hosts, token=token, sign_on=sign_on, started=started)

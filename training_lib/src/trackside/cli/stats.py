@@ -96,7 +96,7 @@ def command(
 
 
 def _checked(statistics: Sequence[str]) -> tuple[str, ...]:
-    from trackside.trial.statistics import STATISTICS
+    from trackside.trial.tensors.statistics import STATISTICS
 
     if "all" in statistics:
         return tuple(STATISTICS)

@@ -355,7 +355,7 @@ def _row(value: Value) -> _Row:
 
 def _summary(array: NDArray[np.generic]) -> tuple[str, ...]:
     """Return `SUMMARY` of the array; dashes for one that is empty, or holds texts or complex numbers."""
-    from trackside.trial.statistics import STATISTICS, summarise_many
+    from trackside.trial.tensors.statistics import STATISTICS, summarise_many
 
     if array.size == 0 or array.dtype.kind not in "biuf":
         return ("-",) * len(SUMMARY)

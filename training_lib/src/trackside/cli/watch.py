@@ -13,7 +13,7 @@ from trackside.cli.terminal.options import shared_options, wants_color
 from trackside.cli.terminal.reading import open_run
 
 if TYPE_CHECKING:
-    from trackside.local.live_run import LiveRun
+    from trackside.runs.live_run import LiveRun
 
 LOCAL_SECONDS, REMOTE_SECONDS = 1.0, 5.0
 
@@ -41,7 +41,7 @@ def command(*, run: str, once: bool, interval: float | None) -> None:
       trackside watch s3://bucket/digits-7 --interval 10
       trackside watch latest --once
     """
-    from trackside.local.live_run import LiveRunReader
+    from trackside.runs.live_run import LiveRunReader
 
     trial = open_run(run)
     reader = LiveRunReader(trial, clock=time.time)
@@ -56,8 +56,8 @@ def command(*, run: str, once: bool, interval: float | None) -> None:
 def _follow(look: Callable[[], LiveRun], seen: LiveRun, *, pause: float) -> LiveRun:
     """Show the run until it has ended or a key leaves. Return the last state."""
     from trackside.cli.terminal.console import data_console
-    from trackside.cli.terminal.frame import HINT_LINES, frame
-    from trackside.cli.terminal.live_screen import LiveScreen
+    from trackside.cli.terminal.views.frame import HINT_LINES, frame
+    from trackside.cli.terminal.views.live_screen import LiveScreen
     from trackside.contracts.errors import StorageUnavailableError
 
     console = data_console(color=wants_color())
@@ -77,7 +77,7 @@ def _follow(look: Callable[[], LiveRun], seen: LiveRun, *, pause: float) -> Live
 
 def _print(seen: LiveRun) -> None:
     from trackside.cli.terminal.console import data_console
-    from trackside.cli.terminal.frame import HEIGHT, frame
+    from trackside.cli.terminal.views.frame import HEIGHT, frame
 
     console = data_console(color=wants_color())
     for line in frame(console, seen, width=console.width, height=HEIGHT, trouble="", is_live=False):

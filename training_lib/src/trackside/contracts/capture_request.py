@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from trackside.contracts.errors import did_you_mean
 from trackside.contracts.fields import Fields, parse_json, to_json
 from trackside.contracts.name_pattern import name_pattern, problem_of
-from trackside.contracts.profiling_request import ProfilingRequest
+from trackside.contracts.run.profiling_request import ProfilingRequest
 from trackside.contracts.stored_fields import (
     BOOLEAN,
     REQUIRED,

@@ -237,7 +237,7 @@ def _read_word(word: str, catalogue: RuleCatalogue, problems: list[Problem]) -> 
         return []
     parameters = _read_pairs(word, match["pairs"], problems)
     if match["rule"] != ALL_RULES:
-        return [RuleConfiguration(match["rule"], parameters=parameters, preset=preset)]
+        return [RuleConfiguration(catalogue.id_of(match["rule"]), parameters=parameters, preset=preset)]
     if parameters:
         problems.append(Problem(RULES_TAG, f"{word!r}: {ALL_RULES!r} takes no parameters."))
     return _usual(catalogue, preset)

@@ -9,6 +9,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
+
+from trackside.contracts.observations import Observation
 
 # The purpose of a module, by its type; "" for anything else.
 ROLES = (
@@ -167,7 +170,7 @@ class OptimizerFacts:
 class LossFacts:
     """A scalar that `backward` was called on.
 
-    name           of its tensor: `CrossEntropyLoss_output_0`
+    name           of its tensor: `CrossEntropyLoss_output_0`; "" for a loss of which no value is known
     type_name      torch's class for the same loss; "" for a loss written by hand or a sum of several
     reduction      "mean", "sum", "none" (reduced by hand), or "" if unknown
     scale          its factor before `backward` (accumulation, AMP); negative: it is maximised
@@ -178,19 +181,7 @@ class LossFacts:
     backward_line  the line that called `backward` on it; "" if unknown
     is_weighted    it has weights of classes or samples (`weight`, `pos_weight`)
     classes        number of samples of each class in the whole training set, where that is at hand; () if unknown
-    is_broadcast   n predictions and n targets were broadcast to n times n (a column minus a row), or k scores met the
-                   number of a class
-    compared_with  number of targets that each prediction was compared with by broadcasting; 0 without broadcasting
-    margin         amount by which one distance is to be smaller than another, for a triplet loss that is a mean; None
-                   for others
-    lowers_likelihood   written by hand, and it adds chosen log-probabilities with a plus sign, alone or times
-                   non-negative values
-    beyond_reach   share of the targets that the last function of the predictions cannot reach (a target below zero
-                   behind a ReLU); 1 for scores of classes that can never be negative
-    mixes_samples  the softmax before it is taken over the samples of a batch, not over the classes of each
-    takes_scores_for_probabilities  it expects probabilities, and the layer before it has no activation
-    step_share     largest share of the units of a tanh or sigmoid before it that samples drive to both of its flat ends
-    dropouts       shares of the values that dropouts before it drop: the largest four, largest first
+    observed       what detectors saw of it, without what is as by default: `contracts/observations.py` has them all
     """
 
     name: str
@@ -204,15 +195,7 @@ class LossFacts:
     backward_line: str = ""
     is_weighted: bool = False
     classes: tuple[int, ...] = ()
-    is_broadcast: bool = False
-    compared_with: int = 0
-    margin: float | None = None
-    lowers_likelihood: bool = False
-    beyond_reach: float = 0.0
-    mixes_samples: bool = False
-    takes_scores_for_probabilities: bool = False
-    step_share: float = 0.0
-    dropouts: tuple[float, ...] = ()
+    observed: Mapping[Observation[Any], Any] = field(default_factory=dict, hash=False)
 
     @property
     def is_built_in(self) -> bool:
@@ -295,6 +278,7 @@ class SelectionFacts:
 
 BOOSTED = frozenset({"xgboost", "lightgbm", "catboost"})  # frameworks with trees and no network
 ESTIMATORS = frozenset({"scikit-learn"})  # nothing of a network is seen
+LOG = "log"  # in place of a framework: the run is a log of another tool, with steps between its rows
 
 
 @dataclass(frozen=True)
@@ -417,6 +401,16 @@ class ModelFacts:
         """True for a model of trees: a step is a round, which reads all rows, and inputs need no scale."""
         framework = self.program.framework
         return framework in BOOSTED or (framework in ESTIMATORS and not self.modules)
+
+    @property
+    def is_of_fits(self) -> bool:
+        """True for an estimator that shows no loss: its steps are samples of the rows that one `fit` was given."""
+        return self.program.framework in ESTIMATORS and not any(loss.name for loss in self.losses)
+
+    @property
+    def is_of_log(self) -> bool:
+        """True for a log of another tool: nothing is known of the steps between its rows."""
+        return self.program.framework == LOG
 
     @cached_property
     def _modules(self) -> dict[str, ModuleFacts]:

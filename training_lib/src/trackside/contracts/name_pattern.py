@@ -1,8 +1,8 @@
 """Regular expressions for names of tensors, with a search of bounded time.
 
-`re` backtracks: `(a+)+!$` runs for hours on forty letters, and holds the interpreter's lock, so that no other rule, no
-timer and no signal handler of the process runs. Patterns come from others: from rule requests, capture requests and
-collections files. Here each pattern has a bound.
+`re` backtracks: some patterns take hours for a short name (OWASP's "Regular expression denial of service"), and hold
+the interpreter's lock meanwhile, so that no other rule, no timer and no signal handler of the process runs. Patterns
+come from others: from rule requests, capture requests and collections files. Here each pattern has a bound.
 
 - A name that `re` searches within `MOST_VISITS` in the worst case is left to `re`. Most patterns are of this kind.
 - Any other name is matched by an automaton that is in all its states at once. Its time is the name's length times the
@@ -89,7 +89,11 @@ class NamePattern:
     @cached_property
     def longest_for_backtracking(self) -> int:
         """The length of the longest name that `re` searches within `MOST_VISITS`; 0 if no length is safe."""
-        return next((length for length in _LENGTHS if _most_visits(self._tree, length) <= MOST_VISITS), 0)
+        return next((length for length in _LENGTHS if self.most_visits(length) <= MOST_VISITS), 0)
+
+    def most_visits(self, length: int) -> int:
+        """Return the most visits of the pattern's items by `re` in a name of `length` letters: never understated."""
+        return _most_visits(self._tree, length)
 
     @cached_property
     def automaton(self) -> Automaton:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from trackside.contracts.recorded_names import RECORDED
+from trackside.contracts.run.recorded_names import RECORDED
 
 _SMALLEST = 1e-300  # of a limit that readers need: below, it stands for zero
 # The end or beginning of a measure that names its unit: words that remain, unit, factor of the value

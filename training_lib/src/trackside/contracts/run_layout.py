@@ -13,24 +13,24 @@ A run is one folder or S3 prefix:
         model-facts/<worker>.json      our own: facts about the training program (docs/formats/model-facts.md)
         checkpoints/<worker>.json      our own: where the script wrote its checkpoints (records/checkpoints_file.py)
         state/<worker>.json            our own: the point at which a restarted process goes on (records/state_file.py)
-        state/<worker>.lock            our own: held by the process that writes, in a folder (capture/worker_lock.py)
-        state/<worker>.end             our own: this worker, of several, has stored all it has (capture/worker_ends.py)
+        state/<worker>.lock            our own: held by the process that writes, in a folder (worker_lock.py)
+        state/<worker>.end             our own: this worker, of several, has stored all it has (worker_ends.py)
         training_job_end.ts
     <run>/statistics/<worker>/...          always-on statistics: docs/formats/statistics-segment.md
     <run>/watermarks/<worker>.json         last step through which all is stored: docs/formats/watermark.md
     <run>/profiler-output/...              as SageMaker Debugger lays profiles out; `RunLocation.profiles`
         system/incremental/<YYYYMMDDHH>/<second>.<node>.json   metrics of the machine
-        performance/<worker>.json   our own: DataLoaders and stack samples (records/performance_facts.py)
+        performance/<worker>.json   our own: DataLoaders and stack samples (records/machine/performance_facts.py)
     <run>/check/<worker>.json              answers of the probes of `trackside check` (ProcessReport)
     <run>/uncaptured/<process>.json        local: a process that captured nothing (UncapturedProcess)
     <run>/rule-output/verdicts.jsonl       one verdict a line
     <run>/rule-output/<configuration>/verdicts.jsonl   of a rule that a container of its own judged
     <run>/rule-output/metrics.jsonl        local: one issue a line, for rules with the action PublishMetric
-    <run>/rule-output/performance.json     the verdict on the run's speed (performance/document.py)
+    <run>/rule-output/performance.json     the verdict on the run's speed (speed/performance/document.py)
     <run>/rule-output/profiler-report.json the numbers of SageMaker Debugger's ProfilerReport
     <run>/rule-output/ProfilerReport-<second>/profiler-output/profiler-report/<Rule>.json   the same, as the original's
     <run>/rule-output/report.html          the report, once the run has ended
-    <run>/rule-output/pictures/<configuration>-<since step>.png   in AWS: an issue (report/issue_picture.py)
+    <run>/rule-output/pictures/<configuration>-<since step>.png   in AWS: an issue (views/report/charts)
     <run>/rule-output/ProfilerReport-<second>/profiler-output/profiler-report.html   the report, at the original's key
     <run>/rule-output/CreateXgboostReport/xgboost_report.html   the same of an XGBoost run, at the original's key
     <run>/rule-output/.../profiler-report.ipynb, xgboost_report.ipynb   a notebook beside each of the two

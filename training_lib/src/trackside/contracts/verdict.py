@@ -12,7 +12,7 @@ from trackside.contracts.action_terms import NO_TERMS, TERMS, ActionTerms
 from trackside.contracts.cause import Sign, Suspicion
 from trackside.contracts.fields import Fields, parse_json, to_json
 from trackside.contracts.observation import in_words
-from trackside.contracts.recorded_names import plain_name
+from trackside.contracts.run.recorded_names import plain_name
 from trackside.contracts.stored_fields import (
     COUNT,
     FINITE,
@@ -70,6 +70,19 @@ class State(str, Enum):
     RECOVERED = "recovered"
 
 
+class FindingKind(str, Enum):
+    """The kind of a finding. The last two are harm at once.
+
+    NUMBER      a number on the wrong side of its limit
+    NOT_FINITE  values that are not finite
+    STANDSTILL  a run that makes no step any more
+    """
+
+    NUMBER = "number"
+    NOT_FINITE = "not-finite"
+    STANDSTILL = "standstill"
+
+
 @dataclass(frozen=True)
 class Finding:
     """A rule's result for one subject, most often one tensor. Numbers may be non-finite."""
@@ -97,6 +110,10 @@ class Finding:
             "The line of the user's code that made the subject (`train.py:41`); left out where it is not known.",
             optional=True,
         ),
+    )
+    kind: FindingKind = field(
+        default=FindingKind.NUMBER,
+        metadata=stored(choice(FindingKind), "Its kind; left out for a number beyond its limit.", optional=True),
     )
 
     @property

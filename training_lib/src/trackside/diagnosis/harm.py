@@ -14,31 +14,26 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import (
-    Evidence,
-    chance_level,
-    finite,
-    has_gained,
-    has_several_aims,
-    learned_share,
-    training_losses,
+from trackside.contracts.verdict import Finding, FindingKind, Severity
+from trackside.situation.aims import has_several_aims
+from trackside.situation.constants import (
+    CERTAIN,
+    COURSE_STEPS,
+    ENOUGH_STEPS,
+    GAIN,
+    LASTING_STEPS,
+    LONG_LASTING,
+    MAD_TO_DEVIATION,
+    MEDIAN_TO_ERROR,
+    MOST,
+    NEARLY_GUESSING,
+    RATE_STILL_RISES,
 )
-from trackside.rules.guessing import beats, best_guess
-from trackside.rules.medians import median
+from trackside.situation.losses.guessing import beats, best_guess
+from trackside.situation.losses.losses import chance_level, finite, has_gained, learned_share, training_losses
+from trackside.situation.measurements import Evidence
+from trackside.situation.medians import median
 from trackside.trial.window import Column, Window
-
-FIRST_STEPS = 10  # steps after which a loss may show harm
-FEWEST_LOSSES = 30  # losses from which "nothing is learned" can be measured
-LASTING_STEPS = 20  # steps for which a structural fault must have lasted
-LONG_LASTING = 200  # steps without any gain after which a warning becomes critical
-_GAIN = 0.05  # share of its size by which a loss must have fallen to have learned anything
-_AT_GUESSING = 0.95  # share of the loss of a guess, above which nothing has been learned
-_ERRORS = 4.0  # standard errors of a change beyond noise
-_HALF = 0.5  # share of the gain that must be lost again
-NOT_FINITE = frozenset(["non-finite values", "NaN values"])  # measures of a finding that is harm at once
-_NO_STEP = "seconds without a new step"
-_RISING = 0.98  # share of its peak that a learning rate in warm-up has at most a few steps before
 
 
 class Harm(str, Enum):
@@ -68,9 +63,9 @@ def harms_in(findings: Sequence[Finding], window: Window) -> dict[Harm, str]:
     found: dict[Harm, str] = {}
     if broken := _not_finite(findings, window):
         found[Harm.NOT_FINITE] = broken
-    if findings and findings[0].measure == _NO_STEP:
+    if findings and findings[0].kind is FindingKind.STANDSTILL:
         found[Harm.STANDSTILL] = findings[0].comparison
-    if window.step >= FIRST_STEPS and (worse := _worsened(window)):
+    if window.step >= COURSE_STEPS and (worse := _worsened(window)):
         found[Harm.WORSENED] = worse
     if nothing := _nothing_learned(window):
         found[Harm.NOTHING_LEARNED] = nothing
@@ -105,17 +100,12 @@ def gated(
 
 
 def lasted_steps(findings: Sequence[Finding], window: Window) -> int:
-    """Return the number of steps since the first finding.
-
-    Args:
-        findings: The findings, dated from their first step.
-        window: The run up to the judged step.
-    """
-    return window.step - min((finding.since_step for finding in findings), default=window.step)
+    """Return the number of watched steps since the first finding."""
+    return window.watched_since(min((finding.since_step for finding in findings), default=window.step))
 
 
 def _not_finite(findings: Sequence[Finding], window: Window) -> str:
-    if any(finding.measure in NOT_FINITE for finding in findings):
+    if any(finding.kind is FindingKind.NOT_FINITE for finding in findings):
         return "the run has values that are not finite"
     for column in training_losses(window):
         if not math.isfinite(column.values[-1]):
@@ -129,13 +119,13 @@ def _worsened(window: Window) -> str:
         return ""
     for column in training_losses(window):
         losses = finite(column)[1]
-        if len(losses) < FIRST_STEPS or (losses < 0).any():
+        if len(losses) < COURSE_STEPS or (losses < 0).any():
             continue
         best, now = best_and_now(losses)
         size = min(len(losses) // 3, 20)
-        error = 1.2533 * noise_of(losses) / math.sqrt(size)  # of a median of normal noise
+        error = MEDIAN_TO_ERROR * noise_of(losses) / math.sqrt(size)  # of a median of normal noise
         start = median(losses[:size])
-        if now > best + max(_ERRORS * error, _HALF * abs(start - best), _GAIN * abs(best)):
+        if now > best + max(CERTAIN * error, MOST * abs(start - best), GAIN * abs(best)):
             return f"the loss is {now:.3g}, and was {best:.3g} at best"
     return ""
 
@@ -160,7 +150,7 @@ def noise_of(losses: NDArray[np.float64]) -> float:
         losses: Finite losses, oldest first, shape (n,), n >= 2.
     """
     changes = np.diff(losses)
-    return 1.4826 * median(np.abs(changes - median(changes))) / math.sqrt(2)
+    return MAD_TO_DEVIATION * median(np.abs(changes - median(changes))) / math.sqrt(2)
 
 
 def _nothing_learned(window: Window) -> str:
@@ -168,14 +158,14 @@ def _nothing_learned(window: Window) -> str:
     columns = training_losses(window)
     if not columns or has_several_aims(window) or _warms_up(Evidence(window).learning_rates):
         return ""
-    if min(len(finite(column)[0]) for column in columns) < FEWEST_LOSSES:
+    if min(len(finite(column)[0]) for column in columns) < ENOUGH_STEPS:
         return ""
     if any((finite(column)[1] < 0).any() for column in columns):
         return ""
     guesses = [guess for column in columns if (guess := _beside_guess(window, column)) is not None]
     if len(guesses) == len(columns) and all(guess.is_near and not guess.is_beaten for guess in guesses):
         return str(guesses[0])
-    has_learned = has_gained(window, share=_GAIN) or (learned_share(window) or 0.0) > _GAIN
+    has_learned = has_gained(window, share=GAIN) or (learned_share(window) or 0.0) > GAIN
     if has_learned or any(guess.is_beaten for guess in guesses):
         return ""
     losses = finite(columns[0])[1]
@@ -196,7 +186,7 @@ class _BesideGuess:
 
     @property
     def is_near(self) -> bool:
-        return self.level > _AT_GUESSING * self.guess
+        return self.level > NEARLY_GUESSING * self.guess
 
     def __str__(self) -> str:
         return f"the loss is {self.level:.3g}, and guessing costs {self.guess:.3g}"
@@ -215,4 +205,4 @@ def _beside_guess(window: Window, column: Column) -> _BesideGuess | None:
 
 def _warms_up(rates: Sequence[Column]) -> bool:
     """Return True if a learning rate still rises: then a flat loss is no harm yet."""
-    return any(len(c.values) > 5 and float(c.values[-6]) < _RISING * float(c.values[-1]) for c in rates)
+    return any(len(c.values) > 5 and float(c.values[-6]) < RATE_STILL_RISES * float(c.values[-1]) for c in rates)

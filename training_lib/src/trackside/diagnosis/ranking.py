@@ -8,17 +8,26 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import SPEED_CAUSES, Cause, Sign, Suspicion
 from trackside.diagnosis.learned import Weights
-from trackside.diagnosis.signs import FOUND, HARM, SHOWN, explained_by, outranked_by, refuted_by, supported_by
-
-MOST_CAUSES = 3
-LEAST_PROBABILITY = 0.05  # of a cause that is listed after the first
-UNKNOWN_BELOW = 0.25  # probability of the likeliest cause, below which none is named
-EXPECTED = 1.5  # weight of a piece of evidence without a row in the table, for the causes that it is to support
-HINT = 3.0  # weight of the first cause that a rule without a row in the table suspects
-NEXT_HINT = 1.0  # by which each further one has less
-OBSERVED = 1.0  # probability of a cause that a finding itself is
-_NEXT = 1.0  # by which, at least, the score of an outranked cause is below that of its better
-_RARE = -1.0  # bias of a cause that the table does not have
+from trackside.diagnosis.signs import (
+    FOUND,
+    HARM,
+    SHOWN,
+    explained_by,
+    outranked_by,
+    proves,
+    refuted_by,
+    supported_by,
+    unproven_by,
+)
+from trackside.situation.constants import (
+    EXPECTED_WEIGHT,
+    HINT_WEIGHT,
+    LEAST_PROBABILITY,
+    MOST_CAUSES,
+    NEXT_WEIGHT,
+    RARE_WEIGHT,
+    UNKNOWN_BELOW,
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,7 @@ def ranked(signs: Iterable[Sign], weights: Weights, *, hints: Mapping[str, Seque
         cause = explained.get(first, first)
         if cause in scores and later in scores:
             scores[cause] = max(scores[cause], scores[later])
-            scores[later] = min(scores[later], scores[cause] - _NEXT)
+            scores[later] = min(scores[later], scores[cause] - NEXT_WEIGHT)
     causes = list(scores)
     highest = max(scores.values(), default=0.0)
     parts = {cause: math.exp(score - highest) for cause, score in scores.items()}
@@ -80,7 +89,10 @@ def suspicions_of(
     """
     if observed is not None:
         return (observed,)
-    causes = [one for one in ranked(signs, weights, hints=hints) if one.support][:MOST_CAUSES]
+    known = tuple(signs)
+    unproven = unproven_by(known)
+    found = [one for one in ranked(known, weights, hints=hints) if one.support and one.cause not in unproven]
+    causes = found[:MOST_CAUSES]
     if not causes or causes[0].probability < UNKNOWN_BELOW:
         return ()
     listed = [causes[0], *(one for one in causes[1:] if one.probability >= LEAST_PROBABILITY)]
@@ -88,7 +100,7 @@ def suspicions_of(
 
 
 def _score(cause: Cause, signs: Sequence[Sign], weights: Weights, hints: Mapping[str, Sequence[Suspicion]]) -> float:
-    score = weights.bias.get(cause.value, _RARE)
+    score = weights.bias.get(cause.value, RARE_WEIGHT)
     return score + sum(_weight(sign, cause, weights, hints) for sign in signs)
 
 
@@ -98,22 +110,25 @@ def _weight(sign: Sign, cause: Cause, weights: Weights, hints: Mapping[str, Sequ
     if row is not None:
         return row.get(cause.value, 0.0)
     if sign.is_present and not sign.name.startswith(SHOWN) and cause in supported_by(sign.name):
-        return EXPECTED  # a piece that is newer than the table
+        return EXPECTED_WEIGHT  # a piece that is newer than the table
     suspected = hints.get(sign.name.removeprefix(FOUND), ()) if sign.name.startswith(FOUND) else ()
     places = [place for place, suspicion in enumerate(suspected) if suspicion.cause is cause]
-    return max(0.0, HINT - NEXT_HINT * places[0]) if places else 0.0
+    return max(0.0, HINT_WEIGHT - NEXT_WEIGHT * places[0]) if places else 0.0
 
 
 def _support(
     cause: Cause, signs: Sequence[Sign], weights: Weights, hints: Mapping[str, Sequence[Suspicion]]
 ) -> tuple[Sign, ...]:
     present = [sign for sign in signs if sign.is_present and not sign.name.startswith(HARM)]  # harm is no reason
-    found = [(weight, sign) for sign in present if (weight := _weight(sign, cause, weights, hints)) > 0]
+    found = [(_weight(sign, cause, weights, hints), sign) for sign in present]
+    found = [(weight, sign) for weight, sign in found if weight > 0 or proves(sign, cause)]
     return tuple(sign for _, sign in sorted(found, key=lambda pair: -pair[0]))
 
 
 def _because(one: Ranked) -> str:
-    """Return the numbers behind a cause: those of the rule that supports it, else the strongest evidence with any."""
-    own = [sign.because for sign in one.support if sign.name == f"{SHOWN}{one.cause.value}"]
+    """Return the numbers behind a cause: of the rule that supports it, of what proves it, or the strongest."""
+    shown = f"{SHOWN}{one.cause.value}"
+    own = [sign.because for sign in one.support if sign.name == shown]
+    own += [sign.because for sign in one.support if proves(sign, one.cause)]
     texts = [sign.because for sign in one.support if sign.because and not sign.name.startswith(SHOWN)]
     return next(iter([*own, *texts]), "")

@@ -10,10 +10,10 @@ from typing import Any
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
-from trackside.contracts.profiling_request import ProfilingRequest, read_profiling_request
 from trackside.contracts.recipient import Recipient
 from trackside.contracts.rule_catalogue import RuleCatalogue, built_in_catalogue
 from trackside.contracts.rule_request import AWS_DOCS, CALIBRATED, PRESETS, RuleConfiguration, RuleRequest
+from trackside.contracts.run.profiling_request import ProfilingRequest, read_profiling_request
 from trackside.documents.actions import DEBUGGERS
 from trackside.documents.hook import MOST_COLLECTIONS, HookReading, hook_document
 from trackside.documents.rule_names import RULE_IDS, known_rule

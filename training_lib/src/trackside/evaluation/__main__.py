@@ -25,14 +25,15 @@ from trackside.contracts.run_layout import RunLocation
 from trackside.environment import EvaluatorEnvironment
 from trackside.evaluation import exit_codes
 from trackside.evaluation.evaluator import evaluate
+from trackside.evaluation.results.run_learning import store_learning
+from trackside.evaluation.results.summary import Summary
 from trackside.evaluation.rule_request_file import read_rule_request
-from trackside.evaluation.run_learning import store_learning
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.skip_list import SkipListSink
 from trackside.evaluation.stop_signal import StopSignal
-from trackside.evaluation.summary import Summary
 from trackside.storage.open_store import open_store
 
+gc.freeze()  # what is imported stays, and no later collection walks through it
 gc.enable()
 
 _logger = logging.getLogger(__name__)
@@ -72,7 +73,9 @@ def _evaluate(run: RunLocation, *, poll_seconds: float, parent: int | None) -> S
             sleep=stop.sleep,
             should_stop=lambda: stop.is_set or parent not in {None, os.getppid()},
         )
-    from trackside.evaluation.run_speed import store_speed  # needed at the end alone: rules begin earlier without it
+    from trackside.evaluation.results.run_speed import (
+        store_speed,  # needed at the end alone: rules begin earlier without it
+    )
 
     store_speed(run, rule_output, clock=time.time)
     store_learning(rule_output, summary.learning)

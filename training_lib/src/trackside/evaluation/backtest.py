@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.run.learning import Learning
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Outcome, Severity, State, Verdict
 from trackside.evaluation.cut_run import is_cut
 from trackside.evaluation.evaluator import Evaluator
-from trackside.evaluation.progress import ProgressFile, RuleProgress
-from trackside.evaluation.rule_limits import NO_LIMITS
+from trackside.evaluation.results.progress import ProgressFile, RuleProgress
+from trackside.evaluation.rule_processes.rule_limits import NO_LIMITS
 from trackside.rules.catalogue import build_rules
 from trackside.storage.memory import MemoryStore
 from trackside.storage.open_store import open_store
@@ -30,6 +31,7 @@ class Backtest:
     has_ended  False for a run that may still grow; its rules have no final verdict yet
     crashed    configurations with a rule that raised
     progress   the progress of each configuration
+    learning   what the run has learned by its end; None before
     """
 
     run: str
@@ -39,6 +41,7 @@ class Backtest:
     has_ended: bool = True
     crashed: tuple[str, ...] = ()
     progress: Mapping[str, RuleProgress] = field(default_factory=dict)
+    learning: Learning | None = None
 
     @property
     def issues(self) -> tuple[Verdict, ...]:
@@ -92,4 +95,5 @@ def backtest(
         has_ended=trial.has_ended,
         crashed=summary.crashed,
         progress=progress_file.load().rules,
+        learning=summary.learning,
     )

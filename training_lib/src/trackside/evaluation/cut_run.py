@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trackside.contracts.check import ProcessReport
 from trackside.contracts.errors import ConfigurationError, StorageError
+from trackside.contracts.run.check import ProcessReport
 from trackside.contracts.run_layout import CHECK
 from trackside.storage.store import Store
 

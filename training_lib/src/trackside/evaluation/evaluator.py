@@ -10,24 +10,24 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from trackside.contracts.errors import StorageUnavailableError
-from trackside.contracts.learning import Learning
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.run.learning import Learning
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Verdict
 from trackside.diagnosis.learning import learning_of
 from trackside.evaluation.cut_run import is_cut
-from trackside.evaluation.final_verdict import final_verdict, not_finite_since
-from trackside.evaluation.judging import RuleJudge, StepToJudge
 from trackside.evaluation.other_runs import OtherRuns
 from trackside.evaluation.poll_interval import LONGEST_SECONDS, PollInterval
-from trackside.evaluation.progress import ProgressFile
-from trackside.evaluation.rule_limits import RuleLimits
-from trackside.evaluation.run_progress import RunProgress
-from trackside.evaluation.shared_reading import RunLock
+from trackside.evaluation.results.final_verdict import final_verdict, not_finite_since
+from trackside.evaluation.results.judging import RuleJudge, StepToJudge
+from trackside.evaluation.results.progress import ProgressFile
+from trackside.evaluation.results.run_progress import RunProgress
+from trackside.evaluation.results.summary import Summary
+from trackside.evaluation.rule_processes.rule_limits import RuleLimits
+from trackside.evaluation.rule_processes.shared_reading import RunLock
+from trackside.evaluation.rule_processes.threaded_rules import ThreadedRules
 from trackside.evaluation.sinks.sink import Sink
 from trackside.evaluation.steps_to_judge import StepsToJudge, must_judge
-from trackside.evaluation.summary import Summary
-from trackside.evaluation.threaded_rules import ThreadedRules
 from trackside.rules.catalogue import ConfiguredRule, build_rules
 from trackside.rules.rule import Rule, is_paced_step
 from trackside.rules.rule_file import load_rule
@@ -174,6 +174,7 @@ class Evaluator:
                 self._threaded.add(name)
         self._paced: _PacedRules | None = None  # None: not known at this step
         self._slow_steps: dict[str, int] = {}
+        self._judged_as_last: set[str] = set()  # configurations that judged the last step as the last
         self._quick_until = 0.0, 0.0  # thread time and clock: since then each rule was quick
         self._damaged_logged = 0
         self._learning: Learning | None = None
@@ -336,6 +337,8 @@ class Evaluator:
         configured, progress = self._rules[name], self._run_progress.progress.rules[name]
         if progress.has_concluded:  # since this poll began
             return None
+        if pending_step.is_last and must_judge(configured, self._queued_through(name), pending_step):
+            self._judged_as_last.add(name)
         if self._threaded and name in self._threaded:
             if not must_judge(configured, self._queued_through(name), pending_step):
                 return None
@@ -425,9 +428,14 @@ class Evaluator:
             self._learning = self._learned(now)
 
     def _judge_the_end(self, name: str, now: float) -> Verdict | None:
-        """Return the verdict of a rule that looks at the newest step once more when the run has ended."""
-        progress = self._run_progress.of(name)
-        if not self._rules[name].rule.judges_the_end or progress.judged_through < 0 or progress.is_open:
+        """Return the verdict of a rule that looks at the newest step once more when the run has ended.
+
+        So does a rule with a pace that judged the newest step before it was known to be the last.
+        """
+        progress, rule = self._run_progress.of(name), self._rules[name].rule
+        is_new = name not in self._judged_as_last and name not in self._threaded
+        did_not_know = rule.paced and rule.patience == 1 and is_new
+        if not (rule.judges_the_end or did_not_know) or progress.judged_through < 0 or progress.is_open:
             return None
         return self._judge_once_more(name, self._steps.at(progress.judged_through, now, is_last=True).window)
 
@@ -463,7 +471,7 @@ def _loader_of(request: RuleRequest, processes: ExitStack, limits: RuleLimits) -
     """Return the function that loads rules from files, in processes that `processes` ends."""
     if all(rule.custom is None for rule in request.rules):
         return load_rule
-    from trackside.evaluation.rule_process import RuleProcesses  # brings `multiprocessing`, for few runs
+    from trackside.evaluation.rule_processes.rule_process import RuleProcesses  # brings `multiprocessing`, for few runs
 
     return processes.enter_context(RuleProcesses(limits)).load
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trackside.evaluation.summary import Summary
+from trackside.evaluation.results.summary import Summary
 
 JUDGED = 0  # judged to the end, or stopped on request; issues found or not
 BROKE_OFF = 1  # a mistake of ours

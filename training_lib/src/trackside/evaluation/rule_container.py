@@ -34,9 +34,9 @@ from trackside.contracts.verdict import Outcome, Verdict
 from trackside.environment import EvaluatorEnvironment, forget_run, inherited
 from trackside.evaluation import exit_codes
 from trackside.evaluation.container_user import leave_root
+from trackside.evaluation.results.summary import Summary
 from trackside.evaluation.rule_request_file import names_a_rule, rule_of_environment
 from trackside.evaluation.sinks.event_bridge import EventOrigin
-from trackside.evaluation.summary import Summary
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 

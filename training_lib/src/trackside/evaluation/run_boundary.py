@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+from trackside.contracts.deployment.shared_places import SHARED, may_read
 from trackside.contracts.errors import AccessDeniedError, KeyNotFoundError
 from trackside.contracts.event import TrainingJob, job_of_identity
 from trackside.contracts.run_layout import END_MARKER_KEY, RunLocation
-from trackside.contracts.shared_places import SHARED, may_read
 from trackside.storage.store import Store
 
 MOST_MARKER_BYTES = 1024

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from trackside.evaluation.judging import StepData, StepToJudge, sees_saved_steps_only
 from trackside.evaluation.other_runs import OtherRuns
+from trackside.evaluation.results.judging import StepData, StepToJudge, sees_saved_steps_only
 from trackside.evaluation.saved_source import SavedSource
 from trackside.rules.catalogue import ConfiguredRule
 from trackside.rules.rule import is_paced_step

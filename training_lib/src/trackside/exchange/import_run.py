@@ -34,14 +34,15 @@ from trackside.contracts.run_layout import (
     parse_index_key,
 )
 from trackside.contracts.stored_fields import BOOLEAN, TEXT, document_of, record_of, stored
-from trackside.exchange.places import FolderPlace, Place, UnreadableFileError, bring, open_place
+from trackside.exchange.open_place import open_place
+from trackside.exchange.places import FolderPlace, Place, UnreadableFileError, bring
 from trackside.exchange.statistic_tables import Progress, untracked
 from trackside.records.index_file import decode_index
 from trackside.records.untrusted_json import MOST_JSON_BYTES
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
-from trackside.trial.packed_index import rebuild_packed_index
 from trackside.trial.parallel import REMOTE_READS_AT_ONCE, each_in_parallel
+from trackside.trial.steps.packed_index import rebuild_packed_index
 
 T = TypeVar("T")
 

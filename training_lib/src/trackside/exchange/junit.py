@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.sax.saxutils import escape, quoteattr
 
-from trackside.contracts.check import Answer, Outcome
+from trackside.contracts.run.check import Answer, Outcome
 from trackside.contracts.verdict import Verdict
 
 _ALLOWED_BELOW_SPACE = "\t\n\r"

@@ -32,7 +32,7 @@ from trackside.exchange.statistic_tables import (
 )
 from trackside.extras import missing_extra
 from trackside.trial.series import TensorSeries
-from trackside.trial.statistics import STATISTICS
+from trackside.trial.tensors.statistics import STATISTICS
 from trackside.trial.trial import Trial
 
 FORMAT_VERSION = "1"
@@ -77,8 +77,8 @@ def export_parquet(
         trial: The run.
         path: A file that ends in `.parquet`, or a folder, which gets `<run>.parquet`.
         tensors: Tensors from `Trial.tensors`; None: all.
-        statistics: Columns beside the description: names of `trackside.trial.statistics`, and others that the run
-            records.
+        statistics: Columns beside the description: names of `trackside.trial.tensors.statistics`, and others that the
+            run records.
         run: Value of the column `run`; None: the run's name.
         progress: Wraps the list of tensors, to show progress.
         row_group_rows: Least number of rows in a row group.

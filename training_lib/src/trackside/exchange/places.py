@@ -17,7 +17,6 @@ from typing import Protocol, cast
 from trackside.contracts.errors import KeyNotFoundError, StorageError, StorageUnavailableError
 from trackside.storage.keys import PARTIAL_SUFFIX
 from trackside.storage.local import LocalStore
-from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 
 # Errors of a file system that cannot link: another device, no links here, not our file, too many.
@@ -93,16 +92,6 @@ class FolderPlace(LocalStore):
         except OSError:  # it counts as a file of the source: bringing it reports the reason
             return -1
         return found.st_size if stat.S_ISREG(found.st_mode) else -1
-
-
-def open_place(uri: str) -> Place:
-    """Return the place at a folder or `s3://` prefix. Raises the errors of `open_store`."""
-    store = open_store(uri)
-    if isinstance(store, LocalStore):
-        return FolderPlace(store.uri)
-    from trackside.exchange.bucket_place import BucketPlace  # boto3 is an extra, and slow to import
-
-    return BucketPlace.at(uri)
 
 
 def bring(key: str, size: int, *, source: Place, target: Place, may_link: bool = True) -> int | None:

@@ -56,53 +56,79 @@ class Issue:
         return f"{self.recovery.capitalize()}: {self.message}" if self.recovery else self.message
 
 
-def github_commands(issues: Sequence[Issue], *, run: str, not_judged: str = "") -> str:
-    """Return workflow commands of GitHub Actions: an annotation for each issue, and one for a run that is not judged.
+@dataclass(frozen=True)
+class Reservation:
+    """The reason why a run may be ill whatever issues it has.
+
+    text       a clause
+    is_judged  False: rules did not judge the run to its end
+    fails      True: the run fails by it
+    """
+
+    text: str
+    is_judged: bool
+    fails: bool
+
+    @property
+    def title(self) -> str:
+        """The heading of an annotation."""
+        return "judged" if self.is_judged else "not judged"
+
+
+def github_commands(issues: Sequence[Issue], *, run: str, reservation: Reservation | None = None) -> str:
+    """Return workflow commands of GitHub Actions: an annotation for each issue, and one for a reservation.
 
     Args:
         issues: The issues.
         run: Name of the run.
-        not_judged: Why nobody knows whether the run is well; "" for a judged run.
+        reservation: Why nobody knows whether the run is well; None if it is known.
     """
-    lines = [f"::warning title={_property(f'not judged ({run})')}::{_data(not_judged)}"] if not_judged else []
+    lines = [_github_reservation(reservation, run)] if reservation else []
     return "".join(f"{line}\n" for line in (*lines, *(_github_line(issue, run) for issue in issues)))
 
 
 def junit_of_issues(
-    issues: Sequence[Issue], *, run: str, rules: Sequence[tuple[str, str]], not_judged: str = ""
+    issues: Sequence[Issue],
+    *,
+    run: str,
+    rules: Sequence[tuple[str, str]],
+    reservation: Reservation | None = None,
 ) -> str:
     """Return a JUnit report: a test case for each rule. Critical issues and warnings are failures.
 
-    A run that is not judged has an error: a report without one would look like that of a sound run.
+    A run that is not judged has an error, and one that was ruined without an issue a failure: a report without them
+    would look like that of a sound run.
 
     Args:
         issues: The issues.
         run: Name of the run.
         rules: Name of each rule, and why it could not judge ("" if it could).
-        not_judged: Why nobody knows whether the run is well; "" for a judged run.
+        reservation: Why nobody knows whether the run is well; None if it is known.
     """
     by_name: dict[str, list[Issue]] = {}
     for issue in issues:
         by_name.setdefault(issue.name, []).append(issue)
     why = dict(rules)
     names = list(dict.fromkeys([*why, *by_name]))
-    cases = [_unjudged_case(not_judged, run)] if not_judged else []
+    cases = [_reservation_case(reservation, run)] if reservation else []
     cases += [_case(name, by_name.get(name, []), why.get(name, ""), run) for name in names]
     failed = sum(any(_fails(issue) for issue in by_name.get(name, [])) for name in names)
+    is_error = reservation is not None and not reservation.is_judged
+    failed += reservation is not None and reservation.is_judged and reservation.fails
     skipped = sum(not by_name.get(name) and bool(why.get(name)) for name in names)
     head = f'<testsuite name={attribute(f"trackside {run}")} tests="{len(cases)}"'
-    head = f'{head} failures="{failed}" errors="{int(bool(not_judged))}" skipped="{skipped}" time="0"'
+    head = f'{head} failures="{failed}" errors="{int(is_error)}" skipped="{skipped}" time="0"'
     lines = ['<?xml version="1.0" encoding="utf-8"?>', "<testsuites>", f"{head}>", *cases, "</testsuite>"]
     return "\n".join([*lines, "</testsuites>", ""])
 
 
-def sarif_log(issues: Sequence[Issue], *, run: str, not_judged: str = "") -> str:
+def sarif_log(issues: Sequence[Issue], *, run: str, reservation: Reservation | None = None) -> str:
     """Return a SARIF 2.1.0 log, as code scanning services and editors read it.
 
     Args:
         issues: The issues.
         run: Name of the run.
-        not_judged: Why nobody knows whether the run is well; "" for a judged run.
+        reservation: Why nobody knows whether the run is well; None if it is known.
     """
     rules = list(dict.fromkeys(issue.rule for issue in issues))
     driver = {
@@ -117,7 +143,7 @@ def sarif_log(issues: Sequence[Issue], *, run: str, not_judged: str = "") -> str
             {
                 "tool": {"driver": driver},
                 "automationDetails": {"id": f"trackside/{run}"},
-                **({"invocations": [_failed_invocation(not_judged)]} if not_judged else {}),
+                **({"invocations": [_invocation(reservation)]} if reservation else {}),
                 "results": [_sarif_result(issue, rules.index(issue.rule), run) for issue in issues],
                 "columnKind": "unicodeCodePoints",
             }
@@ -126,15 +152,24 @@ def sarif_log(issues: Sequence[Issue], *, run: str, not_judged: str = "") -> str
     return f"{json.dumps(document, indent=2)}\n"
 
 
-def _unjudged_case(not_judged: str, run: str) -> str:
+def _github_reservation(found: Reservation, run: str) -> str:
+    command = "error" if found.is_judged and found.fails else "warning"
+    return f"::{command} title={_property(f'{found.title} ({run})')}::{_data(found.text)}"
+
+
+def _reservation_case(found: Reservation, run: str) -> str:
     head = f'  <testcase classname={attribute(f"trackside.{run}")} name="judged" time="0"'
-    return f"{head}><error message={attribute(not_judged)}/></testcase>"
+    kind = "failure" if found.fails else ""
+    if kind := kind if found.is_judged else "error":
+        return f"{head}><{kind} message={attribute(found.text)}/></testcase>"
+    return f"{head}><system-out>{escape(legal(found.text))}</system-out></testcase>"
 
 
-def _failed_invocation(not_judged: str) -> dict[str, Any]:
-    """Return SARIF's word for a tool that did not do its work: results that are missing prove nothing."""
-    notice = {"level": "error", "message": {"text": not_judged}}
-    return {"executionSuccessful": False, "toolExecutionNotifications": [notice]}
+def _invocation(found: Reservation) -> dict[str, Any]:
+    """Return SARIF's words for a tool that did not do all its work: results that are missing prove nothing."""
+    level = "warning" if found.is_judged and not found.fails else "error"
+    notice = {"level": level, "message": {"text": found.text}}
+    return {"executionSuccessful": found.is_judged, "toolExecutionNotifications": [notice]}
 
 
 def _github_line(issue: Issue, run: str) -> str:

@@ -24,14 +24,14 @@ from trackside.contracts.errors import ConfigurationError, Problem, StorageError
 from trackside.contracts.run_layout import RunLocation
 from trackside.exchange.machine_files import export_machine_samples
 from trackside.exchange.statistic_tables import file_name
-from trackside.performance.clocks import clock_offsets
-from trackside.performance.measured import CAPTURE, EVALUATION
-from trackside.performance.profile import Profile, StepDurations
-from trackside.performance.reading import machines_of
-from trackside.records.trace_file import TraceSpan, encode_timeline, encode_trace, timeline_key
+from trackside.records.machine.trace_file import TraceSpan, encode_timeline, encode_trace, timeline_key
+from trackside.speed.performance.clocks import clock_offsets
+from trackside.speed.performance.measured import CAPTURE, EVALUATION
+from trackside.speed.performance.profile import Profile, StepDurations
+from trackside.speed.performance.reading import machines_of
 from trackside.storage.open_store import open_store
-from trackside.trial.run_profile import MachineMetric
-from trackside.trial.selection import StepRange
+from trackside.trial.facts.run_profile import MachineMetric
+from trackside.trial.steps.selection import StepRange
 from trackside.trial.trial import Trial
 
 STEP = "Step:ModeKeys.TRAIN"

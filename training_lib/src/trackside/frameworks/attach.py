@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 KNOWN = ("torch", "tensorflow", "keras", "jax", "mxnet", "paddle", "xgboost", "lightgbm", "catboost", "sklearn")
 ADAPTERS = {  # by name: adapters are never imported before their framework
     "torch": "trackside.frameworks.pytorch",
-    "xgboost": "trackside.frameworks.xgboost",
-    "keras": "trackside.frameworks.keras",
-    "lightgbm": "trackside.frameworks.lightgbm",
-    "catboost": "trackside.frameworks.catboost",
-    "mxnet": "trackside.frameworks.mxnet",
-    "sklearn.neural_network": "trackside.frameworks.sklearn.networks",
-    "sklearn.ensemble": "trackside.frameworks.sklearn.boosting",
+    "xgboost": "trackside.adapters.xgboost",
+    "keras": "trackside.adapters.keras",
+    "lightgbm": "trackside.adapters.lightgbm",
+    "catboost": "trackside.adapters.catboost",
+    "mxnet": "trackside.adapters.mxnet",
+    "sklearn.base": "trackside.adapters.sklearn.fit_calls",
+    "sklearn.neural_network": "trackside.adapters.sklearn.networks",
+    "sklearn.ensemble": "trackside.adapters.sklearn.boosting",
 }
 
 
@@ -105,7 +106,7 @@ def report_at_exit() -> None:
     if not found:
         return
     try:
-        from trackside.frameworks.uncaptured import report
+        from trackside.frameworks.shared.uncaptured import report
 
         report(found)
     except Exception:  # noqa: BLE001, S110 - a full disk, for example; the report is an extra

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.issue_group import IssueGroup
-from trackside.integrations.issue_text import found_clause, issue_card, not_judged
+from trackside.integrations.issue_text import found_clause, issue_card, reservation
 from trackside.local.stderr_message import write_message
 
 LIVE_SINKS = ("wandb", "mlflow")
@@ -45,5 +45,5 @@ class StderrSink:
     def finish(self, groups: tuple[IssueGroup, ...], location: str) -> None:
         """Print one line with the result."""
         place = location if "://" in location else os.path.relpath(location)
-        words = "" if groups else not_judged(location)
+        words = "" if groups else reservation(location)
         write_message(f"trackside: {words or f'{found_clause(groups)}: trackside findings {place}'}")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from trackside.contracts.errors import TracksideError
 from trackside.contracts.issue_group import IssueGroup, recovered_groups
-from trackside.local.recorded_run import read_run
+from trackside.runs.judged_part import NOT_JUDGED, worst_word
+from trackside.runs.recorded_run import read_run
 
 CARD_COLUMNS = 80
-NOT_JUDGED = "not-judged"
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class TrackedOutcome:
 
     issues     number of problems, with those that recovered
     recovered  number of problems that recovered
-    worst      gravest severity of what stands; "none" for nothing, "not-judged" for a run that rules did not judge
+    worst      gravest severity of what stands; "none" for nothing, "not-judged" for a run that rules judged too little
     titles     a line for each problem
     """
 
@@ -37,14 +37,20 @@ def outcome_of(groups: tuple[IssueGroup, ...], location: str) -> TrackedOutcome:
         location: Address of the run.
     """
     titles = tuple([issue_title(group) for group in groups])
-    worst = NOT_JUDGED if not groups and not_judged(location) else worst_of(groups)
+    try:
+        recorded = read_run(location)
+        worst = worst_word(recorded.worst_severity, recorded.judged)
+    except TracksideError:
+        worst = NOT_JUDGED
+    if standing := [group.severity for group in groups if group.standing]:
+        worst = max(standing, key=lambda severity: severity.rank).value
     return TrackedOutcome(len(groups), len(recovered_groups(groups)), worst, titles)
 
 
-def not_judged(location: str) -> str:
-    """Return why a run is not judged, as `JudgedPart.not_judged`; "" if it is, or if it cannot be read."""
+def reservation(location: str) -> str:
+    """Return why a run without an issue may be ill, as `JudgedPart.reservation`; "" if it is well, or unreadable."""
     try:
-        return read_run(location).judged.not_judged
+        return read_run(location).judged.reservation
     except TracksideError:
         return ""
 
@@ -68,18 +74,12 @@ def issue_title(group: IssueGroup) -> str:
     return f"{group.severity.value}: {lead.configuration_name} at step {lead.shown_step}{recovery}"
 
 
-def worst_of(groups: tuple[IssueGroup, ...]) -> str:
-    """Return the gravest severity; "none" without a problem that still stands."""
-    standing = [group.severity for group in groups if group.standing]
-    return max(standing, key=lambda severity: severity.rank).value if standing else "none"
-
-
 def issue_card(group: IssueGroup) -> str:
     """Return the card of `trackside findings`; without the package `rich` its most important lines."""
     try:
         from rich.console import Console
 
-        from trackside.cli.terminal.card import VerdictCard
+        from trackside.cli.terminal.views.card import VerdictCard
     except ModuleNotFoundError:  # a training needs no command line
         return short_card(group)
     text = io.StringIO()

@@ -7,6 +7,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from trackside.choosing.preflight import plan_rules
+from trackside.choosing.program_rules import Rules, rules_of
 from trackside.contracts.errors import ConfigurationError, Problem, RunNotFoundError
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.rule_catalogue import built_in_catalogue
@@ -14,9 +16,7 @@ from trackside.contracts.verdict import Severity
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch.script.hook import Hook
 from trackside.integrations.issue_text import issue_card
-from trackside.local.judged_now import judge_now
-from trackside.local.preflight import plan_rules
-from trackside.local.rule_text import Rules, rules_of
+from trackside.runs.judged_now import judge_now
 
 FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL}
 NOTHING = (

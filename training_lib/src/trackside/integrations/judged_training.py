@@ -16,6 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from trackside.choosing.program_rules import Rules
+from trackside.choosing.project_settings import read_settings
+from trackside.choosing.rule_plan import plan_of
 from trackside.contracts.action import Action
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.issue_group import IssueGroup, group_of_one, issue_groups
@@ -23,11 +26,8 @@ from trackside.contracts.run_layout import RULE_OUTPUT, VERDICTS_KEY, RunLocatio
 from trackside.contracts.verdict import Outcome, Severity, Verdict
 from trackside.environment import CaptureEnvironment, inherited
 from trackside.integrations.issue_sinks import IssueSink, StderrSink, sink_of
-from trackside.local.project_settings import read_settings
-from trackside.local.rule_plan import plan_of
-from trackside.local.rule_text import Rules
-from trackside.local.run_folder import RUNS, RunRecord, create_run_folder, run_name, write_record
-from trackside.local.verdict_feed import VerdictFeed
+from trackside.runs.run_folder import RUNS, RunRecord, create_run_folder, run_name, write_record
+from trackside.runs.verdict_feed import VerdictFeed
 
 if TYPE_CHECKING:
     from trackside.local.judged_capture import JudgedCapture

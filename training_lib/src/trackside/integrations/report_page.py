@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import time
 
-from trackside.report.gathered import gather
-from trackside.report.page import page_of
 from trackside.trial.trial import open_trial
+from trackside.views.report.gathered import gather
+from trackside.views.report.page import page_of
 
 FILE_NAME = "report.html"
 _logger = logging.getLogger(__name__)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from trackside.contracts.english import every
-from trackside.contracts.recorded_names import DEAR_INTERVAL, NORMS_INTERVAL
+from trackside.contracts.run.recorded_names import DEAR_INTERVAL, NORMS_INTERVAL
+from trackside.runs.live_run import rested_steps
 from trackside.trial.trial import Trial
 
 
@@ -13,6 +14,9 @@ def pace_of(trial: Trial) -> str:
     Args:
         trial: The run.
     """
+    if rested := rested_steps(trial):
+        steps = trial.parts.steps.training_steps([max(0, trial.recorded_through)])[0] + 1
+        return f"{steps - rested:,} of {steps:,} training steps were watched, in bursts, to keep to the budget"
     norms, dear = _newest(trial, NORMS_INTERVAL), _newest(trial, DEAR_INTERVAL)
     if norms is None or dear is None:
         return "losses, learning rates and gradient norms of every step, as requested"

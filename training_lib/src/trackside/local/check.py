@@ -13,13 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
-from trackside.contracts.check import Answer, Outcome, ProcessReport
 from trackside.contracts.errors import ConfigurationError, TracksideError
 from trackside.contracts.issue_group import issue_groups
-from trackside.contracts.run_layout import CHECK
+from trackside.contracts.run.check import Answer, Outcome, ProcessReport
+from trackside.contracts.run_layout import CHECK, RULE_OUTPUT
 from trackside.contracts.verdict import Severity, Verdict
 from trackside.environment import RehearsalEnvironment
+from trackside.evaluation.results.run_learning import store_learning
 from trackside.local.run import LocalRun, LocalRunResult, Observer, run_locally
+from trackside.runs.run_summary import store_summary
 from trackside.storage.open_store import open_store
 
 FAIL_ON = Severity.WARNING  # a rehearsal is a gate: its few steps leave most rules no time to become critical
@@ -98,7 +100,22 @@ def check_locally(
 
     Errors: as `run_locally`.
     """
-    return checked(run_locally(run, observer=observer, clock=clock), now=clock(), fail_on=fail_on)
+    result = checked(run_locally(run, observer=observer, clock=clock), now=clock(), fail_on=fail_on)
+    if result.faults:
+        learning = replace(result.run.learning, faults=faults_in_words(result.faults))
+        store_learning(open_store(f"{run.folder}/{RULE_OUTPUT}"), learning)
+        store_summary(run.folder)
+    return result
+
+
+def faults_in_words(faults: Sequence[Answer]) -> str:
+    """Return the faults of a rehearsal as a clause, for all who read its run later.
+
+    Args:
+        faults: The answers that found one; not empty.
+    """
+    names = ", ".join(each.probe for each in faults)
+    return f"the rehearsal found {len(faults)} fault{'' if len(faults) == 1 else 's'}: {names}"
 
 
 def checked(result: LocalRunResult, *, now: float, fail_on: Severity | None = FAIL_ON) -> CheckResult:
@@ -153,9 +170,10 @@ def answer_of_script(result: LocalRunResult, reports: Sequence[ProcessReport]) -
             what="The script computes gradients and never uses them.",
             what_to_do=("Call optimizer.step() after each backward pass, and look at the condition around it.",),
         )
-    if any(report.is_done for report in reports):
+    is_cut = any(report.is_cut for report in reports)
+    if any(report.is_done for report in reports) and (is_cut or result.status == 0):
         return Answer(_SCRIPT, Outcome.OK, f"{steps} step{'' if steps == 1 else 's'} made, then ended")
-    if reports:
+    if any(not report.is_done for report in reports):
         return Answer(_SCRIPT, Outcome.NOT_TRIED, "the process ended while the probes were asked")
     if result.status != 0:
         return Answer(
@@ -165,7 +183,7 @@ def answer_of_script(result: LocalRunResult, reports: Sequence[ProcessReport]) -
             what="The script ended before the rehearsal was over.",
             what_to_do=("Its own message, above, names the reason.",),
         )
-    return Answer(_SCRIPT, Outcome.NOT_TRIED, result.capture_problem or "it made no step of a PyTorch optimizer")
+    return Answer(_SCRIPT, Outcome.NOT_TRIED, result.capture_problem or "it made no step that can be seen")
 
 
 def answer_of_loss(folder: Path, *, now: float) -> Answer:
@@ -231,8 +249,8 @@ def _lack_of_ranks(reports: Sequence[ProcessReport], world: int, steps: Sequence
 
 
 def _loss_against_guessing(uri: str, *, now: float) -> Answer:
-    from trackside.rules.diagnosis import training_losses
-    from trackside.rules.guessing import best_guess
+    from trackside.situation.losses.guessing import best_guess
+    from trackside.situation.losses.losses import training_losses
     from trackside.trial.trial import open_trial
 
     trial = open_trial(uri)

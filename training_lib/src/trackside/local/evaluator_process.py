@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
 
-from trackside.local.run_folder import EVALUATOR_LOG
+from trackside.runs.run_folder import EVALUATOR_LOG
 
 MOST_RESTARTS = 3
 RESTART_PAUSE_SECONDS = (0.0, 0.5, 2.0)

@@ -42,7 +42,7 @@ class FirstFacts:
 
 def what_turned_out(request: RuleRequest, facts: ModelFacts) -> tuple[str, ...]:
     """Return a sentence for each rule that has nothing to judge in such a program, or not yet."""
-    from trackside.evaluation.missing_inputs import nothing_to_judge, sees_no_loss  # both bring NumPy
+    from trackside.evaluation.results.missing_inputs import nothing_to_judge, sees_no_loss  # both bring NumPy
     from trackside.rules.catalogue import build_rules
 
     try:

@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from trackside.choosing.preflight import RulePlan
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.run_layout import RunLocation
 from trackside.environment import inherited
 from trackside.frameworks.pytorch.script.hook import Hook
-from trackside.local.preflight import RulePlan
-from trackside.local.run_folder import keep_out_of_git
 from trackside.local.run_judging import RunJudging
+from trackside.runs.run_folder import keep_out_of_git
 
 QUIET_SECONDS = 2.0  # of waiting, before somebody should explain it
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trackside.contracts.errors import ConfigurationError, Problem
-from trackside.contracts.profiling_request import CPROFILE, ProfilingRequest, Window
+from trackside.contracts.run.profiling_request import CPROFILE, ProfilingRequest, Window
 from trackside.contracts.run_layout import PROFILER_CONFIG_KEY, PROFILES
-from trackside.performance.details import PYTHON, Detail, read_details
+from trackside.speed.performance.details import PYTHON, Detail, read_details
 from trackside.storage.open_store import open_store
 
 LOOK_SECONDS = 0.5

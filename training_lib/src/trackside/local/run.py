@@ -16,8 +16,8 @@ from trackside.contracts.capture_request import CaptureRequest, capture_environm
 from trackside.contracts.errors import StorageError
 from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.issue_group import IssueGroup, group_of_one, issue_groups
-from trackside.contracts.learning import Learning
 from trackside.contracts.rule_request import RuleRequest
+from trackside.contracts.run.learning import Learning
 from trackside.contracts.run_layout import (
     END_MARKER_KEY,
     PROFILES,
@@ -27,8 +27,17 @@ from trackside.contracts.run_layout import (
     VERDICTS_KEY,
 )
 from trackside.contracts.verdict import Outcome, Severity, State, Verdict
-from trackside.evaluation.run_learning import read_learning
-from trackside.local.capture_check import (
+from trackside.evaluation.results.run_learning import read_learning
+from trackside.local.evaluator_process import EVALUATOR, EvaluatorProcess, EvaluatorState
+from trackside.local.first_facts import FirstFacts
+from trackside.local.local_twins import check_terms, local_twins
+from trackside.local.profile_request import request_profile
+from trackside.local.run_now import RunNow, RunNowReader, steps_of, watermarks_of
+from trackside.local.signal_inbox import SignalInbox
+from trackside.local.stop_request import forget_stop, requested_stop
+from trackside.local.training_process import TrainingProcess
+from trackside.local.unfinished_run import reopen
+from trackside.runs.capture_check import (
     lacks_trackside,
     nothing_captured_yet,
     rule_progress,
@@ -36,21 +45,15 @@ from trackside.local.capture_check import (
     uncaptured_processes,
     why_nothing_was_captured,
 )
-from trackside.local.command_end import exit_code_of
-from trackside.local.evaluator_process import EVALUATOR, EvaluatorProcess, EvaluatorState
-from trackside.local.first_facts import FirstFacts
-from trackside.local.judged_part import JudgedPart, judged_part
-from trackside.local.local_twins import check_terms, local_twins
-from trackside.local.profile_request import request_profile
-from trackside.local.rule_state import RuleStatus, rule_statuses, worst_severity
-from trackside.local.run_folder import RunRecord, RunState, held, storage_problem, write_record
-from trackside.local.run_now import RunNow, RunNowReader, steps_of, watermarks_of
-from trackside.local.signal_inbox import SignalInbox
-from trackside.local.training_process import TrainingProcess
-from trackside.local.unfinished_run import reopen
-from trackside.local.verdict_feed import VerdictFeed
-from trackside.performance.speed_line import speed_line
-from trackside.profiling.sampler_process import SamplerProcess
+from trackside.runs.command_end import exit_code_of
+from trackside.runs.judged_part import JudgedPart, judged_part
+from trackside.runs.problem_text import safe
+from trackside.runs.rule_state import RuleStatus, gravest_severity, rule_statuses, was_ruined
+from trackside.runs.run_folder import RunRecord, RunState, held, storage_problem, write_record
+from trackside.runs.run_summary import store_summary
+from trackside.runs.verdict_feed import VerdictFeed
+from trackside.speed.performance.speed_line import speed_line
+from trackside.speed.profiling.sampler_process import SamplerProcess
 from trackside.storage.open_store import open_store
 
 LOOK_SECONDS = 0.2  # how often to look for verdicts; the end of the training wakes us at once
@@ -132,6 +135,7 @@ class LocalRunResult:
     speed           one line about the time that can be won back; "" for none
     was_not_awaited  True if the user did not wait for the rules to judge the rest
     learning        what the run has learned by its end
+    was_stopped     True if Trackside stopped it: for a verdict, or as was requested
     """
 
     folder: Path
@@ -146,12 +150,14 @@ class LocalRunResult:
     speed: str = ""
     was_not_awaited: bool = False
     learning: Learning = field(default_factory=Learning)
+    was_stopped: bool = False
 
     @property
     def judged(self) -> JudgedPart:
         """The part of the run that rules have judged."""
         problem = self.evaluator_problem or self.capture_problem
-        return judged_part(self.rules, state=RunState.ENDED, run=str(self.folder), problem=problem)
+        folder = str(self.folder)
+        return judged_part(self.rules, state=RunState.ENDED, run=folder, problem=problem, learning=self.learning)
 
     @property
     def training_code(self) -> int:
@@ -160,11 +166,8 @@ class LocalRunResult:
 
     @property
     def was_ruined(self) -> bool:
-        """True if a critical issue hurt the training, and it ended no better than a constant answer.
-
-        So a critical issue counts that seemed to have recovered.
-        """
-        return bool(self.learning.level) and any(verdict.harm for verdict in self.verdicts)
+        """True if a critical issue hurt the training, and it ended no better than a constant answer."""
+        return was_ruined(self.verdicts, self.learning)
 
     def exit_code(self, fail_on: Severity | None) -> int:
         """Return the exit code: 1 if Trackside stopped the run or an issue reaches `fail_on`, else the command's own.
@@ -172,8 +175,8 @@ class LocalRunResult:
         For a command that ended with 0 and was not judged to its end it is `NOT_JUDGED`, unless the user did not wait.
         Of a run that was ruined, a critical issue stands, though it seemed to recover.
         """
-        worst = Severity.CRITICAL if self.was_ruined else worst_severity(self.verdicts)
-        if self.stopped_for or (fail_on and worst and worst.rank >= fail_on.rank):
+        worst = gravest_severity(self.verdicts, self.learning)
+        if self.stopped_for or self.was_stopped or (fail_on and worst and worst.rank >= fail_on.rank):
             return 1
         was_cut_off = bool(self.evaluator_problem) and not self.was_not_awaited
         return self.training_code or (NOT_JUDGED if was_cut_off else 0)
@@ -198,6 +201,7 @@ def run_locally(
     with held(run.folder), SignalInbox() as inbox:
         if run.earlier is not None:
             reopen(run.folder)
+            forget_stop(run.folder)
         (run.folder / RULE_REQUEST_KEY).write_text(run.request.to_json(), encoding="utf-8")
         write_record(run.folder, record)
         training = TrainingProcess(
@@ -215,10 +219,11 @@ def run_locally(
             started_at=record.started_at,
             ended_at=clock(),
             status=status,
-            stopped_by_trackside=watch.stopped_for is not None,
+            stopped_by_trackside=watch.was_stopped,
             judging_problem=watch.judging_problem,
         )
         watch.guarded(lambda: write_record(run.folder, ended))
+    watch.guarded(lambda: store_summary(run.folder))
     return watch.result(status)
 
 
@@ -266,6 +271,7 @@ class _Watch:
         self._is_off = self._is_profiled = self._was_not_awaited = False
         self._failures: set[str] = set()
         self.stopped_for: Verdict | None = None
+        self.was_stopped = False
 
     def until_the_training_ends(self) -> int:
         """Pass signals on, carry out actions, stop on request. Return the status of the command."""
@@ -279,6 +285,7 @@ class _Watch:
             self.guarded(self._look)
             self.guarded(self._sampler.tend)
             self.guarded(self._show_progress)
+            self.guarded(self._stop_as_requested)
             self.guarded(self._enforce_stop)
 
     def until_all_is_judged(self) -> None:
@@ -325,6 +332,7 @@ class _Watch:
             folder=self._run.folder,
             status=status,
             stopped_for=self.stopped_for,
+            was_stopped=self.was_stopped,
             verdicts=self._feed.verdicts,
             rules=rules,
             steps=steps,
@@ -427,8 +435,14 @@ class _Watch:
     def stop_for(self, verdict: Verdict) -> None:
         """Stop the training, unless it is stopping or has ended."""
         if self._kill_at is None and self._training.poll() is None:
-            self.stopped_for = verdict
+            self.stopped_for, self.was_stopped = verdict, True
             self._stop(f"Stopping the training: {verdict.configuration_name} is critical.")
+
+    def _stop_as_requested(self) -> None:
+        """Stop the training if a request lies in the folder of the run."""
+        if self._kill_at is None and (reason := requested_stop(self._run.folder)):
+            self.was_stopped = True
+            self._stop(f"Stopping the training, as requested: {safe(reason)}.")
 
     def _stop(self, why: str) -> None:
         grace = self._run.grace_seconds

@@ -15,12 +15,12 @@ from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import END_MARKER_KEY, RULE_REQUEST_KEY, VERDICTS_KEY, RunLocation
 from trackside.contracts.verdict import Verdict
 from trackside.evaluation.sinks.json_lines import MOST_VERDICTS_BYTES
-from trackside.local.capture_check import rule_progress
 from trackside.local.evaluator_process import EVALUATOR, EvaluatorProcess, EvaluatorState
-from trackside.local.judgement import Judgement
-from trackside.local.rule_state import rule_statuses
-from trackside.local.run_folder import RunRecord, held, write_record
-from trackside.local.verdict_feed import read_verdicts
+from trackside.runs.capture_check import rule_progress
+from trackside.runs.judgement import Judgement
+from trackside.runs.rule_state import rule_statuses
+from trackside.runs.run_folder import RunRecord, held, write_record
+from trackside.runs.verdict_feed import read_verdicts
 from trackside.storage.open_store import open_store
 
 LOOK_SECONDS = 0.3

@@ -51,7 +51,7 @@ class RunNowReader:
         return steps_of(marks), self._loss
 
     def _newest_loss(self, segment: SegmentName) -> float | None:
-        from trackside.trial.newest_loss import newest_loss  # brings NumPy
+        from trackside.trial.recorded.newest_loss import newest_loss  # brings NumPy
 
         try:
             data = open_store(RunLocation(self.uri).statistics).get(segment.key)

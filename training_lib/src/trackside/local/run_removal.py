@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trackside.capture.worker_lock import WorkerLock
+from trackside.capture.writing.worker_lock import WorkerLock
 from trackside.contracts.errors import ConfigurationError, Problem, StorageError
 from trackside.contracts.run_layout import (
     CAPTURE_REQUEST_KEY,
@@ -21,7 +21,7 @@ from trackside.contracts.run_layout import (
     TENSORS,
     WATERMARKS,
 )
-from trackside.local.run_folder import (
+from trackside.runs.run_folder import (
     EVALUATOR_LOG,
     LOCK_FILE,
     RECORD_FILE,

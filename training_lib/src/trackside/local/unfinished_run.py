@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trackside.capture.worker_lock import WorkerLock
+from trackside.capture.writing.worker_lock import WorkerLock
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, TENSORS, workers_with_a_lock
-from trackside.evaluation.reopening import reopen_verdicts
+from trackside.evaluation.results.reopening import reopen_verdicts
 from trackside.local.process_table import started_with
-from trackside.local.run_folder import RunRecord, RunState, create_run_folder, read_record, run_state
+from trackside.runs.run_folder import RunRecord, RunState, create_run_folder, read_record, run_state
 from trackside.storage.local import LocalStore
 from trackside.storage.open_store import open_store
 

@@ -14,6 +14,9 @@ from types import TracebackType
 from typing import Any
 
 from trackside.capture.request_reading import request_of
+from trackside.choosing.program_rules import Rules, rules_of
+from trackside.choosing.project_settings import read_settings
+from trackside.choosing.rule_plan import plan_of
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import TracksideError
 from trackside.contracts.issue_group import IssueGroup
@@ -21,16 +24,13 @@ from trackside.contracts.run_layout import END_MARKER_KEY, TENSORS, RunLocation
 from trackside.environment import CaptureEnvironment, inherited
 from trackside.frameworks.pytorch.script.hook import Hook
 from trackside.local.judged_capture import JudgedCapture
-from trackside.local.judgement import Findings, Judgement, judgement_of
 from trackside.local.notebook_display import Notebook
-from trackside.local.problem_text import problem_as_text, problems_as_html
-from trackside.local.project_settings import read_settings
-from trackside.local.recorded_run import read_run
-from trackside.local.rule_plan import plan_of
-from trackside.local.rule_text import Rules, rules_of
-from trackside.local.run_folder import RUNS, run_name, typed_name
-from trackside.local.source_text import SourceText
 from trackside.local.stderr_message import write_message
+from trackside.runs.judgement import Findings, Judgement, judgement_of
+from trackside.runs.problem_text import problem_as_text, problems_as_html
+from trackside.runs.recorded_run import read_run
+from trackside.runs.run_folder import RUNS, run_name, typed_name
+from trackside.runs.source_text import SourceText
 
 JUDGING_SECONDS = 60.0  # how long the end of a block or a script waits for the last verdicts
 KERNEL_SECONDS = 1.0  # the same for the end of a kernel, which Jupyter kills after some seconds

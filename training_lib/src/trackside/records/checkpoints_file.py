@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from trackside.contracts.checkpoint import Checkpoint
 from trackside.contracts.errors import KeyNotFoundError
+from trackside.contracts.run.checkpoint import Checkpoint
 from trackside.contracts.run_layout import CHECKPOINTS_PREFIX, checkpoints_key
 from trackside.records.untrusted_json import MOST_JSON_BYTES, UntrustedJson
 from trackside.storage.store import Store

@@ -27,6 +27,7 @@ from trackside.contracts.model_facts import (
     ScheduleFacts,
     SelectionFacts,
 )
+from trackside.contracts.observations import OF_LOSSES
 from trackside.contracts.run_layout import MODEL_FACTS_PREFIX, model_facts_key
 from trackside.records.untrusted_json import MOST_JSON_BYTES, UntrustedJson
 from trackside.storage.store import Store
@@ -121,11 +122,14 @@ def _section(revision: UntrustedJson, name: str, kind: type[_T], before: tuple[_
 def _document(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass, without those equal to their default; dataclasses in them are objects, too."""
     kind: Any = type(value)
-    return {
+    document: dict[str, Any] = {
         name: part if isinstance(part, _PLAIN) else _plain(part)
         for name, default in _defaults_of(kind)
         if (part := getattr(value, name)) != default
     }
+    if observed := document.pop("observed", None):
+        document.update((each.name, _plain(part)) for each, part in observed.items())
+    return document
 
 
 @cache
@@ -149,13 +153,18 @@ def _default(of: Field[Any]) -> object:
 def _facts(found: UntrustedJson, kind: Callable[..., _T]) -> _T:
     """Return the facts of a kind from JSON. Fields with a default may be absent; each is read by its annotation."""
     readers: list[_FieldReader] = _readers_of(kind)
-    return kind(**{name: read(found, name) for name, read, is_needed in readers if is_needed or found.has(name)})
+    given = {name: read(found, name) for name, read, is_needed in readers if is_needed or found.has(name)}
+    if kind is LossFacts:
+        given["observed"] = {
+            each: _OBSERVED[type(each.default)](found, each.name) for each in OF_LOSSES if found.has(each.name)
+        }
+    return kind(**given)
 
 
 @cache
 def _readers_of(kind: Any) -> list[_FieldReader]:
     """Return the name of each field, the reader of its value, and whether it has no default."""
-    return [(f.name, _READERS[str(f.type)], _default(f) is MISSING) for f in fields(kind)]
+    return [(f.name, _READERS[str(f.type)], _default(f) is MISSING) for f in fields(kind) if f.name != "observed"]
 
 
 def _numbers(found: UntrustedJson) -> dict[str, float]:
@@ -180,3 +189,10 @@ _READERS: Mapping[str, Callable[[UntrustedJson, str], object]] = {
     "tuple[SelectionFacts, ...]": lambda found, name: tuple(_facts(f, SelectionFacts) for f in found.objects(name)),
 }
 """Annotation of a field -> reader of its value."""
+_OBSERVED: Mapping[type, Callable[[UntrustedJson, str], object]] = {
+    bool: _READERS["bool"],
+    int: _READERS["int"],
+    float: _READERS["float"],
+    tuple: _READERS["tuple[float, ...]"],
+}
+"""Type of an observation -> reader of its value."""

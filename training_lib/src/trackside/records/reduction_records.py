@@ -7,16 +7,14 @@ both step numbers and the values differ in them, so a step takes a copy and thre
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trackside.records.index_file import Index, IndexEntry, encode_index
-from trackside.records.protobuf_wire import write_double, write_number
 from trackside.records.step_file import StepFiles
-from trackside.records.tfevents import HEADER_SIZE, encode_tensor, encode_tensor_parts
+from trackside.records.tfevents import HEADER_SIZE, encode_tensor, record_moment, record_tail
 
 _PAYLOAD = b'"tensor_payload": ['
 
@@ -45,11 +43,7 @@ class ReductionRecords:
             ValueError: The mode is unknown, or a step is below 0.
         """
         stored = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
-        first = encode_tensor_parts(
-            self._names[0], np.asarray(stored[0]), step=step, mode=mode, mode_step=mode_step, wall_time=wall_time
-        )
-        moment = write_double(1, wall_time) + write_number(2, step)
-        tail = bytes(first[-1])
+        moment, tail = record_moment(wall_time, step), record_tail(mode, mode_step)
         # Numbers with more digits make longer records.
         key = (len(moment), len(tail), mode)
         frame = self._frames.get(key)
@@ -106,18 +100,24 @@ def before_others(records: bytes, frame: _Frame, files: StepFiles) -> StepFiles:
     first, index = files.event_start, files.index
     entries = frame.entries
     if first:
-        entries = tuple(replace(entry, start=entry.start + first) for entry in entries)
-    others = tuple(replace(entry, start=entry.start + len(records)) for entry in index.entries)
-    event_key = files.event_key
-    if first:
-        index_bytes = encode_index(replace(index, event_key=event_key, entries=entries + others))
-    else:
-        listed = encode_index(replace(index, event_key=event_key, entries=others))
-        place = listed.index(_PAYLOAD) + len(_PAYLOAD)
-        index_bytes = b"".join((listed[:place], frame.payload, b", " if others else b"", listed[place:]))
-    return replace(
-        files,
+        entries = tuple([IndexEntry(entry.name, entry.start + first, entry.length) for entry in entries])
+    size = len(records)
+    others = tuple([IndexEntry(entry.name, entry.start + size, entry.length) for entry in index.entries])
+    whole = Index(index.mode, index.mode_step, files.event_key, entries + others, index.shapes)
+    return StepFiles(
+        event_key=files.event_key,
         event_parts=(records, *files.event_parts),
-        index_bytes=index_bytes,
-        index=Index(index.mode, index.mode_step, event_key, entries + others if others else entries, index.shapes),
+        index_key=files.index_key,
+        index_bytes=encode_index(whole)
+        if first
+        else _listed(frame, Index(index.mode, index.mode_step, files.event_key, others, index.shapes)),
+        index=whole,
+        event_start=first,
     )
+
+
+def _listed(frame: _Frame, others: Index) -> bytes:
+    """Return the bytes of the index of others with the entries of a frame in front."""
+    listed = encode_index(others)
+    place = listed.index(_PAYLOAD) + len(_PAYLOAD)
+    return b"".join((listed[:place], frame.payload, b", " if others.entries else b"", listed[place:]))

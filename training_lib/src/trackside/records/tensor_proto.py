@@ -3,7 +3,7 @@
 Arrays are written only in types that smdebug 1.0.34 reads back unchanged; others become the next wider one of
 those (int8, int16, uint16 -> int32; uint32, uint64 -> int64, or float64 where int64 is too narrow; complex64 ->
 complex128; bfloat16 and float8 -> float32). TensorFlow's number types and texts are read, bfloat16 and float8 as
-float32. The table is in docs/formats/tensors.md, its reasons in docs/decisions/0009-dtypes-old-readers-lack.md.
+float32. The table is in docs/formats/tensors.md, its reasons in docs/decisions/0007-statistics-segments.md.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def encode_tensor_parts(
     name: str, value: AnyArray, *, step: int, mode: str, mode_step: int, wall_time: float
 ) -> list[bytes | memoryview]:
     """Return `encode_tensor` in parts, so that no big array is copied. The caller joins or stores them in order."""
-    moment, after = _moment(wall_time, step), _metadata(mode, mode_step)
+    moment, after = record_moment(wall_time, step), _metadata(mode, mode_step)
     head, *content = tensor_parts(value, name=name)
     # A message without content may be texts of any length, which are not to be remembered.
     frame = _frame if content else _frame.__wrapped__
@@ -108,7 +108,12 @@ def _frame(name: str, head: bytes, content_size: int, moment_size: int, metadata
 
 
 @lru_cache(maxsize=16)
-def _moment(wall_time: float, step: int) -> bytes:
+def record_moment(wall_time: float, step: int) -> bytes:
+    """Return the part of a record with its time and step.
+
+    Raises:
+        ValueError: The step is below 0.
+    """
     if not 0 <= step <= _LAST_STEP:
         raise ValueError(f"Steps count from 0, within 63 bits: step {step}.")
     return write_double(1, wall_time) + write_number(2, step)
@@ -121,6 +126,15 @@ def _metadata(mode: str, mode_step: int) -> bytes:
         raise ValueError(f"Steps count from 0, within 63 bits: mode step {mode_step}.")
     digits = b"%d" % mode_step
     return write_bytes(9, _MODE_STEP_PLUGINS[len(digits)] + digits + _MODE_PLUGINS[mode])
+
+
+def record_tail(mode: str, mode_step: int) -> bytes:
+    """Return the part of a record behind the values.
+
+    Raises:
+        ValueError: The mode is unknown, or the step within it is below 0.
+    """
+    return _metadata(mode, mode_step) + FOOTER
 
 
 def _name_field(name: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The manual of a rule: the sections of its docstring. The rules' pages and `trackside rules show` print it."""
+"""The manual of a rule: the sections of its docstring, and its advice, for its page and `trackside rules show`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from trackside.rules.rule import Rule
 
-SECTIONS = ("Why it matters", "How it decides", "What to do", "Example", "References")
+SECTIONS = ("Why it matters", "How it decides", "Example", "References")
 
 _CODE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -21,15 +21,20 @@ class Manual:
     summary: str
     why_it_matters: str
     how_it_decides: str
-    what_to_do: str
     example: str
     references: str
+    what_to_do: str
 
     @property
     def sections(self) -> tuple[tuple[str, str], ...]:
-        """(heading, text) in the order of `SECTIONS`."""
-        texts = (self.why_it_matters, self.how_it_decides, self.what_to_do, self.example, self.references)
-        return tuple(zip(SECTIONS, texts, strict=True))
+        """(heading, text), in the order of a page."""
+        return (
+            ("Why it matters", self.why_it_matters),
+            ("How it decides", self.how_it_decides),
+            ("What to do", self.what_to_do),
+            ("Example", self.example),
+            ("References", self.references),
+        )
 
     @property
     def code(self) -> tuple[str, ...]:
@@ -38,7 +43,7 @@ class Manual:
 
 
 def read_manual(rule: type[Rule]) -> Manual:
-    """Return the manual in a rule's docstring.
+    """Return the manual in a rule's docstring, and its advice.
 
     Errors: `ValueError` if a section is missing, empty, unknown or out of order.
     """
@@ -51,4 +56,5 @@ def read_manual(rule: type[Rule]) -> Manual:
     empty = [heading for heading, text in zip(headings, texts, strict=True) if not text]
     if empty:
         raise ValueError(f"{rule.__qualname__}: nothing stands under {', '.join(empty)}.")
-    return Manual(summary.strip(), *texts)
+    steps = [f"{number}. {step}" for number, step in enumerate(rule.what_to_do, start=1)]
+    return Manual(summary.strip(), *[*texts, "\n".join(steps)])

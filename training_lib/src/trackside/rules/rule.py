@@ -8,23 +8,24 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache, lru_cache
 from typing import Any, ClassVar, TypeGuard, cast, get_args, get_origin, get_type_hints
 
 from trackside.contracts.capture_request import ALL, CollectionRequest
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
-from trackside.contracts.model_facts import BOOSTED, ESTIMATORS, ModelFacts, ProgramFacts
+from trackside.contracts.model_facts import ModelFacts, ProgramFacts
 from trackside.contracts.rule_catalogue import LifeCycle, ParameterDescription, RuleDescription
 from trackside.contracts.rule_request import CALIBRATED
 from trackside.contracts.verdict import Finding, Severity
+from trackside.evidence.suspects import Suspects, suspected
+from trackside.rules.advice import Advice
+from trackside.situation.constants import PACES, SLOWEST_PACE
 from trackside.trial.window import Window
 
 _KINDS: dict[Any, str] = {float: "number", int: "integer", bool: "boolean", str: "text"}
 _KINDS |= {kind.__name__: word for kind, word in _KINDS.items()}
-_PACES = ((500, 10), (2_000, 20))  # (up to this step, judge at every so many); every `_SLOWEST_PACE` from there on
-_SLOWEST_PACE = 50
-_OF_NETWORKS = ("optimizer", "backward", "zero_grad", "dropout")
 
 
 def parameter(default: Any, help: str, *, minimum: float | None = None, maximum: float | None = None) -> Any:  # noqa: A002
@@ -51,7 +52,7 @@ class Rule(ABC):
     save_interval        steps between saves of these collections, unless the user sets another interval
     severity             severity of its findings
     since                the release that it came with
-    what_to_do           advice to the user, one sentence each
+    what_to_do           advice to the user, one sentence each; an `Advice` for some programs only
     patience             judged steps in a row with a finding before the evaluator opens an issue
     judges_every_step    True: it must judge every complete step in order, whatever was saved at it
     paced                True: it reads columns, and so sees earlier steps too. It judges every 10th step, of a long
@@ -71,6 +72,7 @@ class Rule(ABC):
     other_runs           name of the parameter that lists runs to compare with (paths or s3:// URIs, separated by
                          commas); `window.others` holds them
     likely_causes        possible causes of its findings
+    suspects             what shows each cause (`trackside.evidence.suspects`); None: all of them, without evidence
     shows_its_cause      True: a finding is the first of them, observed in the program; no other cause is ranked
     presets              the presets that the class implements
     preset_defaults      parameter defaults by preset, if they differ from the class's own
@@ -82,7 +84,7 @@ class Rule(ABC):
     save_interval: ClassVar[int] = 500
     severity: ClassVar[Severity] = Severity.WARNING
     since: ClassVar[str] = ""
-    what_to_do: ClassVar[tuple[str, ...]] = ()
+    what_to_do: ClassVar[tuple[str | Advice, ...]] = ()
     patience: ClassVar[int] = 1
     judges_every_step: ClassVar[bool] = False
     judges_the_end: ClassVar[bool] = False
@@ -92,6 +94,7 @@ class Rule(ABC):
     judges_waiting: ClassVar[bool] = False
     needs: ClassVar[tuple[CollectionRequest, ...] | None] = None
     likely_causes: ClassVar[tuple[Cause, ...]] = ()
+    suspects: ClassVar[Suspects | None] = None
     shows_its_cause: ClassVar[bool] = False
     presets: ClassVar[tuple[str, ...]] = (CALIBRATED,)
     is_asked_for: ClassVar[bool] = False
@@ -133,21 +136,13 @@ class Rule(ABC):
         return self.shows_its_cause
 
     def advice(self, facts: ModelFacts | None) -> tuple[str, ...]:
-        """Return `what_to_do` without advice that the program follows already, or that does not concern it.
-
-        Advice that begins with "Clip" is left out of a program that clips gradients, that which begins with "Of trees"
-        of all but boosted trees, and advice about optimizers, backward passes and dropout of what has none of them.
+        """Return `what_to_do` without the advice that is not for a program like this one.
 
         Args:
             facts: The facts about the program; None if they are unknown.
         """
         program = facts.program if facts is not None else ProgramFacts()
-        left_out = ["Clip "] if program.clipping else []
-        left_out += [] if program.framework in BOOSTED else ["Of trees: "]
-        found = (text for text in self.what_to_do if not text.startswith(tuple(left_out)))
-        if program.framework not in BOOSTED | ESTIMATORS:
-            return tuple(found)
-        return tuple(text for text in found if not any(word in text for word in _OF_NETWORKS))
+        return tuple([str(one) for one in self.what_to_do if isinstance(one, str) or one.fits(program)])
 
     def lacks(self, window: Window) -> str:
         """Return the input that is still missing for an answer at this step; "" if none is.
@@ -196,7 +191,9 @@ class Rule(ABC):
             findings: The findings, worst first.
             window: The run up to the judged step.
         """
-        return tuple([Suspicion(cause) for cause in self.likely_causes])
+        if self.suspects is None:
+            return tuple([Suspicion(cause) for cause in self.likely_causes])
+        return suspected(self.suspects, findings, window)
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
         """Return the severity of these findings; a rule may be less sure of some than of others.
@@ -279,8 +276,9 @@ class Rule(ABC):
 class FoldingRule(Rule):
     """A rule with a memory: it receives its state at each step, and the evaluator's progress stores it.
 
-    The state is a frozen dataclass with fields of numbers, texts, truth values, tuples of these, and mappings from
-    texts to these. It is the same however often the evaluator is restarted.
+    The state is a frozen dataclass with fields of numbers, texts, truth values, enums, tuples of these, frozen
+    dataclasses of these, and mappings from texts to any of them. It is the same however often
+    the evaluator is restarted.
     """
 
     @abstractmethod
@@ -320,8 +318,8 @@ class FoldingRule(Rule):
         """
         start = self.start()
         try:
-            values = {name: _frozen(value) for name, value in json.loads(text).items()}
             kinds = _field_types(start.__class__)
+            values = {name: _built(value, kinds.get(name)) for name, value in json.loads(text).items()}
             fits = all(_fits(value, kinds.get(name)) for name, value in values.items())
             return dataclasses.replace(start, **values) if fits else start
         except (ValueError, TypeError, AttributeError, RecursionError):  # an older state: starting anew is always safe
@@ -338,7 +336,7 @@ def is_paced_step(step: int, judged_through: int) -> bool:
         step: The step.
         judged_through: The newest step that the rule has judged; -1 for none.
     """
-    pace = next((every for limit, every in _PACES if step <= limit), _SLOWEST_PACE)
+    pace = next((every for limit, every in PACES if step <= limit), SLOWEST_PACE)
     return step // pace > judged_through // pace
 
 
@@ -358,11 +356,9 @@ def _field_types(state: type) -> Mapping[str, Any]:
 
 def _fits(value: Any, kind: Any) -> bool:
     """Return True if a value from JSON is of the type. A type that states do not use accepts every value."""
-    if kind in {int, float}:
-        return isinstance(value, (int, kind)) and not isinstance(value, bool)
-    if kind in {bool, str}:
-        return isinstance(value, kind)
     arguments, origin = get_args(kind), get_origin(kind)
+    if origin is None:
+        return not isinstance(kind, type) or _is_of(value, kind)
     if origin is tuple:
         if not isinstance(value, tuple):
             return False
@@ -371,6 +367,27 @@ def _fits(value: Any, kind: Any) -> bool:
     if origin in {Mapping, dict} and len(arguments) == 2:
         return isinstance(value, dict) and all(_fits(one, arguments[1]) for one in value.values())
     return True
+
+
+def _is_of(value: Any, kind: type) -> bool:
+    if kind in {int, float}:
+        return isinstance(value, (int, kind)) and not isinstance(value, bool)
+    if dataclasses.is_dataclass(kind):
+        kinds = _field_types(kind)
+        return isinstance(value, kind) and all(_fits(one, kinds.get(name)) for name, one in vars(value).items())
+    return isinstance(value, kind) if kind in {bool, str} or issubclass(kind, Enum) else True
+
+
+def _built(value: Any, kind: Any) -> Any:
+    """Return a value from JSON as the enum or dataclass that the state holds. Raises TypeError or ValueError."""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(value)
+    if dataclasses.is_dataclass(kind) and isinstance(value, dict):
+        kinds = _field_types(cast("type", kind))
+        return cast("type", kind)(**{name: _built(one, kinds.get(name)) for name, one in value.items()})
+    if get_origin(kind) in {Mapping, dict} and isinstance(value, dict) and len(get_args(kind)) == 2:
+        return {name: _built(one, get_args(kind)[1]) for name, one in value.items()}
+    return _frozen(value)
 
 
 def _frozen(value: Any) -> Any:

@@ -30,7 +30,6 @@ from trackside.rules.rule import Rule, is_rule
 from trackside.storage.open_store import open_store
 
 ADAPTERS = "trackside.rule_adapters"
-MOST_NAMED = 10
 
 
 class RuleAdapter(Protocol):
@@ -197,7 +196,7 @@ def _not_a_rule(
 ) -> ConfigurationError:
     name = custom.class_name
     found = sorted(member for member in vars(module) if _is_any_rule(vars(module)[member], module, adapters))
-    hint = did_you_mean(name, found[:MOST_NAMED]) if found else "The file holds no rule class."
+    hint = did_you_mean(name, found[:10]) if found else "The file holds no rule class."
     if candidate is None:
         return _refused(custom.source, f"holds no class {name!r}.", hint)
     if not isinstance(candidate, type):

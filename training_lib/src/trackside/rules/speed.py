@@ -10,7 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.contracts.recorded_names import (
+from trackside.contracts.rule_catalogue import LifeCycle
+from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
+from trackside.contracts.run.recorded_names import (
     BACKWARD_SECONDS,
     CAPTURE_SECONDS,
     DATA_PROCESSOR_WAIT_SECONDS,
@@ -20,11 +22,10 @@ from trackside.contracts.recorded_names import (
     PROCESSOR_WAIT_SECONDS,
     STEP_SECONDS,
 )
-from trackside.contracts.rule_catalogue import LifeCycle
-from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.verdict import Finding, FindingKind, Severity
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.selection import EVERY_COLLECTION
+from trackside.situation.constants import FIRST
 from trackside.trial.window import MachineSeries, Window
 
 Values = NDArray[np.float64]
@@ -33,7 +34,6 @@ CPU, IO_WAIT = "CPUUtilization", "I/OWaitPercentage"
 GPU, GPU_MEMORY = "GPUUtilization", "GPUMemoryUtilization"
 NO_GPU = "samples of a GPU; none was sampled, and NVIDIA's need the package nvidia-ml-py beside `trackside run`"
 NO_SAMPLES = "samples of the machine; `trackside run` takes them"
-FIRST_STEPS = 3  # left out: memory is allocated, kernels are chosen
 STEPS = "steps"  # the subject of findings about them
 
 DATA, BACKWARD, OPTIMIZER = "data", "backward", "optimizer"
@@ -65,11 +65,7 @@ class SpeedRule(Rule):
         """Implement `Rule.check`."""
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return a warning, or critical if the user asked for that.
-
-        Args:
-            findings: The findings, worst first.
-        """
+        """Return a warning, or critical if the user asked for that."""
         return Severity.CRITICAL if self.is_critical else self.severity
 
 
@@ -149,11 +145,7 @@ AMAZONS_TOO = (CALIBRATED, AWS_DOCS, AWS_SDK)  # the presets of such a rule
 
 
 def step_times(window: Window) -> tuple[StepTimes, ...]:
-    """Return the seconds of the steps of each worker, without the first steps of a run.
-
-    Args:
-        window: The window to read.
-    """
+    """Return the seconds of the steps of each worker, without the first steps of a run."""
     seconds = {column.worker: column for column in window.statistic(STEP_SECONDS, "mean", mode=None)}
     others = {
         name: {column.worker: column for column in window.statistic(name, "mean", mode=None)}
@@ -161,7 +153,7 @@ def step_times(window: Window) -> tuple[StepTimes, ...]:
     }
     found = []
     for worker, column in sorted(seconds.items()):
-        steps, whole = column.steps[FIRST_STEPS:], column.values[FIRST_STEPS:]
+        steps, whole = column.steps[FIRST:], column.values[FIRST:]
         if not len(steps):
             continue
         parts = {
@@ -248,6 +240,7 @@ def found_in(
     worker: str = "worker_0",
     place: str = "",
     statistics: Mapping[str, float] | None = None,
+    kind: FindingKind = FindingKind.NUMBER,
 ) -> Finding:
     """Return a finding at the step of the window.
 
@@ -262,6 +255,7 @@ def found_in(
         worker: The worker, if it is about one.
         place: The line of the user's code.
         statistics: Further numbers.
+        kind: The kind of the finding.
     """
     return Finding(
         subject=subject,
@@ -274,6 +268,7 @@ def found_in(
         worker=worker,
         place=place,
         statistics=statistics or {},
+        kind=kind,
     )
 
 

@@ -1,0 +1,1 @@
+"""Stores of bytes by key: a folder, S3, memory."""

@@ -1,7 +1,7 @@
 """Writing of large files past the page cache: a saved step then costs a training its bytes, and no fresh memory.
 
 Each page of a new file needs a page of memory. On a virtual machine, whose host hands memory out late, that took ten
-times as long as the copy (docs/decisions/0114).
+times as long as the copy.
 """
 
 from __future__ import annotations

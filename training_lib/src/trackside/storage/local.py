@@ -99,7 +99,8 @@ class LocalStore:
             path = f"{self._folder}/{checked_key(key)}"
             if not self._plain_folders.hold(_parent(path), trusting=True):
                 break  # which `put` looks into
-            names.append((os.fsencode(self._partial(path)), os.fsencode(path)))
+            name = os.fsencode(path)
+            names.append((name + self._partial("").encode("ascii"), name))
         return stored_files(names, [data for _, data in objects[: len(names)]]) if names else 0
 
     def append(self, key: str, data: bytes | bytearray | memoryview) -> int:

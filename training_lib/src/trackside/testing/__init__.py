@@ -1,0 +1,1 @@
+"""Contracts, fakes and cases for tests of rules, stores and adapters."""

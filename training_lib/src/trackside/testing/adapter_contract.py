@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.contracts.errors import TensorNotSavedError
-from trackside.contracts.profiling_request import ProfilingRequest, Window
 from trackside.contracts.rule_request import RuleConfiguration
+from trackside.contracts.run.profiling_request import ProfilingRequest, Window
 from trackside.contracts.run_layout import RunLocation
 from trackside.evaluation.backtest import backtest
-from trackside.performance.details import PYTHON, read_details
+from trackside.speed.performance.details import PYTHON, read_details
 from trackside.storage.open_store import open_store
 from trackside.trial.trial import Trial, open_trial
 
@@ -93,7 +93,7 @@ def training(steps: int, *, scale: float = 1.0, evaluated_after: tuple[int, ...]
 
 
 class AdapterContract:
-    """Tests of the seam `trackside.frameworks.adapter`."""
+    """Tests of the seam `trackside.frameworks.shared.adapter`."""
 
     loss_name = "MSELoss"
     weight_name = "fc.weight"

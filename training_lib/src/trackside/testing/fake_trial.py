@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trackside.capture.statistics_log import StatisticsLog
+from trackside.capture.statistics.statistics_log import StatisticsLog
 from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.run_layout import END_MARKER_KEY, collections_key, model_facts_key, watermark_key
 from trackside.records.collections_file import CollectionRecord, encode_collections
@@ -16,7 +16,7 @@ from trackside.records.step_file import encode_step, write_step
 from trackside.records.watermark import Watermark, encode_watermark
 from trackside.storage.memory import MemoryStore
 from trackside.storage.store import Store
-from trackside.trial.membership import DEFAULT_REGEXES
+from trackside.trial.steps.membership import DEFAULT_REGEXES
 from trackside.trial.trial import Trial
 
 WALL_TIME = 1_700_000_000.0

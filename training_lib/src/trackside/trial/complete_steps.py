@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.trial.completeness import Completeness
-from trackside.trial.damage import Damage
-from trackside.trial.recorded import KEPT_BYTES, Recorded
-from trackside.trial.step_index import StepIndex
-from trackside.trial.tensor_names import TensorNames
+from trackside.trial.facts.damage import Damage
+from trackside.trial.recorded.recorded import KEPT_BYTES, Recorded
+from trackside.trial.steps.step_index import StepIndex
+from trackside.trial.tensors.tensor_names import TensorNames
 
 _NONE: frozenset[str] = frozenset()
 _Times = tuple[NDArray[np.int64], NDArray[np.float64]]

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from trackside.contracts.run_layout import END_MARKER_KEY
 from trackside.records.watermark import Watermark
 from trackside.storage.store import Store
-from trackside.trial.membership import Membership
-from trackside.trial.model_facts import ModelFactsReader
-from trackside.trial.recorded import Recorded
-from trackside.trial.step_index import StepIndex
-from trackside.trial.tensor_names import TensorNames
-from trackside.trial.watermarks import Watermarks
+from trackside.trial.facts.model_facts import ModelFactsReader
+from trackside.trial.recorded.recorded import Recorded
+from trackside.trial.steps.membership import Membership
+from trackside.trial.steps.step_index import StepIndex
+from trackside.trial.steps.watermarks import Watermarks
+from trackside.trial.tensors.tensor_names import TensorNames
 
 _LAST_STEP = 2**63 - 1
 
@@ -62,7 +62,12 @@ class Completeness:
         else:
             self._search()
         self._is_read_to_its_end = self._index.has_ended
-        version = len(self._index.arrivals), self._index.last_complete
+        if self._recorded.has_any and self._recorded.steps is not None:
+            again = self._recorded.steps.written_again
+            while again:
+                self._index.read_again(*again[-1])
+                again.pop()
+        version = len(self._index.arrivals) + self._index.replaced, self._index.last_complete
         if version != self.version:
             self.version = version
 

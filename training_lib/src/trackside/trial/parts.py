@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trackside.storage.store import Store
-from trackside.trial.checkpoints import CheckpointsReader
 from trackside.trial.complete_steps import CompleteSteps
 from trackside.trial.completeness import Completeness
-from trackside.trial.damage import Damage
-from trackside.trial.membership import Membership
-from trackside.trial.model_facts import ModelFactsReader
-from trackside.trial.record_reader import RecordReader
-from trackside.trial.recorded import Recorded
-from trackside.trial.recorded_statistics import RecordedStatistics
-from trackside.trial.saved_step import SavedStep
-from trackside.trial.saved_tensors import SavedTensors
-from trackside.trial.selection import Selection
-from trackside.trial.step_index import StepIndex
+from trackside.trial.facts.checkpoints import CheckpointsReader
+from trackside.trial.facts.damage import Damage
+from trackside.trial.facts.model_facts import ModelFactsReader
+from trackside.trial.recorded.recorded import Recorded
+from trackside.trial.recorded.recorded_statistics import RecordedStatistics
+from trackside.trial.steps.membership import Membership
+from trackside.trial.steps.record_reader import RecordReader
+from trackside.trial.steps.saved_step import SavedStep
+from trackside.trial.steps.saved_tensors import SavedTensors
+from trackside.trial.steps.selection import Selection
+from trackside.trial.steps.step_index import StepIndex
+from trackside.trial.steps.watermarks import Watermarks
 from trackside.trial.tensor_columns import TensorColumns
-from trackside.trial.tensor_head import TensorHead
-from trackside.trial.tensor_names import TensorNames
 from trackside.trial.tensor_values import TensorValues
-from trackside.trial.watermarks import Watermarks
+from trackside.trial.tensors.tensor_head import TensorHead
+from trackside.trial.tensors.tensor_names import TensorNames
 
 
 class Named(Protocol):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from trackside.trial.recorded import Recorded, merged
-from trackside.trial.tensors import Follower, Reading
+from trackside.trial.recorded.recorded import Recorded, merged
+from trackside.trial.tensors.tensors import Follower, Reading
 from trackside.trial.window import Column
 
 _LAST_STEP = 2**63 - 1

@@ -15,8 +15,8 @@ from trackside.extras import pip_install
 from trackside.records.modes import MODE_NUMBERS
 from trackside.trial.notebook import html_table
 from trackside.trial.parts import TrialParts
-from trackside.trial.selection import Selection, StepRange
-from trackside.trial.statistics import STATISTICS
+from trackside.trial.steps.selection import Selection, StepRange
+from trackside.trial.tensors.statistics import STATISTICS
 from trackside.trial.window import Column
 
 MOST_HTML_ROWS = 50
@@ -109,7 +109,7 @@ class TensorSeries:
         return self._parts.values.value(self.name, step=step, worker=worker)
 
     def statistic(self, name: str) -> Column:
-        """Return one statistic over the steps. Names: `trackside.trial.statistics.STATISTICS`.
+        """Return one statistic over the steps. Names: `trackside.trial.tensors.statistics.STATISTICS`.
 
         Errors: `ConfigurationError` for an unknown statistic, or if several workers saved the tensor and none was
         chosen; `TensorNotSavedError` if no step holds numbers that can be read.

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.storage.store import Store
-from trackside.trial.buckets import Buckets, BucketSums, Places
 from trackside.trial.completeness import Completeness
 from trackside.trial.question import Question, RecordedQuestion, SavedQuestion
-from trackside.trial.record_reader import RecordReader
-from trackside.trial.recorded import Recorded
-from trackside.trial.saved_tensors import REDUCTION_MARK
-from trackside.trial.selection import Selection, StepRange
-from trackside.trial.statistics import MAGNITUDES, RECORDED_ONLY, REDUCTIONS, STATISTICS
-from trackside.trial.step_index import StepIndex
-from trackside.trial.step_values import StepTables
-from trackside.trial.tensor_names import TensorNames
-from trackside.trial.tensors import PLACES, Neighbourhood, Reading, Sources, TensorStatistics
+from trackside.trial.recorded.recorded import Recorded
+from trackside.trial.steps.record_reader import RecordReader
+from trackside.trial.steps.saved_tensors import REDUCTION_MARK
+from trackside.trial.steps.selection import Selection, StepRange
+from trackside.trial.steps.step_index import StepIndex
+from trackside.trial.tensors.buckets import Buckets, BucketSums, Places
+from trackside.trial.tensors.statistics import MAGNITUDES, RECORDED_ONLY, REDUCTIONS, STATISTICS
+from trackside.trial.tensors.step_values import StepTables
+from trackside.trial.tensors.tensor_names import TensorNames
+from trackside.trial.tensors.tensors import PLACES, Neighbourhood, Reading, Sources, TensorStatistics
 from trackside.trial.window import MOST_IN_PANEL, Column, Panel, StepValues, newest_values
 
 StepsAndValues = tuple[NDArray[np.int64], NDArray[np.float64]]
@@ -42,6 +42,8 @@ class TensorColumns:
         completeness: Completeness,
     ) -> None:
         self._recorded, self._names, self._completeness = recorded, names, completeness
+        self._index, self._replaced = index, 0
+        self._sources_of_statistics = store, index, reader
         self._statistics = TensorStatistics(store, index, reader, neighbours=self._neighbours)
         self._questions: dict[tuple[str, str, str | None], Question] = {}
         self._neighbourhoods: dict[tuple[str, str], Neighbourhood] = {}  # by collection and statistic
@@ -49,7 +51,14 @@ class TensorColumns:
         self._step_values = StepTables(self._columns_beyond, last_step=completeness.last_step)
 
     def forget_old(self) -> None:
-        """Drop the questions if the set of names changed: other records may answer them now."""
+        """Drop the questions if the set of names changed, for other records may answer them now.
+
+        Drop what was read, too, if a process that was started again has written a step otherwise.
+        """
+        if self._replaced != self._index.replaced:
+            self._replaced = self._index.replaced
+            self._statistics = TensorStatistics(*self._sources_of_statistics, neighbours=self._neighbours)
+            self._names_version = None
         if self._names.version != self._names_version:
             self._questions.clear()
             self._neighbourhoods.clear()

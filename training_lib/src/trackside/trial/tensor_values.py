@@ -11,15 +11,15 @@ from trackside.contracts.errors import KeyNotFoundError, RecordError, TensorNotS
 from trackside.records.step_file import fetch_record
 from trackside.storage.store import Store
 from trackside.trial.completeness import Completeness
-from trackside.trial.membership import Membership
 from trackside.trial.parallel import in_parallel
-from trackside.trial.record_reader import RecordReader, missing
-from trackside.trial.saved_step import SavedStep
-from trackside.trial.shards import Shards, joined
-from trackside.trial.step_index import StepIndex
-from trackside.trial.tensor_head import HEAD_BYTES, TensorHead, read_head
-from trackside.trial.tensor_names import TensorNames
-from trackside.trial.tensors import merged_ranges
+from trackside.trial.steps.membership import Membership
+from trackside.trial.steps.record_reader import RecordReader, missing
+from trackside.trial.steps.saved_step import SavedStep
+from trackside.trial.steps.step_index import StepIndex
+from trackside.trial.tensors.shards import Shards, joined
+from trackside.trial.tensors.tensor_head import HEAD_BYTES, TensorHead, read_head
+from trackside.trial.tensors.tensor_names import TensorNames
+from trackside.trial.tensors.tensors import merged_ranges
 
 
 class TensorValues:

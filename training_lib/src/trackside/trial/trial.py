@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,20 +34,18 @@ from trackside.records.capture_report import CaptureReport
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 from trackside.storage.subfolder import Subfolder
+from trackside.trial.facts.run_profile import RunProfile
 from trackside.trial.notebook import html_table
 from trackside.trial.parts import TrialParts
-from trackside.trial.run_profile import RunProfile
-from trackside.trial.saved_tensors import REDUCTION_MARK
-from trackside.trial.selection import Selection, StepRange, parse_mode, parse_regex
 from trackside.trial.series import MOST_HTML_ROWS, TensorSeries
+from trackside.trial.steps.saved_tensors import REDUCTION_MARK
+from trackside.trial.steps.selection import Selection, StepRange, parse_mode, parse_regex
 from trackside.trial.waiting import wait_for_steps
 from trackside.trial.window import Column, Panel, StepValues, Window
 
-if TYPE_CHECKING:
-    from trackside.report.layer_picture import LayerPicture
-    from trackside.report.weight_difference import WeightDifference
-
 __all__ = ["REDUCTION_MARK", "Trial", "open_trial"]
+
+T = TypeVar("T", bound="Trial")
 
 
 def open_trial(run: str | Store) -> Trial:
@@ -60,9 +58,14 @@ def open_trial(run: str | Store) -> Trial:
         RunNotFoundError: Nothing at the location looks like a run.
         StorageError: The store cannot be read.
     """
+    return open_as(Trial, run)
+
+
+def open_as(kind: type[T], run: str | Store) -> T:
+    """Return the trial of a run as a kind of trial. Else as `open_trial`."""
     store = open_store(run) if isinstance(run, str) else run
     if any(next(iter(store.list(prefix)), None) for prefix in (INDEX_PREFIX, COLLECTIONS_PREFIX, END_MARKER_KEY)):
-        trial = Trial(
+        trial = kind(
             store,
             _beside(run, run_layout.STATISTICS),
             _beside(run, WATERMARKS),
@@ -71,7 +74,7 @@ def open_trial(run: str | Store) -> Trial:
     elif store.exists(RULE_REQUEST_KEY) or any(
         next(iter(store.list(f"{folder}/")), None) for folder in (TENSORS, run_layout.STATISTICS, WATERMARKS)
     ):
-        trial = Trial(
+        trial = kind(
             _below(run, TENSORS),
             _below(run, run_layout.STATISTICS),
             _below(run, WATERMARKS),
@@ -415,35 +418,6 @@ class Trial:
         seen_at = now if newest_step_at is None else newest_step_at
         mode = self.mode_of(step)
         return Window(source=self, step=step, mode=mode, now=now, newest_step_at=seen_at, profile=self.profile)
-
-    def heatmap(self, of: str = "gradient_norm", *, steps: tuple[int, int] | None = None) -> LayerPicture:
-        """Return layers over steps as a picture, which a notebook shows below the cell.
-
-        Args:
-            of: `gradient_norm`, `update_ratio`, `zero_share` (of gradients) or `weight_norm`.
-            steps: First and last training step; None: all.
-
-        Raises:
-            ConfigurationError: `of` is none of these.
-            TensorNotSavedError: The run recorded none of it.
-        """
-        from trackside.report.layer_picture import layer_picture
-
-        return layer_picture(self, of, steps=steps)
-
-    def difference(self, first: int, last: int) -> WeightDifference:
-        """Return the differences of all weights between two steps, the largest first; a notebook shows it as a table.
-
-        Where values were saved, they are compared: norm of the difference, angle, signs that turned. Else the recorded
-        norms say how large the difference is at least. Each tensor names the nearest steps at which it is known.
-
-        Args:
-            first: The earlier step.
-            last: The later step.
-        """
-        from trackside.report.weight_difference import weight_difference
-
-        return weight_difference(self, first, last)
 
     def __repr__(self) -> str:
         count, steps = len(self.names), self.steps()

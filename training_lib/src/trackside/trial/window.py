@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.model_facts import ModelFacts
-from trackside.records.performance_facts import PerformanceFacts
+from trackside.contracts.run.recorded_names import RESTED_STEPS
+from trackside.records.machine.performance_facts import PerformanceFacts
+from trackside.trial.rests import NO_RESTS, Rests, longest_of
 
 MOST_IN_PANEL = 64  # values that a panel may show of a column
 _OWN = "the window's own"
@@ -227,14 +229,16 @@ class _Kept:
     names      the tensors by collection
     has_facts  True once the facts were read
     facts      the facts about the training program
+    rests      the rests by worker; None before they are read
     """
 
-    __slots__ = ("facts", "has_facts", "names")
+    __slots__ = ("facts", "has_facts", "names", "rests")
 
     def __init__(self) -> None:
         self.names: dict[str, tuple[str, ...]] = {}
         self.has_facts = False
         self.facts: ModelFacts | None = None
+        self.rests: Mapping[str, Rests] | None = None
 
 
 @dataclass(frozen=True)
@@ -282,6 +286,31 @@ class Window:
             self._kept.has_facts = True
         return self._kept.facts
 
+    def rests(self, worker: str) -> Rests:
+        """Return the rests of a worker's watch up to this step: training steps of which nothing is recorded.
+
+        Args:
+            worker: The name of the worker.
+        """
+        return self._all_rests.get(worker, NO_RESTS)
+
+    def watched_since(self, step: int) -> int:
+        """Return the number of steps after a step, up to this one, without those at rest.
+
+        What must have lasted for some steps must have been seen for as many.
+
+        Args:
+            step: The step.
+        """
+        return self.step - step - longest_of(self._all_rests.values(), step, self.step)
+
+    @property
+    def _all_rests(self) -> Mapping[str, Rests]:
+        if self._kept.rests is None:
+            columns = self.source.columns(RESTED_STEPS, "mean", last_step=self.step, mode=None)
+            self._kept.rests = {c.worker: Rests(c.steps, c.values.astype(np.int64)) for c in columns}
+        return self._kept.rests
+
     @property
     def speed_facts(self) -> Mapping[str, PerformanceFacts]:
         """The newest facts about the speed of each worker, by its name: DataLoaders, sampled lines, a hang."""
@@ -296,6 +325,20 @@ class Window:
         """
         until = math.inf if self.is_last else self.profile.ended_at(self.step)
         return self.profile.machine(dimension, name=name, until=until)
+
+    def columns(
+        self, collection: str, statistic: str, *, last: int | None = None, mode: str | None = _OWN
+    ) -> tuple[Column, ...]:
+        """Return the columns of all tensors of a collection, as `statistic` returns those of one.
+
+        Args:
+            collection: The name of the collection.
+            statistic: The name of the statistic.
+            last: The number of newest values to keep; None for all.
+            mode: Include only steps of this mode; None for all.
+        """
+        names = self.tensors(collection)
+        return tuple([column for name in names for column in self.statistic(name, statistic, last=last, mode=mode)])
 
     def tensors(self, collection: str) -> tuple[str, ...]:
         """Return the names of a collection's tensors with data up to this step, sorted.
@@ -318,7 +361,7 @@ class Window:
 
         Args:
             tensor: The name of the tensor.
-            name: A name of `trackside.trial.statistics.STATISTICS`, or of another statistic that the run records.
+            name: A name of `trial.tensors.statistics.STATISTICS`, or of another statistic that the run records.
             last: The most steps of each column, the newest ones; None for all.
             mode: Include only steps of this mode ("EVAL"); None for all. Default: the window's own mode.
         """

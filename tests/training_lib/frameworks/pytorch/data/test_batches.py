@@ -20,10 +20,10 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from trackside.contracts.recorded_names import BATCH, BATCH_OF_ONE_ROW, BATCH_REPEATED, EPOCH, ROWS_REPEATED
+from trackside.contracts.run.recorded_names import BATCH, BATCH_OF_ONE_ROW, BATCH_REPEATED, EPOCH, ROWS_REPEATED
 from trackside.frameworks.pytorch.data.batches import LOOKS_AT_FIRST, MOST_REMEMBERED
 from trackside.frameworks.pytorch.data.fingerprint import fingerprint
-from trackside.rules.program.repeated_data import RepeatedData
+from trackside.rules.data.repeated_data import RepeatedData
 from trackside.trial.trial import Trial
 
 torch.set_num_threads(1)

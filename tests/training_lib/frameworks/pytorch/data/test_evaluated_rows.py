@@ -11,9 +11,9 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset
 
-from trackside.contracts.recorded_names import EVALUATED_ROWS_TRAINED_ON
+from trackside.contracts.run.recorded_names import EVALUATED_ROWS_TRAINED_ON
 from trackside.frameworks.pytorch.data.evaluated_rows import row_digests
-from trackside.rules.program.evaluation_on_training_data import EvaluationOnTrainingData
+from trackside.rules.data.evaluation_on_training_data import EvaluationOnTrainingData
 from trackside.trial.trial import Trial
 
 torch.set_num_threads(1)

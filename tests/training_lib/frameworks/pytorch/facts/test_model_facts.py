@@ -14,9 +14,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from trackside.capture.step_engine import Position
+from trackside.capture.steps.step_engine import Position
 from trackside.contracts.errors import StorageError
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ProgramFacts, ScheduleFacts
+from trackside.contracts.observations import COMPARED_WITH, IS_BROADCAST, MIXES_SAMPLES
 from trackside.contracts.run_layout import END_MARKER_KEY, model_facts_key, worker_end_key
 from trackside.frameworks.pytorch.facts.initial_values import has_equal_rows
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsFile, _Found, has_own_train
@@ -398,7 +399,7 @@ def test_what_a_loss_is_given(capturing: Any, loss: Any, is_weighted: bool, comp
         optimizer.step()
 
     ((found,),) = [facts.losses for facts in facts_of(capturing, run)]
-    assert (found.is_weighted, found.is_broadcast, found.compared_with) == (
+    assert (found.is_weighted, IS_BROADCAST.of(found), COMPARED_WITH.of(found)) == (
         is_weighted,
         compared_with > 0,
         compared_with,
@@ -434,7 +435,7 @@ def test_a_softmax_over_the_samples_of_a_batch(capturing: Any, loss: Any, mixes:
         optimizer.step()
 
     ((found,),) = [facts.losses for facts in facts_of(capturing, run)]
-    assert found.mixes_samples is mixes
+    assert MIXES_SAMPLES.of(found) is mixes
 
 
 class Sequences(nn.Module):
@@ -471,14 +472,20 @@ def test_the_axes_that_a_layer_reads(capturing: Any, layer: Callable[[], nn.Modu
     assert found.losses[0].input_shape == (6, 2)
 
 
-def test_the_parts_of_a_sum(capturing: Any) -> None:
+@pytest.mark.parametrize(
+    ("weight", "scale"),
+    [pytest.param(0.5, 0.5, id="a-weight"), pytest.param(0.0, 1.0, id="none-yet: it is phased in")],
+)
+def test_the_parts_of_a_sum(capturing: Any, weight: float, scale: float) -> None:
     def run() -> None:
         net = nn.Linear(3, 4)
         optimizer = torch.optim.SGD(net.parameters(), 0.1)
         for _ in range(3):
             optimizer.zero_grad()
             scores = net(torch.randn(5, 3))
-            loss = functional.cross_entropy(scores, LABELS) + 0.5 * functional.mse_loss(scores, VALUES) + scores.sum()
+            loss = (
+                functional.cross_entropy(scores, LABELS) + weight * functional.mse_loss(scores, VALUES) + scores.sum()
+            )
             loss.backward()
             optimizer.step()
 
@@ -486,7 +493,7 @@ def test_the_parts_of_a_sum(capturing: Any) -> None:
     assert [(loss.name, loss.scale) for loss in facts.losses] == [
         ("loss_output_0", 1.0),
         ("CrossEntropyLoss_output_0", 1.0),
-        ("MSELoss_output_0", 0.5),
+        ("MSELoss_output_0", scale),
     ]
 
 

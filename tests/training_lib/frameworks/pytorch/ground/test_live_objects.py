@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
 import torch
 
-from trackside.frameworks.pytorch.ground.live_objects import instances, look_again, one_look
+from trackside.frameworks.pytorch.ground.live_objects import instances, look_again, of_types, one_look, types
 
 
 class Inner(torch.nn.Linear):
@@ -50,3 +55,34 @@ def test_a_look_keeps_nothing_alive() -> None:
         assert len(instances(Inner)) == count + 1
     del module
     assert len(instances(Inner)) == count
+
+
+@pytest.fixture
+def other_thread_errors() -> Iterator[list[SystemError]]:
+    """Make tuples that grow in another thread, which takes turns as often as Python can. Return the errors there."""
+    errors: list[SystemError] = []
+    is_over = threading.Event()
+
+    def make_tuples() -> None:
+        while not is_over.is_set():
+            try:
+                tuple(number for number in range(40))
+            except SystemError as error:
+                errors.append(error)
+
+    thread, interval = threading.Thread(target=make_tuples), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    yield errors
+    is_over.set()
+    thread.join()
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.parametrize("look", [lambda: instances(torch.nn.Module), lambda: of_types({Inner}), types])
+def test_a_look_leaves_alone_what_other_threads_are_making(
+    look: Callable[[], object], other_thread_errors: list[SystemError]
+) -> None:
+    for _ in range(8):
+        look()
+    assert other_thread_errors == []

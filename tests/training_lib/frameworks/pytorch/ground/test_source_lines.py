@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from trackside.capture.script_lines import Place, is_user_file, shown, user_place
+from trackside.capture.ground.script_lines import Place, is_user_file, shown, user_place
 from trackside.frameworks.pytorch.facts.model_facts import _tree
 from trackside.frameworks.pytorch.ground.parameter_names import inner_modules
 from trackside.frameworks.pytorch.ground.source_lines import SourceLines

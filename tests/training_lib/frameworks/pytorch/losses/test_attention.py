@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.training_lib.frameworks.pytorch.statistics.test_readings import capturing, column, opened
 from trackside.contracts.capture_request import StatisticsRequest
-from trackside.contracts.recorded_names import ATTENTION_ENTROPY, ATTENTION_LOGIT
+from trackside.contracts.run.recorded_names import ATTENTION_ENTROPY, ATTENTION_LOGIT
 from trackside.frameworks.pytorch.losses.attention import AttentionNumbers, attention_nodes, numbers_of
 
 ROWS, HEADS, LENGTH, WIDTH = 2, 4, 10, 8

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trackside.contracts.model_facts import LossFacts
+from trackside.contracts.observations import BEYOND_REACH, COMPARED_WITH
+from trackside.frameworks.pytorch.losses import graph
 from trackside.frameworks.pytorch.losses.description import describe_loss
-from trackside.frameworks.pytorch.losses.graph import GraphFacts
 
 LABELS = torch.tensor([0, 1, 2, 3, 0, 1])
 COLUMN = LABELS.unsqueeze(1)
@@ -21,12 +23,12 @@ ABOVE_ZERO = AROUND_ZERO.abs()
 Loss = Callable[[Tensor], Tensor]
 
 
-def facts_of(loss: Loss, *, inputs_need_gradients: bool = True) -> GraphFacts:
+def facts_of(loss: Loss, *, inputs_need_gradients: bool = True) -> LossFacts:
     """Return the facts of a loss of a linear layer's output, shape (6, 4)."""
     torch.manual_seed(0)
     inputs = torch.randn(6, 3, requires_grad=inputs_need_gradients)
     value = loss(nn.Linear(3, 4)(inputs))
-    return GraphFacts.of(value.grad_fn, describe_loss(value.grad_fn))
+    return graph.facts_of(value.grad_fn, describe_loss(value.grad_fn))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ def facts_of(loss: Loss, *, inputs_need_gradients: bool = True) -> GraphFacts:
     ],
 )
 def test_the_share_of_targets_beyond_reach(loss: Loss, share: float) -> None:
-    assert facts_of(loss).beyond_reach == pytest.approx(share)
+    assert BEYOND_REACH.of(facts_of(loss)) == pytest.approx(share)
 
 
 @pytest.mark.parametrize(
@@ -104,30 +106,30 @@ def by_hand(scores: Tensor) -> Tensor:
     ],
 )
 def test_scores_that_meet_the_number_of_their_class(loss: Loss, count: int) -> None:
-    assert facts_of(loss).compared_with == count
-    assert facts_of(loss, inputs_need_gradients=False).compared_with == count
+    assert COMPARED_WITH.of(facts_of(loss)) == count
+    assert COMPARED_WITH.of(facts_of(loss, inputs_need_gradients=False)) == count
 
 
 def test_a_layer_without_a_bias_is_read_too() -> None:
     for weight in (torch.randn(3, 4, requires_grad=True), torch.randn(4, 3, requires_grad=True).t()):
         value = by_hand(torch.randn(6, 3) @ weight)
-        assert GraphFacts.of(value.grad_fn, describe_loss(value.grad_fn)).compared_with == 4
+        assert COMPARED_WITH.of(graph.facts_of(value.grad_fn, describe_loss(value.grad_fn))) == 4
 
 
 def test_a_layer_with_inputs_of_three_dimensions_is_read_too() -> None:
     scores = nn.Linear(3, 4)(torch.randn(3, 2, 3).transpose(0, 1))  # a product and a bias by itself: not contiguous
     value = by_hand(scores.reshape(6, 4))
-    assert GraphFacts.of(value.grad_fn, describe_loss(value.grad_fn)).compared_with == 4
+    assert COMPARED_WITH.of(graph.facts_of(value.grad_fn, describe_loss(value.grad_fn))) == 4
 
 
 def test_a_sum_of_two_layers_is_unknown() -> None:
     inputs = torch.randn(6, 3)
     value = by_hand(nn.Linear(3, 4)(inputs) + nn.Linear(3, 4)(inputs))
-    assert GraphFacts.of(value.grad_fn, describe_loss(value.grad_fn)).compared_with == 0
+    assert COMPARED_WITH.of(graph.facts_of(value.grad_fn, describe_loss(value.grad_fn))) == 0
 
 
 def test_what_was_written_over_is_unknown() -> None:
     inputs = torch.randn(6, 3)
     value = by_hand(nn.Linear(3, 4)(inputs))
     inputs.zero_()
-    assert GraphFacts.of(value.grad_fn, describe_loss(value.grad_fn)).compared_with == 0
+    assert COMPARED_WITH.of(graph.facts_of(value.grad_fn, describe_loss(value.grad_fn))) == 0

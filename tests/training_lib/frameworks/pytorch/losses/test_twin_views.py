@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from tests.training_lib.frameworks.pytorch.statistics.test_readings import capturing, column, opened
 from trackside.contracts.capture_request import StatisticsRequest
-from trackside.contracts.recorded_names import SAME_VIEWS
+from trackside.contracts.run.recorded_names import SAME_VIEWS
 from trackside.frameworks.pytorch.losses.twin_views import same_views
 
 torch.set_num_threads(1)

@@ -11,8 +11,10 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional
 
 from trackside.frameworks.pytorch.losses.attention import attention_nodes, numbers_of
-from trackside.frameworks.pytorch.losses.dropouts import dropped_shares
-from trackside.frameworks.pytorch.losses.saturation import step_share
+from trackside.frameworks.pytorch.losses.description import UNNAMED
+from trackside.frameworks.pytorch.losses.detector import SeenLoss
+from trackside.frameworks.pytorch.losses.detectors.dropouts import dropped_shares
+from trackside.frameworks.pytorch.losses.detectors.saturation import step_share
 from trackside.frameworks.pytorch.losses.target_columns import column_numbers
 from trackside.frameworks.pytorch.losses.targets import share_beyond_reach_by_hand, targets_of_each
 from trackside.frameworks.pytorch.losses.twin_views import same_views
@@ -29,8 +31,8 @@ def outputs(x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     "look",
     [
-        dropped_shares,
-        step_share,
+        lambda end: dropped_shares(SeenLoss(end, UNNAMED)),
+        lambda end: step_share(SeenLoss(end, UNNAMED)),
         targets_of_each,
         share_beyond_reach_by_hand,
         column_numbers,

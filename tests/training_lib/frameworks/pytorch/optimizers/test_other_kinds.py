@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import weakref
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 
 STEPS = 4
+LOST = 2  # steps by hand before the first one that is known to be one
 
 
 class Descent:
@@ -72,6 +74,23 @@ def train(optimizer: Any, model: nn.Module) -> None:
         assert optimizer.step() in {None, "result"}
 
 
+def train_by_hand(model: nn.Module, *, passes: int = 1, under_no_grad: bool = False, clears: bool = True) -> None:
+    """Train by updates of the script's own; see `LOST` for the number of steps."""
+    inputs = torch.arange(6.0).reshape(3, 2)
+    for _ in range(STEPS + LOST):
+        for _ in range(passes):
+            torch.nn.functional.mse_loss(model(inputs), torch.ones(3, 1)).backward()
+        for parameter in model.parameters():
+            assert parameter.grad is not None
+            if under_no_grad:
+                with torch.no_grad():
+                    parameter.sub_(0.01 * parameter.grad)
+            else:
+                parameter.data -= 0.01 * parameter.grad
+            if clears:
+                parameter.grad = None
+
+
 def weights_after(kind: type) -> tuple[torch.Tensor, Any]:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(2, 1))
@@ -123,3 +142,73 @@ def test_beside_an_optimizer_of_pytorch_nothing_is_looked_for(capturing: Any, re
         assert vars(Descent)["step"] is own
     assert set(read_run(store)) == set(range(STEPS))
     del beside
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, id="data"),
+        pytest.param({"under_no_grad": True}, id="no-grad"),
+        pytest.param({"passes": 2}, id="accumulated"),
+        pytest.param({"clears": False}, id="never-cleared"),
+    ],
+)
+def test_steps_by_hand_are_captured(settings: dict[str, Any], capturing: Any, read_run: Any) -> None:
+    torch.manual_seed(0)
+    bare = nn.Sequential(nn.Linear(2, 1))
+    model = copy.deepcopy(bare)
+    train_by_hand(bare, **settings)
+    own = torch.autograd.backward
+    with capturing(losses=1, weights=1, gradients=1) as store:
+        train_by_hand(model, **settings)
+        kept = weakref.ref(model[0].weight)
+    run = read_run(store)
+    assert torch.autograd.backward is own
+    assert torch.equal(model[0].weight, bare[0].weight)
+    del model
+    gc.collect()
+    assert kept() is None
+    assert set(run) == set(range(STEPS if settings.get("passes", 1) == 1 else STEPS + 1))
+    first, second = run[0], run[1]
+    assert "MSELoss_output_0" in first or "mse_loss_output_0" in first
+    if settings.get("passes", 1) == 1:
+        assert second["Sequential_0.weight"] == pytest.approx(
+            first["Sequential_0.weight"] - 0.01 * first["gradient/Sequential_0.weight"], abs=1e-6
+        )
+
+
+def changing(model: nn.Module, look: Any) -> None:
+    for _ in range(STEPS + LOST):
+        model.zero_grad()
+        torch.nn.functional.mse_loss(model(torch.ones(3, 2)), torch.zeros(3, 1)).backward()
+        look(model)
+
+
+def averaged(model: nn.Module) -> None:
+    """Change a copy of the model, as an average of weights does."""
+    with torch.no_grad():
+        copy.deepcopy(model)[0].weight.mul_(0.9)  # type: ignore[index] # a Sequential
+
+
+@pytest.mark.parametrize(
+    ("look", "make"),
+    [
+        pytest.param(averaged, lambda: nn.Sequential(nn.Linear(2, 1)), id="average"),
+        pytest.param(len, lambda: nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 1)), id="batch-norm"),
+        pytest.param(
+            len, lambda: nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(2, 1))), id="spectral-norm"
+        ),
+    ],
+)
+def test_what_changes_besides_weights_is_no_step(look: Any, make: Any, capturing: Any, read_run: Any) -> None:
+    with capturing(losses=1) as store:
+        changing(make(), look)
+    assert not read_run(store)
+
+
+def test_an_optimizer_that_comes_later_takes_the_training_over(capturing: Any, read_run: Any) -> None:
+    model = nn.Sequential(nn.Linear(2, 1))
+    with capturing(losses=1) as store:
+        train_by_hand(model)
+        train(torch.optim.SGD(model.parameters(), lr=0.1), model)
+    assert set(read_run(store)) == set(range(2 * STEPS - 1))  # the last one by hand belongs to nobody

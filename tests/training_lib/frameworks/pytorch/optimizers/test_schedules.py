@@ -11,6 +11,7 @@ import torch
 from torch.optim import lr_scheduler
 
 from trackside.frameworks.pytorch.optimizers.schedules import Schedules
+from trackside.frameworks.shared.replaced_methods import StepHooks
 
 RATE, TURNS = 0.1, 8
 Make = Callable[[torch.optim.Optimizer], Any]
@@ -22,6 +23,7 @@ class Loop:
     def __init__(self) -> None:
         self.passes = self.changes = 0
         self.schedules = Schedules(passes=lambda: self.passes, changed=self._changed, protect=lambda function: function)
+        self.hooks = StepHooks([*self.schedules.step_hooks()])
         self.optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=RATE)
 
     def _changed(self) -> None:
@@ -40,9 +42,11 @@ class Loop:
 def loop() -> Iterator[Loop]:
     found = Loop()
     undo = found.schedules.install()
+    found.hooks.put_in()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield found
+    found.hooks.take_out()
     undo()
 
 
@@ -124,7 +128,26 @@ def test_a_schedule_that_follows_a_measure_is_not_seen(loop: Loop) -> None:
 def test_undone_and_equal_to_the_original(loop: Loop) -> None:
     schedule = loop.run(warm, times(1))
     watched = schedule.get_last_lr()
-    undo = Schedules(passes=lambda: 0, changed=lambda: None, protect=lambda function: function).install()
-    undo()
+    hooks = StepHooks(
+        [*Schedules(passes=lambda: 0, changed=lambda: None, protect=lambda function: function).step_hooks()]
+    )
+    hooks.put_in()
+    assert hooks.take_out()
     bare = Loop().run(warm, times(1))
     assert watched == bare.get_last_lr()
+
+
+@pytest.mark.parametrize("calls", [pytest.param(1, id="once"), pytest.param(3, id="three-times-at-each-step")])
+def test_calls_at_rest_are_not_calls_of_one_turn(loop: Loop, calls: int) -> None:
+    schedule = loop.run(warm, times(calls))
+    for _ in range(6):
+        loop.hooks.take_out()
+        times(4 * calls)(schedule, 0)
+        loop.hooks.put_in()
+        loop.schedules.rest_ended(4)
+        times(calls)(schedule, 0)  # after the last step at rest
+    loop.passes += 1
+    times(calls)(schedule, 0)
+    facts = loop.schedules.facts(loop.optimizer)
+    assert facts is not None
+    assert facts.calls == calls

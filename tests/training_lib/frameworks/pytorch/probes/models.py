@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -247,6 +248,47 @@ def mixed(model: nn.Module, values: torch.Tensor, labels: torch.Tensor) -> torch
         return functional.cross_entropy(model(values), labels)
 
 
+class Experts(nn.Module):
+    """A mixture of experts that keeps the balance of its gate, which the loss takes, in an attribute.
+
+    Args:
+        keeps: "number", "list", or "number in training" for one that is 0 in evaluation.
+        is_gate_cut: True if the gate gets no gradient but that of the balance, and this is cut off, too.
+    """
+
+    def __init__(self, keeps: str = "number", *, is_gate_cut: bool = False) -> None:
+        super().__init__()
+        self.gate = nn.Linear(WIDTH, 2)
+        self.experts = nn.ModuleList(nn.Linear(WIDTH, CLASSES) for _ in range(2))
+        self.keeps, self.is_gate_cut, self.balance = keeps, is_gate_cut, cast("Any", 0.0)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        shares = self.gate(values).softmax(1)
+        if self.is_gate_cut:
+            shares = shares.detach() + 0 * self.experts[0].weight.sum()
+        found = shares.mean(0).square().sum()
+        self.balance = [found, found] if self.keeps == "list" else found
+        if self.keeps == "number in training" and not self.training:
+            self.balance = 0.0
+        return (torch.stack([expert(values) for expert in self.experts], 2) * shares.unsqueeze(1)).sum(2)
+
+
+def balanced(model: nn.Module, values: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    scores = model(values)
+    kept = cast("Any", model).balance
+    return functional.cross_entropy(scores, labels) + 0.1 * (sum(kept) if isinstance(kept, list) else kept)
+
+
+def of_a_target(model: nn.Module, values: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the loss of Q-learning, in whose target network nothing is trained. It is called behind the model."""
+    target = copy.deepcopy(model)
+    chosen = model(values).gather(1, labels.unsqueeze(1)).squeeze(1)
+    expected = torch.zeros(len(values))
+    with torch.no_grad():
+        expected[:] = target(values.roll(1, 0)).max(1).values
+    return functional.smooth_l1_loss(chosen, 0.9 * expected + (labels == 0))
+
+
 RIGHT: Mapping[str, Case] = {
     "perceptron": Case(lambda: perceptron(nn.ReLU())),
     "dropout": Case(lambda: perceptron(nn.ReLU(), nn.Dropout(0.5))),
@@ -269,6 +311,10 @@ RIGHT: Mapping[str, Case] = {
     "gradient-reversal": Case(lambda: perceptron(nn.ReLU(), Through(Reversal.apply))),
     "right-custom-backward": Case(lambda: perceptron(Through(Square.apply))),
     "mixed-precision": Case(lambda: perceptron(nn.ReLU()), mixed),
+    "experts": Case(Experts, balanced),
+    "experts-with-a-list": Case(lambda: Experts("list"), balanced),
+    "experts-balanced-in-training": Case(lambda: Experts("number in training"), balanced),
+    "target-network": Case(lambda: perceptron(nn.ReLU()), of_a_target),
     "autoencoder": Case(lambda: nn.Sequential(nn.Linear(WIDTH, 2), nn.Tanh(), nn.Linear(2, WIDTH)), rebuild, table()),
 }
 assert ROWS != TOKENS  # or an axis could not be known by its length

@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn import functional
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.guard import Guard
-from trackside.contracts.check import Answer
+from trackside.capture.ground.guard import Guard
+from trackside.contracts.run.check import Answer
 from trackside.frameworks.pytorch.probes.probe import Probe
 from trackside.frameworks.pytorch.probes.rehearsal import answer_all
 from trackside.frameworks.pytorch.probes.step_recorder import StepRecorder
@@ -80,6 +80,7 @@ def rehearse(
         time_left=lambda: 60.0,
         changes=recorder.gradients.changes,
         labels=recorder.labels,
+        draws=recorder.draws,
     )
 
 

@@ -20,7 +20,7 @@ from tests.training_lib.frameworks.pytorch.probes.rehearsing import (
     rehearse,
     table,
 )
-from trackside.contracts.check import Outcome
+from trackside.contracts.run.check import Outcome
 from trackside.frameworks.pytorch.probes.registry import all_probes
 from trackside.frameworks.pytorch.probes.subject import Subject
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from tests.training_lib.frameworks.pytorch.probes.models import RIGHT, Case
 from tests.training_lib.frameworks.pytorch.probes.rehearsing import recording, rehearse, table
-from trackside.contracts.check import Outcome
+from trackside.contracts.run.check import Outcome
 from trackside.frameworks.pytorch.probes.registry import all_probes
 from trackside.frameworks.pytorch.probes.rehearsal import answer_all
 from trackside.frameworks.pytorch.probes.subject import Subject, named_state
@@ -39,7 +39,7 @@ def everything(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[torch
 
 
 @pytest.mark.parametrize(
-    "name", ["dropout", "batch-norm", "running-mean", "attention", "variational", "mixed-precision"]
+    "name", ["dropout", "batch-norm", "running-mean", "attention", "variational", "mixed-precision", "experts"]
 )
 def test_the_training_goes_on_as_if_nobody_had_asked(name: str) -> None:
     def train(*, is_asked: bool) -> list[torch.Tensor]:

@@ -21,6 +21,9 @@ from tests.training_lib.frameworks.pytorch.probes.rehearsing import (
     rehearse,
     table,
 )
+from trackside.contracts.run.check import Outcome
+from trackside.frameworks.pytorch.probes.registry import all_probes
+from trackside.frameworks.pytorch.probes.rehearsal import answer_all
 from trackside.frameworks.pytorch.probes.step_recorder import StepRecorder
 from trackside.frameworks.pytorch.probes.subject import Subject
 
@@ -198,24 +201,71 @@ def test_a_loss_of_no_module_cannot_be_replayed() -> None:
     assert "calls of the model" in Subject(recorder.programs, first_values={}, time_left=lambda: 60.0).lacks
 
 
-def test_a_tensor_that_a_module_keeps_for_the_loss_cannot_be_replayed() -> None:
-    class Keeps(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(WIDTH, CLASSES)
-            self.extra = torch.zeros(())
+class Keeps(nn.Module):
+    """A classifier with a tensor that its loss takes, kept in one of several ways."""
 
-        def forward(self, values: torch.Tensor) -> torch.Tensor:
-            scores: torch.Tensor = self.layer(values)
-            self.extra = scores.square().mean()
-            return scores
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.layer, self.way, self.extra = nn.Linear(WIDTH, CLASSES), way, list[torch.Tensor]()
+        self.elsewhere: set[torch.Tensor] = set()
 
-    model = Keeps()
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.layer(values)
+        kept = scores.square().mean()
+        self.elsewhere = {kept} if self.way == "where nobody looks" else set()
+        if self.way == "a list that grows":
+            self.extra.append(kept)
+        elif self.way == "a new list":
+            self.extra = [kept]
+        return scores
+
+    def kept(self) -> torch.Tensor:
+        return next(iter(self.elsewhere)) if self.elsewhere else self.extra[-1]
+
+
+def keeping(way: str) -> tuple[Subject, Keeps]:
+    torch.manual_seed(0)
+    model = Keeps(way)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with recording() as recorder:
         for values, labels in table():
-            step(recorder, optimizer, functional.cross_entropy(model(values), labels) + model.extra)
-    assert "no call has returned" in Subject(recorder.programs, first_values={}, time_left=lambda: 60.0).lacks
+            step(recorder, optimizer, functional.cross_entropy(model(values), labels) + 2 * model.kept())
+    return Subject(recorder.programs, first_values={}, time_left=lambda: 60.0), model
+
+
+def test_a_kept_tensor_is_computed_anew_in_a_replay() -> None:
+    subject, model = keeping("a new list")
+    assert (subject.lacks, subject.is_rebuilt()) == ("", True)
+    with torch.no_grad():
+        model.layer.weight.mul_(3)
+    loss = subject.trained(subject.program).loss
+    (values,) = subject.program.inputs()
+    expected = functional.cross_entropy(model(values), table()[-1][1]) + 2 * model.kept()
+    assert math.isclose(float(loss.detach()), float(expected.detach()), rel_tol=1e-6)
+    (gradient,) = torch.autograd.grad(loss, model.layer.weight)
+    assert torch.allclose(gradient, torch.autograd.grad(expected, model.layer.weight)[0])
+
+
+@pytest.mark.parametrize(
+    ("way", "reason"),
+    [
+        pytest.param("where nobody looks", "no module keeps in an attribute", id="elsewhere"),
+        pytest.param("a list that grows", "leaves Keeps.extra as it is", id="never-replaced"),
+    ],
+)
+def test_a_tensor_that_no_replay_computes_anew_is_never_taken_for_new(way: str, reason: str) -> None:
+    subject, _ = keeping(way)
+    answers = answer_all(subject, all_probes())
+    assert {(each.outcome, reason in each.observed) for each in answers} == {(Outcome.NOT_TRIED, True)}
+
+
+def test_nothing_is_recorded_of_a_training_that_another_framework_has() -> None:
+    recorder = StepRecorder(RaisingGuard(), is_others=lambda: True)
+    recorder.install()
+    model, _ = model_and_optimizer()
+    torch.autograd.backward(functional.cross_entropy(model(table()[0][0]), table()[0][1]))
+    assert recorder.size == 0
+    assert _get_current_function_mode_stack() == []
 
 
 def test_training_is_unchanged_by_the_recorder() -> None:

@@ -16,8 +16,8 @@ import torch.distributed.checkpoint as sharded
 from torch import nn
 
 from trackside.contracts.capture_request import CaptureRequest, StatisticsRequest
-from trackside.contracts.checkpoint import Checkpoint
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.run.checkpoint import Checkpoint
 from trackside.contracts.run_layout import VERDICTS_KEY, RunLocation
 from trackside.contracts.verdict import Outcome, Verdict
 from trackside.environment import CaptureEnvironment

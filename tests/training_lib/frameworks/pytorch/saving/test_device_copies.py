@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from trackside.capture.arrival import Arrival
+from trackside.capture.steps.arrival import Arrival
 from trackside.frameworks.pytorch.saving import device_copies as module
 from trackside.frameworks.pytorch.saving import tensor_saver as saving
 from trackside.frameworks.pytorch.saving.device_copies import CudaLink, DeviceCopies, can_be_sent, is_on_gpu

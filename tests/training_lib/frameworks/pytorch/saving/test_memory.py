@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from trackside.capture.free_memory import MemoryRoom
-from trackside.capture.guard import Guard
-from trackside.capture.spill import is_spilled
-from trackside.capture.step_engine import StepEngine
-from trackside.capture.step_tensors import StepTensors
+from trackside.capture.ground.free_memory import MemoryRoom
+from trackside.capture.ground.guard import Guard
+from trackside.capture.steps.spill import is_spilled
+from trackside.capture.steps.step_engine import StepEngine
+from trackside.capture.steps.step_tensors import StepTensors
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.frameworks.pytorch.saving import tensor_saver
 from trackside.frameworks.pytorch.saving.device_copies import DeviceCopies

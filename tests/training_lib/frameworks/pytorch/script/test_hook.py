@@ -14,7 +14,8 @@ from torch import nn
 import trackside
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.run_layout import END_MARKER_KEY
-from trackside.frameworks import in_charge, pytorch
+from trackside.frameworks import pytorch
+from trackside.frameworks.shared import in_charge
 from trackside.records.watermark import decode_watermark
 from trackside.storage.local import LocalStore
 
@@ -239,3 +240,29 @@ def test_a_layer_that_a_watched_model_gains_later_is_saved_from_then_on(tmp_path
     trial = trackside.open_trial(str(tmp_path / "run"))
     saved = {name: tuple(trial.tensor(name).steps) for name in trial.tensor_names(collection="weights")}
     assert saved == {"Sequential_0.weight": (0, 1, 2, 3), "Sequential_1.weight": (2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("is_registered", "names"),
+    [
+        pytest.param(True, ["MSELoss_output_0", "MSELoss_output_1"], id="of-each-call"),
+        pytest.param(False, ["MSELoss_output_0"], id="of-the-step"),
+    ],
+)
+def test_the_losses_of_accumulated_gradients(
+    is_registered: bool, names: list[str], tmp_path: Path, read_modes: Read
+) -> None:
+    """A loss that the script registers is saved as smdebug saves it: the outputs of the module, one after another."""
+    subject = Training()
+    expected = []
+    with trackside.Hook(str(tmp_path), save={"losses": 1}) as hook:
+        hook.watch(subject.model, loss=subject.loss if is_registered else None)
+        for number in range(2):
+            loss = subject.loss(subject.model(torch.full((3, 2), float(number))), torch.zeros(3, 1))
+            expected.append(loss.item())
+            (loss / 2).backward()
+        subject.optimizer.step()
+    (step,) = read(tmp_path, read_modes).values()
+    losses = {name: float(step[name].item()) for name in sorted(step) if "Loss" in name}
+    assert list(losses) == names
+    assert list(losses.values()) == pytest.approx(expected if is_registered else [sum(expected) / 2])

@@ -17,7 +17,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from trackside.contracts.errors import ConfigurationError
 from trackside.frameworks.pytorch.sharding.shards import shard_of
-from trackside.trial.shards import joined
+from trackside.trial.tensors.shards import joined
 
 SHAPES = [(8, 3), (7, 3), (5, 4), (3, 2)]
 FSDP_OVER_TP = [_StridedShard(0, split_factor=2), Shard(0)]

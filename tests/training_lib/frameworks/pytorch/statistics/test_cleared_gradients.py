@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from trackside.contracts.recorded_names import GRADIENTS_KEPT
+from trackside.contracts.run.recorded_names import GRADIENTS_KEPT
 from trackside.frameworks.pytorch.statistics.cleared_gradients import ClearedGradients
 from trackside.frameworks.pytorch.statistics.device_numbers import DeviceNumbers
 from trackside.trial.trial import Trial

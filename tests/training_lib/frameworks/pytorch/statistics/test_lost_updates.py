@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from trackside.contracts.recorded_names import LOST_UPDATES
+from trackside.contracts.run.recorded_names import LOST_UPDATES
 from trackside.rules.program.lost_updates import LostUpdates
 from trackside.trial.trial import Trial
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from trackside.capture.reduced_tensors import FROM_MOMENTS, ReducedLayout
-from trackside.capture.reduction import reduced
+from tests.work import bytecodes
+from trackside.capture.statistics.one_pass import LOOPS, Loops
+from trackside.capture.steps.reduced_tensors import FROM_MOMENTS, ReducedLayout
+from trackside.capture.steps.reduction import reduced
+from trackside.capture.steps.step_engine import StepEngine
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch import PyTorchAdapter
 from trackside.frameworks.pytorch.statistics.moments import MomentReader
+from trackside.frameworks.pytorch.statistics.reductions import ReductionSource
 from trackside.records.tfevents import TensorRecord, read_records
 
 TOKENS = tuple(FROM_MOMENTS)
@@ -192,3 +197,108 @@ def test_a_parameter_without_a_gradient_has_no_reductions_of_one(tmp_path: Path)
     assert "smdebug/reductions/mean/Net_second.bias" in records
     assert "smdebug/reductions/mean/gradient/Net_second.bias" not in records
     assert "smdebug/reductions/mean/gradient/Net_first.bias" in records
+
+
+def taken(parameters: list[torch.Tensor], *, loops: Loops | None, times: int = 2) -> dict[str, float]:
+    """The reductions of parameters and their gradients that are computed in place, by record, at the last of steps."""
+    engine = StepEngine(wanted(*TOKENS))
+    source = ReductionSource(engine, loops=loops)
+    source.start()
+    names = tuple(f"Net_{place}.weight" for place in range(len(parameters)))
+    for _ in range(times):  # the plan is made at the first, and used at the next
+        engine.open_step.clear()
+        source.add(names, parameters)
+    row = engine.open_step.take(0, 0, wall_time=0.0, keep_unsettled=False, renamed=str)
+    rows = row.reduced if row is not None else ()
+    return {
+        name: number for one in rows for name, number in zip(one.layout.record_names, one.numbers.tolist(), strict=True)
+    }
+
+
+floats = st.floats(-1e3, 1e3, width=32) | st.sampled_from(
+    [0.0, -0.0, 1.0, math.nan, math.inf, -math.inf, 1e-13, 1e-30, 1e16, 3e38]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(["f4", "f8", "f2", "i4", "?"]).flatmap(
+            lambda kind: hnp.arrays(
+                kind, hnp.array_shapes(max_dims=3, min_side=0, max_side=40), elements=floats if kind == "f4" else None
+            )
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+@pytest.mark.skipif(LOOPS is None, reason="trackside-native is not installed: no C compiler was found")
+def test_one_call_of_compiled_code_gives_what_python_gives(arrays: list[np.ndarray[Any, Any]]) -> None:
+    tensors = [torch.from_numpy(array) for array in arrays]
+    compiled, python = taken(tensors, loops=LOOPS), taken(tensors, loops=None)
+    assert list(compiled) == list(python)  # in the same order, so in the same bytes
+    sizes = [tensor.double().abs() for tensor in tensors]
+    for name, expected in python.items():
+        mine = sizes[int(name.split("_")[-1].split(".")[0])]
+        scale = {"mean": mine.mean(), "sum": mine.sum()}.get(name.split("/")[2], 0.0)
+        np.testing.assert_allclose(compiled[name], expected, rtol=2e-5, atol=1e-6 * float(scale), err_msg=name)
+
+
+def freed() -> torch.Tensor:
+    tensor = torch.ones(4)
+    tensor.untyped_storage().resize_(0)
+    return tensor
+
+
+@pytest.mark.parametrize("loops", [pytest.param(LOOPS, id="compiled"), pytest.param(None, id="python")])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(lambda: torch.ones(4, 3).t(), id="not-contiguous"),
+        pytest.param(lambda: torch.ones(0), id="empty"),
+        pytest.param(lambda: torch.ones(3).to_sparse(), id="sparse"),
+        pytest.param(lambda: torch.ones(3, device="meta"), id="meta"),
+        pytest.param(freed, id="freed"),
+        pytest.param(lambda: torch.ones(3, dtype=torch.bfloat16), id="half"),
+        pytest.param(torch.nn.UninitializedParameter, id="lazy"),
+    ],
+)
+def test_what_cannot_be_read_in_place_is_left_to_others(odd: Callable[[], torch.Tensor], loops: Loops | None) -> None:
+    found = taken([torch.full((3,), 2.0), odd()], loops=loops)
+    assert {name.rpartition("/")[2] for name in found} == {"Net_0.weight"}
+    assert found["smdebug/reductions/mean/Net_0.weight"] == 2.0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda tensor: tensor.untyped_storage().resize_(0), id="freed"),
+        pytest.param(lambda tensor: tensor.resize_(0), id="emptied"),
+        pytest.param(lambda tensor: setattr(tensor, "data", torch.ones(8, 2).t()), id="turned"),
+        pytest.param(lambda tensor: setattr(tensor, "data", tensor.data.double()), id="widened"),
+    ],
+)
+def test_a_tensor_that_changes_between_two_steps_is_looked_at_again(change: Callable[[torch.Tensor], Any]) -> None:
+    engine = StepEngine(wanted("mean"))
+    source = ReductionSource(engine)
+    source.start()
+    names, tensors = ("Net_a.weight", "Net_b.weight"), [torch.ones(4), torch.ones(4)]
+    assert source.add(names, tensors) == {*names}
+    engine.open_step.clear()
+    change(tensors[1])
+    assert source.add(names, tensors) == {"Net_a.weight"}
+
+
+def test_from_step_to_step_no_tensor_is_looked_at_by_itself() -> None:
+    """The work of a step is the same for 4 and for 40 tensors."""
+
+    def work(count: int) -> int:
+        engine = StepEngine(wanted("mean"))
+        source = ReductionSource(engine)
+        source.start()
+        names, tensors = tuple(f"Net_{place}.weight" for place in range(count)), [torch.ones(4) for _ in range(count)]
+        source.add(names, tensors)
+        engine.open_step.clear()
+        return bytecodes(lambda: source.add(names, tensors))
+
+    assert work(40) == work(4)

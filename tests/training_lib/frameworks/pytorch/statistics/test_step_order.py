@@ -18,7 +18,7 @@ from tests.training_lib.frameworks.pytorch.statistics.test_cleared_gradients imp
     master_copies,
     model,
 )
-from trackside.contracts.recorded_names import BACKWARD_PASSES, PASSES_WITHOUT_STEP, WITHOUT_GRADIENTS
+from trackside.contracts.run.recorded_names import BACKWARD_PASSES, PASSES_WITHOUT_STEP, WITHOUT_GRADIENTS
 from trackside.frameworks.pytorch.statistics.step_order import FEWEST_WITHOUT_STEP
 from trackside.rules.program.passes_without_step import PassesWithoutStep
 from trackside.rules.program.steps_without_gradients import StepsWithoutGradients

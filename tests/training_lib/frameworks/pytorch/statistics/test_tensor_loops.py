@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trackside.capture.one_pass import LOOPS
+from trackside.capture.statistics.one_pass import LOOPS
 from trackside.frameworks.pytorch.statistics.moments import MomentReader
 from trackside.frameworks.pytorch.statistics.tensor_loops import TensorLoops
 

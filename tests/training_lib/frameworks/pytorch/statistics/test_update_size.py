@@ -14,12 +14,12 @@ import torch
 from torch import nn
 
 from tests.training_lib.frameworks.pytorch.statistics.test_readings import capturing, column, opened, train
-from trackside.capture.budget import Intervals
+from trackside.capture.ground.irregular import is_place
+from trackside.capture.statistics.budget import Intervals
 from trackside.contracts.capture_request import StatisticsRequest
-from trackside.contracts.recorded_names import UPDATE_SIZE
+from trackside.contracts.run.recorded_names import UPDATE_SIZE
 from trackside.frameworks.pytorch.statistics import update_size as module
 from trackside.frameworks.pytorch.statistics.device_numbers import DeviceNumbers
-from trackside.frameworks.pytorch.steps.short_way import ShortWay
 
 AT_EACH = StatisticsRequest(budget=1.0)
 
@@ -51,28 +51,22 @@ class Weights:
         pytest.param({"dtype": torch.bfloat16}, id="bfloat16"),
     ],
 )
-@pytest.mark.parametrize("takes_short_way", [True, False])
-def test_it_is_the_change_of_all_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], *, takes_short_way: bool
-) -> None:
-    dense = StatisticsRequest(budget=1.0, dear_interval=1, dense_start_steps=10**6)
-    sparse = StatisticsRequest(budget=1.0, dense_start_steps=0, dense_after_steps=0)
-    weights, ways = Weights(), []
-    ends = ShortWay.end
-    monkeypatch.setattr(ShortWay, "end", lambda way, optimizer: ways.append(ends(way, optimizer)) or ways[-1])
-    with capturing(tmp_path, statistics=sparse if takes_short_way else dense) as capture:
-        if takes_short_way:
-            capture.session.statistics.budget.intervals = Intervals(norms=64, dear=4096, updates=1)
+@pytest.mark.parametrize("interval", [1, 4])
+def test_it_is_the_change_of_all_weights(tmp_path: Path, settings: dict[str, Any], interval: int) -> None:
+    """Also where it is measured at some steps only: then before them, too."""
+    statistics = StatisticsRequest(budget=1.0, dense_start_steps=0, dense_after_steps=0)
+    weights = Weights()
+    with capturing(tmp_path, statistics=statistics) as capture:
+        capture.session.statistics.budget.intervals = Intervals(norms=64, dear=4096, updates=interval)
         # Before a step the weights are as the step before has left them.
         model, _ = train(15, before_step=lambda _step, model, _optimizer: weights.note(model), **settings)
     weights.note(model)
     found = column(opened(tmp_path), UPDATE_SIZE, "mean")
-    assert sorted(found) == [*range(1, 15)]
-    if "with_closure" not in settings:
-        assert any(ways) is takes_short_way
+    assert sorted(found) == [step for step in range(1, 15) if is_place(step, interval)]
     if "with_closure" not in settings:
         tolerance = 1e-2 if settings.get("dtype") is torch.bfloat16 else 1e-5
-        assert [found[step] for step in range(1, 15)] == pytest.approx(weights.sizes(2), rel=tolerance)
+        sizes = dict(enumerate(weights.sizes(2), 1))
+        assert list(found.values()) == pytest.approx([sizes[step] for step in found], rel=tolerance)
 
 
 def test_a_large_model_is_sampled_and_a_sample_is_about_the_whole(tmp_path: Path) -> None:
@@ -204,7 +198,7 @@ def test_an_error_of_it_ends_nothing_else(
     def broken(*_: object) -> None:
         raise RuntimeError("no sample today")
 
-    monkeypatch.setattr(module, "_chosen", broken)
+    monkeypatch.setattr(module, "chosen_weights", broken)
     with capturing(tmp_path, statistics=AT_EACH):
         _, losses = train(6)
     trial = opened(tmp_path)

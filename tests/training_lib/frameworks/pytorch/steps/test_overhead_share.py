@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import trackside
-from trackside.contracts.recorded_names import OVERHEAD
+from trackside.contracts.run.recorded_names import OVERHEAD
 
 STEPS = 400
 FIRST = 150  # before, tiers are thinned step by step
@@ -32,7 +32,7 @@ from pathlib import Path
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch import PyTorchAdapter
-from trackside.frameworks import speed_facts_file
+from trackside.frameworks.shared import speed_facts_file
 
 speed_facts_file.FIRST_FLUSH_SECONDS = 1e9  # no steps on which modules are timed: they come by the clock
 interval, budget = int(sys.argv[2]), float(sys.argv[3])

@@ -14,15 +14,15 @@ from tests.warm_python import WarmPython
 from trackside.contracts.capture_request import CaptureRequest, capture_environment
 from trackside.environment import inherited
 from trackside.frameworks.pytorch.timing.collective_times import CollectiveTimer
-from trackside.performance.measured import Measured
-from trackside.performance.reading import measured_workers
-from trackside.performance.verdict import judge_speed, judged_workers
+from trackside.speed.performance.measured import Measured
+from trackside.speed.performance.reading import measured_workers
+from trackside.speed.performance.verdict import judge_speed, judged_workers
 
 SCRIPT = """
 import os, sys, time
 import torch
 import torch.distributed as dist
-import trackside.frameworks.speed_facts_file as file
+import trackside.frameworks.shared.speed_facts_file as file
 
 file.FIRST_FLUSH_SECONDS = 0.2  # steps are sampled early: this training is short
 rank = int(os.environ["RANK"])

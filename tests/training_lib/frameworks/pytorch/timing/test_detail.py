@@ -13,13 +13,13 @@ import torch
 
 from tests.patience import wait_until
 from trackside.contracts.capture_request import CaptureRequest
-from trackside.contracts.profiling_request import ProfilingRequest, Window
+from trackside.contracts.run.profiling_request import ProfilingRequest, Window
 from trackside.contracts.run_layout import PROFILES
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch.adapter import PyTorchAdapter
 from trackside.local.profile_request import request_profile
-from trackside.performance.details import OPERATORS, PYTHON, Detail, operator_rows, read_details
-from trackside.records.trace_events import decode_trace
+from trackside.records.machine.trace_events import decode_trace
+from trackside.speed.performance.details import OPERATORS, PYTHON, Detail, operator_rows, read_details
 from trackside.storage.local import LocalStore
 
 

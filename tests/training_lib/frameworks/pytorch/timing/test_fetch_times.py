@@ -17,13 +17,14 @@ from torch.utils.data._utils import fetch as fetching
 from torch.utils.data._utils import pin_memory as pinning
 
 from trackside.contracts.capture_request import CaptureRequest
-from trackside.contracts.recorded_names import DATA_PROCESSOR_WAIT_SECONDS
+from trackside.contracts.run.recorded_names import DATA_PROCESSOR_WAIT_SECONDS
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch import PyTorchAdapter
 from trackside.frameworks.pytorch.timing.fetch_times import MOST_DATA_SETS, UNKNOWN, FetchTimes
-from trackside.performance.profile import open_profile
-from trackside.performance.reading import measured_workers
-from trackside.profiling.processor_wait import PATH
+from trackside.frameworks.shared.replaced_methods import StepHooks
+from trackside.speed.performance.profile import open_profile
+from trackside.speed.performance.reading import measured_workers
+from trackside.speed.profiling.processor_wait import PATH
 from trackside.trial.trial import open_trial
 
 NAP = 0.02
@@ -107,9 +108,10 @@ def train(run: Path, loader: DataLoader[Any]) -> None:
 @pytest.fixture
 def times() -> Iterator[FetchTimes]:
     times = FetchTimes()
-    undo = times.install()
+    hooks = StepHooks([*times.step_hooks()])
+    hooks.put_in()
     yield times
-    undo()
+    hooks.take_out()
 
 
 @pytest.mark.parametrize(
@@ -185,9 +187,10 @@ def test_pinning_is_timed_once_a_batch(times: FetchTimes) -> None:
 
 def test_everything_is_put_back() -> None:
     before = fetching._MapDatasetFetcher.fetch, fetching._IterableDatasetFetcher.fetch, pinning.pin_memory
-    undo = FetchTimes().install()
+    hooks = StepHooks([*FetchTimes().step_hooks()])
+    hooks.put_in()
     during = fetching._MapDatasetFetcher.fetch, fetching._IterableDatasetFetcher.fetch, pinning.pin_memory
-    undo()
+    hooks.take_out()
     after = fetching._MapDatasetFetcher.fetch, fetching._IterableDatasetFetcher.fetch, pinning.pin_memory
     assert after == before
     assert not set(during) & set(before)

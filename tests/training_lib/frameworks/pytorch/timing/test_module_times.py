@@ -12,12 +12,12 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from trackside.capture.guard import Guard
+from trackside.capture.ground.guard import Guard
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.modules.source import TrainedModules
 from trackside.frameworks.pytorch.timing.module_times import ModuleTimer
-from trackside.records.performance_facts import ModuleTimes
+from trackside.records.machine.performance_facts import ModuleTimes
 
 _CALL = nn.Module.__call__
 

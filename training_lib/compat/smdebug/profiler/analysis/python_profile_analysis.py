@@ -28,7 +28,7 @@ from smdebug.profiler.analysis.utils.python_profile_analysis_utils import (
 )
 from smdebug.profiler.profiler_constants import CONVERT_TO_MICROSECS, CPROFILE_NAME, PYINSTRUMENT_NAME
 from smdebug.profiler.python_profile_utils import PythonProfileModes, StepPhase, python_profile_mode_to_str
-from trackside.performance.profile import pandas_module
+from trackside.speed.performance.profile import pandas_module
 
 
 class PythonProfileAnalysis:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trackside.choosing.rule_choice import Chosen, Layer, choose_rules, layer_of_options
 from trackside.cli.terminal.options import is_quiet
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.rule_request import PRESETS
-from trackside.local.rule_choice import Chosen, Layer, choose_rules, layer_of_options
 
 if TYPE_CHECKING:
-    from trackside.local.project_settings import ProjectSettings
-    from trackside.local.rules_file import RulesFile
+    from trackside.choosing.project_settings import ProjectSettings
+    from trackside.choosing.rules_file import RulesFile
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ def recorded_rules(options: RuleOptions) -> Chosen:
 
     Errors: `ConfigurationError` with every problem at once.
     """
+    from trackside.choosing.project_settings import read_settings
+    from trackside.choosing.rules_file import RulesFile, read_rules_file
     from trackside.environment import inherited
-    from trackside.local.project_settings import read_settings
-    from trackside.local.rules_file import RulesFile, read_rules_file
 
     settings = read_settings(Path.cwd(), inherited())
     path = options.rules_file or settings.rules_file

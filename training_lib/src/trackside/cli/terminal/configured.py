@@ -10,7 +10,7 @@ import click
 from trackside.contracts.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from trackside.local.project_settings import ProjectSettings
+    from trackside.choosing.project_settings import ProjectSettings
 
 _SETTINGS = "trackside.settings"
 
@@ -20,8 +20,8 @@ class ConfiguredCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the settings, then the arguments."""
+        from trackside.choosing.project_settings import read_settings
         from trackside.environment import inherited
-        from trackside.local.project_settings import read_settings
 
         mistake: ConfigurationError | None = None
         try:

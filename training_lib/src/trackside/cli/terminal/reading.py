@@ -107,7 +107,7 @@ def regex_option(text: str) -> Callable[[F], F]:
 
 def open_run(run: str) -> Trial:
     """Return the trial of RUN: any value that `trackside findings` takes, or a folder of smdebug."""
-    from trackside.local.run_folder import RUNS, find_run, is_run_folder
+    from trackside.runs.run_folder import RUNS, find_run, is_run_folder
     from trackside.trial.trial import open_trial
 
     is_bare = Path(run).is_dir() and not is_run_folder(Path(run)) and not is_run_folder(RUNS / run)

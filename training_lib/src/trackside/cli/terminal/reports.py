@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from trackside.cli.terminal.rows import SCHEMA_VERSION
-from trackside.local.run_document import run_document
+from trackside.runs.run_document import run_document
 
 if TYPE_CHECKING:
-    from trackside.local.recorded_run import RecordedRun
+    from trackside.runs.recorded_run import RecordedRun
 
 REPORTS = ("github", "sarif", "junit")
 OF_FILE = {".json": "json", ".sarif": "sarif", ".xml": "junit"}
@@ -42,7 +42,7 @@ def report_text(recorded: RecordedRun, output: str) -> str:
     """
     if output == "json":
         return f"{json.dumps({'schema_version': SCHEMA_VERSION, **run_document(recorded)}, indent=2)}\n"
-    from trackside.report.other_tools import text_for
+    from trackside.views.report.other_tools import text_for
 
     return text_for(recorded, output)
 

@@ -1,11 +1,11 @@
-"""The state of a running training in the title of the terminal: decision 0050 gives the reasons."""
+"""The state of a running training in the title of the terminal, apart from the script's output."""
 
 from __future__ import annotations
 
 from typing import IO
 
-from trackside.cli.terminal.run_summary import count_of
 from trackside.cli.terminal.text import printable
+from trackside.cli.terminal.views.run_summary import count_of
 from trackside.local.run_now import RunNow
 
 _SAVE, _RESTORE = "\x1b[22;0t", "\x1b[23;0t"  # a stack of titles, as xterm has it; others ignore both

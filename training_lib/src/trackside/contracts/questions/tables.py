@@ -35,6 +35,8 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         "precision": "string",
         "processes": "int64",
         "parameters": "int64",
+        "last_loss": "float64",
+        "last_evaluation_loss": "float64",
     },
     "rules": {
         "run": "string",

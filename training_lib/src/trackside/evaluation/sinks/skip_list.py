@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trackside.contracts.errors import KeyNotFoundError, StorageError
-from trackside.contracts.recorded_names import BATCH_NUMBER, EPOCH
+from trackside.contracts.run.recorded_names import BATCH_NUMBER, EPOCH
 from trackside.contracts.run_layout import RESCUE_KEY, SKIP_LIST_KEY, RunLocation
 from trackside.contracts.verdict import Finding, Outcome, Severity, State, Verdict
 from trackside.evaluation.sinks.sink import UndeliveredError

@@ -11,14 +11,15 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 
-from trackside.capture.array_parameters import Parameters
-from trackside.capture.open_step import SCALARS
+from trackside.capture.ground.values import Values
 from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Rank, RunSession, SessionOptions
-from trackside.capture.statistic_rows import Values
-from trackside.capture.step_engine import TRAIN
+from trackside.capture.statistics.array_parameters import Parameters
+from trackside.capture.steps.open_step import SCALARS
+from trackside.capture.steps.step_engine import TRAIN
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.detailed_profile import DetailedProfile
-from trackside.profiling.windows import Begin
+from trackside.frameworks.shared.detailed_profile import DetailedProfile
+from trackside.frameworks.shared.rehearsed_steps import rehearsed_steps
+from trackside.speed.profiling.windows import Begin
 
 RATE = "hyperparameters/optimizer/group_0/lr"
 
@@ -44,7 +45,7 @@ def _metered(method: Callable[Concatenate[PlainAdapter, P], R]) -> Callable[Conc
 
 
 class PlainAdapter:
-    """An adapter that adds the program's numbers to the open step; see `frameworks/adapter.py`.
+    """An adapter that adds the program's numbers to the open step; see `frameworks/shared/adapter.py`.
 
     Attributes:
         session: The run.
@@ -68,6 +69,7 @@ class PlainAdapter:
         self._engine, self._statistics = self.session.engine, self.session.statistics
         self._parameters = Parameters()
         self._detailed = DetailedProfile(self.session, framework=framework, begin_operators=begin_operators)
+        self._rehearsed = rehearsed_steps(environment, self.uninstall)
 
     def install(self) -> None:
         """Begin the run: a program that passes numbers trains."""
@@ -88,6 +90,8 @@ class PlainAdapter:
     def close(self, timeout_seconds: float = CLOSE_SECONDS, *, is_interrupted: bool = False) -> None:
         """End the run. A step that the program has not ended is left out. Never raises."""
         self._detailed.windows.end()
+        if self._rehearsed is not None:
+            self._rehearsed.closing(self.session, is_interrupted=is_interrupted)
         self.session.close(timeout_seconds, is_interrupted=is_interrupted)
 
     @_metered
@@ -142,10 +146,12 @@ class PlainAdapter:
 
     @_metered
     def end_step(self) -> None:
-        """End the open step."""
+        """End the open step; with the last step of a rehearsal, the script."""
         self._statistics.end_step(self._engine)
         self._engine.end_step()
         self._detailed.step_ended()
+        if self._rehearsed is not None:
+            self._rehearsed.stepped(self.session)
 
     def _array(self, name: str, value: Any) -> np.ndarray | None:
         try:

@@ -8,14 +8,17 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from trackside.capture.guard import Guard
+from trackside.capture.ground.guard import Guard
+from trackside.capture.own_address import new_training
 from trackside.capture.place import Place
 from trackside.capture.request_reading import request_of, with_request_of_run
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks import in_charge
 from trackside.frameworks.plain.adapter import PlainAdapter
+from trackside.frameworks.shared import in_charge
 from trackside.records.modes import checked_mode
+
+_OPEN: set[Run] = set()  # those that have not ended
 
 
 class Run:
@@ -46,11 +49,12 @@ class Run:
             ConfigurationError: With every problem at once.
         """
         self._request = request_of(save, run, subject="The run")
-        self._place = Place(run=run)
         self._guard = Guard()
         self._adapter: PlainAdapter | None = None
         self._is_closed = False
         self._mode = "TRAIN"
+        self._training = new_training(run, self._at)
+        _OPEN.add(self)
 
     def loss(self, value: Any, name: str = "loss") -> None:
         """Record a loss of the open step, as `<name>_output_<k>`.
@@ -127,6 +131,7 @@ class Run:
     def close(self) -> None:
         """End the run. The end of the process does so too. A second call does nothing."""
         self._is_closed = True
+        _OPEN.discard(self)
         if self._adapter is not None:
             self._guard.attempt("ending the run", self._adapter.uninstall)
             self._adapter = None
@@ -139,6 +144,10 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _at(self, address: str) -> _Training:
+        self._place = Place(run=address)
+        return _Training(self)
 
     def _record(self, doing: str, act: Callable[[PlainAdapter], object]) -> None:
         if self._is_closed:
@@ -161,6 +170,27 @@ class Run:
         self._adapter = adapter
         adapter.session.guard.protect("beginning to capture", adapter.install)()
         adapter.set_mode(self._mode)
+
+
+class _Training:
+    """The training of a run, as `new_training` ends it. An interrupted cell keeps no name for its run; `_OPEN` does."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @property
+    def has_begun(self) -> bool:
+        return self._run._adapter is not None
+
+    @property
+    def is_over(self) -> bool:
+        return self._run._is_closed
+
+    def abandon(self) -> None:
+        self._run.close()
+
+    def close(self) -> None:
+        self._run.close()
 
 
 def loss_name(name: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trackside.environment import CaptureEnvironment, RehearsalEnvironment
-from trackside.frameworks import in_charge
 from trackside.frameworks.pytorch.adapter import PyTorchAdapter
+from trackside.frameworks.shared import in_charge
 
 
 def attach() -> None:

@@ -11,14 +11,12 @@ from collections.abc import Sequence
 
 import torch
 
-from trackside.capture.checkpoints import CheckpointsFile
 from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, Rank, RunSession, SessionOptions
-from trackside.capture.writer_parts import BackgroundPart
+from trackside.capture.writing.checkpoints import CheckpointsFile
+from trackside.capture.writing.writer_parts import BackgroundPart
+from trackside.contracts.run.uncaptured import UncapturedProcess
 from trackside.contracts.run_layout import worker_name
-from trackside.contracts.uncaptured import UncapturedProcess
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks import in_charge
-from trackside.frameworks.adapter import Undo, machine_parts
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsFile
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.optimizers.source import optimizers_beside
@@ -26,12 +24,15 @@ from trackside.frameworks.pytorch.saving.checkpoints import ScriptCheckpoints
 from trackside.frameworks.pytorch.sharding.ranks import agreed, rank_of_this_process
 from trackside.frameworks.pytorch.steps.sources import ExtraSource
 from trackside.frameworks.pytorch.steps.strategy import ByOptimizer, MakeStrategy
-from trackside.frameworks.pytorch.steps.torch_calls import install_torch_calls
+from trackside.frameworks.pytorch.steps.torch_calls import install_torch_calls, step_hooks
 from trackside.frameworks.pytorch.steps.training_steps import TrainingSteps
+from trackside.frameworks.shared import in_charge
+from trackside.frameworks.shared.adapter import Undo, machine_parts
+from trackside.frameworks.shared.replaced_methods import StepHooks
 
 
 class PyTorchAdapter:
-    """The adapter of PyTorch; see `frameworks/adapter.py`.
+    """The adapter of PyTorch; see `frameworks/shared/adapter.py`.
 
     Attributes:
         session: The run.
@@ -71,20 +72,27 @@ class PyTorchAdapter:
         return self.steps.before_first_step.signs()
 
     def install(self) -> None:
-        """Register the hooks. Undone by `uninstall`, which only tests need."""
-        sources = self.steps.sources
-        installed = [*sources.all.install(), sources.facts.schedules.install(), sources.facts.loads.install()]
-        self._undo = [*install_torch_calls(self.session, self.steps), *installed]
+        """Register the hooks. Undone by `leave`."""
+        steps, sources = self.steps, self.steps.sources
+        self._undo = [*install_torch_calls(self.session, steps), *sources.all.install()]
+        hooks = steps.resting.hooks = StepHooks([*step_hooks(self.session, steps), *sources.all.step_hooks()])
+        hooks.put_in()
+        self._undo.append(hooks.take_out)
         for begin in sources.all.step_began:
             begin(self.session.engine.step)
 
-    def uninstall(self) -> None:
-        """Close the run and remove every hook, the latest first."""
-        self.close()
-        self.session.forget_process_end()
+    def leave(self) -> None:
+        """Remove every hook, the latest first. The run stays open."""
+        self.steps.resting.end()
         for undo in reversed(self._undo):
             undo()
         self._undo = []
+
+    def uninstall(self) -> None:
+        """Close the run and remove every hook. Only tests need it."""
+        self.close()
+        self.session.forget_process_end()
+        self.leave()
 
     def begin(self) -> bool:
         """Begin the run, with the first step of this process. Return False if this process captures none."""
@@ -93,6 +101,7 @@ class PyTorchAdapter:
             return False
         self.steps.read_request()
         rank = rank_of_this_process(session.environment)
+        self.steps.resting.is_alone = rank.of == 1
         facts = [
             ModelFactsFile(session.open_folder, worker=worker_name(rank.number), start=session.start_position)
             for _ in range(session.stores_run)

@@ -12,13 +12,13 @@ from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK
 from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import FoldingRule, parameter
 from trackside.rules.selection import EVERY_COLLECTION, SavedValue, selected, values_at_step
+from trackside.situation.constants import MOST, MOST_LABELS
 from trackside.trial.window import Window
 
 _LABELS, _PREDICTIONS = ".*labels", ".*predictions"
-_MOST_CLASSES = 1000  # more are no classes: token ids, numbers to regress
-_CUT = 0.5
 
 Classes = NDArray[np.int64]
 
@@ -62,7 +62,6 @@ class DocumentedClassImbalance(FoldingRule):
     presets = (AWS_DOCS, AWS_SDK)
     judges_until_found = True
     watches = EVERY_COLLECTION
-    save_interval = 500
     needs = (CollectionRequest("labels", Schedule(500)), CollectionRequest("predictions", Schedule(500)))
     severity = Severity.CRITICAL
     since = "0.1"
@@ -91,7 +90,7 @@ class DocumentedClassImbalance(FoldingRule):
                 continue
             predicted = None if predictions is None else self._predicted(predictions.value)
             state, subject = state.with_batch(classes, predicted), labels.tensor
-        if not subject or len(state.labels) > _MOST_CLASSES or sum(state.labels.values()) < self.samples:
+        if not subject or len(state.labels) > MOST_LABELS or sum(state.labels.values()) < self.samples:
             return state, []
         return state, [*self._imbalance(state, window, subject), *self._mispredictions(state, window, subject)]
 
@@ -125,7 +124,7 @@ class DocumentedClassImbalance(FoldingRule):
         if classes is not None:
             return classes
         flat = _flat(predictions)
-        return None if flat is None or flat.dtype.kind != "f" else np.asarray(flat.astype(np.float64) > _CUT, np.int64)
+        return None if flat is None or flat.dtype.kind != "f" else np.asarray(flat.astype(np.float64) > MOST, np.int64)
 
     def _imbalance(self, seen: SeenClasses, window: Window, subject: str) -> list[Finding]:
         ratio = max(seen.labels.values()) / min(seen.labels.values())
@@ -142,15 +141,7 @@ class DocumentedClassImbalance(FoldingRule):
         return [self._finding(window, subject, measure, shares[worst], self.threshold_misprediction)]
 
     def _finding(self, window: Window, subject: str, measure: str, observed: float, threshold: float) -> Finding:
-        return Finding(
-            subject=subject,
-            step=window.step,
-            since_step=window.step,
-            measure=measure,
-            observed=observed,
-            relation=">",
-            threshold=threshold,
-        )
+        return finding_of(window, subject, measure, observed, above=threshold)
 
 
 def as_whole_numbers(values: NDArray[np.generic]) -> Classes | None:
@@ -169,7 +160,7 @@ def added(counts: Mapping[str, int], classes: Classes) -> dict[str, int]:
     """
     found = dict(counts)
     for one, number in zip(*(a.tolist() for a in np.unique(classes, return_counts=True)), strict=True):
-        if str(one) in found or len(found) <= _MOST_CLASSES:
+        if str(one) in found or len(found) <= MOST_LABELS:
             found[str(one)] = found.get(str(one), 0) + number
     return found
 

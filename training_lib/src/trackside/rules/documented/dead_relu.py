@@ -11,10 +11,11 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.layer_units import share_within
+from trackside.rules.findings import finding_of
 from trackside.rules.role_collections import without_members
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.selection import EVERY_COLLECTION, SavedValue, selected, values_at_step
+from trackside.situation.layer_units import share_within
 from trackside.trial.window import Window
 
 _DEFAULT_REGEX = ".*relu_output"  # the names of Amazon's own fork of MXNet
@@ -36,7 +37,6 @@ class DocumentedDeadRelu(Rule):
     presets = (AWS_DOCS, AWS_SDK)
     judges_until_found = True
     watches = EVERY_COLLECTION
-    save_interval = 500
     needs = (CollectionRequest(_ROLE, Schedule(500)),)
     severity = Severity.CRITICAL
     since = "0.1"
@@ -75,13 +75,6 @@ class DocumentedDeadRelu(Rule):
         dead = 100 * float((active < self.threshold_inactivity).mean())
         if not dead > self.threshold_layer:
             return None
-        return Finding(
-            subject=saved.tensor,
-            worker=saved.worker,
-            step=window.step,
-            since_step=window.step,
-            measure="dead units in %",
-            observed=dead,
-            relation=">",
-            threshold=self.threshold_layer,
+        return finding_of(
+            window, saved.tensor, "dead units in %", dead, above=self.threshold_layer, worker=saved.worker
         )

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.verdict import Finding, FindingKind, Severity
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.selection import EVERY_COLLECTION, at_step, selected
 from trackside.trial.window import Window
@@ -25,7 +26,6 @@ class DocumentedExplodingTensor(Rule):
     presets = (AWS_DOCS, AWS_SDK)
     judges_until_found = True
     watches = EVERY_COLLECTION
-    save_interval = 500
     needs = ()
     severity = Severity.CRITICAL
     since = "0.1"
@@ -46,16 +46,13 @@ class DocumentedExplodingTensor(Rule):
         )
         statistic = "nan_count" if self.only_nan else "nonfinite_count"
         return [
-            Finding(
-                subject=column.tensor,
-                worker=column.worker,
-                step=window.step,
-                since_step=window.step,
-                measure="NaN values" if self.only_nan else "non-finite values",
-                observed=float(column.values[-1]),
-                relation=">",
-                threshold=0.0,
-                series=column.series,
+            finding_of(
+                window,
+                column,
+                "NaN values" if self.only_nan else "non-finite values",
+                float(column.values[-1]),
+                above=0.0,
+                kind=FindingKind.NOT_FINITE,
             )
             for column in at_step(window, names, statistic)
             if column.values[-1] > 0

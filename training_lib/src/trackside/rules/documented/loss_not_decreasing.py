@@ -33,7 +33,6 @@ class DocumentedLossNotDecreasing(Rule):
     presets = (AWS_DOCS, AWS_SDK)
     judges_until_found = True
     watches = ("losses",)
-    save_interval = 500
     needs = (CollectionRequest("losses", Schedule(500)),)
     severity = Severity.CRITICAL
     since = "0.1"

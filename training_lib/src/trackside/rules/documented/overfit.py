@@ -12,6 +12,8 @@ from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK
 from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.advice import Advice, Concerns
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.selection import EVERY_COLLECTION, selected
 from trackside.trial.window import Column, Window
@@ -32,12 +34,13 @@ class DocumentedOverfit(Rule):
     presets = (AWS_DOCS, AWS_SDK)
     judges_until_found = True
     watches = EVERY_COLLECTION
-    save_interval = 500
     needs = (CollectionRequest("losses", Schedule(100), mode_schedules=(("EVAL", Schedule(10)),)),)
     severity = Severity.CRITICAL
     since = "0.1"
     likely_causes = (Cause.OVERFITTING, Cause.WRONG_LABELS)
-    what_to_do = ("Stop at the lowest validation loss; use more data, dropout or weight decay.",)
+    what_to_do = (
+        Advice("Stop at the lowest validation loss; use more data, dropout or weight decay.", Concerns.LOOPS),
+    )
 
     tensor_regex: str = parameter("", "regexes of losses, separated by commas; empty: all losses")
     start_step: int = parameter(0, "step from which on it is judged", minimum=0)
@@ -67,16 +70,13 @@ class DocumentedOverfit(Rule):
         newest = ratios[-self.patience :]
         if len(newest) < self.patience or not (newest > self.ratio_threshold).all():
             return None
-        return Finding(
-            subject=evaluated.tensor,
-            worker=evaluated.worker,
-            step=window.step,
-            since_step=int(steps[-self.patience]),
-            measure="excess of the validation loss over the training loss",
-            observed=float(ratios[-1]),
-            relation=">",
-            threshold=self.ratio_threshold,
-            series=evaluated.series,
+        return finding_of(
+            window,
+            evaluated,
+            "excess of the validation loss over the training loss",
+            float(ratios[-1]),
+            above=self.ratio_threshold,
+            since=int(steps[-self.patience]),
         )
 
 

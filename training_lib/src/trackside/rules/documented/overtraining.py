@@ -30,7 +30,6 @@ class DocumentedOvertraining(Rule):
     presets = (AWS_DOCS, AWS_SDK)
     judges_until_found = True
     watches = ("losses",)
-    save_interval = 500
     needs = (CollectionRequest("losses", Schedule(500)),)
     severity = Severity.CRITICAL
     since = "0.1"
@@ -46,7 +45,7 @@ class DocumentedOvertraining(Rule):
         if window.mode == "PREDICT":
             return []
         patience = self.patience_validation if window.mode == "EVAL" else self.patience_train
-        columns = [c for name in window.tensors("losses") for c in window.statistic(name, "mean")]
+        columns = window.columns("losses", "mean")
         judged = [self._judge(c, window.step, patience) for c in columns if c.steps[-1] == window.step]
         return [found for found in judged if found is not None]
 

@@ -13,9 +13,9 @@ from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import TRAINING_MODES
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.selection import EVERY_COLLECTION, at_step, selected, values_at_step
+from trackside.situation.losses.losses import TRAINING_MODES
 from trackside.trial.window import Column, Window
 
 _DEFAULT_REGEX = ".*relu_input"  # the names of Amazon's own fork of MXNet
@@ -42,7 +42,6 @@ class DocumentedPoorWeightInitialization(Rule):
     presets = (AWS_DOCS, AWS_SDK)
     judges_until_found = True
     watches = EVERY_COLLECTION
-    save_interval = 500
     needs = (CollectionRequest(_ROLE, Schedule(500)),)
     severity = Severity.CRITICAL
     since = "0.1"

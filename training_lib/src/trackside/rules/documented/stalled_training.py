@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK
 from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.selection import EVERY_COLLECTION
 from trackside.trial.window import Window
@@ -27,7 +28,6 @@ class DocumentedStalledTraining(Rule):
     presets = (AWS_DOCS, AWS_SDK)
     judges_until_found = True
     watches = EVERY_COLLECTION
-    save_interval = 500
     needs = ()
     judges_waiting = True
     severity = Severity.CRITICAL
@@ -42,14 +42,4 @@ class DocumentedStalledTraining(Rule):
         waited = window.now - window.newest_step_at
         if not waited > self.threshold:
             return []
-        return [
-            Finding(
-                subject="steps",
-                step=window.step,
-                since_step=window.step,
-                measure="seconds without a new tensor",
-                observed=waited,
-                relation=">",
-                threshold=float(self.threshold),
-            )
-        ]
+        return [finding_of(window, "steps", "seconds without a new tensor", waited, above=float(self.threshold))]

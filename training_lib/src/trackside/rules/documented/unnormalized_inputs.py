@@ -13,6 +13,7 @@ from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK
 from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import FoldingRule, parameter
 from trackside.rules.selection import EVERY_COLLECTION, selected, values_at_step
 from trackside.trial.window import Window
@@ -59,7 +60,6 @@ class DocumentedUnnormalizedInputs(FoldingRule):
     presets = (AWS_DOCS, AWS_SDK)
     judges_until_found = True
     watches = EVERY_COLLECTION
-    save_interval = 500
     needs = (CollectionRequest(_ROLE, Schedule(500)),)
     severity = Severity.CRITICAL
     since = "0.1"
@@ -101,15 +101,13 @@ class DocumentedUnnormalizedInputs(FoldingRule):
         largest = float(np.max(means)) if np.isfinite(means).all() else math.inf
         if not largest > self.threshold_mean:
             return None
-        return Finding(
-            subject=tensor,
+        return finding_of(
+            window,
+            tensor,
+            "largest absolute mean of a channel",
+            largest,
+            above=self.threshold_mean,
             worker=worker,
-            step=window.step,
-            since_step=window.step,
-            measure="largest absolute mean of a channel",
-            observed=largest,
-            relation=">",
-            threshold=self.threshold_mean,
             statistics={"images": float(seen.images[tensor])},
         )
 

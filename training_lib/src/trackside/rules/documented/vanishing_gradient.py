@@ -9,6 +9,7 @@ from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK
 from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.selection import at_step
 from trackside.trial.window import Window
@@ -26,7 +27,6 @@ class DocumentedVanishingGradient(Rule):
     presets = (AWS_DOCS, AWS_SDK)
     judges_until_found = True
     watches = ("gradients",)
-    save_interval = 500
     needs = (CollectionRequest("gradients", Schedule(500)),)
     severity = Severity.CRITICAL
     since = "0.1"
@@ -39,16 +39,6 @@ class DocumentedVanishingGradient(Rule):
         """Return one finding per gradient, the smallest first."""
         columns = [c for c in at_step(window, window.tensors("gradients"), "abs_mean") if c.values[-1] < self.threshold]
         return [
-            Finding(
-                subject=column.tensor,
-                worker=column.worker,
-                step=window.step,
-                since_step=window.step,
-                measure="mean |gradient|",
-                observed=float(column.values[-1]),
-                relation="<",
-                threshold=self.threshold,
-                series=column.series,
-            )
+            finding_of(window, column, "mean |gradient|", float(column.values[-1]), below=self.threshold)
             for column in sorted(columns, key=lambda column: float(column.values[-1]))
         ]

@@ -33,7 +33,6 @@ class DocumentedWeightUpdateRatio(Rule):
     presets = (AWS_DOCS, AWS_SDK)
     judges_until_found = True
     watches = ("weights",)
-    save_interval = 500
     needs = (CollectionRequest("weights", Schedule(500)),)
     severity = Severity.CRITICAL
     since = "0.1"

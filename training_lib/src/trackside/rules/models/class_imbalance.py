@@ -9,13 +9,25 @@ from dataclasses import dataclass
 from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import has_several_aims
-from trackside.rules.labels import SeenLabels, with_labels_of
+from trackside.rules.details import Details
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import FoldingRule, parameter
+from trackside.situation.aims import has_several_aims
+from trackside.situation.constants import ERRORS
+from trackside.situation.labels import SeenLabels, with_labels_of
 from trackside.trial.window import Window
 
-_ERRORS = 2.0  # standard errors of a count
 _OF_CLASSES = frozenset({"CrossEntropyLoss", "NLLLoss", "BCELoss", "BCEWithLogitsLoss"})
+
+
+@dataclass(frozen=True)
+class Imbalance(Details):
+    """Details of a finding.
+
+    knows_the_loss  True if the loss is known to count all classes alike
+    """
+
+    knows_the_loss: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,9 +57,6 @@ class ClassImbalance(FoldingRule):
         Amazon's ClassImbalance fires at a ratio of 10, or where a class is mispredicted in 70 % of its cases; it is the
         preset `aws-docs`.
 
-    What to do:
-        Weight the classes in the loss, sample them evenly (WeightedRandomSampler), and judge the model class by class.
-
     Example:
         ```python
         from trackside.rules.models.class_imbalance import imbalance
@@ -66,7 +75,6 @@ class ClassImbalance(FoldingRule):
     watches = ("labels",)
     save_interval = 10
     needs = (CollectionRequest("labels", Schedule(10, end_step=401)),)
-    severity = Severity.WARNING
     since = "0.1"
     patience = 2
     likely_causes = (Cause.CLASS_IMBALANCE,)
@@ -95,16 +103,15 @@ class ClassImbalance(FoldingRule):
         is_certain = certain_imbalance(counts) > self.threshold_imbalance
         if seen.samples < self.samples or not is_certain or not names or _is_weighted(window):
             return seen, []
-        finding = Finding(
-            subject=names[0],
-            step=window.step,
-            since_step=seen.batches[0][0] if seen.batches else window.step,
-            measure="commonest class over rarest",
-            observed=ratio,
-            relation=">",
-            threshold=self.threshold_imbalance,
+        finding = finding_of(
+            window,
+            names[0],
+            "commonest class over rarest",
+            ratio,
+            above=self.threshold_imbalance,
+            since=seen.batches[0][0] if seen.batches else window.step,
             statistics={
-                "knows_the_loss": float(_counts_alike(window)),
+                **Imbalance(_counts_alike(window)).numbers(),
                 **{f"class_{name}": float(count) for name, count in sorted(counts.items())[:20]},
             },
         )
@@ -112,7 +119,7 @@ class ClassImbalance(FoldingRule):
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
         """Return INFO if the loss is unknown and may make up for the imbalance, else WARNING."""
-        return Severity.WARNING if findings[0].statistics["knows_the_loss"] else Severity.INFO
+        return Severity.WARNING if Imbalance.of(findings[0]).knows_the_loss else Severity.INFO
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: labels."""
@@ -129,7 +136,7 @@ def certain_imbalance(counts: Mapping[str, int]) -> float:
     if len(counts) < 2:
         return 1.0
     rarest = min(counts.values())
-    return max(1.0, max(counts.values()) / (rarest + _ERRORS * math.sqrt(rarest)))
+    return max(1.0, max(counts.values()) / (rarest + ERRORS * math.sqrt(rarest)))
 
 
 def _training_set(window: Window) -> Mapping[str, int]:
@@ -145,5 +152,5 @@ def _is_weighted(window: Window) -> bool:
 
 def _counts_alike(window: Window) -> bool:
     """Return True if a loss of classes is a built-in mean or sum, or if no loss is known."""
-    losses = window.facts.losses if window.facts is not None else ()
+    losses = [loss for loss in window.facts.losses if loss.name] if window.facts is not None else []
     return not losses or any(loss.type_name in _OF_CLASSES and loss.reduction != "none" for loss in losses)

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.verdict import Finding
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.selection import SavedValue, values_at_step
+from trackside.situation.constants import MOST, MOST_LABELS
 from trackside.trial.window import Window
 
-_MOST_CLASSES = 1000
-_CUT = 0.5
 _AT = Schedule(500, save_steps=(10, 20, 50, 100, 200))  # a boosting has some hundred rounds
 
 Matrix = NDArray[np.int64]
@@ -52,9 +51,6 @@ class Confusion(Rule):
         fires: the sum over the row is what must have been meant. It also judges the model of step 0. The rest is the
         same.
 
-    What to do:
-        Look at samples of the pair named: are they labelled alike, is one of them rare? Weight or sample the rare one.
-
     Example:
         ```python
         import numpy as np
@@ -74,16 +70,14 @@ class Confusion(Rule):
     is_asked_for = True
     judges_until_found = True
     watches = ("labels", "predictions", "all")
-    save_interval = 500
     needs = (CollectionRequest("labels", _AT), CollectionRequest("predictions", _AT))
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.CLASS_IMBALANCE, Cause.WRONG_LABELS)
     what_to_do = ("Look at samples of the classes named: whether they are labelled alike, or one of them is rare.",)
 
     preset_defaults = MappingProxyType({AWS_DOCS: {"first_step": 0}, AWS_SDK: {"first_step": 0}})
 
-    category_no: int = parameter(0, "number of classes; 0: as many as came", minimum=0, maximum=_MOST_CLASSES)
+    category_no: int = parameter(0, "number of classes; 0: as many as came", minimum=0, maximum=MOST_LABELS)
     labels: str = parameter("labels", "name of the tensor of labels")
     predictions: str = parameter("predictions", "name of the tensor of predictions")
     labels_collection: str = parameter("labels", "collection of the labels")
@@ -129,7 +123,7 @@ class Confusion(Rule):
         if true is None or predicted is None or true.shape != predicted.shape or min(true.min(), predicted.min()) < 0:
             return None
         classes = max(self.category_no, int(true.max()) + 1, int(predicted.max()) + 1)
-        return confusion_matrix(true, predicted, classes=classes) if classes <= _MOST_CLASSES else None
+        return confusion_matrix(true, predicted, classes=classes) if classes <= MOST_LABELS else None
 
     def _judge(self, window: Window, labels: SavedValue, predictions: SavedValue) -> Finding | None:
         matrix = self._matrix(labels, predictions)
@@ -197,4 +191,4 @@ def as_classes(values: NDArray[np.generic]) -> Matrix | None:
     if not np.isfinite(numbers).all():
         return None
     is_whole = bool((numbers == np.floor(numbers)).all())
-    return np.asarray(numbers if is_whole else numbers > _CUT, np.int64)
+    return np.asarray(numbers if is_whole else numbers > MOST, np.int64)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.verdict import Finding
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.selection import at_step, selected
 from trackside.trial.window import Window
@@ -33,9 +34,6 @@ class FeatureImportanceOverweight(Rule):
         XGBoost leaves out features that no tree uses. A model that has no more than `nfeatures` of them fires: all
         it knows comes from them. It judges only where it was chosen. Amazon's FeatureImportanceOverweight is the same.
 
-    What to do:
-        Look at the features named: do they hold the label, or something known only afterwards?
-
     Example:
         ```python
         from trackside.rules.models.feature_importance_overweight import share_of_largest
@@ -54,9 +52,7 @@ class FeatureImportanceOverweight(Rule):
     is_asked_for = True
     judges_until_found = True
     watches = ("feature_importance", "all")
-    save_interval = 500
     needs = (CollectionRequest("feature_importance", Schedule(10)),)
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.DATA_LEAKAGE,)
     what_to_do = ("See whether the features named hold the label, or something that is known only afterwards.",)
@@ -87,15 +83,13 @@ class FeatureImportanceOverweight(Rule):
 
     def _finding(self, window: Window, worker: str, importances: Mapping[str, float], share: float) -> Finding:
         leading = sorted(importances, key=lambda name: (-importances[name], name))[: self.nfeatures]
-        return Finding(
-            subject=leading[0],
+        return finding_of(
+            window,
+            leading[0],
+            f"share of the {self.nfeatures} most important features",
+            share,
+            above=self.threshold,
             worker=worker,
-            step=window.step,
-            since_step=window.step,
-            measure=f"share of the {self.nfeatures} most important features",
-            observed=share,
-            relation=">",
-            threshold=self.threshold,
             statistics={name: importances[name] for name in leading[:20]},
         )
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from trackside.contracts.cause import Cause, Suspicion
-from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import has_several_aims, training_losses
-from trackside.rules.evaluations import MANY, Evaluations, by_evaluation, training_of
-from trackside.rules.guessing import best_guess
+from trackside.contracts.cause import Cause
+from trackside.contracts.observations import DROPOUTS
+from trackside.contracts.verdict import Finding
+from trackside.evidence.suspects import Suspect
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.aims import has_several_aims
+from trackside.situation.constants import MANY_EVALUATIONS, NEWEST
+from trackside.situation.losses.evaluations import Evaluations, by_evaluation, training_of
+from trackside.situation.losses.guessing import best_guess
+from trackside.situation.losses.losses import training_losses
 from trackside.trial.window import Column, Window
-
-_COMPARED = 3  # newest evaluations, each with the training after it
 
 
 @dataclass(frozen=True)
@@ -35,12 +38,7 @@ class NoisyLabels(Rule):
         3. No dropout drops more than `dropout` of its values: it weakens the model in the training alone.
         4. After eight evaluations, or at the end of a run. Programs with several optimizers are left out.
 
-        Training data that are augmented or mixed beyond recognition look the same; leave the rule out there. Amazon's
-        Debugger has no such rule.
-
-    What to do:
-        Print some rows of the training set with their labels, as they reach the model, and some that the trained model
-        is sure about and that are labelled otherwise.
+        Training data that are augmented or mixed beyond recognition look the same; leave the rule out there.
 
     Example:
         ```python
@@ -59,12 +57,11 @@ class NoisyLabels(Rule):
     only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses", "labels")
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.WRONG_LABELS,)
+    suspects = (Suspect(Cause.WRONG_LABELS, "training loss {training:.3g}, validation loss {evaluated:.3g}"),)
     shows_its_cause = True
     what_to_do = (
         "Print some rows of the training set with their labels, as they reach the model.",
@@ -82,7 +79,7 @@ class NoisyLabels(Rule):
         if has_several_aims(window):
             return []
         trained = training_losses(window)
-        evaluated = [c for name in window.tensors("losses") for c in window.statistic(name, "mean", mode="EVAL")]
+        evaluated = window.columns("losses", "mean", mode="EVAL")
         pairs = [(column, training_of(column, trained)) for column in evaluated]
         found = [self._judge(window, column, training) for column, training in pairs if training is not None]
         return [finding for finding in found if finding is not None]
@@ -91,52 +88,40 @@ class NoisyLabels(Rule):
         """Name the missing input: evaluations with a loss."""
         names = window.tensors("losses")
         has_some = any(window.statistic(name, "mean", mode="EVAL") for name in names)
-        return "" if has_some else f"{_COMPARED + 1} evaluations with a loss"
-
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return wrong labels, with both losses."""
-        numbers = findings[0].statistics
-        because = f"training loss {numbers['training']:.3g}, validation loss {numbers['evaluated']:.3g}"
-        return (Suspicion(Cause.WRONG_LABELS, because),)
+        return "" if has_some else f"{NEWEST + 1} evaluations with a loss"
 
     def _judge(self, window: Window, evaluated: Column, trained: Column) -> Finding | None:
-        seen = by_evaluation(evaluated, trained)
-        if seen is None or len(seen.means) <= _COMPARED or not (window.is_last or len(seen.means) >= MANY):
+        seen = by_evaluation(evaluated, trained, window.rests(trained.worker))
+        if seen is None or len(seen.means) <= NEWEST or not (window.is_last or len(seen.means) >= MANY_EVALUATIONS):
             return None
         shares = shares_of(seen)
         largest = max(shares)
         if not largest < self.share or min(seen.means) < 0:
             return None
         facts = window.facts.loss(trained.tensor) if window.facts else None
-        if facts is None or facts.is_weighted or max(facts.dropouts, default=0.0) > self.dropout:
+        if facts is None or facts.is_weighted or max(DROPOUTS.of(facts), default=0.0) > self.dropout:
             return None
         guess = best_guess(window, trained.tensor, worker=trained.worker)
         if guess is None or not guess.is_of_classes or not self.level < seen.training[-1] / guess.loss < 1:
             return None
-        return Finding(
-            subject=evaluated.tensor,
-            worker=evaluated.worker,
-            step=window.step,
-            since_step=int(seen.steps[-_COMPARED - 1]),
-            measure="validation loss over training loss",
-            observed=largest,
-            relation="<",
-            threshold=self.share,
+        return finding_of(
+            window,
+            evaluated,
+            "validation loss over training loss",
+            largest,
+            below=self.share,
+            since=int(seen.steps[-NEWEST - 1]),
+            series=tuple([(int(s), float(v)) for s, v in zip(seen.steps[-20:], seen.means[-20:], strict=True)]),
             statistics={
                 "training": float(seen.training[-1]),
                 "evaluated": float(seen.means[-1]),
                 "guessing": guess.loss,
             },
-            series=tuple([(int(s), float(v)) for s, v in zip(seen.steps[-20:], seen.means[-20:], strict=True)]),
             place=facts.line,
         )
 
 
 def shares_of(seen: Evaluations) -> list[float]:
-    """Return the loss of each of the newest evaluations over that of the training after it.
-
-    Args:
-        seen: The evaluations, four at least.
-    """
-    before, after = seen.means[-_COMPARED - 1 : -1], seen.training[-_COMPARED:]
+    """Return the loss of each of the newest evaluations over that of the training after it."""
+    before, after = seen.means[-NEWEST - 1 : -1], seen.training[-NEWEST:]
     return [float(mean / loss) if loss > 0 else float("inf") for mean, loss in zip(before, after, strict=True)]

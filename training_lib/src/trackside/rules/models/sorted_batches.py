@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
-from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import has_several_aims
-from trackside.rules.labels import SeenLabels, with_labels_of
+from trackside.contracts.verdict import Finding
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import FoldingRule, parameter
+from trackside.situation.aims import has_several_aims
+from trackside.situation.labels import SeenLabels, with_labels_of
 from trackside.trial.window import Window
 
 
@@ -31,11 +32,7 @@ class SortedBatches(FoldingRule):
         2. It fires where b - a > `excess`: batches are far purer than the data.
 
         Programs with several optimizers are left out: the two halves of a GAN label whole batches as real or made.
-        Tasks whose batches hold one class on purpose (some contrastive losses) are for leaving this rule out. Amazon's
-        Debugger has no such rule.
-
-    What to do:
-        Shuffle the training data in each epoch: `DataLoader(..., shuffle=True)`, or shuffle the files once.
+        Tasks whose batches hold one class on purpose (some contrastive losses) are for leaving this rule out.
 
     Example:
         ```python
@@ -57,7 +54,6 @@ class SortedBatches(FoldingRule):
     watches = ("labels",)
     save_interval = 10
     needs = (CollectionRequest("labels", Schedule(10, end_step=401)),)
-    severity = Severity.WARNING
     since = "0.1"
     patience = 2
     likely_causes = (Cause.DATA_ORDER,)
@@ -88,16 +84,15 @@ class SortedBatches(FoldingRule):
         excess = purity_excess(newest, common=common)
         if not excess > self.excess:
             return seen, []
-        finding = Finding(
-            subject=window.tensors("labels")[0],
-            step=window.step,
-            since_step=newest[0][0],
-            measure="purity of batches over that of the data",
-            observed=excess,
-            relation=">",
-            threshold=self.excess,
-            statistics={"classes": float(len(seen.counts)), "commonest_class": common},
+        finding = finding_of(
+            window,
+            window.tensors("labels")[0],
+            "purity of batches over that of the data",
+            excess,
+            above=self.excess,
+            since=newest[0][0],
             series=tuple([(step, share) for step, share, _ in newest[-20:]]),
+            statistics={"classes": float(len(seen.counts)), "commonest_class": common},
         )
         return seen, [finding]
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.verdict import Finding
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.selection import at_step
 from trackside.trial.window import Window
@@ -38,9 +39,6 @@ class TreeDepth(Rule):
         4. XGBoost's newer methods number nodes in the order they are made: there d is what the number of nodes requires
         for at least, and an uneven tree is deeper. Amazon's sample collects `tree`; the hook's collection is `trees`.
 
-    What to do:
-        Set `max_depth` lower, or `gamma` and `min_child_weight` higher.
-
     Example:
         ```python
         from trackside.rules.models.tree_depth import depth_of
@@ -59,9 +57,7 @@ class TreeDepth(Rule):
     is_asked_for = True
     judges_until_found = True
     watches = ("trees", "all")
-    save_interval = 500
     needs = (CollectionRequest("trees", Schedule(10)),)
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.OVERFITTING,)
     what_to_do = ("Set max_depth lower, or gamma and min_child_weight higher.",)
@@ -71,15 +67,12 @@ class TreeDepth(Rule):
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding for the newest tree, if it is too deep."""
         return [
-            Finding(
-                subject=column.tensor,
-                worker=column.worker,
-                step=window.step,
-                since_step=window.step,
-                measure="depth of the tree",
-                observed=float(depth_of(column.values[-1])),
-                relation=">",
-                threshold=float(self.depth),
+            finding_of(
+                window,
+                column,
+                "depth of the tree",
+                float(depth_of(column.values[-1])),
+                above=float(self.depth),
                 series=tuple([(step, float(depth_of(largest))) for step, largest in column.series]),
             )
             for column in at_step(window, (_NODES,), "max")

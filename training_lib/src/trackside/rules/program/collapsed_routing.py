@@ -11,16 +11,32 @@ from numpy.typing import NDArray
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import has_gained, training_losses
-from trackside.rules.experts import Experts, experts_in
+from trackside.rules.details import Details
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.constants import (
+    A_HANDFUL,
+    GAIN,
+    MOST,
+    MOST_OF_THE_TIME,
+    NEGLIGIBLE_SHARE,
+    ROUTING_MEASUREMENTS,
+)
+from trackside.situation.experts import Experts, experts_in
+from trackside.situation.losses.losses import has_gained, training_losses
 from trackside.trial.window import Column, Window
 
-_FEWEST = 12  # measurements, of modules; the norms of gradients are measured at every tenth step or oftener
-_FEWEST_ROWS = 4  # measurements, of rows: zeros are counted less often
-_HALF = 0.5
-_GAIN = 0.05  # share of its size by which a loss must have fallen to have learned anything
-_WHOLE = 0.1  # of an expert: zeros that are no whole experts have other reasons, such as a ReLU
+
+@dataclass(frozen=True)
+class Routing(Details):
+    """Details of a finding.
+
+    is_known_of_each  True if the use of each expert is known
+    learned_nothing   True if no training loss has fallen
+    """
+
+    is_known_of_each: bool = False
+    learned_nothing: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,12 +60,9 @@ class CollapsedRouting(Rule):
 
         A warning where half of a layer's experts have stayed idle and it shows in the loss: no training loss has fallen
         by a twentieth beyond its noise. Else information, for the loss of such a model can be as good as any; so it is
-        for experts in rows, too. Never critical. Experts that are frozen are left out. Amazon's Debugger has no such
-        rule.
+        for experts in rows, too. Never critical. Experts that are frozen are left out.
 
-    What to do:
-        Add a loss that balances the load (its weight is 0.01 in most papers), or raise its weight; add noise to the
-        router's scores while training; give the router a smaller learning rate, or a smaller initialization.
+        It needs no neighbouring steps: it counts measurements; of a run watched in bursts, those of several bursts.
 
     Example:
         ```python
@@ -70,10 +83,8 @@ class CollapsedRouting(Rule):
     code = "TS217"
     is_of_networks = True
     watches = ("gradients",)
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.COLLAPSED_ROUTING,)
     shows_its_cause = True
@@ -107,7 +118,7 @@ class CollapsedRouting(Rule):
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
         """Return WARNING if half of a layer's experts have stayed idle and nothing was learned, else INFO."""
         has_collapsed = any(
-            f.observed >= _HALF and f.statistics["is_known_of_each"] and f.statistics["learned_nothing"]
+            f.observed >= MOST and Routing.of(f) == Routing(is_known_of_each=True, learned_nothing=True)
             for f in findings
         )
         return Severity.WARNING if has_collapsed else Severity.INFO
@@ -117,19 +128,20 @@ class CollapsedRouting(Rule):
         share = idle / layer.count
         if not 0 < share < 1 or share < self.share:
             return None
-        return Finding(
-            subject=subject,
-            step=window.step,
-            since_step=since,
-            measure="share of experts without a gradient",
-            observed=share,
-            relation=">",
-            threshold=min(self.share, float(np.nextafter(share, -1))),
+        return finding_of(
+            window,
+            subject,
+            "share of experts without a gradient",
+            share,
+            above=min(self.share, float(np.nextafter(share, -1))),
+            since=since,
             statistics={
                 "experts": float(layer.count),
                 "idle": float(idle),
-                "is_known_of_each": float(bool(layer.members)),
-                "learned_nothing": float(bool(training_losses(window)) and not has_gained(window, share=_GAIN)),
+                **Routing(
+                    is_known_of_each=bool(layer.members),
+                    learned_nothing=bool(training_losses(window)) and not has_gained(window, share=GAIN),
+                ).numbers(),
             },
             place=layer.line,
         )
@@ -149,25 +161,25 @@ class CollapsedRouting(Rule):
         for name in names:
             norms = {each.worker: each for each in window.statistic(f"gradient/{name}", "l2", mode=None)}
             for column in window.statistic(f"gradient/{name}", "is_present", mode=None):
-                if not self._is_enough(column, _FEWEST):
+                if not self._is_enough(column, ROUTING_MEASUREMENTS):
                     return None
                 columns += 1
                 had = had_gradient(column, norms.get(column.worker))
                 since = max(since, int(had[-1]) + 1 if had.size else int(column.steps[0]))
-                if window.step - since < self.steps:
+                if window.step - since < self.steps or np.count_nonzero(column.steps >= since) < ROUTING_MEASUREMENTS:
                     return None
         return since if columns else None
 
     def _idle_rows(self, window: Window, layer: Experts) -> tuple[int, str, int]:
         """Return the same of experts in rows."""
         columns = [c for name in layer.stacked for c in window.statistic(f"gradient/{name}", "zero_share", mode=None)]
-        if not columns or not all(self._is_enough(column, _FEWEST_ROWS) for column in columns):
+        if not columns or not all(self._is_enough(column, A_HANDFUL) for column in columns):
             return 0, "", 0
-        recent = [column.values[-self._newest(column, _FEWEST_ROWS) :] for column in columns]
+        recent = [column.values[-self._newest(column, A_HANDFUL) :] for column in columns]
         idle = min(idle_rows(shares, count=layer.count) for shares in recent)
         since = 0
         for column in columns:
-            busy = np.flatnonzero(column.values * layer.count < idle - _WHOLE)
+            busy = np.flatnonzero(column.values * layer.count < idle - NEGLIGIBLE_SHARE)
             since = max(since, int(column.steps[busy[-1]]) + 1 if busy.size else int(column.steps[0]))
         return idle, f"gradient/{layer.stacked[0]}", since
 
@@ -180,7 +192,7 @@ class CollapsedRouting(Rule):
         if len(column.steps) < fewest:
             return False
         first = column.steps[-self._newest(column, fewest)]
-        return bool(column.steps[-1] - first >= 0.75 * self.steps)
+        return bool(column.steps[-1] - first >= MOST_OF_THE_TIME * self.steps)
 
 
 def had_gradient(presence: Column, norms: Column | None) -> NDArray[np.int64]:
@@ -204,5 +216,5 @@ def idle_rows(zero_shares: NDArray[np.float64], *, count: int) -> int:
         count: Number of rows.
     """
     rows = float(np.min(zero_shares)) * count
-    whole = int(rows + _WHOLE)
-    return whole if abs(rows - whole) <= _WHOLE else 0
+    whole = int(rows + NEGLIGIBLE_SHARE)
+    return whole if abs(rows - whole) <= NEGLIGIBLE_SHARE else 0

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.verdict import Finding
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Window
 
@@ -27,12 +28,7 @@ class DoubleSoftmax(Rule):
            every training loss for which that holds, from step `start_step` on.
 
         log-softmax before cross entropy changes nothing in exact arithmetic, but is not what was meant, and fires as
-        well. Probabilities that were computed further back, or by hand, are not seen. Amazon's Debugger has no such
-        rule.
-
-    What to do:
-        Give the loss the output of the last linear layer. Where probabilities are wanted elsewhere, compute them
-        outside of the training step, or use NLLLoss after log-softmax.
+        well. Probabilities that were computed further back, or by hand, are not seen.
 
     Example:
         ```python
@@ -52,10 +48,8 @@ class DoubleSoftmax(Rule):
     code = "TS201"
     is_of_networks = True
     watches = ("losses",)
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.DOUBLE_SOFTMAX,)
     shows_its_cause = True
@@ -80,13 +74,12 @@ class DoubleSoftmax(Rule):
         return ""
 
     def _finding(self, window: Window, loss: LossFacts) -> Finding:
-        return Finding(
-            subject=loss.name,
-            step=window.step,
-            since_step=min(window.step, window.facts.from_step if window.facts else 0),
-            measure=f"{loss.input_from} before {loss.type_name}, times",
-            observed=1.0,
-            relation=">",
-            threshold=0.0,
+        return finding_of(
+            window,
+            loss.name,
+            f"{loss.input_from} before {loss.type_name}, times",
+            1.0,
+            above=0.0,
+            since=min(window.step, window.facts.from_step if window.facts else 0),
             place=loss.line,
         )

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts
-from trackside.contracts.recorded_names import CLIPPING
-from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import Evidence, learned_share
-from trackside.rules.medians import median
+from trackside.contracts.run.recorded_names import CLIPPING
+from trackside.contracts.verdict import Finding
+from trackside.evidence.suspects import Suspect
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
-from trackside.rules.shrinking import have_shrunk, norms_of_weights
+from trackside.situation.constants import (
+    ALL_BUT_A_FEW,
+    CUT_TO_ONE_SIZE,
+    CUT_TO_ONE_SIZE_OF_TENSOR,
+    HARDLY_VISIBLE,
+    LEARNED,
+    ROUNDING_OF_NORMS,
+    SHRUNK,
+)
+from trackside.situation.losses.losses import learned_share
+from trackside.situation.measurements import Evidence
+from trackside.situation.medians import median
+from trackside.situation.weight_updates import have_shrunk, norms_of_weights
 from trackside.trial.window import Column, Window
 
-_SLOW_UPDATES = 1e-4  # relative update of the weights in a step
-_LEARNED = 0.3  # of the first loss
-_ALWAYS = 0.95  # share of the steps
-_ROUNDING = 1e-5  # relative difference of norms that were cut to the same size
-_SHRUNK = 0.5  # norm of the weights over their first
-_SAME, _SAME_OF_TENSOR = 0.19, 0.14  # shares of the steps; of 40 norms as they are, one is the usual one
 SAME = "share of the steps, or of the tensors, with the very same norm of the gradient"
+_KEPT = "share of the gradient that clipping leaves"
 
 
 @dataclass(frozen=True)
@@ -53,9 +60,6 @@ class GradientClipping(Rule):
         How often and how hard clipping bites stands in the finding. Amazon's Debugger has no such rule; its
         documentation names one, GradientClipping, without a description.
 
-    What to do:
-        Raise the limit to about the usual norm, so that few steps are cut, or leave clipping out.
-
     Example:
         ```python
         import numpy as np
@@ -74,14 +78,17 @@ class GradientClipping(Rule):
     code = "TS202"
     is_of_networks = True
     watches = ("gradients", "losses")
-    save_interval = 500
     needs = ()
     paced = True
     patience = 2
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.CLIPPING_TOO_LOW, Cause.EXPLODING_GRADIENTS)
-    shows_its_cause = True  # it fires where the training is slow, and nearly all of the gradient is cut off
+    suspects = (
+        Suspect(Cause.CLIPPING_TOO_LOW, "the gradients have the very same norm, step by step: {norm:.3g} now", (SAME,)),
+        Suspect(Cause.CLIPPING_TOO_LOW, "a gradient of norm {usual_norm:.3g} is cut to {limit:.3g}", (_KEPT,)),
+        Suspect(Cause.EXPLODING_GRADIENTS, only=(_KEPT,)),
+    )
+    shows_its_cause = True
     what_to_do = (
         "Raise the clipping limit to about the usual norm of the gradient, so that few steps are cut.",
         "If the norms are right and the limit is meant, use a larger learning rate instead.",
@@ -99,20 +106,11 @@ class GradientClipping(Rule):
             return found
         return [] if found else self._unseen(window)
 
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return a limit that is too low, then exploding gradients."""
-        lead = findings[0]
-        if lead.measure == SAME:
-            because = f"the gradients have the very same norm, step by step: {lead.statistics['norm']:.3g} now"
-            return (Suspicion(Cause.CLIPPING_TOO_LOW, because),)
-        because = f"a gradient of norm {lead.statistics['usual_norm']:.3g} is cut to {lead.statistics['limit']:.3g}"
-        return (Suspicion(Cause.CLIPPING_TOO_LOW, because), Suspicion(Cause.EXPLODING_GRADIENTS))
-
     def _unseen(self, window: Window) -> list[Finding]:
         """Return one finding per worker with gradients that are cut where no hook sees it."""
         ratio, learned = Evidence(window).update_ratio, learned_share(window)
-        is_slow = ratio is not None and ratio < _SLOW_UPDATES
-        if not (is_slow or _shrink(window)) or (learned is not None and learned >= _LEARNED):
+        is_slow = ratio is not None and ratio < HARDLY_VISIBLE
+        if not (is_slow or _shrink(window)) or (learned is not None and learned >= LEARNED):
             return []
         by_worker: dict[str, list[NDArray[np.float64]]] = {}
         for panel in window.newest(tuple(window.tensors("gradients")), "l2", last=self.steps, mode=None):
@@ -120,19 +118,17 @@ class GradientClipping(Rule):
                 if len(norms) >= self.steps:
                     by_worker.setdefault(worker, []).append(norms)
         return [
-            Finding(
-                subject="gradients",
+            finding_of(
+                window,
+                "gradients",
+                SAME,
+                share,
+                above=CUT_TO_ONE_SIZE,
                 worker=worker,
-                step=window.step,
-                since_step=window.step,
-                measure=SAME,
-                observed=share,
-                relation=">",
-                threshold=_SAME,
                 statistics={"norm": float(np.sqrt(sum(float(norms[-1]) ** 2 for norms in several)))},
             )
             for worker, several in by_worker.items()
-            if (share := share_of_same(np.stack(several))) > _SAME
+            if (share := share_of_same(np.stack(several))) > CUT_TO_ONE_SIZE
         ]
 
     def _judge(self, window: Window, norms: Column, limits: Column) -> Finding | None:
@@ -143,25 +139,24 @@ class GradientClipping(Rule):
         before, limit = norms.values[at_norms][-self.steps :], limits.values[at_limits][-self.steps :]
         kept = kept_shares(before, limits=limit)
         usual_share = median(kept)
-        if not usual_share < self.share or not float(np.mean(kept < 1)) >= _ALWAYS:
+        if not usual_share < self.share or not float(np.mean(kept < 1)) >= ALL_BUT_A_FEW:
             return None
         facts = window.facts
         place = facts.program.clipping[0].line if facts and facts.program.clipping else ""
-        return Finding(
-            subject=CLIPPING,
+        return finding_of(
+            window,
+            CLIPPING,
+            _KEPT,
+            usual_share,
+            below=self.share,
+            since=int(steps[0]),
             worker=norms.worker,
-            step=window.step,
-            since_step=int(steps[0]),
-            measure="share of the gradient that clipping leaves",
-            observed=usual_share,
-            relation="<",
-            threshold=self.share,
+            series=tuple([(int(step), float(value)) for step, value in zip(steps[-20:], kept[-20:], strict=True)]),
             statistics={
                 "usual_norm": median(before),
                 "limit": median(limit),
                 "share_of_steps": float(np.mean(kept < 1)),
             },
-            series=tuple([(int(step), float(value)) for step, value in zip(steps[-20:], kept[-20:], strict=True)]),
             place=place,
         )
 
@@ -175,14 +170,14 @@ def share_of_same(norms: NDArray[np.float64]) -> float:
     if not np.isfinite(norms).all() or not norms.any():
         return 0.0
     total = np.sqrt(np.square(norms).sum(axis=0, keepdims=True))
-    are_same = [_share_at_usual(row) > _SAME_OF_TENSOR for row in norms if row.any()]
+    are_same = [_share_at_usual(row) > CUT_TO_ONE_SIZE_OF_TENSOR for row in norms if row.any()]
     of_tensors = sum(are_same) / len(are_same) if sum(are_same) > 1 else 0.0
     return max(_share_at_usual(total[0]), of_tensors)
 
 
 def _share_at_usual(norms: NDArray[np.float64]) -> float:
     usual = median(norms)
-    return float(np.mean(np.abs(norms - usual) <= _ROUNDING * usual)) if usual > 0 else 0.0
+    return float(np.mean(np.abs(norms - usual) <= ROUNDING_OF_NORMS * usual)) if usual > 0 else 0.0
 
 
 def kept_shares(norms: NDArray[np.float64], *, limits: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -193,14 +188,14 @@ def kept_shares(norms: NDArray[np.float64], *, limits: NDArray[np.float64]) -> N
 
 def _shrink(window: Window) -> bool:
     columns = norms_of_weights(window)
-    return have_shrunk({c.tensor: float(c.values[-1] / c.values[0]) for c in columns}, share=_SHRUNK)
+    return have_shrunk({c.tensor: float(c.values[-1] / c.values[0]) for c in columns}, share=SHRUNK)
 
 
 def _is_slow(window: Window) -> bool:
     learned, ratio = learned_share(window), Evidence(window).update_ratio
     if _are_free_of_scale(window.facts):
-        return ratio is not None and ratio < _SLOW_UPDATES
-    return learned is None or learned < _LEARNED or (ratio is not None and ratio < _SLOW_UPDATES)
+        return ratio is not None and ratio < HARDLY_VISIBLE
+    return learned is None or learned < LEARNED or (ratio is not None and ratio < HARDLY_VISIBLE)
 
 
 def _are_free_of_scale(facts: ModelFacts | None) -> bool:

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.recorded_names import GRADIENTS_KEPT
+from trackside.contracts.run.recorded_names import GRADIENTS_KEPT
 from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -35,11 +36,10 @@ class GradientsNotCleared(Rule):
            times in a row: the steps between used the sum of several batches, one more each time.
 
         A program that forgets to clear does so at every step: k is 1. One that clears now and then, at no fixed
-        distance, is silent. Amazon's Debugger has no such rule. It needs the always-on statistics, and nothing else.
+        distance, is silent.
 
-    What to do:
-        Call `optimizer.zero_grad()` once in each step, before `backward`. Where several batches are meant to be
-        accumulated, call it after each `optimizer.step()`.
+        It needs neighbouring steps: each of these numbers compares a step with the one before. A run that is watched in
+        bursts has them within a burst, so that a finding needs several bursts.
 
     Example:
         ```python
@@ -61,7 +61,6 @@ class GradientsNotCleared(Rule):
     only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses", "gradients")
-    save_interval = 500
     needs = ()
     paced = True
     severity = Severity.CRITICAL
@@ -104,15 +103,14 @@ class GradientsNotCleared(Rule):
         if share < self.share and period is None:
             return None
         facts = window.facts
-        return Finding(
-            subject=GRADIENTS_KEPT,
+        return finding_of(
+            window,
+            GRADIENTS_KEPT,
+            "share of steps that began with the gradients of the step before" if period is None else _PERIODIC,
+            share if period is None else float(period),
+            above=min(self.share, float(np.nextafter(share, -1))) if period is None else 1.0,
+            since=int(column.steps[_begin(column.values, period, self.periods)]),
             worker=column.worker,
-            step=window.step,
-            since_step=int(column.steps[_begin(column.values, period, self.periods)]),
-            measure="share of steps that began with the gradients of the step before" if period is None else _PERIODIC,
-            observed=share if period is None else float(period),
-            relation=">",
-            threshold=min(self.share, float(np.nextafter(share, -1))) if period is None else 1.0,
             series=column.series,
             place=facts.losses[0].backward_line if facts and facts.losses else "",
         )

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import CheckpointFacts
 from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.details import Details
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule
 from trackside.trial.window import Window
 
@@ -17,6 +19,16 @@ _MISSING, _ALTERED, _NOT_TAKEN, _OWN = (
     "tensors of a state that the model did not take",
     "parameters that were given back to the model as they were",
 )
+
+
+@dataclass(frozen=True)
+class InFile(Details):
+    """Details of a finding.
+
+    is_export  True if nothing but the end of a model is missing
+    """
+
+    is_export: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,13 +57,7 @@ class IncompleteCheckpoint(Rule):
         5. It fires where `load_state_dict` was given the model's own parameters after steps of training. A
            `state_dict` holds no copies, so what was kept as the best state has changed with each step since.
 
-        Corrections of low rank (LoRA) that are saved alone are complete, for nothing else trains. Amazon's Debugger
-        has no such rule.
-
-    What to do:
-        Save `model.state_dict()` as it is, and load it once into a new model before the long run
-        (`trackside check` does so). Keep a state in memory with `copy.deepcopy`. Look at the names that
-        `load_state_dict` returns.
+        Corrections of low rank (LoRA) that are saved alone are complete, for nothing else trains.
 
     Example:
         ```python
@@ -72,10 +78,8 @@ class IncompleteCheckpoint(Rule):
     only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses",)
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.INCOMPLETE_CHECKPOINT,)
     shows_its_cause = True
@@ -93,14 +97,13 @@ class IncompleteCheckpoint(Rule):
     def _of_load(self, window: Window) -> Iterator[Finding]:
         load = window.facts.program.idle_load if window.facts is not None else None
         if window.facts is not None and load is not None:
-            yield Finding(
-                subject=load.name,
-                step=window.step,
-                since_step=min(window.facts.from_step, window.step),
-                measure=_OWN if load.is_own else _NOT_TAKEN,
-                observed=float(load.count),
-                relation=">",
-                threshold=0.0,
+            yield finding_of(
+                window,
+                load.name,
+                _OWN if load.is_own else _NOT_TAKEN,
+                float(load.count),
+                above=0.0,
+                since=min(window.facts.from_step, window.step),
                 place=load.line,
             )
 
@@ -113,15 +116,14 @@ class IncompleteCheckpoint(Rule):
             (_MISSING, found.missing, found.missing_count),
         )
         return [
-            Finding(
-                subject=names[0],
-                step=window.step,
-                since_step=min(facts.from_step, window.step),
-                measure=measure,
-                observed=float(count),
-                relation=">",
-                threshold=0.0,
-                statistics={"of": float(found.parameter_count), "is_export": float(is_export(found))},
+            finding_of(
+                window,
+                names[0],
+                measure,
+                float(count),
+                above=0.0,
+                since=min(facts.from_step, window.step),
+                statistics={"of": float(found.parameter_count), **InFile(is_export(found)).numbers()},
                 place=found.path,
             )
             for measure, names, count in cases
@@ -138,7 +140,7 @@ class IncompleteCheckpoint(Rule):
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
         """Return INFO where only the last parameters of a model are missing, else WARNING."""
-        is_meant = all(f.measure == _MISSING and f.statistics["is_export"] for f in findings)
+        is_meant = all(f.measure == _MISSING and InFile.of(f).is_export for f in findings)
         return Severity.INFO if is_meant else Severity.WARNING
 
     def sentence(self, findings: Sequence[Finding]) -> str:

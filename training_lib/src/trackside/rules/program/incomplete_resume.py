@@ -10,18 +10,16 @@ from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts
-from trackside.contracts.recorded_names import BATCH, BATCH_NUMBER, EPOCH
+from trackside.contracts.run.recorded_names import BATCH, BATCH_NUMBER, EPOCH
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import Evidence, training_losses
-from trackside.rules.medians import median
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.constants import FIRST, HARDLY_VISIBLE, LEARNS, NEARER_FIRST, NEWEST_LOSSES, NOISE, TRACE
+from trackside.situation.losses.losses import training_losses
+from trackside.situation.measurements import Evidence
+from trackside.situation.medians import median
 from trackside.trial.window import Column, Window
 
-_NEARER = 0.7  # times the distance to the run's first weights, at most: where a model begins anew that is none
-_LEAST_WAY = 1e-4  # of the weights' size: a shorter way cannot tell a checkpoint from the first weights
-_LEAST_FALL = 0.1  # of the first loss: a smaller difference may be noise
-_FIRST, _LAST = 3, 20  # losses that stand for the run's begin, and for the end of the process before
-_JUMP = 0.05  # of a learning rate: a schedule that goes on hardly changes from step to step
 _EMPTIED, _STATE, _RATES, _BATCHES = (
     "steps between losses of the state",
     "optimizers without their state",
@@ -60,11 +58,7 @@ class IncompleteResume(Rule):
 
         Training that begins anew in the same run is silent, and so are optimizers without a state (SGD without
         momentum). Where the weights have hardly moved, nothing distinguishes a checkpoint from the first weights: then
-        it is silent as well. Amazon's Debugger has no such rule.
-
-    What to do:
-        Save and load the state of the optimizer, of the schedule and of the sampler with the model's
-        (`optimizer.state_dict()`, `scheduler.state_dict()`).
+        it is silent as well.
 
     Example:
         ```python
@@ -85,10 +79,8 @@ class IncompleteResume(Rule):
     code = "TS216"
     is_of_networks = True
     watches = ("losses", "weights")
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.INCOMPLETE_RESUME,)
     shows_its_cause = True
@@ -136,14 +128,13 @@ class IncompleteResume(Rule):
     def _emptied(self, window: Window) -> Iterator[Finding]:
         for optimizer in window.facts.optimizers if window.facts else ():
             if 0 < optimizer.state_lost_every <= self.memory:
-                yield Finding(
-                    subject=optimizer.name,
-                    step=window.step,
-                    since_step=0,
-                    measure=_EMPTIED,
-                    observed=float(optimizer.state_lost_every),
-                    relation="<",
-                    threshold=float(self.memory + 1),
+                yield finding_of(
+                    window,
+                    optimizer.name,
+                    _EMPTIED,
+                    float(optimizer.state_lost_every),
+                    below=float(self.memory + 1),
+                    since=0,
                     place=optimizer.line,
                 )
 
@@ -151,15 +142,8 @@ class IncompleteResume(Rule):
         for optimizer in now.optimizers:
             old = before.optimizer(optimizer.name)
             if optimizer.state == "new" and old is not None and old.state and old.type_name == optimizer.type_name:
-                yield Finding(
-                    subject=optimizer.name,
-                    step=window.step,
-                    since_step=now.program.resumed_at,
-                    measure=_STATE,
-                    observed=1.0,
-                    relation=">",
-                    threshold=0.0,
-                    place=optimizer.line,
+                yield finding_of(
+                    window, optimizer.name, _STATE, 1.0, above=0.0, since=now.program.resumed_at, place=optimizer.line
                 )
 
     def _begun_again(self, window: Window, *, began: int) -> Iterator[Finding]:
@@ -168,16 +152,7 @@ class IncompleteResume(Rule):
         unread = [column for column in fingerprints if _was_in_a_pass(window, column.worker, began)]
         for column, measure in (*((c, _RATES) for c in jumped), *((c, _BATCHES) for c in unread)):
             if begins_again(*_split(column, began), steps=self.steps):
-                yield Finding(
-                    subject=column.tensor,
-                    worker=column.worker,
-                    step=window.step,
-                    since_step=began,
-                    measure=measure,
-                    observed=float(self.steps),
-                    relation=">",
-                    threshold=0.0,
-                )
+                yield finding_of(window, column, measure, float(self.steps), above=0.0, since=began, series=())
 
 
 def begins_again(before: NDArray[np.float64], after: NDArray[np.float64], *, steps: int) -> bool:
@@ -190,7 +165,7 @@ def begins_again(before: NDArray[np.float64], after: NDArray[np.float64], *, ste
     """
     if min(len(before), len(after)) < steps:
         return False
-    return bool(np.ptp(before[:steps]) > 0 and np.allclose(before[:steps], after[:steps], rtol=1e-6, atol=0))
+    return bool(np.ptp(before[:steps]) > 0 and np.allclose(before[:steps], after[:steps], rtol=NOISE, atol=0))
 
 
 def _resumed(window: Window) -> tuple[ModelFacts, ModelFacts] | None:
@@ -206,7 +181,7 @@ def _resumed(window: Window) -> tuple[ModelFacts, ModelFacts] | None:
 
 def _resumes_weights(window: Window, began: int) -> bool:
     """Return True if the weights at the step are nearer to the last ones before it than to the run's first ones."""
-    columns = [c for name in window.tensors("weights") for c in window.statistic(name, "l2", mode=None)]
+    columns = window.columns("weights", "l2", mode=None)
     norms = [
         (c.values[0], before[-1], after[0])
         for c in columns
@@ -216,8 +191,8 @@ def _resumes_weights(window: Window, began: int) -> bool:
     if not norms:
         return False
     first, last, now = np.array(norms).T
-    has_moved = float(np.abs(last - first).sum()) > _LEAST_WAY * float(np.abs(last).sum())
-    return has_moved and float(np.abs(now - last).sum()) < _NEARER * float(np.abs(now - first).sum())
+    has_moved = float(np.abs(last - first).sum()) > HARDLY_VISIBLE * float(np.abs(last).sum())
+    return has_moved and float(np.abs(now - last).sum()) < NEARER_FIRST * float(np.abs(now - first).sum())
 
 
 def _resumes_losses(window: Window, began: int) -> bool:
@@ -226,8 +201,8 @@ def _resumes_losses(window: Window, began: int) -> bool:
         before, after = _split(column, began)
         if not _both(before, after):
             continue
-        first, last, now = median(before[:_FIRST]), median(before[-_LAST:]), float(after[0])
-        if abs(last - first) > _LEAST_FALL * abs(first) and abs(now - last) < _NEARER * abs(now - first):
+        first, last, now = median(before[:FIRST]), median(before[-NEWEST_LOSSES:]), float(after[0])
+        if abs(last - first) > LEARNS * abs(first) and abs(now - last) < NEARER_FIRST * abs(now - first):
             return True
     return False
 
@@ -237,7 +212,7 @@ def _both(before: NDArray[np.float64], after: NDArray[np.float64]) -> bool:
 
 
 def _jumps(before: NDArray[np.float64], after: NDArray[np.float64]) -> bool:
-    return bool(len(before) and len(after) and abs(after[0] - before[-1]) > _JUMP * before.max())
+    return bool(len(before) and len(after) and abs(after[0] - before[-1]) > TRACE * before.max())
 
 
 def _was_in_a_pass(window: Window, worker: str, began: int) -> bool:

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import Evidence, collapsed_at
+from trackside.contracts.verdict import Finding
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.measurements import Evidence
+from trackside.situation.rates import collapsed_at
 from trackside.trial.window import Column, Window
 
 
@@ -30,16 +32,14 @@ class LearningRateCollapsed(Rule):
 
         Schedules that end at zero (cosine, one-cycle, linear) get there in their last steps and are silent; so is a
         warm-up, which begins low. A rate that is zero from the start is no schedule, but shows as weights that never
-        change. Amazon's Debugger has no such rule.
+        change.
 
-    What to do:
-        Step the scheduler as it expects: most of PyTorch's once per epoch, OneCycleLR and warm-ups once per batch.
-        Print the rate of each epoch before a long run.
+        It needs no neighbouring steps: steps at rest, between two watched ones, count for how long ago it was.
 
     Example:
         ```python
         import numpy as np
-        from trackside.rules.diagnosis import collapsed_at
+        from trackside.situation.rates import collapsed_at
 
         stepped_per_batch = 0.1 * 0.1 ** (np.arange(100) // 10)
         assert collapsed_at(stepped_per_batch, share=1e-3, steps=20) == 40
@@ -56,10 +56,8 @@ class LearningRateCollapsed(Rule):
     code = "TS204"
     is_of_networks = True
     watches = ("hyperparameters", "losses")
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.LEARNING_RATE_SCHEDULE, Cause.LEARNING_RATE_TOO_LOW)
     what_to_do = (
@@ -80,22 +78,20 @@ class LearningRateCollapsed(Rule):
         return "" if Evidence(window).learning_rates else "the learning rate, which the always-on statistics record"
 
     def _judge(self, window: Window, column: Column) -> Finding | None:
-        since = collapsed_at(column.values, share=self.share, steps=self.steps)
+        places = window.rests(column.worker).places(column.steps)
+        since = collapsed_at(column.values, share=self.share, steps=self.steps, places=places)
         if since is None:
             return None
         peak = float(column.values.max())
         facts = window.facts
         optimizer = facts.optimizer(column.tensor.split("/")[1]) if facts else None
-        return Finding(
-            subject=column.tensor,
-            worker=column.worker,
-            step=window.step,
-            since_step=int(column.steps[since]),
-            measure="learning rate",
-            observed=float(column.values[-1]),
-            relation="<",
-            threshold=self.share * peak,
+        return finding_of(
+            window,
+            column,
+            "learning rate",
+            float(column.values[-1]),
+            below=self.share * peak,
+            since=int(column.steps[since]),
             statistics={"peak": peak},
-            series=column.series,
             place=optimizer.line if optimizer else "",
         )

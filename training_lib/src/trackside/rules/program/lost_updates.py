@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts
-from trackside.contracts.recorded_names import LOST_UPDATES
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.run.recorded_names import LOST_UPDATES
+from trackside.contracts.verdict import Finding
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Column, Window
 
@@ -35,12 +36,7 @@ class LostUpdates(Rule):
         2. It fires where s is at least `share` at each of the newest `measurements`.
 
         Steps with a learning rate of 0 are not measured, and neither are optimizers of other libraries, which may round
-        at random or keep the rest. Autocast keeps weights in float32, and is silent. Amazon's Debugger has no such
-        rule.
-
-    What to do:
-        Keep the weights in float32 and let `torch.autocast` compute in half precision, or give the optimizer float32
-        copies. With weights in half precision, raise the learning rate, or round at random.
+        at random or keep the rest. Autocast keeps weights in float32, and is silent.
 
     Example:
         ```python
@@ -61,10 +57,8 @@ class LostUpdates(Rule):
     only_of = ("pytorch",)
     is_of_networks = True
     watches = ("weights", "biases")
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.LOST_UPDATES,)
     shows_its_cause = True
@@ -100,15 +94,14 @@ class LostUpdates(Rule):
         moved = np.flatnonzero(column.values < self.share)
         facts = window.facts
         half = [parameter.name for parameter in facts.parameters if parameter.dtype in _HALF] if facts else []
-        return Finding(
-            subject=half[0] if half else LOST_UPDATES,
+        return finding_of(
+            window,
+            half[0] if half else LOST_UPDATES,
+            "share of elements that no update moves",
+            lowest,
+            above=min(self.share, float(np.nextafter(lowest, -1))),
+            since=int(column.steps[moved[-1] + 1 if moved.size else 0]),
             worker=column.worker,
-            step=window.step,
-            since_step=int(column.steps[moved[-1] + 1 if moved.size else 0]),
-            measure="share of elements that no update moves",
-            observed=lowest,
-            relation=">",
-            threshold=min(self.share, float(np.nextafter(lowest, -1))),
             series=column.series,
         )
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts
 from trackside.contracts.verdict import Finding, Severity
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.constants import A_HAIR
 from trackside.trial.window import Window
 
 HALF, BYPASSED, OUTSIDE = "half", "bypassed", "outside"
@@ -36,11 +38,7 @@ class OutsideAutocast(Rule):
 
         A part that switches autocast off on the way (`enabled=False`) is silent. So are layers with hooks or a
         `forward` of their own, classes that are not of `torch.nn`, layers frozen from the input on, and whatever a
-        compiled or traced function computes inside (Thunder, `torch.compile`). Amazon's Debugger has no such rule.
-
-    What to do:
-        Call the layers within `with torch.autocast(...)`. If they are, compare their time with and without the tool
-        that patches what they call. Where float32 is meant, leave it.
+        compiled or traced function computes inside (Thunder, `torch.compile`).
 
     Example:
         ```python
@@ -67,10 +65,8 @@ class OutsideAutocast(Rule):
     only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses",)
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.OUTSIDE_AUTOCAST,)
     shows_its_cause = True
@@ -120,24 +116,19 @@ class OutsideAutocast(Rule):
     def _finding(
         self, window: Window, facts: ModelFacts, module: ModuleFacts, *, measure: str, observed: float
     ) -> Finding:
-        return Finding(
-            subject=module.name,
-            step=window.step,
-            since_step=min(facts.from_step, window.step),
-            measure=measure,
-            observed=observed,
-            relation=">",
-            threshold=0.0 if measure == _IGNORED else min(self.share, observed) * (1 - 1e-9),
+        return finding_of(
+            window,
+            module.name,
+            measure,
+            observed,
+            above=0.0 if measure == _IGNORED else min(self.share, observed) * (1 - A_HAIR),
+            since=min(facts.from_step, window.step),
             place=module.line,
         )
 
 
 def share_outside(facts: ModelFacts) -> float:
-    """Return the share of the weights of seen layers that lie in layers outside of autocast; 0 if none was seen.
-
-    Args:
-        facts: The facts of the run.
-    """
+    """Return the share of the weights of seen layers that lie in layers outside of autocast; 0 if none was seen."""
     sizes = {HALF: 0, OUTSIDE: 0, BYPASSED: 0}
     for held in facts.parameters:
         module = facts.module(held.module)

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.recorded_names import PASSES_WITHOUT_STEP, SKIPPED_STEP
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.run.recorded_names import PASSES_WITHOUT_STEP, SKIPPED_STEP
+from trackside.contracts.verdict import Finding
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Window
 
@@ -36,10 +37,6 @@ class PassesWithoutStep(Rule):
         It recovers with the next step. Gradients that are computed elsewhere, as for adversarial examples after the
         training, are no training, and are not counted. Amazon's Debugger has no such rule; its clock is the step.
 
-    What to do:
-        Look at the condition around `optimizer.step()`. With a gradient scaler, look at its scale: one that falls at
-        each batch finds gradients that are not finite.
-
     Example:
         ```python
         from trackside.rules.program.passes_without_step import is_stuck
@@ -57,11 +54,9 @@ class PassesWithoutStep(Rule):
     only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses", "gradients")
-    save_interval = 500
     needs = ()
     paced = True
     judges_waiting = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.STEP_ORDER,)
     shows_its_cause = True
@@ -82,15 +77,13 @@ class PassesWithoutStep(Rule):
 
     def _finding(self, window: Window, worker: str, passes: float) -> Finding:
         facts = window.facts
-        return Finding(
-            subject="steps",
+        return finding_of(
+            window,
+            "steps",
+            "backward passes since the newest step",
+            passes,
+            above=float(self.passes - 1),
             worker=worker,
-            step=window.step,
-            since_step=window.step,
-            measure="backward passes since the newest step",
-            observed=passes,
-            relation=">",
-            threshold=float(self.passes - 1),
             place=facts.losses[0].backward_line if facts and facts.losses else "",
         )
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.verdict import Finding
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Window
 
@@ -29,11 +30,7 @@ class RandomEvaluation(Rule):
 
         Monte-Carlo dropout is silent: dropout modules that are put into training mode again, or the same input
         evaluated twice in a row. So are models that train in eval mode, and all other random numbers (a sampled latent
-        variable, noise). Programs with torch.compile are not looked at. Amazon's Debugger has no such rule.
-
-    What to do:
-        Give the function the mode: `F.dropout(x, p, training=self.training)`, and
-        `dropout_p=p if self.training else 0.0`. Hold modules in `nn.ModuleList`.
+        variable, noise). Programs with torch.compile are not looked at.
 
     Example:
         ```python
@@ -54,10 +51,8 @@ class RandomEvaluation(Rule):
     only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses",)
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.RANDOM_EVALUATION,)
     shows_its_cause = True
@@ -74,14 +69,13 @@ class RandomEvaluation(Rule):
         if facts is None or live_dropouts(facts) < self.evaluations:
             return []
         return [
-            Finding(
-                subject=facts.modules[0].name if facts.modules else "model",
-                step=window.step,
-                since_step=facts.from_step,
-                measure="evaluations with a live dropout",
-                observed=float(live_dropouts(facts)),
-                relation=">",
-                threshold=float(self.evaluations - 1),
+            finding_of(
+                window,
+                facts.modules[0].name if facts.modules else "model",
+                "evaluations with a live dropout",
+                float(live_dropouts(facts)),
+                above=float(self.evaluations - 1),
+                since=facts.from_step,
                 place=facts.program.random_line,
             )
         ]

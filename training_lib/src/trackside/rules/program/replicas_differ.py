@@ -11,9 +11,10 @@ import numpy as np
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.medians import median
-from trackside.rules.replicas import norms_by_step, spread
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.medians import median
+from trackside.situation.replicas import norms_by_step, spread
 from trackside.trial.window import Window
 
 
@@ -38,16 +39,12 @@ class ReplicasDiffer(Rule):
 
         Workers that average their weights only now and then (local SGD) differ in between by design: leave this rule
         out there. Running means of normalisation layers are buffers, which differ in healthy runs, and are not looked
-        at. Amazon's Debugger has no such rule.
-
-    What to do:
-        Wrap the model (DistributedDataParallel) before the optimizer is built, change its weights on all workers
-        alike, and let each forward pass go through the wrapper.
+        at.
 
     Example:
         ```python
         import numpy as np
-        from trackside.rules.program.replicas_differ import spread
+        from trackside.situation.replicas import spread
 
         assert spread(np.array([3.0, 3.0])) == 0.0
         assert spread(np.array([3.0, 3.3])) > 0.05
@@ -62,7 +59,6 @@ class ReplicasDiffer(Rule):
     code = "TS210"
     is_of_networks = True
     watches = ("weights", "biases")
-    save_interval = 500
     needs = ()
     paced = True
     patience = 2
@@ -102,15 +98,14 @@ class ReplicasDiffer(Rule):
         spreads = [spread(column) for column in norms.T]
         same = [place for place, value in enumerate(spreads) if not value > self.tolerance]
         farthest = int(np.argmax(np.abs(norms[:, -1] - median(norms[:, -1]))))
-        return Finding(
-            subject=name,
+        return finding_of(
+            window,
+            name,
+            "relative difference of the copies' norms",
+            now,
+            above=self.tolerance,
+            since=int(steps[same[-1] + 1 if same else 0]),
             worker=columns[farthest].worker,
-            step=window.step,
-            since_step=int(steps[same[-1] + 1 if same else 0]),
-            measure="relative difference of the copies' norms",
-            observed=now,
-            relation=">",
-            threshold=self.tolerance,
             series=tuple([(int(step), value) for step, value in zip(steps[-20:], spreads[-20:], strict=True)]),
         )
 

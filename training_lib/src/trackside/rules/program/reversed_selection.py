@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, SelectionFacts
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.verdict import Finding
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule
 from trackside.trial.window import Window
 
@@ -43,11 +44,8 @@ class ReversedSelection(Rule):
         2. It fires where the mode is the other one. A name with words of both kinds, or with a word that is in no list
            ("neg_loss", "adversarial_loss"), decides nothing.
 
-        Callbacks that decide by themselves (`mode="auto"`) or keep every checkpoint are silent, and a selection by
-        hand is not seen. Amazon's Debugger has no such rule.
-
-    What to do:
-        Set `mode="max"` for an accuracy and "min" for a loss (`greater_is_better` of transformers).
+        Callbacks that decide by themselves (`mode="auto"`) or keep every checkpoint are silent, and a selection by hand
+        is not seen.
 
     Example:
         ```python
@@ -68,10 +66,8 @@ class ReversedSelection(Rule):
     code = "TS224"
     is_of_networks = True
     watches = ("losses",)
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.REVERSED_SELECTION,)
     shows_its_cause = True
@@ -81,15 +77,14 @@ class ReversedSelection(Rule):
         """Return one finding per selection that goes the wrong way."""
         facts = window.facts if window.facts is not None else ModelFacts()
         return [
-            Finding(
-                subject=found.kind,
-                step=window.step,
-                since_step=facts.from_step,
-                measure=f'selections with mode "{found.mode}" by {found.monitor}, which is better '
+            finding_of(
+                window,
+                found.kind,
+                f'selections with mode "{found.mode}" by {found.monitor}, which is better '
                 f"{'higher' if found.mode == 'min' else 'lower'}",
-                observed=1.0,
-                relation=">",
-                threshold=0.0,
+                1.0,
+                above=0.0,
+                since=facts.from_step,
                 place=found.line,
             )
             for found in facts.program.selections

@@ -10,15 +10,11 @@ from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts
-from trackside.contracts.recorded_names import EPOCH
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.run.recorded_names import EPOCH
+from trackside.contracts.verdict import Finding
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.constants import FEWEST, FEWEST_CHANGES, LONGEST_WARM_UP, MOST, SEVERAL, SHORT_STRETCH
 from trackside.trial.window import Column, Window
-
-_LOW = 0.5  # of the highest rate: a warm-up or a cycle that has not come half-way
-_PASSES, _EVALUATIONS = 2, 3  # over the data, or so many evaluations: a step once per epoch would have come
-_FEWEST_CHANGES, _SELDOM = 6, 5  # of a rate; and steps between two changes, at the least
-_LONGEST_WARM_UP = 25.0  # epochs
 
 TOO_OFTEN, NEVER, TOO_SELDOM = (
     "places by which the schedule moves on at a time",
@@ -52,11 +48,7 @@ class ScheduleOutOfStep(Rule):
            reach the highest: warm-ups of so many epochs are not made, and those of so many batches are.
 
         A schedule that holds the highest rate from the start does little harm while it waits, and is silent. So are
-        schedules of other libraries, and those that follow a measure. Amazon's Debugger has no such rule.
-
-    What to do:
-        Call `scheduler.step()` at one place: after each batch if its numbers count batches (warm-ups, OneCycleLR, most
-        cosines), after each epoch if they count epochs.
+        schedules of other libraries, and those that follow a measure.
 
     Example:
         ```python
@@ -81,10 +73,8 @@ class ScheduleOutOfStep(Rule):
     only_of = ("pytorch",)
     is_of_networks = True
     watches = ("hyperparameters", "losses")
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.LEARNING_RATE_SCHEDULE,)
     shows_its_cause = True
@@ -129,20 +119,23 @@ class ScheduleOutOfStep(Rule):
             return
         for column in window.statistic(f"hyperparameters/{optimizer.name}/group_0/lr", "mean", mode=None):
             share = float(column.values[-1]) / schedule.highest if schedule.highest > 0 else 1.0
-            if not share < _LOW:
+            if not share < MOST:
                 continue
             if not schedule.calls and not np.ptp(column.values) and self._should_have_come(window, column):
                 yield self._finding(window, optimizer, NEVER, 0.0, threshold=1.0, share=share)
             turns = turns_of_warm_up(column.values, highest=schedule.highest)
-            if turns is not None and turns > _LONGEST_WARM_UP:
-                yield self._finding(window, optimizer, TOO_SELDOM, turns, threshold=_LONGEST_WARM_UP, share=share)
+            if turns is not None and turns > LONGEST_WARM_UP:
+                yield self._finding(window, optimizer, TOO_SELDOM, turns, threshold=LONGEST_WARM_UP, share=share)
 
     def _should_have_come(self, window: Window, column: Column) -> bool:
         passes = window.statistic(EPOCH, "mean", mode=None)
-        if any(each.values.max() >= _PASSES for each in passes) or len(column.values) >= self.steps:
+        if (
+            any(each.values.max() >= SEVERAL for each in passes)
+            or window.rests(column.worker).places(column.steps)[-1] + 1 >= self.steps
+        ):
             return True
-        evaluated = [c for name in window.tensors("losses") for c in window.statistic(name, "mean", mode="EVAL")]
-        return any(len(np.unique(np.searchsorted(column.steps, each.steps))) >= _EVALUATIONS for each in evaluated)
+        evaluated = window.columns("losses", "mean", mode="EVAL")
+        return any(len(np.unique(np.searchsorted(column.steps, each.steps))) >= FEWEST for each in evaluated)
 
     def _finding(
         self,
@@ -179,6 +172,6 @@ def turns_of_warm_up(rates: NDArray[np.float64], *, highest: float) -> float | N
     """
     changes = np.diff(rates)
     count = int(np.count_nonzero(changes))
-    if count < _FEWEST_CHANGES or _SELDOM * count > len(rates) or (changes < 0).any():
+    if count < FEWEST_CHANGES or SHORT_STRETCH * count > len(rates) or (changes < 0).any():
         return None
     return count * float((highest - rates[0]) / (rates[-1] - rates[0]))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.verdict import Finding
+from trackside.evidence.suspects import FirstOf, Suspect
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Window
 
@@ -37,11 +39,9 @@ class StaleStatistics(Rule):
            copies that were made before the first step.
 
         Frozen layers with statistics of a checkpoint are silent, and layers in training mode. State on a device is not
-        read. Amazon's Debugger has no such rule.
+        read.
 
-    What to do:
-        Call `model.train()` before training. To freeze batch normalisation, load its statistics first. For an average
-        of weights copy the buffers too, as `AveragedModel` does, or call `update_bn` before it is used.
+        It needs no neighbouring steps; what must last has been seen at as many watched steps.
 
     Example:
         ```python
@@ -61,12 +61,11 @@ class StaleStatistics(Rule):
     only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses",)
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.TRAIN_EVAL_MODE, Cause.STALE_COPY)
+    suspects = (FirstOf((Suspect(Cause.STALE_COPY, only=(_OF_COPY,)),), (Suspect(Cause.TRAIN_EVAL_MODE),)),)
     shows_its_cause = True
     what_to_do = (
         "Call model.train() before training, so that the layers learn their statistics.",
@@ -82,26 +81,20 @@ class StaleStatistics(Rule):
         if facts is None:
             return []
         found = [_of_copy(window, facts)] if facts.program.stale_copy_evaluations else []
-        if window.step < facts.from_step + self.steps:
+        if window.watched_since(facts.from_step) < self.steps:
             return found
         return found + [
-            Finding(
-                subject=module.name,
-                step=window.step,
-                since_step=facts.from_step,
-                measure=f"steps with {module.stale_state} as they began",
-                observed=float(window.step - facts.from_step + 1),
-                relation=">",
-                threshold=float(self.steps),
+            finding_of(
+                window,
+                module.name,
+                f"steps with {module.stale_state} as they began",
+                float(window.step - facts.from_step + 1),
+                above=float(self.steps),
+                since=facts.from_step,
                 place=module.line,
             )
             for module in stale_modules(facts)
         ]
-
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return the one cause: of an average of weights another than of layers in the wrong mode."""
-        is_copy = findings[0].measure == _OF_COPY
-        return (Suspicion(Cause.STALE_COPY if is_copy else Cause.TRAIN_EVAL_MODE),)
 
     def lacks(self, window: Window) -> str:
         """Return a clause if the hook recorded no facts about modules."""
@@ -109,14 +102,13 @@ class StaleStatistics(Rule):
 
 
 def _of_copy(window: Window, facts: ModelFacts) -> Finding:
-    return Finding(
-        subject="copy of the model",
-        step=window.step,
-        since_step=facts.from_step,
-        measure=_OF_COPY,
-        observed=float(facts.program.stale_copy_evaluations),
-        relation=">",
-        threshold=0.0,
+    return finding_of(
+        window,
+        "copy of the model",
+        _OF_COPY,
+        float(facts.program.stale_copy_evaluations),
+        above=0.0,
+        since=facts.from_step,
         place=facts.program.stale_copy_line,
     )
 

@@ -2,20 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.contracts.cause import Cause, Suspicion
-from trackside.contracts.recorded_names import BACKWARD_PASSES, WITHOUT_GRADIENTS
-from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import Evidence
+from trackside.contracts.cause import Cause
+from trackside.contracts.run.recorded_names import BACKWARD_PASSES, WITHOUT_GRADIENTS
+from trackside.contracts.verdict import Finding
+from trackside.evidence.question import Answer, Known
+from trackside.evidence.suspects import FirstOf, Suspect
+from trackside.rules.details import Details
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.constants import COURSE_STEPS
 from trackside.trial.window import Column, Window
 
-_FEWEST_BEFORE = 10  # steps with gradients, after which their end has a moment of its own
+
+@dataclass(frozen=True)
+class EmptySteps(Details):
+    """Details of a finding.
+
+    came_before  True if gradients came until some step
+    """
+
+    came_before: bool = False
+
+
+def _none_requires_a_gradient(known: Known) -> Answer:
+    inside = [p for p in known.window.facts.parameters if p.optimizer] if known.window.facts else []
+    is_frozen = bool(inside) and not any(p.requires_grad for p in inside)
+    return is_frozen and f"none of the {len(inside)} parameters in the optimizers requires a gradient"
+
+
+def _only_outside(known: Known) -> Answer:
+    """Return the number of parameters in no optimizer that get gradients, where those in the optimizers get none."""
+    outside, facts = known.seen.outside_optimizers, known.window.facts
+    held = [p for p in facts.parameters if p.optimizer and p.has_gradient] if facts else []
+    is_so = bool(outside) and not held and any(finding.subject == WITHOUT_GRADIENTS for finding in known.findings)
+    return is_so and f"{len(outside)} parameters get gradients, and no optimizer holds any of them"
+
+
+def _gradients_ended(known: Known) -> Answer:
+    """Return the step until which gradients came, with none since: the order of the calls was right before."""
+    ended = [f for f in known.findings if f.subject == WITHOUT_GRADIENTS and EmptySteps.of(f).came_before]
+    return bool(ended) and f"gradients came until step {ended[0].since_step}: parameters were replaced, or frozen"
 
 
 @dataclass(frozen=True)
@@ -40,12 +72,9 @@ class StepsWithoutGradients(Rule):
         A few such steps, as in a warm-up, are silent. So are steps whose gradients come another way than by a backward
         pass: from `torch.autograd.grad`, from an evolution strategy, from a captured graph. They are new if they are
         other tensors than at the step before, or were written to since by more than clipping. Of several optimizers
-        that step together, a gradient of one is enough. Amazon's Debugger has no such rule. It needs the always-on
-        statistics, and nothing else.
+        that step together, a gradient of one is enough.
 
-    What to do:
-        Call `zero_grad`, `backward` and `step` in this order, each once for a batch. Where gradients of several
-        batches are accumulated, step only after the last of them.
+        In a run that is watched in bursts, the newest steps are the newest watched ones.
 
     Example:
         ```python
@@ -68,12 +97,19 @@ class StepsWithoutGradients(Rule):
     only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses", "gradients")
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.STEP_ORDER, Cause.PARAMETERS_NOT_IN_OPTIMIZER, Cause.FROZEN_PARAMETERS)
+    suspects = (
+        FirstOf(
+            (Suspect(Cause.FROZEN_PARAMETERS, _none_requires_a_gradient),),
+            (Suspect(Cause.PARAMETERS_NOT_IN_OPTIMIZER, _only_outside),),
+            (Suspect(Cause.PARAMETERS_NOT_IN_OPTIMIZER, _gradients_ended), Suspect(Cause.FROZEN_PARAMETERS)),
+            (),
+        ),
+        Suspect(Cause.STEP_ORDER),
+    )
     shows_its_cause = True
     what_to_do = (
         "Call optimizer.zero_grad(), loss.backward() and optimizer.step() in this order, each once for a batch.",
@@ -96,28 +132,6 @@ class StepsWithoutGradients(Rule):
             return ""
         return f"{self.steps} steps whose backward passes were counted"
 
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return the causes that the facts show, else the order of the calls.
-
-        Frozen parameters, if the optimizers hold no others. Parameters in no optimizer, if those alone get gradients,
-        or if gradients came until some step and none has since: the order of the calls was right before.
-        """
-        inside = [p for p in window.facts.parameters if p.optimizer] if window.facts else []
-        if inside and not any(p.requires_grad for p in inside):
-            because = f"none of the {len(inside)} parameters in the optimizers requires a gradient"
-            return (Suspicion(Cause.FROZEN_PARAMETERS, because), Suspicion(Cause.STEP_ORDER))
-        outside = Evidence(window).outside_optimizers
-        held = [p for p in window.facts.parameters if p.optimizer and p.has_gradient] if window.facts else []
-        if outside and not held and any(finding.subject == WITHOUT_GRADIENTS for finding in findings):
-            because = f"{len(outside)} parameters get gradients, and no optimizer holds any of them"
-            return (Suspicion(Cause.PARAMETERS_NOT_IN_OPTIMIZER, because), Suspicion(Cause.STEP_ORDER))
-        ended = [f for f in findings if f.subject == WITHOUT_GRADIENTS and f.statistics["came_before"]]
-        if ended:
-            because = f"gradients came until step {ended[0].since_step}: parameters were replaced, or frozen"
-            others = (Cause.FROZEN_PARAMETERS, Cause.STEP_ORDER)
-            return (Suspicion(Cause.PARAMETERS_NOT_IN_OPTIMIZER, because), *map(Suspicion, others))
-        return super().suspicions(findings, window)
-
     def _judge(self, window: Window, column: Column) -> Finding | None:
         is_empty = _is_noted(column, window.statistic(WITHOUT_GRADIENTS, "mean", mode=None))
         share = idle_share(column.values, is_empty, steps=self.steps)
@@ -125,19 +139,18 @@ class StepsWithoutGradients(Rule):
             return None
         idle = np.flatnonzero((column.values == 0) | (is_empty > 0))
         recent = idle[idle >= len(column.steps) - self.steps]
-        came_before = idle[0] >= _FEWEST_BEFORE and len(idle) == len(column.steps) - idle[0]
+        came_before = idle[0] >= COURSE_STEPS and len(idle) == len(column.steps) - idle[0]
         facts = window.facts
-        return Finding(
-            subject=WITHOUT_GRADIENTS if is_empty[recent].all() else BACKWARD_PASSES,
+        return finding_of(
+            window,
+            WITHOUT_GRADIENTS if is_empty[recent].all() else BACKWARD_PASSES,
+            "share of steps without new gradients",
+            share,
+            above=min(self.share, float(np.nextafter(share, -1))),
+            since=int(column.steps[recent[0]]),
             worker=column.worker,
-            step=window.step,
-            since_step=int(column.steps[recent[0]]),
-            measure="share of steps without new gradients",
-            observed=share,
-            relation=">",
-            threshold=min(self.share, float(np.nextafter(share, -1))),
-            statistics={"came_before": float(came_before)},
             series=column.series,
+            statistics=EmptySteps(came_before).numbers(),
             place=facts.losses[0].backward_line if facts and facts.losses else "",
         )
 

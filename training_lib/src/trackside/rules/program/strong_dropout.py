@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.observations import DROPOUTS
+from trackside.contracts.verdict import Finding
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.constants import A_HAIR, SEVERAL
 from trackside.trial.window import Window
-
-_SEVERAL = 2
 
 
 @dataclass(frozen=True)
@@ -31,21 +32,18 @@ class StrongDropout(Rule):
         2. or where two or more each drop at least `share_of_several`.
 
         One dropout of 0.8 or 0.9 before the last layer of a pretrained network is everyday practice (video), and
-        silent. So are dropouts that come on later in the run, masks that hide a part of the input and leave the rest
-        as it is, dropouts far from the loss, and compiled models, whose graph is one node. Amazon's Debugger has no
-        such rule.
-
-    What to do:
-        Give the share to drop: `nn.Dropout(0.1)` keeps nine values of ten. 0.1 to 0.5 are usual.
+        silent. So are dropouts that come on later in the run, masks that hide a part of the input and leave the rest as
+        it is, dropouts far from the loss, and compiled models, whose graph is one node.
 
     Example:
         ```python
         from trackside.contracts.model_facts import LossFacts
+        from trackside.contracts.observations import DROPOUTS
         from trackside.rules.program.strong_dropout import StrongDropout
 
-        loss = LossFacts("CrossEntropyLoss_output_0", "CrossEntropyLoss", dropouts=(0.95, 0.1))
+        loss = LossFacts("CrossEntropyLoss_output_0", "CrossEntropyLoss", observed={DROPOUTS: (0.95, 0.1)})
         assert StrongDropout().limit_of(loss) == 0.9
-        assert StrongDropout().limit_of(LossFacts("CrossEntropyLoss_output_0", dropouts=(0.5, 0.5))) is None
+        assert StrongDropout().limit_of(LossFacts("CrossEntropyLoss_output_0", observed={DROPOUTS: (0.5, 0.5)})) is None
         ```
 
     References:
@@ -58,10 +56,8 @@ class StrongDropout(Rule):
     only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses",)
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.DROPOUT_TOO_STRONG,)
     shows_its_cause = True
@@ -78,15 +74,14 @@ class StrongDropout(Rule):
         if facts is None:
             return []
         return [
-            Finding(
-                subject=loss.name,
-                step=window.step,
-                since_step=min(facts.from_step, window.step),
-                measure="share of values that a dropout drops",
-                observed=loss.dropouts[0],
-                relation=">",
-                threshold=min(limit, loss.dropouts[0] * (1 - 1e-9)),
-                statistics={"dropouts": float(sum(share > limit for share in loss.dropouts))},
+            finding_of(
+                window,
+                loss.name,
+                "share of values that a dropout drops",
+                DROPOUTS.of(loss)[0],
+                above=min(limit, DROPOUTS.of(loss)[0] * (1 - A_HAIR)),
+                since=min(facts.from_step, window.step),
+                statistics={"dropouts": float(sum(share > limit for share in DROPOUTS.of(loss)))},
                 place=loss.line,
             )
             for loss in facts.losses
@@ -94,15 +89,11 @@ class StrongDropout(Rule):
         ]
 
     def limit_of(self, loss: LossFacts) -> float | None:
-        """Return the limit that the dropouts before a loss are beyond; None if they are not.
-
-        Args:
-            loss: The facts of the loss.
-        """
-        shares = loss.dropouts
+        """Return the limit that the dropouts before a loss are beyond; None if they are not."""
+        shares = DROPOUTS.of(loss)
         if shares and shares[0] > self.share:
             return self.share
-        is_several = sum(share >= self.share_of_several for share in shares) >= _SEVERAL
+        is_several = sum(share >= self.share_of_several for share in shares) >= SEVERAL
         return self.share_of_several if is_several else None
 
     def lacks(self, window: Window) -> str:

@@ -4,28 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts
-from trackside.contracts.recorded_names import LOCAL_GRADIENT
+from trackside.contracts.run.recorded_names import LOCAL_GRADIENT
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.medians import median
-from trackside.rules.replicas import norms_by_step, spread
+from trackside.rules.details import Details
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.constants import A_HANDFUL, FEWEST, VISIBLE
+from trackside.situation.medians import median
+from trackside.situation.replicas import norms_by_step, spread
 from trackside.trial.window import Window
 
-_SAME = 1e-3  # relative difference of the norms of two copies of a weight
-_WITHOUT = 3  # looks without a gradient
-_NOT_FINITE, _MISSING, _OF_ANOTHER_SIZE = 0.0, 1.0, 2.0
-_MEASURES = (
-    "looks at which this rank's gradients are not finite",
-    "looks at which this rank has no gradient",
-    "this rank's gradients over those of the others",
-)
-_MOST_WEIGHTS = 4  # that are compared
+
+class Oddity(IntEnum):
+    """A difference of the gradients of one rank. The numbers stand in verdicts."""
+
+    NOT_FINITE = 0
+    MISSING = 1
+    OF_ANOTHER_SIZE = 2
+
+
+_MEASURES = {
+    Oddity.NOT_FINITE: "looks at which this rank's gradients are not finite",
+    Oddity.MISSING: "looks at which this rank has no gradient",
+    Oddity.OF_ANOTHER_SIZE: "this rank's gradients over those of the others",
+}
+
+
+@dataclass(frozen=True)
+class Unlike(Details):
+    """Details of a finding."""
+
+    kind: Oddity = Oddity.NOT_FINITE
 
 
 @dataclass(frozen=True)
@@ -47,10 +62,7 @@ class UnlikeGradients(Rule):
            `looks` looks, and at each to the same side. With two ranks the one with the larger g is named.
 
         The first two are warnings, the third is a remark: ranks may have different data on purpose. Workers of which
-        none shares weights (pipelines, tensor parallelism) are silent. Amazon's Debugger has no such rule.
-
-    What to do:
-        Print a batch and its loss on each rank.
+        none shares weights (pipelines, tensor parallelism) are silent.
 
     Example:
         ```python
@@ -71,10 +83,8 @@ class UnlikeGradients(Rule):
     only_of = ("pytorch",)
     is_of_networks = True
     watches = ("weights", "biases", "losses")
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     escalates = True
     since = "0.1"
     likely_causes = (Cause.UNLIKE_RANKS,)
@@ -88,11 +98,7 @@ class UnlikeGradients(Rule):
     looks: int = parameter(8, "newest looks that must all show it", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """Return one finding for the rank that is unlike the others.
-
-        Args:
-            window: The run up to the step to judge.
-        """
+        """Return one finding for the rank that is unlike the others."""
         columns = window.statistic(LOCAL_GRADIENT, "l2", mode=None)
         if len(columns) < 2:
             return []
@@ -102,45 +108,33 @@ class UnlikeGradients(Rule):
         kind, at, ranks = self._odd(norms)
         return [self._finding(window, columns[rank].worker, steps, norms[rank], at, kind=kind) for rank in ranks]
 
-    def _odd(self, norms: NDArray[np.float64]) -> tuple[float, int, Sequence[int]]:
+    def _odd(self, norms: NDArray[np.float64]) -> tuple[Oddity, int, Sequence[int]]:
         """Return the kind of oddity, the index of the look since which it holds, and the ranks that show it."""
         broken = np.flatnonzero(~np.isfinite(norms).all(axis=0))
         if broken.size:
             at = int(broken[0])
             ranks = np.flatnonzero(~np.isfinite(norms[:, at])).tolist()
-            return _NOT_FINITE, at, ranks if len(ranks) < len(norms) else []  # of all alike: another rule's
-        newest, at = norms[:, -_WITHOUT:], norms.shape[1] - _WITHOUT
+            return Oddity.NOT_FINITE, at, ranks if len(ranks) < len(norms) else []  # of all alike: another rule's
+        newest, at = norms[:, -FEWEST:], norms.shape[1] - FEWEST
         if at >= 0 and (newest > 0).any(axis=0).all() and (newest == 0).all(axis=1).any():
-            return _MISSING, at, np.flatnonzero((newest == 0).all(axis=1)).tolist()
+            return Oddity.MISSING, at, np.flatnonzero((newest == 0).all(axis=1)).tolist()
         at = norms.shape[1] - self.looks
         odd = odd_one(norms[:, at:], times=self.times) if at >= 0 else None
-        return _OF_ANOTHER_SIZE, at, [] if odd is None else [odd]
+        return Oddity.OF_ANOTHER_SIZE, at, [] if odd is None else [odd]
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return INFO for gradients of another size, WARNING for missing ones and those that are not finite.
-
-        Args:
-            findings: The findings.
-        """
-        return Severity.INFO if all(f.statistics["kind"] == _OF_ANOTHER_SIZE for f in findings) else Severity.WARNING
+        """Return INFO for gradients of another size, WARNING for missing ones and those that are not finite."""
+        return Severity.INFO if all(Unlike.of(f).kind is Oddity.OF_ANOTHER_SIZE for f in findings) else Severity.WARNING
 
     def nothing_to_judge(self, facts: ModelFacts) -> str:
-        """Return a clause for a training by a single process.
-
-        Args:
-            facts: The facts about the program.
-        """
+        """Return a clause for a training by a single process."""
         return "one process trains, so nothing is averaged" if facts.program.world_size == 1 else ""
 
     def sentence(self, findings: Sequence[Finding]) -> str:
-        """Return the message: the rank, and what is wrong with its gradients.
-
-        Args:
-            findings: The findings, worst first.
-        """
+        """Return the message: the rank, and what is wrong with its gradients."""
         lead = findings[0]
         what = ("are not finite", "are missing", f"are {lead.observed:.3g} times those of the other ranks in size")
-        which = what[int(lead.statistics["kind"])]
+        which = what[Unlike.of(lead).kind]
         return f"The gradients of {lead.worker} {which} before they are averaged, since step {lead.since_step}."
 
     def _finding(
@@ -151,15 +145,15 @@ class UnlikeGradients(Rule):
         norms: NDArray[np.float64],
         at: int,
         *,
-        kind: float,
+        kind: Oddity,
     ) -> Finding:
-        measure, observed, limit = _MEASURES[int(kind)], float(len(steps) - at), 0.0
-        if kind == _OF_ANOTHER_SIZE:
+        measure, observed, limit = _MEASURES[kind], float(len(steps) - at), 0.0
+        if kind is Oddity.OF_ANOTHER_SIZE:
             columns = window.statistic(LOCAL_GRADIENT, "l2", mode=None)
             others = median(np.concatenate([c.values[-self.looks :] for c in columns if c.worker != worker]))
             observed = median(norms[-self.looks :]) / max(others, float(np.finfo(np.float64).tiny))
             limit = self.times if observed > 1 else 1 / self.times
-        elif kind == _NOT_FINITE:
+        elif kind is Oddity.NOT_FINITE:
             observed = float(np.count_nonzero(~np.isfinite(norms)))
         return Finding(
             subject=LOCAL_GRADIENT,
@@ -170,7 +164,7 @@ class UnlikeGradients(Rule):
             observed=observed,
             relation=">" if observed > limit else "<",
             threshold=limit,
-            statistics={"kind": kind},
+            statistics=Unlike(kind).numbers(),
             series=tuple([(int(step), float(value)) for step, value in zip(steps[-20:], norms[-20:], strict=True)]),
         )
 
@@ -203,9 +197,9 @@ def _are_copies(window: Window) -> bool:
         sound = np.flatnonzero(np.isfinite(norms).all(axis=0))
         if not len(steps) or not sound.size:
             continue
-        if spread(norms[:, sound[-1]]) > _SAME:
+        if spread(norms[:, sound[-1]]) > VISIBLE:
             return False
         compared += 1
-        if compared >= _MOST_WEIGHTS:
+        if compared >= A_HANDFUL:
             break
     return compared > 0

@@ -8,12 +8,36 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts
+from trackside.contracts.observations import (
+    BEYOND_REACH,
+    COMPARED_WITH,
+    IS_BROADCAST,
+    LOWERS_LIKELIHOOD,
+    MARGIN,
+    TAKES_SCORES_FOR_PROBABILITIES,
+)
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import Evidence, has_several_aims, training_losses
-from trackside.rules.medians import median
+from trackside.evidence.suspects import Suspect
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.aims import has_several_aims
+from trackside.situation.constants import (
+    ALL_BUT_A_FEW,
+    ENOUGH_AT_MARGIN,
+    ERRORS,
+    GROWING,
+    HARDLY_ANYTHING,
+    LOSSES_OF_TWO_WINDOWS,
+    NEGLIGIBLE_SHARE,
+    RUNAWAY_WEIGHTS,
+    TRACE,
+    VALUES_OF_A_LEVEL,
+)
+from trackside.situation.losses.losses import training_losses
+from trackside.situation.measurements import Evidence
+from trackside.situation.medians import median
 from trackside.trial.window import Column, Window
 
 SIGN, BELOW_ZERO, ONE_CLASS, BROADCAST, RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED, NO_PROBABILITIES = (
@@ -29,14 +53,7 @@ SIGN, BELOW_ZERO, ONE_CLASS, BROADCAST, RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, O
     "activations before a loss of probabilities",
 )
 _MAY_BE_MEANT = {RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED}
-_REACHED = 0.95
 _OF_SCORES = {"CrossEntropyLoss", "BCEWithLogitsLoss"}
-_FEWEST_LOSSES = 40  # for a loss that runs away
-_FIRST = 10  # losses that stand for the start
-_FEWEST_AT_MARGIN = 100
-_NEAR_MARGIN, _BELOW_MARGIN, _SPREAD_AT_MARGIN = 0.05, 0.02, 0.1  # of the margin
-_SURE = 2.0  # standard errors
-_GRADIENTS_GROWN, _WEIGHTS_GROWN = 4.0, 2.5  # what runs away, grows
 _NEVER_NEGATIVE = (
     "CrossEntropyLoss", "NLLLoss", "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss", "BCEWithLogitsLoss",
     "HingeEmbeddingLoss", "MarginRankingLoss", "MultiMarginLoss", "TripletMarginLoss", "SoftMarginLoss",
@@ -91,11 +108,7 @@ class UnsuitableLoss(Rule):
         What cannot be seen: the flipped sign of a ranking, of a reward less a baseline or of a hinge on two classes is
         a sound loss of the opposite task, and its run has the same numbers as a run of that.
 
-        Else a loss that was written by hand has no known range and is left alone. Amazon's Debugger has no such rule.
-
-    What to do:
-        Look up what the loss expects: CrossEntropyLoss takes scores, NLLLoss log-probabilities, BCEWithLogitsLoss one
-        score per yes-or-no question. Minimise; write the minus where the loss is defined.
+        Else a loss that was written by hand has no known range and is left alone.
 
     Example:
         ```python
@@ -119,12 +132,30 @@ class UnsuitableLoss(Rule):
     code = "TS214"
     is_of_networks = True
     watches = ("losses",)
-    save_interval = 500
     needs = ()
     paced = True
     severity = Severity.CRITICAL
     since = "0.1"
     likely_causes = (Cause.WRONG_LOSS, Cause.LOSS_SIGN)
+    suspects = (
+        Suspect(Cause.LOSS_SIGN, "it falls ever faster below zero, and gradients grow", (RUNAWAY,)),
+        Suspect(Cause.LOSS_SIGN, "log-probabilities enter the loss with a plus", (LIKELIHOOD,)),
+        Suspect(
+            Cause.LOSS_SIGN,
+            "the loss settles at its margin and not below it, as where like is driven apart",
+            (AT_MARGIN,),
+        ),
+        Suspect(Cause.LOSS_SIGN, "{comparison}", (SIGN,)),
+        Suspect(
+            Cause.WRONG_LOSS, "the model's last function keeps the predictions from the targets", (REACH, ONE_SIDED)
+        ),
+        Suspect(Cause.DEAD_UNITS, only=(REACH, ONE_SIDED)),
+        Suspect(
+            Cause.WRONG_LOSS, "it expects probabilities and gets scores: say from_logits=True", (NO_PROBABILITIES,)
+        ),
+        Suspect(Cause.WRONG_LOSS, "{comparison}", (RUNAWAY, LIKELIHOOD, BELOW_ZERO, ONE_CLASS, BROADCAST)),
+        Suspect(Cause.LOSS_SIGN, only=(BELOW_ZERO,)),
+    )
     what_to_do = (
         "Look up what the loss expects: scores, log-probabilities or probabilities, and which shapes.",
         "Minimise, and write the minus where the loss is defined.",
@@ -146,8 +177,9 @@ class UnsuitableLoss(Rule):
             wrong = misuse(loss, level=level, has_several_aims=several) if loss is not None else None
             if wrong is None and not several and runs_away(column.values, times=self.runaway) and _grows(window):
                 wrong = Misuse(RUNAWAY, _in_first_sizes(column.values), -self.runaway)
-            if wrong is None and loss is not None and loss.margin and settled_at(column.values, margin=loss.margin):
-                wrong = Misuse(AT_MARGIN, 1 - float(np.mean(_newest_half(column.values))) / loss.margin, _NEAR_MARGIN)
+            margin = MARGIN.of(loss) if wrong is None and loss is not None else 0.0
+            if margin and settled_at(column.values, margin=margin):
+                wrong = Misuse(AT_MARGIN, 1 - float(np.mean(_newest_half(column.values))) / margin, TRACE)
             if loss is not None and wrong is not None:
                 found.append(self._finding(window, column, loss, wrong))
         return found
@@ -162,37 +194,14 @@ class UnsuitableLoss(Rule):
             return "facts about the program's losses, which Trackside's hook records"
         return ""
 
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return a wrong sign, a wrong loss, or wrong labels, by the measure of the first finding."""
-        lead = findings[0]
-        wrong_loss = Suspicion(Cause.WRONG_LOSS, lead.comparison)
-        if lead.measure == RUNAWAY:
-            return (Suspicion(Cause.LOSS_SIGN, "it falls ever faster below zero, and gradients grow"), wrong_loss)
-        if lead.measure == LIKELIHOOD:
-            return (Suspicion(Cause.LOSS_SIGN, "log-probabilities enter the loss with a plus"), wrong_loss)
-        if lead.measure == AT_MARGIN:
-            what = "the loss settles at its margin and not below it, as where like is driven apart"
-            return (Suspicion(Cause.LOSS_SIGN, what), Suspicion(Cause.WRONG_LABELS))
-        if lead.measure in {REACH, ONE_SIDED}:
-            what = "the model's last function keeps the predictions from the targets"
-            return (Suspicion(Cause.WRONG_LOSS, what), Suspicion(Cause.DEAD_UNITS))
-        if lead.measure == SIGN:
-            return (Suspicion(Cause.LOSS_SIGN, lead.comparison),)
-        if lead.measure == NO_PROBABILITIES:
-            wrong_loss = Suspicion(Cause.WRONG_LOSS, "it expects probabilities and gets scores: say from_logits=True")
-        return (wrong_loss, Suspicion(Cause.LOSS_SIGN)) if lead.measure == BELOW_ZERO else (wrong_loss,)
-
     def _finding(self, window: Window, column: Column, loss: LossFacts, wrong: Misuse) -> Finding:
-        return Finding(
-            subject=column.tensor,
-            worker=column.worker,
-            step=window.step,
-            since_step=int(column.steps[0]),
-            measure=wrong.measure,
-            observed=wrong.observed,
-            relation="<",
-            threshold=wrong.threshold,
-            series=column.series,
+        return finding_of(
+            window,
+            column,
+            wrong.measure,
+            wrong.observed,
+            below=wrong.threshold,
+            since=int(column.steps[0]),
             place=loss.line,
         )
 
@@ -208,26 +217,26 @@ class Misuse:
 
 def misuse(loss: LossFacts, *, level: float, has_several_aims: bool) -> Misuse | None:
     """Return the misuse of a loss with the value `level`; None without evidence of one."""
-    if loss.is_broadcast:
+    if IS_BROADCAST.of(loss):
         of_input = loss.input_shape[0] if loss.input_shape else 0  # of facts that lack the number: at least two
-        return Misuse(BROADCAST, 1 / (loss.compared_with or max(of_input, 2)), 1.0)
-    if loss.lowers_likelihood and not has_several_aims:
+        return Misuse(BROADCAST, 1 / (COMPARED_WITH.of(loss) or max(of_input, 2)), 1.0)
+    if LOWERS_LIKELIHOOD.of(loss) and not has_several_aims:
         return Misuse(LIKELIHOOD, -1.0, 0.0)
     if loss.type_name not in _NEVER_NEGATIVE:
         return _out_of_reach(loss)
     if loss.type_name in {"CrossEntropyLoss", "NLLLoss"} and loss.class_count == 1:
         return Misuse(ONE_CLASS, 1.0, 2.0)
-    if loss.takes_scores_for_probabilities or (loss.scale < 0 and not has_several_aims):
-        is_sign = not loss.takes_scores_for_probabilities
+    if TAKES_SCORES_FOR_PROBABILITIES.of(loss) or (loss.scale < 0 and not has_several_aims):
+        is_sign = not TAKES_SCORES_FOR_PROBABILITIES.of(loss)
         return Misuse(SIGN, loss.scale, 0.0) if is_sign else Misuse(NO_PROBABILITIES, 0.0, 1.0)
     return Misuse(BELOW_ZERO, level, 0.0) if level < 0 and loss.scale > 0 else _out_of_reach(loss)
 
 
 def _out_of_reach(loss: LossFacts) -> Misuse | None:
-    if 1 - loss.beyond_reach >= _REACHED:
+    if 1 - BEYOND_REACH.of(loss) >= ALL_BUT_A_FEW:
         return None
     is_of_scores = loss.type_name in _OF_SCORES
-    return Misuse(ONE_SIDED, 0.0, 1.0) if is_of_scores else Misuse(REACH, 1 - loss.beyond_reach, _REACHED)
+    return Misuse(ONE_SIDED, 0.0, 1.0) if is_of_scores else Misuse(REACH, 1 - BEYOND_REACH.of(loss), ALL_BUT_A_FEW)
 
 
 def runs_away(losses: NDArray[np.float64], *, times: float) -> bool:
@@ -236,7 +245,7 @@ def runs_away(losses: NDArray[np.float64], *, times: float) -> bool:
     Far: below -`times` times their largest size over the first ten. Faster: more over the newest third than over the
     third before.
     """
-    if len(losses) < _FEWEST_LOSSES or not np.isfinite(losses).all() or not _in_first_sizes(losses) < -times:
+    if len(losses) < LOSSES_OF_TWO_WINDOWS or not np.isfinite(losses).all() or not _in_first_sizes(losses) < -times:
         return False
     third = len(losses) // 3
     old, middle, new = (median(part) for part in (losses[:third], losses[third:-third], losses[-third:]))
@@ -249,13 +258,13 @@ def settled_at(losses: NDArray[np.float64], *, margin: float) -> bool:
     `losses`: oldest first, shape (n,).
     """
     newest = _newest_half(losses)
-    if len(losses) < _FEWEST_AT_MARGIN or not np.isfinite(newest).all():
+    if len(losses) < ENOUGH_AT_MARGIN or not np.isfinite(newest).all():
         return False
     spread, above = float(newest.std()), float(newest.mean()) - margin
-    is_near = -_BELOW_MARGIN <= above / margin <= _NEAR_MARGIN and spread <= _SPREAD_AT_MARGIN * margin
+    is_near = -HARDLY_ANYTHING <= above / margin <= TRACE and spread <= NEGLIGIBLE_SHARE * margin
     half = len(newest) // 2
     fall = float(newest[:half].mean() - newest[half:].mean())
-    return is_near and fall <= _SURE * spread * np.sqrt(2 / half)
+    return is_near and fall <= ERRORS * spread * np.sqrt(2 / half)
 
 
 def _newest_half(losses: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -263,10 +272,10 @@ def _newest_half(losses: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _in_first_sizes(losses: NDArray[np.float64]) -> float:
-    first = float(np.abs(losses[:_FIRST]).max())
-    return median(losses[-_FIRST:]) / first if first > 0 else 0.0
+    first = float(np.abs(losses[:VALUES_OF_A_LEVEL]).max())
+    return median(losses[-VALUES_OF_A_LEVEL:]) / first if first > 0 else 0.0
 
 
 def _grows(window: Window) -> bool:
     seen = Evidence(window)
-    return (seen.gradient_growth or 0.0) > _GRADIENTS_GROWN or (seen.weight_growth or 0.0) > _WEIGHTS_GROWN
+    return (seen.gradient_growth or 0.0) > GROWING or (seen.weight_growth or 0.0) > RUNAWAY_WEIGHTS

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.verdict import Finding
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Window
 
@@ -52,10 +53,7 @@ class WrongMode(Rule):
         5. A model in train mode in which some normalisation layers are in evaluation mode was set so on purpose (frozen
            batch normalisation in fine-tuning), and is silent. So is a model with no module that behaves otherwise.
 
-        Amazon's Debugger has no such rule.
-
-    What to do:
-        Call `model.train()` at the start of each training epoch, and `model.eval()` before each evaluation.
+        It needs no neighbouring steps; what must last has been seen at as many watched steps.
 
     Example:
         ```python
@@ -82,10 +80,8 @@ class WrongMode(Rule):
     code = "TS215"
     is_of_networks = True
     watches = ("losses",)
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.TRAIN_EVAL_MODE,)
     shows_its_cause = True
@@ -106,9 +102,9 @@ class WrongMode(Rule):
         found: list[Finding] = []
         if facts.program.training_mode_evaluations >= self.evaluations:
             found += [self._evaluated(window, facts, module) for module in differing_modules(facts)]
-        if window.step >= facts.from_step + self.steps:
+        if window.watched_since(facts.from_step) >= self.steps:
             found += [self._trained(window, facts, module) for module in evaluating_modules(facts)]
-        if window.step >= facts.from_step + self.own_train_steps:
+        if window.watched_since(facts.from_step) >= self.own_train_steps:
             found += [self._unused(window, facts, module) for module in facts.modules if module.own_train_unused]
         return found
 
@@ -119,40 +115,37 @@ class WrongMode(Rule):
         return ""
 
     def _evaluated(self, window: Window, facts: ModelFacts, module: ModuleFacts) -> Finding:
-        return Finding(
-            subject=module.name,
-            step=window.step,
-            since_step=facts.from_step,
-            measure="evaluations in training mode",
-            observed=float(facts.program.training_mode_evaluations),
-            relation=">",
-            threshold=float(self.evaluations - 1),
+        return finding_of(
+            window,
+            module.name,
+            "evaluations in training mode",
+            float(facts.program.training_mode_evaluations),
+            above=float(self.evaluations - 1),
+            since=facts.from_step,
             place=facts.program.evaluation_line or module.line,
         )
 
     def _unused(self, window: Window, facts: ModelFacts, module: ModuleFacts) -> Finding:
         steps = window.step - facts.from_step
-        return Finding(
-            subject=module.name,
-            step=window.step,
-            since_step=facts.from_step,
-            measure=f"steps without a call of {module.type_name}.train()",
-            observed=float(steps + 1),
-            relation=">",
-            threshold=float(self.own_train_steps),
+        return finding_of(
+            window,
+            module.name,
+            f"steps without a call of {module.type_name}.train()",
+            float(steps + 1),
+            above=float(self.own_train_steps),
+            since=facts.from_step,
             place=module.line,
         )
 
     def _trained(self, window: Window, facts: ModelFacts, module: ModuleFacts) -> Finding:
         steps = window.step - facts.from_step
-        return Finding(
-            subject=module.name,
-            step=window.step,
-            since_step=facts.from_step,
-            measure="steps in evaluation mode",
-            observed=float(steps + 1),
-            relation=">",
-            threshold=float(self.steps),
+        return finding_of(
+            window,
+            module.name,
+            "steps in evaluation mode",
+            float(steps + 1),
+            above=float(self.steps),
+            since=facts.from_step,
             place=module.line,
         )
 

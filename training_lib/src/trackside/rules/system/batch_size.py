@@ -42,11 +42,10 @@ class BatchSize(SpeedRule):
         2. that of its memory in use is below `gpu_memory_threshold_p95`, and
         3. that of the processors of its machine is below `cpu_threshold_p95`; all in percent.
 
-        A GPU that never was above 1 % of utilisation is not used by the training, and is silent. Its issues are
-        warnings; with `is_critical` they may stop the run. SageMaker Debugger's rule of this name decides alike.
+        A GPU that never was above 1 % of utilisation is not used by the training, and is silent. SageMaker Debugger's
+        rule of this name decides alike.
 
-    What to do:
-        Double the batch size until memory or utilisation is full, and raise the learning rate with it.
+        Its issues are warnings; with `is_critical` they may stop the run.
 
     Example:
         ```python

@@ -41,12 +41,9 @@ class CpuBottleneck(SpeedRule):
            below `gpu_threshold` percent.
         2. It fires where bottlenecks are more than `threshold` percent of all samples.
 
-        Its issues are warnings; with `is_critical` they may stop the run. SageMaker Debugger's rule of this name
-        decides alike.
+        SageMaker Debugger's rule of this name decides alike.
 
-    What to do:
-        Look at `trackside profile` for the line. Move preprocessing out of the training process, decode data once and
-        store the result, or take a machine with more processors for each GPU.
+        Its issues are warnings; with `is_critical` they may stop the run.
 
     Example:
         ```python

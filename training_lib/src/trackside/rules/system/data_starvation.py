@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding
+from trackside.evidence.question import Answer, Known
+from trackside.evidence.suspects import Suspect
 from trackside.rules.rule import parameter
 from trackside.rules.speed import DATA, STEPS, SpeedRule, StepTimes, found_in, step_times
+from trackside.situation.constants import LARGE_BATCH_BYTES
 from trackside.trial.window import Window
 
-LARGE_BATCH_BYTES = 32 << 20  # from which the size of a batch is evidence
+
+def _settings_of_loader(known: Known) -> Answer:
+    facts = known.window.speed_facts.get(known.lead.worker) if known.findings else None
+    loader = facts.loaders[0] if facts is not None and facts.loaders else None
+    if loader is None:
+        return False
+    clause = f"the DataLoader of {loader.dataset} has num_workers={loader.workers}"
+    clause += f", collate_fn={loader.collate}" if loader.collate else ""
+    return clause + (f", and {loader.batch_bytes >> 20} MiB a batch" if loader.batch_bytes >= LARGE_BATCH_BYTES else "")
 
 
 @dataclass(frozen=True)
@@ -41,11 +52,9 @@ class DataStarvation(SpeedRule):
         (autotune is off) or one call takes several batches (`steps_per_execution`), the rule lacks data.
 
         The finding names the line that the wait was mostly spent in, where stacks were sampled, else the one that made
-        the DataLoader. Loops that fetch by calling a function are silent. Its issues are warnings; with `is_critical`
-        they may stop the run. Amazon's Debugger has no such rule.
+        the DataLoader. Loops that fetch by calling a function are silent.
 
-    What to do:
-        Raise `num_workers`, as `trackside profile` computes it, or make the named function cheaper.
+        Its issues are warnings; with `is_critical` they may stop the run.
 
     Example:
         ```python
@@ -63,6 +72,7 @@ class DataStarvation(SpeedRule):
     code = "TS409"
     only_of = ("pytorch", "keras")
     likely_causes = (Cause.SLOW_INPUT,)
+    suspects = (Suspect(Cause.SLOW_INPUT, _settings_of_loader), Suspect(Cause.SLOW_INPUT))
     what_to_do = (
         "Raise num_workers of the DataLoader; `trackside profile` computes how far.",
         "Make the named function cheaper, or do its work once, before the training.",
@@ -115,19 +125,6 @@ class DataStarvation(SpeedRule):
         facts = window.speed_facts.get(times.worker)
         lines = facts.lines if facts is not None else ()
         return sum(line.samples for line in lines if line.is_in_model or line.is_wait_for_data) >= self.samples
-
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return the one cause, with the settings of the DataLoader as its evidence."""
-        facts = window.speed_facts.get(findings[0].worker) if findings else None
-        loader = facts.loaders[0] if facts is not None and facts.loaders else None
-        because = ""
-        if loader is not None:
-            because = f"the DataLoader of {loader.dataset} has num_workers={loader.workers}"
-            because += f", collate_fn={loader.collate}" if loader.collate else ""
-            because += (
-                f", and {loader.batch_bytes >> 20} MiB a batch" if loader.batch_bytes >= LARGE_BATCH_BYTES else ""
-            )
-        return tuple([replace(each, because=because) for each in super().suspicions(findings, window)])
 
 
 def is_starving(*, share: float, seconds_a_step: float, limit: float, milliseconds: float) -> bool:

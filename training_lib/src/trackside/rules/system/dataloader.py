@@ -9,9 +9,8 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding
 from trackside.rules.rule import parameter
 from trackside.rules.speed import AMAZONS_TOO, DATA, SpeedRule, StepTimes, amazons, found_in, step_times
+from trackside.situation.constants import ENOUGH_WAITS
 from trackside.trial.window import Window
-
-FEWEST_STEPS = 25  # from which few workers are judged by waits
 
 
 @dataclass(frozen=True)
@@ -31,11 +30,9 @@ class Dataloader(SpeedRule):
            percent of its steps, and more than `milliseconds` a step: workers that keep up with it are enough. Waits are
            those of `data-starvation`, over 25 steps and more.
 
-        SageMaker Debugger's rule does not look at waits: in its presets both are 0. Its issues are warnings;
-        with `is_critical` they may stop the run.
+        SageMaker Debugger's rule does not look at waits: in its presets both are 0.
 
-    What to do:
-        Set `num_workers` to about the number of processors, or to what `trackside profile` computes.
+        Its issues are warnings; with `is_critical` they may stop the run.
 
     Example:
         ```python
@@ -86,7 +83,7 @@ class Dataloader(SpeedRule):
                     )
 
     def _is_waiting(self, times: StepTimes) -> bool:
-        if self.least_wait and len(times.steps) < FEWEST_STEPS:
+        if self.least_wait and len(times.steps) < ENOUGH_WAITS:
             return False
         times = times.usual(DATA)
         milliseconds = 1000 * float(times.phases[DATA].mean()) if DATA in times.phases else 0.0

@@ -29,12 +29,9 @@ class GpuMemoryIncrease(SpeedRule):
         2. It fires where the first is higher by more than `increase` percentage points.
 
         PyTorch keeps what it has allocated, so that a rise after the first minutes means that more is needed than
-        before. Its issues are warnings; with `is_critical` they may stop the run. SageMaker Debugger's rule of this
-        name decides alike.
+        before. SageMaker Debugger's rule of this name decides alike.
 
-    What to do:
-        Append `loss.item()` to lists, not the loss. Evaluate under `torch.no_grad()`. Batches of growing length are a
-        reason too: pad or group them.
+        Its issues are warnings; with `is_critical` they may stop the run.
 
     Example:
         ```python

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from trackside.contracts.cause import Cause, Suspicion
-from trackside.contracts.recorded_names import STEP_SECONDS
-from trackside.contracts.verdict import Finding
+from trackside.contracts.cause import Cause
+from trackside.contracts.run.recorded_names import STEP_SECONDS
+from trackside.contracts.verdict import Finding, FindingKind
+from trackside.evidence.question import Answer, Known
+from trackside.evidence.suspects import Suspect
 from trackside.rules.rule import parameter
 from trackside.rules.speed import STEPS, SpeedRule, found_in
+from trackside.situation.constants import SHORT_STRETCH
 from trackside.trial.window import Window
 
-FIRST_STEPS = 5  # left out: memory is allocated, kernels are chosen
+
+def _hanging_line(known: Known) -> Answer:
+    facts = known.window.speed_facts.get(known.lead.worker) if known.findings else None
+    hang = facts.hang if facts is not None else None
+    return hang is not None and bool(hang.place) and f"{hang.place} in {hang.function}: {hang.code}"
 
 
 @dataclass(frozen=True)
@@ -36,11 +43,9 @@ class Hang(SpeedRule):
         3. Without a word of the process, which may be gone or stuck outside of Python, it fires where w is above twice
            `times` x m and `silence_seconds`. A run with fewer than five steps has no past, and is silent.
 
-        A run that goes on recovers. Its issues are warnings; with `is_critical` they may stop the run.
+        A run that goes on recovers.
 
-    What to do:
-        Read the stacks: `trackside profile` shows the line, and `profiler-output/performance/<worker>.json` in the run
-        has all of them. With several ranks, the one in another phase than the rest is the one that they wait for.
+        Its issues are warnings; with `is_critical` they may stop the run.
 
     Example:
         ```python
@@ -57,6 +62,7 @@ class Hang(SpeedRule):
     rule_id = "hang"
     code = "TS414"
     likely_causes = (Cause.STALLED,)
+    suspects = (Suspect(Cause.STALLED, _hanging_line), Suspect(Cause.STALLED))
     judges_waiting = True
     what_to_do = (
         "Read the stacks in profiler-output/performance/<worker>.json of the run.",
@@ -73,7 +79,9 @@ class Hang(SpeedRule):
         if waited <= min(self.least_seconds, self.silence_seconds):
             return
         columns = window.statistic(STEP_SECONDS, "mean", mode=None)
-        past = [float(np.max(column.values[FIRST_STEPS:])) for column in columns if len(column.values) > FIRST_STEPS]
+        past = [
+            float(np.max(column.values[SHORT_STRETCH:])) for column in columns if len(column.values) > SHORT_STRETCH
+        ]
         if not past:
             return
         limit = limit_of(longest=max(past), times=self.times, least=self.least_seconds)
@@ -91,6 +99,7 @@ class Hang(SpeedRule):
                     observed=waited,
                     threshold=limit,
                     since=window.step,
+                    kind=FindingKind.STANDSTILL,
                     worker=worker,
                     place=hang.place,
                 )
@@ -103,15 +112,9 @@ class Hang(SpeedRule):
                 observed=waited,
                 threshold=silent,
                 since=window.step,
+                kind=FindingKind.STANDSTILL,
                 worker=columns[0].worker,
             )
-
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return the one cause, with the line of the training as its evidence."""
-        facts = window.speed_facts.get(findings[0].worker) if findings else None
-        hang = facts.hang if facts is not None else None
-        because = f"{hang.place} in {hang.function}: {hang.code}" if hang is not None and hang.place else ""
-        return (Suspicion(Cause.STALLED, because),)
 
 
 def limit_of(*, longest: float, times: float, least: float) -> float:

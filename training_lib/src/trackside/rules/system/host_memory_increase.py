@@ -11,11 +11,10 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding
 from trackside.rules.rule import parameter
 from trackside.rules.speed import NO_SAMPLES, SpeedRule, Values, found_in
+from trackside.situation.constants import PARTS_OF_A_RUN
 from trackside.trial.window import Window
 
 MEMORY = "ProcessMemoryBytes"
-BLOCKS = 10
-MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -33,12 +32,9 @@ class HostMemoryIncrease(SpeedRule):
         2. It fires where the last block is higher than the first by more than `increase` MiB and by more than `share`
            of the first, and nine of ten blocks are not below the one before.
 
-        The first half is left out: data are loaded and caches are filled. Its issues are warnings; with `is_critical`
-        they may stop the run. Amazon's Debugger has no such rule.
+        The first half is left out: data are loaded and caches are filled.
 
-    What to do:
-        Append `loss.item()` to lists, not the loss. Bound caches (`functools.lru_cache(maxsize=...)`). Keep arrays, not
-        lists of Python objects, in a data set that DataLoader workers copy.
+        Its issues are warnings; with `is_critical` they may stop the run.
 
     Example:
         ```python
@@ -71,19 +67,19 @@ class HostMemoryIncrease(SpeedRule):
         for memory in window.machine(MEMORY):
             half = len(memory.values) // 2
             values, times = memory.values[half:], memory.times[half:]
-            if len(values) < 2 * BLOCKS or times[-1] - times[0] < self.seconds:
+            if len(values) < 2 * PARTS_OF_A_RUN or times[-1] - times[0] < self.seconds:
                 continue
             rise = rise_of(values)
-            limit = max(self.increase * MIB, self.share * float(values[0]))
+            limit = max(self.increase * 2**20, self.share * float(values[0]))
             if rise > limit:
                 yield found_in(
                     window,
                     f"the training on {memory.node}",
                     measure="rise of its memory, MiB",
-                    observed=rise / MIB,
-                    threshold=limit / MIB,
+                    observed=rise / 2**20,
+                    threshold=limit / 2**20,
                     since=window.profile.step_at(float(times[0])),
-                    statistics={"mib_an_hour": 3600 * rise / MIB / float(times[-1] - times[0])},
+                    statistics={"mib_an_hour": 3600 * rise / 2**20 / float(times[-1] - times[0])},
                 )
 
     def lacks(self, window: Window) -> str:
@@ -97,6 +93,6 @@ class HostMemoryIncrease(SpeedRule):
 
 def rise_of(values: Values) -> float:
     """Return the rise from the first block to the last; 0 if memory fell in between."""
-    medians = np.array([np.median(block) for block in np.array_split(values, BLOCKS)])
+    medians = np.array([np.median(block) for block in np.array_split(values, PARTS_OF_A_RUN)])
     falls = int((np.diff(medians) < 0).sum())
     return max(0.0, float(medians[-1] - medians[0])) if falls <= 1 else 0.0

@@ -25,12 +25,10 @@ from trackside.rules.speed import (
     of_processors,
     step_times,
 )
+from trackside.situation.constants import NEGLIGIBLE_SHARE, SHORT_STRETCH, VALUES_OF_A_LEVEL
 from trackside.trial.window import MachineSeries, Window
 
 DISK_WAITS = "ProcessesInDiskWait"
-FEWEST_OF_PROCESSES = 10  # samples
-FEWEST_IN_WAIT = 5  # of them
-LEAST_WAIT = 0.1  # of the steps, for batches
 
 
 @dataclass(frozen=True)
@@ -53,12 +51,9 @@ class IoBottleneck(SpeedRule):
            The share is of the time in which other work did not keep the training from a processor, and of five
            samples at least.
 
-        Its issues are warnings; with `is_critical` they may stop the run. SageMaker Debugger's rule of this name
-        decides by the first two, on machines with a GPU.
+        SageMaker Debugger's rule of this name decides by the first two, on machines with a GPU.
 
-    What to do:
-        Copy the data to a local disk before the training, read few large files instead of many small ones, or keep
-        decoded data in memory. Look at the training's own checkpoints too.
+        Its issues are warnings; with `is_critical` they may stop the run.
 
     Example:
         ```python
@@ -118,7 +113,7 @@ class IoBottleneck(SpeedRule):
             return
         starved = min((times.waited_share for times in step_times(window)), default=0.0)
         for waits in window.machine(DISK_WAITS):
-            if len(waits.values) >= FEWEST_OF_PROCESSES:
+            if len(waits.values) >= VALUES_OF_A_LEVEL:
                 share = share_of_own(int(np.sum(waits.values > 0)), len(waits.values), starved=starved)
                 if 100 * share > self.process_threshold:
                     yield found_in(
@@ -133,7 +128,7 @@ class IoBottleneck(SpeedRule):
     def lacks(self, window: Window) -> str:
         """Name the missing input: enough samples of the machine."""
         own = [len(waits.values) for waits in window.machine(DISK_WAITS)] if self.process_threshold else []
-        if max(own, default=0) >= FEWEST_OF_PROCESSES:
+        if max(own, default=0) >= VALUES_OF_A_LEVEL:
             return ""
         counts = [len(waits.values) for _, waits, _ in self._devices(window)]
         if not counts:
@@ -154,7 +149,7 @@ class IoBottleneck(SpeedRule):
 
 def is_waiting_for_data(window: Window) -> bool:
     """Return True if a worker waits for batches for a tenth of its steps, or has no DataLoader."""
-    return any(DATA not in times.phases or times.share_of(DATA) >= LEAST_WAIT for times in step_times(window))
+    return any(DATA not in times.phases or times.share_of(DATA) >= NEGLIGIBLE_SHARE for times in step_times(window))
 
 
 def share_of_own(in_wait: int, samples: int, *, starved: float) -> float:
@@ -165,7 +160,7 @@ def share_of_own(in_wait: int, samples: int, *, starved: float) -> float:
         samples: Number of all samples.
         starved: Share of the time in which other work held the training up.
     """
-    return min(1.0, in_wait / max(1.0, samples * (1.0 - starved))) if in_wait >= FEWEST_IN_WAIT else 0.0
+    return min(1.0, in_wait / max(1.0, samples * (1.0 - starved))) if in_wait >= SHORT_STRETCH else 0.0
 
 
 def share_of_waits(waits: Values, gpu: Values | None, *, waiting: float, idle: float) -> float:

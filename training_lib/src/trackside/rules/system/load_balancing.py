@@ -11,9 +11,8 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding
 from trackside.rules.rule import parameter
 from trackside.rules.speed import AMAZONS_TOO, GPU, NO_GPU, SpeedRule, Values, amazons, device_of, found_in
+from trackside.situation.constants import PARTS_OF_A_RUN
 from trackside.trial.window import Window
-
-BINS = 10
 
 
 @dataclass(frozen=True)
@@ -32,12 +31,9 @@ class LoadBalancing(SpeedRule):
            common.
         3. It fires for the GPU with the greatest median distance to the others, where that is above `threshold`.
 
-        Amazon documents that its rule of this name compares histograms, and not how it measures the distance. Its
-        issues are warnings; with `is_critical` they may stop the run.
+        Amazon documents that its rule of this name compares histograms, and not how it measures the distance.
 
-    What to do:
-        Check that every rank has its own GPU (`torch.cuda.set_device(local_rank)`) and batches of the same size. With
-        `torch.nn.DataParallel`, which gathers on the first GPU, change to DistributedDataParallel.
+        Its issues are warnings; with `is_critical` they may stop the run.
 
     Example:
         ```python
@@ -101,5 +97,5 @@ class LoadBalancing(SpeedRule):
 
 def distance(one: Values, other: Values) -> float:
     """Return the distance of two histograms of utilisation, from 0 to 1."""
-    shares = [np.histogram(values, bins=BINS, range=(0, 100))[0] / len(values) for values in (one, other)]
+    shares = [np.histogram(values, bins=PARTS_OF_A_RUN, range=(0, 100))[0] / len(values) for values in (one, other)]
     return float(np.abs(shares[0] - shares[1]).sum() / 2)

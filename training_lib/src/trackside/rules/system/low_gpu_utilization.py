@@ -29,12 +29,10 @@ class LowGpuUtilization(SpeedRule):
         2. Its use goes up and down where that percentile is above `threshold_p95` and the 5th one is below
            `threshold_p5` percent.
 
-        Utilisation is the share of time in which any kernel ran: a GPU at 100 % may still compute little. Its issues
-        are warnings; with `is_critical` they may stop the run. SageMaker Debugger's rule of this name decides alike.
+        Utilisation is the share of time in which any kernel ran: a GPU at 100 % may still compute little. SageMaker
+        Debugger's rule of this name decides alike.
 
-    What to do:
-        Look at `trackside profile`: a wait for data, a copy, or Python between the kernels. Else try a larger batch, or
-        a smaller machine.
+        Its issues are warnings; with `is_critical` they may stop the run.
 
     Example:
         ```python

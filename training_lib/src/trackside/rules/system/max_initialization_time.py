@@ -25,13 +25,10 @@ class MaxInitializationTime(SpeedRule):
            second after the start, to the end of the first step.
         2. It fires where it is above `threshold` minutes.
 
-        It judges when the first step has come; a training that never comes so far has no step to judge. Its issues are
-        warnings; with `is_critical` they may stop the run. SageMaker Debugger's rule of this name has the same
-        threshold.
+        It judges when the first step has come; a training that never comes so far has no step to judge. SageMaker
+        Debugger's rule of this name has the same threshold.
 
-    What to do:
-        Store data as the training reads them, download while the model is built, and keep compiled models in a cache
-        that outlives the job.
+        Its issues are warnings; with `is_critical` they may stop the run.
 
     Example:
         ```python

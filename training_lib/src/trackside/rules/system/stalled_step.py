@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding
+from trackside.evidence.question import Answer, Known
+from trackside.evidence.suspects import Suspect
 from trackside.rules.rule import parameter
 from trackside.rules.speed import STEPS, SpeedRule, found_in, step_times
-from trackside.trial.stalls import CHANGES, stalled_lines
+from trackside.trial.facts.stalls import CHANGES, stalled_lines
 from trackside.trial.window import Window
+
+
+def _stalled_line(known: Known) -> Answer:
+    """Return the kind of the line, and the change to try."""
+    facts = known.window.speed_facts.get(known.lead.worker) if known.findings else None
+    for stall, lines in stalled_lines(facts).items() if facts is not None else ():
+        if known.lead.place in {line.place for line in lines}:
+            return f"the line is {stall.value}: {CHANGES[stall]}"
+    return False
 
 
 @dataclass(frozen=True)
@@ -31,11 +42,9 @@ class StalledStep(SpeedRule):
            than `milliseconds` a step.
 
         Other work in the script is never blamed: `trackside profile` shows it. Batches that come late are
-        `data-starvation`. Its issues are warnings; with `is_critical` they may stop the run. Amazon's Debugger has no
-        such rule.
+        `data-starvation`.
 
-    What to do:
-        Do what the named line does at every 100th step, after the loop, or in another thread.
+        Its issues are warnings; with `is_critical` they may stop the run.
 
     Example:
         ```python
@@ -53,6 +62,7 @@ class StalledStep(SpeedRule):
     code = "TS415"
     only_of = ("pytorch",)
     likely_causes = (Cause.SLOW_LINE,)
+    suspects = (Suspect(Cause.SLOW_LINE, _stalled_line), Suspect(Cause.SLOW_LINE))
     what_to_do = (
         "Do what the named line does at every 100th step, after the loop, or in another thread.",
         "Look at `trackside profile`: it has the seconds that can be won back.",
@@ -89,19 +99,6 @@ class StalledStep(SpeedRule):
         if max(counts, default=0) < self.samples:
             return f"{self.samples} samples of the stack of the training; the run has {max(counts, default=0)}"
         return "" if step_times(window) else "timed steps"
-
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return the one cause, with the kind of the line and the change to try."""
-        facts = window.speed_facts.get(findings[0].worker) if findings else None
-        because = next(
-            (
-                f"the line is {stall.value}: {CHANGES[stall]}"
-                for stall, lines in (stalled_lines(facts).items() if facts is not None else ())
-                if findings[0].place in {line.place for line in lines}
-            ),
-            "",
-        )
-        return tuple([replace(each, because=because) for each in super().suspicions(findings, window)])
 
 
 def is_stalled(*, share: float, step_seconds: float, limit: float, milliseconds: float) -> bool:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding
+from trackside.evidence.question import Answer, Known
+from trackside.evidence.suspects import Suspect
 from trackside.rules.rule import parameter
 from trackside.rules.speed import AMAZONS_TOO, STEPS, SpeedRule, Values, amazons, found_in, step_times
+from trackside.situation.constants import A_HAIR, ENOUGH_STEPS
 from trackside.trial.window import Window
 
-FEWEST_STEPS = 30
+
+def _garbage(known: Known) -> Answer:
+    """Return the collections of garbage, if they take half of the pauses."""
+    facts = known.window.speed_facts.get(known.lead.worker) if known.findings else None
+    garbage = facts.garbage if facts is not None else None
+    if garbage is None or 2 * garbage.count < known.lead.observed:
+        return False
+    is_long = 2 * garbage.longest_seconds >= known.lead.statistics["slowest_seconds"]
+    return is_long and f"Python collected all garbage {garbage.count} times in these steps, for {garbage.seconds:.3g} s"
 
 
 @dataclass(frozen=True)
@@ -36,11 +47,9 @@ class StepOutlier(SpeedRule):
 
         `mode` "EVAL" looks at no step: only those of the training are timed. SageMaker Debugger's rule of this name
         lacks `milliseconds` and `least_share`, which are 0 in its presets: in a long run some steps are always
-        outliers. Its issues are warnings; with `is_critical` they may stop the run.
+        outliers.
 
-    What to do:
-        Look at what runs only every so many steps: checkpoints, logging, `gc.collect()`. The numbers of the worst steps
-        are in the finding.
+        Its issues are warnings; with `is_critical` they may stop the run.
 
     Example:
         ```python
@@ -61,6 +70,7 @@ class StepOutlier(SpeedRule):
     code = "TS411"
     only_of = ("pytorch", "keras")
     likely_causes = (Cause.PAUSES,)
+    suspects = (Suspect(Cause.PAUSES, _garbage), Suspect(Cause.PAUSES))
     presets = AMAZONS_TOO
     preset_defaults = amazons(stddev=(3.0, 5.0), least_share=(0.0, 0.0), milliseconds=(0.0, 0.0))
     what_to_do = (
@@ -80,7 +90,7 @@ class StepOutlier(SpeedRule):
         if self.mode.upper() not in {"", "TRAIN"}:
             return
         for times in step_times(window):
-            if len(times.steps) < FEWEST_STEPS:
+            if len(times.steps) < ENOUGH_STEPS:
                 continue
             total, usual = float(times.seconds.sum()), float(np.median(times.seconds))
             places = outliers_of(times.seconds, stddev=self.stddev)
@@ -104,27 +114,14 @@ class StepOutlier(SpeedRule):
                     },
                 )
 
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return the one cause, with the collections of garbage as its evidence where they take half of the pauses."""
-        facts = window.speed_facts.get(findings[0].worker) if findings else None
-        garbage = facts.garbage if facts is not None else None
-        because = ""
-        if (
-            garbage is not None
-            and 2 * garbage.count >= findings[0].observed
-            and 2 * garbage.longest_seconds >= (findings[0].statistics["slowest_seconds"])
-        ):
-            because = f"Python collected all garbage {garbage.count} times in these steps, for {garbage.seconds:.3g} s"
-        return tuple([replace(each, because=because) for each in super().suspicions(findings, window)])
-
     def lacks(self, window: Window) -> str:
         """Name the missing input: timed steps of the mode."""
         if self.mode.upper() not in {"", "TRAIN"}:
             return f"timed steps of mode {self.mode.upper()}; only steps of the training are timed"
         count = max((len(times.steps) for times in step_times(window)), default=0)
-        return "" if count >= FEWEST_STEPS else f"{FEWEST_STEPS} timed steps; the run has {count}"
+        return "" if count >= ENOUGH_STEPS else f"{ENOUGH_STEPS} timed steps; the run has {count}"
 
 
 def outliers_of(seconds: Values, *, stddev: float) -> NDArray[np.intp]:
     """Return the places of the values beyond the mean by more than `stddev` standard deviations."""
-    return np.flatnonzero(seconds > seconds.mean() + stddev * seconds.std() + 1e-9)
+    return np.flatnonzero(seconds > seconds.mean() + stddev * seconds.std() + A_HAIR)

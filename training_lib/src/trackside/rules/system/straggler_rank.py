@@ -30,12 +30,9 @@ class StragglerRank(SpeedRule):
         2. The straggler is the rank with the most own work. It fires where that is above the median rank's by more than
            `share` of the step.
 
-        The backward pass itself is not compared: each rank's contains its waits for the others. Its issues are
-        warnings; with `is_critical` they may stop the run. Amazon's Debugger has no such rule.
+        The backward pass itself is not compared: each rank's contains its waits for the others.
 
-    What to do:
-        Compare the named rank's data, batches, disk and GPU with the others'. `trackside profile` shows the phases of
-        each rank, the slowest first.
+        Its issues are warnings; with `is_critical` they may stop the run.
 
     Example:
         ```python

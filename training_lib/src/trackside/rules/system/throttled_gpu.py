@@ -11,11 +11,11 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding
 from trackside.rules.rule import parameter
 from trackside.rules.speed import NO_GPU, SpeedRule, Values, device_of, found_in
+from trackside.situation.constants import THROTTLED_BITS
 from trackside.trial.window import Window
 
 REASONS = "GPUThrottleReasons"
 # Bits of NVML's clocksThrottleReasons: hardware slowdown, thermal slowdown by driver and by hardware, power brake
-_HARM = 0x8 | 0x20 | 0x40 | 0x80
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,9 @@ class ThrottledGpu(SpeedRule):
         2. It fires where more than `threshold` percent of the samples are throttled.
 
         The limit of power that was set for the GPU (`SW power cap`) is the usual state of a GPU at full work, and does
-        not count. Its issues are warnings; with `is_critical` they may stop the run. Amazon's Debugger has no such
-        rule.
+        not count.
 
-    What to do:
-        Look at `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER`, at the airflow of the machine, and at other programs
-        on it. In a cloud, change to another machine.
+        Its issues are warnings; with `is_critical` they may stop the run.
 
     Example:
         ```python
@@ -88,4 +85,4 @@ class ThrottledGpu(SpeedRule):
 
 def share_throttled(reasons: Values) -> float:
     """Return the share of samples with a reason that does harm."""
-    return float(np.mean((reasons.astype(np.int64) & _HARM) != 0))
+    return float(np.mean((reasons.astype(np.int64) & THROTTLED_BITS) != 0))

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.verdict import Finding
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.selection import EVERY_COLLECTION, at_step, selected
+from trackside.situation.constants import A_HAIR
 from trackside.trial.window import Window
 
 
@@ -30,10 +32,6 @@ class AllZero(Rule):
         It judges only where it was chosen: what may hold zeros depends on the model. Amazon's AllZero is the same; its
         documentation does not say whether the threshold itself fires, and its default of 100 leaves no other reading.
 
-    What to do:
-        Look at what computes the tensor: a ReLU that is dead, a mask that hides everything, weights that start at zero,
-        a layer that nothing reaches.
-
     Example:
         ```python
         from trackside.rules.tensors.all_zero import AllZero
@@ -51,8 +49,6 @@ class AllZero(Rule):
     is_asked_for = True
     judges_until_found = True
     watches = EVERY_COLLECTION
-    save_interval = 500
-    severity = Severity.WARNING
     needs = ()
     since = "0.1"
     likely_causes = (Cause.DEAD_UNITS, Cause.SYMMETRIC_INITIALIZATION)
@@ -69,15 +65,12 @@ class AllZero(Rule):
         )
         found = [(c, round(100 * float(c.values[-1]), 9)) for c in at_step(window, names, "zero_share")]
         return [
-            Finding(
-                subject=column.tensor,
-                worker=column.worker,
-                step=window.step,
-                since_step=window.step,
-                measure="non-zero values in %",
-                observed=100 - percent,
-                relation="<",
-                threshold=100 - self.threshold if percent > self.threshold else 100 - self.threshold + 1e-9,
+            finding_of(
+                window,
+                column,
+                "non-zero values in %",
+                100 - percent,
+                below=100 - self.threshold if percent > self.threshold else 100 - self.threshold + A_HAIR,
                 series=tuple([(step, 100 - 100 * value) for step, value in column.series]),
             )
             for column, percent in found

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.recorded_names import (
+from trackside.contracts.run.recorded_names import (
     LARGE_TARGET_ERROR,
     MOST_TERMS,
     SMALL_TARGET_ERROR,
@@ -17,15 +17,13 @@ from trackside.contracts.recorded_names import (
     loss_term,
     loss_term_guess,
 )
-from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.medians import median
-from trackside.rules.phases import newest_phase, since
+from trackside.contracts.verdict import Finding
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.constants import FIRST, HALF_LEARNED, THREEFOLD
+from trackside.situation.medians import median
+from trackside.situation.phases import newest_phase, since
 from trackside.trial.window import Column, Window
-
-_LEARNED = 0.5  # of the cost of a constant answer
-_ALIKE = 3.0  # times: forces at rest
-_AT_FIRST = 3  # looks that show how strong a term was
 
 
 @dataclass(frozen=True)
@@ -57,10 +55,7 @@ class DwarfedLossTerm(Rule):
            below half of its variance. Columns of few different values (one-hot, flags) do not count.
 
         Small weights alone are everyday practice (auxiliary losses of 0.01, beta-VAE, warm-ups, GANs) and silent, and
-        so are terms without known targets, or with targets that are all alike. Amazon's Debugger has no such rule.
-
-    What to do:
-        Print each term times its weight, and reduce all of them alike. Scale each column of a target to deviation 1.
+        so are terms without known targets, or with targets that are all alike.
 
     Example:
         ```python
@@ -81,10 +76,8 @@ class DwarfedLossTerm(Rule):
     only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses",)
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.UNBALANCED_TERMS,)
     shows_its_cause = True
@@ -108,11 +101,7 @@ class DwarfedLossTerm(Rule):
     )
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """Return one finding per worker and term.
-
-        Args:
-            window: The run up to the step to judge.
-        """
+        """Return one finding per worker and term."""
         began = newest_phase(window)
         found = []
         for number in range(MOST_TERMS):
@@ -123,11 +112,7 @@ class DwarfedLossTerm(Rule):
         return [*found, *self._columns_of_targets(window, began)]
 
     def sentence(self, findings: Sequence[Finding]) -> str:
-        """Return the message: how much larger the other gradient is, and what the term has learned.
-
-        Args:
-            findings: The findings, worst first.
-        """
+        """Return the message: how much larger the other gradient is, and what the term has learned."""
         lead = findings[0]
         if lead.subject == TARGET_SCALE:
             return (
@@ -151,18 +136,17 @@ class DwarfedLossTerm(Rule):
                 continue
             scale = float(column.values[-self.looks :].min())
             of_small, of_large = (median(each[worker].values[-self.looks :]) for each in (small, large))
-            if scale > self.target_scale and of_small > self.guess_share and of_large < _LEARNED:
-                yield Finding(
-                    subject=TARGET_SCALE,
+            if scale > self.target_scale and of_small > self.guess_share and of_large < HALF_LEARNED:
+                yield finding_of(
+                    window,
+                    TARGET_SCALE,
+                    "deviation of one column of the target over that of another",
+                    scale,
+                    above=self.target_scale,
+                    since=int(column.steps[-self.looks]),
                     worker=worker,
-                    step=window.step,
-                    since_step=int(column.steps[-self.looks]),
-                    measure="deviation of one column of the target over that of another",
-                    observed=scale,
-                    relation=">",
-                    threshold=self.target_scale,
-                    statistics={"value_over_guess": of_small},
                     series=small[worker].series,
+                    statistics={"value_over_guess": of_small},
                 )
 
     def _judge(self, window: Window, number: int, values: Column, began: int) -> Finding | None:
@@ -191,17 +175,16 @@ class DwarfedLossTerm(Rule):
         if not is_penalty and not self._has_had_its_way(window, strongest, began):
             return None
         named = [f.name for f in window.facts.losses if f.type_name] if window.facts is not None else []
-        return Finding(
-            subject=named[0] if len(named) == 1 else values.tensor,
+        return finding_of(
+            window,
+            named[0] if len(named) == 1 else values.tensor,
+            "gradient of another term of the loss over that of this term",
+            dominance,
+            above=threshold,
+            since=int(values.steps[0]),
             worker=values.worker,
-            step=window.step,
-            since_step=int(values.steps[0]),
-            measure="gradient of another term of the loss over that of this term",
-            observed=dominance,
-            relation=">",
-            threshold=threshold,
-            statistics={"value_over_guess": share, "term": float(number)},
             series=own.series,
+            statistics={"value_over_guess": share, "term": float(number)},
         )
 
     def _dominance(self, own: Column, others: Sequence[Column]) -> tuple[float, float]:
@@ -210,8 +193,8 @@ class DwarfedLossTerm(Rule):
         The least of all looks; that of the first ones, if both terms have come to rest.
         """
         ratios = dominances(own.values, [column.values for column in others])
-        at_first = median(ratios[:_AT_FIRST])
-        is_at_rest = bool((ratios[-self.looks :] < _ALIKE).all()) and at_first > self.times_at_first
+        at_first = median(ratios[:FIRST])
+        is_at_rest = bool((ratios[-self.looks :] < THREEFOLD).all()) and at_first > self.times_at_first
         return (at_first, self.times_at_first) if is_at_rest else (float(ratios.min()), self.times)
 
     def _share_of_guess(self, values: Column, guesses: Column) -> float:
@@ -222,7 +205,7 @@ class DwarfedLossTerm(Rule):
     def _has_had_its_way(self, window: Window, strongest: Column, began: int) -> bool:
         """Return True if the strongest other term sends far less than at first, and is no loss that has learned."""
         newest = slice(-self.looks, None)
-        falls = median(strongest.values[newest]) <= self.satisfied * median(strongest.values[:_AT_FIRST])
+        falls = median(strongest.values[newest]) <= self.satisfied * median(strongest.values[:FIRST])
         return falls and not _has_learned(window, strongest, newest, began)
 
 
@@ -249,7 +232,7 @@ def _has_learned(window: Window, gradient: Column, newest: slice, began: int) ->
     values, guesses = _values_and_guesses(window, gradient, began)
     if values is None or guesses is None or len(values) != len(guesses):
         return False
-    return median(values[newest]) < _LEARNED * median(guesses[newest])
+    return median(values[newest]) < HALF_LEARNED * median(guesses[newest])
 
 
 def _values_and_guesses(

@@ -8,21 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trackside.contracts.cause import Cause, Suspicion
-from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import certain_causes
-from trackside.rules.medians import median, medians_of_rows
-from trackside.rules.phases import newest_phase, since
+from trackside.contracts.cause import Cause
+from trackside.contracts.verdict import Finding
+from trackside.evidence.causes import CERTAIN
+from trackside.evidence.suspects import FirstOf, Suspect
+from trackside.rules.advice import Advice, Concerns
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.constants import FEWEST, LASTING_STEPS, NEAR_A_LIMIT, NEWEST, TWICE
+from trackside.situation.medians import median, medians_of_rows
+from trackside.situation.phases import newest_phase, since
 from trackside.trial.window import MOST_IN_PANEL, Column, Panel, Window
 
 PROPORTION, GROWTH = "norm of the gradient over that of the weight", "norm of the gradients over their usual one"
-
-_FEWEST = 3
-_WARM_UP = 20
-_NEWEST = 3
-_BEYOND = 2.0  # times the largest norm of the run so far
-_CLEARLY = 0.999  # what is nearer to the limit is computed in full
 
 
 @dataclass(frozen=True)
@@ -52,9 +50,6 @@ class ExplodingGradient(Rule):
         Gradients that are no longer finite are `exploding-tensor`'s. Amazon's Debugger has no such rule: its
         ExplodingTensor waits for infinity.
 
-    What to do:
-        Clip the gradient norm, initialise smaller, normalise the targets, or lower the learning rate.
-
     Example:
         ```python
         import numpy as np
@@ -75,15 +70,18 @@ class ExplodingGradient(Rule):
     code = "TS103"
     is_of_networks = True
     watches = ("gradients",)
-    save_interval = 500
     needs = ()
     paced = True
     patience = 2
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.EXPLODING_GRADIENTS, Cause.BAD_INITIALIZATION)
+    suspects = (
+        *CERTAIN,
+        Suspect(Cause.EXPLODING_GRADIENTS, "{comparison}"),
+        FirstOf((Suspect(Cause.BAD_INITIALIZATION, only=(PROPORTION,)),), (Suspect(Cause.LEARNING_RATE_TOO_HIGH),)),
+    )
     what_to_do = (
-        "Clip the gradient norm (torch.nn.utils.clip_grad_norm_).",
+        Advice("Clip the gradient norm (torch.nn.utils.clip_grad_norm_).", Concerns.UNCLIPPED_LOOPS),
         "Initialise smaller, and normalise the targets.",
         "Lower the learning rate, or warm it up.",
     )
@@ -101,13 +99,6 @@ class ExplodingGradient(Rule):
         """Return one finding per weight out of proportion, else one per worker with grown gradients."""
         return self._disproportionate(window) or self._grown(window)
 
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return certain causes; then gradients that explode, by themselves or by a rate that is too high."""
-        lead = findings[0]
-        exploding = Suspicion(Cause.EXPLODING_GRADIENTS, lead.comparison)
-        second = Cause.BAD_INITIALIZATION if lead.measure == PROPORTION else Cause.LEARNING_RATE_TOO_HIGH
-        return (*certain_causes(window), exploding, Suspicion(second))
-
     def _disproportionate(self, window: Window) -> list[Finding]:
         if not _is_out_of_proportion(window, self.proportion):
             return []
@@ -117,16 +108,13 @@ class ExplodingGradient(Rule):
         found.sort(key=lambda pair: -pair[1])
         facts = window.facts
         return [
-            Finding(
-                subject=column.tensor,
-                worker=column.worker,
-                step=window.step,
-                since_step=int(column.steps[0]),
-                measure=PROPORTION,
-                observed=q,
-                relation=">",
-                threshold=self.proportion,
-                series=column.series,
+            finding_of(
+                window,
+                column,
+                PROPORTION,
+                q,
+                above=self.proportion,
+                since=int(column.steps[0]),
                 place=module.line if facts and (module := facts.module_of(column.tensor)) else "",
             )
             for column, q in found
@@ -140,20 +128,20 @@ class ExplodingGradient(Rule):
         """
         count = max(panel.count for panel in panels)
         longest = [panel for panel in panels if panel.count == count]
-        if count < MOST_IN_PANEL + _NEWEST:
+        if count < MOST_IN_PANEL + NEWEST:
             return True
         first, newest = (
             np.square(np.concatenate(parts)).sum(axis=0)
             for parts in zip(*[(panel.oldest, panel.newest) for panel in longest], strict=True)
         )
         first, newest = np.sqrt(first[np.isfinite(first)]), np.sqrt(newest)
-        if len(first) < _WARM_UP or not np.isfinite(newest).all():
+        if len(first) < LASTING_STEPS or not np.isfinite(newest).all():
             return True
         limits = (
-            self.growth * median(first[:_WARM_UP]),
-            self.recent_growth * median(newest[:-_NEWEST]),
+            self.growth * median(first[:LASTING_STEPS]),
+            self.recent_growth * median(newest[:-NEWEST]),
         )
-        return not float(newest[-_NEWEST:].min()) < _CLEARLY * min(limits)
+        return not float(newest[-NEWEST:].min()) < NEAR_A_LIMIT * min(limits)
 
     def _grown(self, window: Window) -> list[Finding]:
         found = []
@@ -168,21 +156,20 @@ class ExplodingGradient(Rule):
                 growth, threshold = recent_growth_of(norms), self.recent_growth
             if growth is None or not growth > threshold:
                 continue
-            usual = float(norms[-_NEWEST:].min()) / growth
+            usual = float(norms[-NEWEST:].min()) / growth
             large = norms > threshold * usual
             calm = np.flatnonzero(~large)
             found.append(
-                Finding(
-                    subject="all gradients",
+                finding_of(
+                    window,
+                    "all gradients",
+                    GROWTH,
+                    growth,
+                    above=threshold,
+                    since=int(steps[calm[-1] + 1 if calm.size and calm[-1] + 1 < len(steps) else -1]),
                     worker=worker,
-                    step=window.step,
-                    since_step=int(steps[calm[-1] + 1 if calm.size and calm[-1] + 1 < len(steps) else -1]),
-                    measure=GROWTH,
-                    observed=growth,
-                    relation=">",
-                    threshold=threshold,
-                    statistics={"usual": usual},
                     series=tuple([(int(s), float(v)) for s, v in zip(steps[-20:], norms[-20:], strict=True)]),
+                    statistics={"usual": usual},
                 )
             )
         return found
@@ -193,10 +180,10 @@ def growth_of(norms: np.ndarray) -> float | None:
 
     `norms`: of all gradients together, one per step, shape (n,).
     """
-    if len(norms) < _WARM_UP + _NEWEST:
+    if len(norms) < LASTING_STEPS + NEWEST:
         return None
-    usual = median(norms[:_WARM_UP])
-    return float(norms[-_NEWEST:].min()) / usual if usual > 0 else None
+    usual = median(norms[:LASTING_STEPS])
+    return float(norms[-NEWEST:].min()) / usual if usual > 0 else None
 
 
 def recent_growth_of(norms: np.ndarray) -> float | None:
@@ -206,13 +193,13 @@ def recent_growth_of(norms: np.ndarray) -> float | None:
 
     `norms`: of all gradients together, one per step, shape (n,).
     """
-    if len(norms) < _WARM_UP + _NEWEST:
+    if len(norms) < LASTING_STEPS + NEWEST:
         return None
-    now, usual = float(norms[-_NEWEST:].min()), median(norms[-MOST_IN_PANEL:-_NEWEST])
+    now, usual = float(norms[-NEWEST:].min()), median(norms[-MOST_IN_PANEL:-NEWEST])
     if not usual > 0:
         return None
-    before = np.lib.stride_tricks.sliding_window_view(norms[:-_NEWEST], _NEWEST)
-    return now / usual if now > _BEYOND * float(medians_of_rows(before).max()) else None
+    before = np.lib.stride_tricks.sliding_window_view(norms[:-NEWEST], NEWEST)
+    return now / usual if now > TWICE * float(medians_of_rows(before).max()) else None
 
 
 def _proportions(window: Window, name: str) -> list[tuple[Column, float]]:
@@ -223,11 +210,11 @@ def _proportions(window: Window, name: str) -> list[tuple[Column, float]]:
     pairs = []
     for column in window.statistic(f"gradient/{name}", "l2", mode=None):
         weight = weights.get(column.worker)
-        if weight is None or len(column.values) < _FEWEST or not weight.values[-1] > 0:
+        if weight is None or len(column.values) < FEWEST or not weight.values[-1] > 0:
             continue
-        newest = sorted(column.values[-_NEWEST:].tolist())
+        newest = sorted(column.values[-NEWEST:].tolist())
         if all(map(math.isfinite, newest)):
-            pairs.append((column, newest[_NEWEST // 2] / float(weight.values[-1])))
+            pairs.append((column, newest[NEWEST // 2] / float(weight.values[-1])))
     return pairs
 
 
@@ -270,13 +257,13 @@ def _is_out_of_proportion(window: Window, proportion: float) -> bool:
     }
     found = []
     names = tuple([f"gradient/{name}" for name in window.tensors("weights")])
-    for panel in window.newest(names, "l2", last=_NEWEST, mode=None):
-        if panel.count < _FEWEST:
+    for panel in window.newest(names, "l2", last=NEWEST, mode=None):
+        if panel.count < FEWEST:
             continue
         for worker, name, newest in zip(panel.workers, panel.tensors, panel.newest.tolist(), strict=True):
             weight = weights.get((worker, name.removeprefix("gradient/")))
             if weight is not None and all(map(math.isfinite, newest)):
-                found.append(sorted(newest)[_NEWEST // 2] / weight)
+                found.append(sorted(newest)[NEWEST // 2] / weight)
     return bool(found) and median(found) > proportion
 
 

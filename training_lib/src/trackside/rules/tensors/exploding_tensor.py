@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.contracts.cause import Cause, Suspicion
-from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import why_it_breaks
+from trackside.contracts.cause import Cause
+from trackside.contracts.verdict import Finding, FindingKind, Severity
+from trackside.evidence.causes import BREAKS
+from trackside.rules.advice import Advice, Concerns
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
-from trackside.rules.skipped_steps import is_gradient, steps_skipped_by, workers_that_skipped
+from trackside.situation.skipped_steps import is_gradient, steps_skipped_by, workers_that_skipped
 from trackside.trial.window import Column, Window
 
 
@@ -30,8 +32,8 @@ class ExplodingTensor(Rule):
 
         1. Count the elements that are not finite (NaN, infinity, minus infinity); with `only_nan`, those that are NaN.
            The always-on statistics count them where the tensors lie; nothing needs to be saved. Where the run has but
-           reductions, the mean is counted as one element. Gradients of a step that a gradient scaler skipped were
-           used by nothing, and are not looked at.
+           reductions, the mean is counted as one element. Gradients of a step that a gradient scaler, or the
+           optimizer itself, skipped were used by nothing, and are not looked at.
         2. count > 0 is a finding, at once: there is no such thing as a harmless infinity in these collections.
         3. Once the run has ended, and where passes go on without steps, the weights are measured once more, as the last
            step left them: what broke at a step that was not measured, and ended the stepping, shows there.
@@ -41,10 +43,6 @@ class ExplodingTensor(Rule):
         Amazon's ExplodingTensor judges every saved tensor unless it is given `collection_names` or `tensor_regex`. Ours
         looks at the three collections that mean something for any network: an activation may be infinite on purpose (an
         attention mask is).
-
-    What to do:
-        Look at the steps before the first broken one: if the loss rose before it broke, the learning rate is too high;
-        if it broke out of the blue, look at that step's samples and for a division or logarithm in the loss.
 
     Example:
         ```python
@@ -71,9 +69,10 @@ class ExplodingTensor(Rule):
     severity = Severity.CRITICAL
     since = "0.1"
     likely_causes = (Cause.LEARNING_RATE_TOO_HIGH, Cause.NON_FINITE_DATA)
+    suspects = BREAKS
     what_to_do = (
         "Lower the learning rate by a factor of ten, or warm it up over the first steps.",
-        "Clip the gradient by its norm before the optimizer step.",
+        Advice("Clip the gradient by its norm before the optimizer step.", Concerns.UNCLIPPED_LOOPS),
         "Look at the samples of the first broken step: a missing value or a zero under a logarithm or a division.",
     )
 
@@ -93,10 +92,6 @@ class ExplodingTensor(Rule):
         findings = [finding for name in tensors if name in broken for finding in self._judge(window, name)]
         findings = [f for f in findings if not (is_gradient(f.subject) and f.worker in skipping)]
         return sorted(findings, key=lambda finding: finding.since_step)  # stable: keeps the order of collections
-
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return causes of slow growth before the break, or of a sudden break."""
-        return why_it_breaks(window, since=min(finding.since_step for finding in findings))
 
     def _broken(self, window: Window, names: tuple[str, ...]) -> Iterable[str]:
         """Return the tensors with values that some worker measured as not finite at this step."""
@@ -118,17 +113,17 @@ class ExplodingTensor(Rule):
                 continue
             is_made = _is_made(window, column)
             since = first_broken(column.steps[is_made], column.values[is_made])
-            yield Finding(
-                subject=name,
+            yield finding_of(
+                window,
+                name,
+                "NaN values" if self.only_nan else "non-finite values",
+                count,
+                above=0.0,
+                since=window.step if since is None else since,
                 worker=column.worker,
-                step=window.step,
-                since_step=window.step if since is None else since,
-                measure="NaN values" if self.only_nan else "non-finite values",
-                observed=count,
-                relation=">",
-                threshold=0.0,
-                statistics=_statistics(window, column),
                 series=column.series,
+                statistics=_statistics(window, column),
+                kind=FindingKind.NOT_FINITE,
             )
 
 

@@ -5,18 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trackside.contracts.cause import Cause, Suspicion
-from trackside.contracts.recorded_names import ATTENTION_ENTROPY, ATTENTION_LOGIT
+from trackside.contracts.cause import Cause
+from trackside.contracts.run.recorded_names import ATTENTION_ENTROPY, ATTENTION_LOGIT
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import certain_causes
-from trackside.rules.medians import median
-from trackside.rules.phases import newest_phase, since
+from trackside.evidence.causes import CERTAIN
+from trackside.evidence.suspects import Suspect
+from trackside.rules.details import Details
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
-from trackside.rules.update_growth import FEWEST, has_run_away, peak_of, risen_rate
+from trackside.situation.constants import COURSE_STEPS, FEWEST_UPDATES, NEWEST
+from trackside.situation.medians import median
+from trackside.situation.phases import newest_phase, since
+from trackside.situation.update_growth import has_run_away, peak_of, risen_rate
 from trackside.trial.window import Column, Window
 
-_NEWEST = 3
-_BEFORE = 10  # steps before the growth that do not count as before
+
+@dataclass(frozen=True)
+class Growth(Details):
+    """Details of a finding.
+
+    rate_has_risen  True if a learning rate has risen beyond all before
+    """
+
+    rate_has_risen: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,16 +52,12 @@ class GrowingAttention(Rule):
         It is a warning where a learning rate is higher than ever as well (1.2 x), and else a remark: attention that
         sharpens is what a model learns. A new optimizer begins a new past. How often it looks follows from the budget
         of the always-on statistics: at every step with a budget of 1, and every 10th to 50th of a small model by
-        default, but for ten steps in a row after a look that is a quarter above the usual. Amazon's Debugger has no
-        such rule.
-
-    What to do:
-        Look at the learning rate of these steps; normalise queries and keys, or lower the end of the warm-up.
+        default, but for ten steps in a row after a look that is a quarter above the usual.
 
     Example:
         ```python
         import numpy as np
-        from trackside.rules.tensors.growing_attention import has_run_away
+        from trackside.situation.update_growth import has_run_away
 
         calm = np.random.default_rng(0).normal(10, 0.5, 80)
         assert has_run_away(np.append(calm, [20.0, 25.0, 31.0]), deviations=8, beyond=1.2)
@@ -67,12 +74,17 @@ class GrowingAttention(Rule):
     only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses",)
-    save_interval = 500
     needs = ()
-    severity = Severity.WARNING
     escalates = True
     since = "0.1"
     likely_causes = (Cause.LEARNING_RATE_TOO_HIGH,)
+    suspects = (
+        *CERTAIN,
+        Suspect(
+            Cause.LEARNING_RATE_TOO_HIGH,
+            "the largest attention logit is {observed:.3g}, and was never above {threshold:.3g}",
+        ),
+    )
     what_to_do = (
         "Print the learning rate of these steps, and see that the schedule is stepped as it should be.",
         "Lower the learning rate, or the end of its warm-up.",
@@ -83,11 +95,7 @@ class GrowingAttention(Rule):
     beyond: float = parameter(1.2, "times the largest logit of the run so far, above which it fires", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """Return one finding per worker with logits beyond all before.
-
-        Args:
-            window: The run up to the step to judge.
-        """
+        """Return one finding per worker with logits beyond all before."""
         logits = window.statistic(ATTENTION_LOGIT, "mean", mode=None)
         if not logits:
             return []
@@ -95,58 +103,40 @@ class GrowingAttention(Rule):
         return [f for column in since(logits, began) if (f := self._judge(window, column, began)) is not None]
 
     def lacks(self, window: Window) -> str:
-        """Name the missing input: enough looks at attention, where a model has any.
-
-        Args:
-            window: The run up to the step to judge.
-        """
-        most = max((len(c.values) for c in window.statistic(ATTENTION_LOGIT, "mean", mode=None)), default=FEWEST)
-        return "" if most >= FEWEST else f"{FEWEST} looks at attention; the run has {most}"
+        """Name the missing input: enough looks at attention, where a model has any."""
+        most = max(
+            (len(c.values) for c in window.statistic(ATTENTION_LOGIT, "mean", mode=None)), default=FEWEST_UPDATES
+        )
+        return "" if most >= FEWEST_UPDATES else f"{FEWEST_UPDATES} looks at attention; the run has {most}"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return WARNING if a learning rate has risen beyond all before, else INFO.
-
-        Args:
-            findings: The findings.
-        """
-        has_risen = any(finding.statistics["rate_has_risen"] for finding in findings)
+        """Return WARNING if a learning rate has risen beyond all before, else INFO."""
+        has_risen = any(Growth.of(finding).rate_has_risen for finding in findings)
         return Severity.WARNING if has_risen else Severity.INFO
-
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return a learning rate that is too high, with the size of the logits as evidence.
-
-        Args:
-            findings: The findings, worst first.
-            window: The run up to the judged step.
-        """
-        lead = findings[0]
-        because = f"the largest attention logit is {lead.observed:.3g}, and was never above {lead.threshold:.3g}"
-        return (*certain_causes(window), Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because))
 
     def _judge(self, window: Window, column: Column, began: int) -> Finding | None:
         values = column.values
-        if len(values) < FEWEST or not has_run_away(values, deviations=self.deviations, beyond=self.beyond):
+        if len(values) < FEWEST_UPDATES or not has_run_away(values, deviations=self.deviations, beyond=self.beyond):
             return None
-        now, limit = float(values[-_NEWEST:].min()), self.beyond * peak_of(values)
+        now, limit = float(values[-NEWEST:].min()), self.beyond * peak_of(values)
         entropies = since(window.statistic(ATTENTION_ENTROPY, "mean", mode=None), began)
         entropy = next((c.values for c in entropies if c.worker == column.worker), None)
-        if entropy is None or len(entropy) <= _NEWEST:
+        if entropy is None or len(entropy) <= NEWEST:
             return None
-        if entropy[-1] > 0 and not median(entropy[-_NEWEST:]) < float(entropy[:-_NEWEST].min()):
+        if entropy[-1] > 0 and not median(entropy[-NEWEST:]) < float(entropy[:-NEWEST].min()):
             return None
-        first = int(column.steps[-_NEWEST])
-        return Finding(
-            subject=ATTENTION_LOGIT,
+        first = int(column.steps[-NEWEST])
+        return finding_of(
+            window,
+            ATTENTION_LOGIT,
+            "largest absolute attention logit",
+            now,
+            above=limit,
+            since=first,
             worker=column.worker,
-            step=window.step,
-            since_step=first,
-            measure="largest absolute attention logit",
-            observed=now,
-            relation=">",
-            threshold=limit,
+            series=column.series,
             statistics={
                 "entropy": float(entropy[-1]),
-                "rate_has_risen": float(risen_rate(window, before=first - _BEFORE) is not None),
+                **Growth(risen_rate(window, before=first - COURSE_STEPS) is not None).numbers(),
             },
-            series=column.series,
         )

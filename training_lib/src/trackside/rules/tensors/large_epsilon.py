@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ParameterFacts
-from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import has_several_aims, learned_share
-from trackside.rules.medians import median
+from trackside.contracts.verdict import Finding
+from trackside.evidence.suspects import Suspect
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.aims import has_several_aims
+from trackside.situation.constants import HALF_LEARNED, SHORT_STRETCH
+from trackside.situation.losses.losses import learned_share
+from trackside.situation.medians import median
 from trackside.trial.window import Column, Window
-
-_NEWEST = 5  # gradients, and updates
-_LEARNED = 0.5  # of the first loss: it works, whatever its steps
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,6 @@ class LargeEpsilon(Rule):
         3. From `start_step` on, and while the loss has lost less than half of its first value. Programs with several
            optimizers are left out.
 
-        Amazon's Debugger has no such rule.
-
-    What to do:
-        Leave `eps` at its default (1e-8), or raise the learning rate by the same factor.
-
     Example:
         ```python
         from trackside.rules.tensors.large_epsilon import over_gradient
@@ -61,12 +57,11 @@ class LargeEpsilon(Rule):
     only_of = ("pytorch",)
     is_of_networks = True
     watches = ("weights", "gradients")
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.LEARNING_RATE_TOO_LOW,)
+    suspects = (Suspect(Cause.LEARNING_RATE_TOO_LOW, "eps is {least:.3g} times the gradients and more"),)
     shows_its_cause = True
     what_to_do = ("Leave eps at its default (1e-8), or raise the learning rate by as much as eps outweighs gradients.",)
 
@@ -83,40 +78,32 @@ class LargeEpsilon(Rule):
         if not weights:
             return []
         learned = learned_share(window)
-        if learned is None or learned >= _LEARNED:
+        if learned is None or learned >= HALF_LEARNED:
             return []
         ratios, updates = list[tuple[float, Column]](), list[float]()
         for held, epsilon in weights:
             gradients = window.statistic(held.gradient, "l2", mode=None)
             changes = window.statistic(held.name, "update_ratio", mode=None)
-            if not gradients or not changes or len(gradients[0].values) < _NEWEST:
+            if not gradients or not changes or len(gradients[0].values) < SHORT_STRETCH:
                 return []
-            norm = median(gradients[0].values[-_NEWEST:])
+            norm = median(gradients[0].values[-SHORT_STRETCH:])
             ratios.append((over_gradient(epsilon, norm=norm, size=held.size), gradients[0]))
-            updates.append(median(changes[0].values[-_NEWEST:]))
+            updates.append(median(changes[0].values[-SHORT_STRETCH:]))
         least = min(ratio for ratio, _ in ratios)
         if not least > self.times or not median(updates) < self.small_update:
             return []
         ratio, gradient = max(ratios, key=lambda pair: pair[0])
         return [
-            Finding(
-                subject=gradient.tensor,
-                worker=gradient.worker,
-                step=window.step,
-                since_step=int(gradient.steps[0]),
-                measure="epsilon over the size of the gradient",
-                observed=ratio,
-                relation=">",
-                threshold=self.times,
+            finding_of(
+                window,
+                gradient,
+                "epsilon over the size of the gradient",
+                ratio,
+                above=self.times,
+                since=int(gradient.steps[0]),
                 statistics={"least": least, "update": median(updates)},
-                series=gradient.series,
             )
         ]
-
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return steps that are too small, with their reason."""
-        because = f"eps is {findings[0].statistics['least']:.3g} times the gradients and more"
-        return (Suspicion(Cause.LEARNING_RATE_TOO_LOW, because),)
 
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: how much epsilon outweighs, and the size of steps."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import OptimizerFacts
-from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import learned_share, training_losses
+from trackside.contracts.verdict import Finding
+from trackside.evidence.suspects import Suspect
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.constants import NEARLY_ALL
+from trackside.situation.losses.losses import learned_share, training_losses
 from trackside.trial.window import Window
 
 _MOMENTA = ("momentum", "betas_0")
-_LEARNED = 0.9  # of the first loss: it works, whatever it averages
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,6 @@ class LongMomentum(Rule):
 
         1. 1 / (1 - m) is more than `times` the number of steps that recorded a loss, `fewest_steps` at least.
         2. The training loss has lost less than 90 % of its first value.
-
-        Amazon's Debugger has no such rule.
-
-    What to do:
-        Take a momentum of 0.9 (`betas=(0.9, 0.999)`); 0.99 and more are for trainings of many thousand steps.
 
     Example:
         ```python
@@ -55,12 +52,11 @@ class LongMomentum(Rule):
     only_of = ("pytorch",)
     is_of_networks = True
     watches = ("losses",)
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.MOMENTUM_TOO_HIGH,)
+    suspects = (Suspect(Cause.MOMENTUM_TOO_HIGH, "momentum is {momentum:.6g}"),)
     shows_its_cause = True
     what_to_do = ("Take a momentum of 0.9 (betas=(0.9, 0.999)), or train for many times as many steps.",)
 
@@ -74,20 +70,19 @@ class LongMomentum(Rule):
         if not window.is_last or window.facts is None or not losses:
             return []
         longest = max(losses, key=lambda column: len(column.values))
-        taken = len(longest.values)
+        taken = int(window.rests(longest.worker).places(longest.steps)[-1]) + 1
         learned = learned_share(window)
-        if taken < self.fewest_steps or learned is None or learned >= _LEARNED:
+        if taken < self.fewest_steps or learned is None or learned >= NEARLY_ALL:
             return []
         return [
-            Finding(
-                subject=optimizer.name,
+            finding_of(
+                window,
+                optimizer.name,
+                "averaged steps over the steps of the run",
+                averaged_steps(momentum) / taken,
+                above=self.times,
+                since=int(longest.steps[0]),
                 worker=longest.worker,
-                step=window.step,
-                since_step=int(longest.steps[0]),
-                measure="averaged steps over the steps of the run",
-                observed=averaged_steps(momentum) / taken,
-                relation=">",
-                threshold=self.times,
                 statistics={"momentum": momentum, "steps": float(taken)},
                 place=optimizer.line,
             )
@@ -95,10 +90,6 @@ class LongMomentum(Rule):
             if (momentum := max(_momenta(optimizer), default=0.0)) >= self.least_momentum
             and averaged_steps(momentum) > self.times * taken
         ]
-
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return the momentum, with its reason."""
-        return (Suspicion(Cause.MOMENTUM_TOO_HIGH, f"momentum is {findings[0].statistics['momentum']:.6g}"),)
 
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: the steps that are averaged, and those of the run."""

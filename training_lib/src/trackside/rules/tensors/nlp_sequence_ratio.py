@@ -11,7 +11,8 @@ from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.verdict import Finding
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.selection import EVERY_COLLECTION, SavedValue, selected, values_at_step, words
 from trackside.trial.window import Window
@@ -39,10 +40,6 @@ class NlpSequenceRatio(Rule):
         It judges only where it was chosen: which number is padding depends on the tokenizer. Amazon's NLPSequenceRatio
         is the same; by default it looks for an input under MXNet's name, which other frameworks do not have.
 
-    What to do:
-        Sort or bucket sequences by length, or pack them, so that batches hold less padding. For unknown words, see that
-        the tokenizer belongs to the model.
-
     Example:
         ```python
         from trackside.rules.tensors.nlp_sequence_ratio import NlpSequenceRatio
@@ -61,9 +58,7 @@ class NlpSequenceRatio(Rule):
     is_asked_for = True
     judges_until_found = True
     watches = EVERY_COLLECTION
-    save_interval = 500
     needs = (CollectionRequest(_ROLE, Schedule(500)),)
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.CONSTANT_INPUTS,)
     what_to_do = (
@@ -97,16 +92,7 @@ class NlpSequenceRatio(Rule):
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per input and token."""
         return [
-            Finding(
-                subject=saved.tensor,
-                worker=saved.worker,
-                step=window.step,
-                since_step=window.step,
-                measure=f"share of token {token:g} in %",
-                observed=share,
-                relation=">",
-                threshold=limit,
-            )
+            finding_of(window, saved.tensor, f"share of token {token:g} in %", share, above=limit, worker=saved.worker)
             for saved in self._sequences(window)
             for token, limit in self.limits
             if (share := 100 * float(np.mean(saved.value == token))) > limit

@@ -2,49 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import training_losses, why_it_moves_wildly
-from trackside.rules.evaluations import (
-    MANY,
-    NEWEST,
-    Evaluations,
-    Losses,
-    by_evaluation,
-    error_of_rise,
-    is_no_better,
-    noise_of,
-    training_of,
-)
-from trackside.rules.guessing import Guess, best_guess
-from trackside.rules.medians import median
-from trackside.rules.phases import newest_training, since
+from trackside.evidence.causes import MOVES_WILDLY
+from trackside.evidence.question import Answer, Known
+from trackside.evidence.suspects import Suspect
+from trackside.rules.advice import Advice, Concerns
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.constants import (
+    A_HANDFUL,
+    A_TENTH_MORE,
+    GAIN,
+    HALF_AS_MUCH_AGAIN,
+    HARDLY_BELOW_GUESSING,
+    JUST_ABOVE_GUESSING,
+    KEPT_TO_ITSELF,
+    MANY_EVALUATIONS,
+    MOST,
+    NEWEST,
+    SEVERAL,
+    TENFOLD,
+    THIRD_IS_LEFT,
+    TWICE,
+)
+from trackside.situation.losses.evaluations import Evaluations, by_evaluation, training_of
+from trackside.situation.losses.guessing import Guess, best_guess
+from trackside.situation.losses.losses import training_losses
+from trackside.situation.losses.overfitting import Lost, has_clearly_lost, is_near_guessing, lost_again, shared_of
+from trackside.situation.medians import median
+from trackside.situation.phases import newest_training, since
 from trackside.trial.window import Column, Window
 
 LOST, UNSHARED = "share of the gain lost on validation data", "share of the gain seen on validation data"
 
-_FEWEST_EVALUATIONS, _FEWEST_AT_THE_END = 4, 2
-_ENDED_ABOVE = 1.5  # times the loss of guessing
-_MOSTLY_LEARNED, _BARELY_LEARNED = 0.3, 0.95  # of the first training loss that is left
-_NOTHING = 0.02  # share of a loss that counts as no improvement
-_MUCH = 0.5  # of the first validation loss
-_ABOVE_GUESSING, _FAR_ABOVE_GUESSING = 1.05, 2.0
-_MOST_OF_GUESSING = 0.92  # of the loss of guessing: a training loss above it has learned hardly anything
-_HARDLY_ANY = 0.15  # share of what was learned of the training data beyond guessing
-_LONG = 0.2  # share of all evaluations that have come since the best: what has just turned may turn again
-_NOISES = 3  # how many times what evaluations differ by from one to the next the rise must be
-_NEAR_ITS_LOWEST = 0.1  # of the first training loss: one that rises again has other troubles
-_MANY_TIMES = 10.0  # the lowest validation loss
-_TURNED, _KEPT_TO_ITSELF, _WORSE = 0.05, 1 / 3, 1.1  # of the gain: lost again, and missing; times the lowest loss
-_ENOUGH = 0.1  # of all that the training loss lost: less, since the first evaluation, shows nothing
-_NEVER_LEARNED = 0.05  # share of the training's gain below which the validation loss never fell
-_TRAINING_STILL_FALLS = 0.02
+
+def _never_better(known: Known) -> Answer:
+    """Return the evidence that nothing was learned but the labels of the training."""
+    lead = known.lead.statistics
+    guessing = lead.get("guessing")
+    if guessing is None:
+        has_none = lead["validation_gain"] < GAIN * lead["training_gain"]
+        return "the validation loss has never fallen" if has_none else False
+    if not is_near_guessing(guessing, lowest=lead["lowest"], now=lead["now"]):
+        return False
+    if lead["lowest"] > TWICE * guessing:
+        costs = f"the validation loss was never below {lead['lowest']:.3g}, and guessing costs {guessing:.3g}"
+        return f"{costs}: are its labels coded as those of the training?"
+    return f"the validation loss was never clearly better than guessing ({guessing:.3g})"
 
 
 @dataclass(frozen=True)
@@ -100,14 +109,10 @@ class Overfit(Rule):
         model with dropout, or one that fits its training data well and still gets better on others, exceeds that in
         nearly every healthy run; the documented rule is the preset `aws-docs`.
 
-    What to do:
-        Keep the checkpoint of the lowest validation loss and stop there. For a better one: more data or augmentation,
-        dropout, weight decay, a smaller model. If the validation loss never fell, look at the labels first.
-
     Example:
         ```python
         import numpy as np
-        from trackside.rules.tensors.overfit import lost_again
+        from trackside.situation.losses.overfitting import lost_again
 
         training = np.array([2.3, 1.0, 0.5, 0.2, 0.1, 0.05])
         assert lost_again(np.array([2.3, 1.4, 1.2, 1.5, 1.7, 1.9]), training, patience=3).share > 0.1
@@ -129,10 +134,20 @@ class Overfit(Rule):
     severity = Severity.WARNING  # the best checkpoint stands: what follows costs time, not the result
     since = "0.1"
     likely_causes = (Cause.OVERFITTING, Cause.WRONG_LABELS)
+    suspects = (
+        *MOVES_WILDLY,
+        Suspect(Cause.WRONG_LABELS, _never_better),
+        Suspect(Cause.OVERFITTING, "validation loss {lowest:.3g} at best, {now:.3g} now"),
+    )
     what_to_do = (
         "Keep the checkpoint of the lowest validation loss, and stop there.",
-        "For a better model: more data or augmentation, dropout, weight decay, or fewer parameters.",
-        "Of trees: a smaller depth, more rows to a leaf, a lower learning rate, and rounds that stop early.",
+        Advice(
+            "For a better model: more data or augmentation, dropout, weight decay, or fewer parameters.", Concerns.LOOPS
+        ),
+        Advice(
+            "Of trees: a smaller depth, more rows to a leaf, a lower learning rate, and rounds that stop early.",
+            Concerns.TREES,
+        ),
         "If the validation loss never fell, look at a few labels beside their inputs.",
     )
 
@@ -148,7 +163,7 @@ class Overfit(Rule):
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per loss and worker that overfits."""
         began = newest_training(window)
-        named = [c for name in window.tensors("losses") for c in window.statistic(name, "mean", mode="EVAL")]
+        named = window.columns("losses", "mean", mode="EVAL")
         evaluated, trained = since(named, began), since(training_losses(window), began)
         found = []
         for column in evaluated:
@@ -159,46 +174,26 @@ class Overfit(Rule):
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: a few evaluations in mode EVAL, or the training loss that belongs to them."""
-        missing = f"{_FEWEST_EVALUATIONS} evaluations of the model in eval mode, with a loss"
+        missing = f"{A_HANDFUL} evaluations of the model in eval mode, with a loss"
         trained = training_losses(window)
         for name in window.tensors("losses"):
             for column in window.statistic(name, "mean", mode="EVAL"):
                 own = training_of(column, trained)
-                if own is not None and _has_evaluations(column, own):
+                if own is not None and _has_evaluations(window, column, own):
                     return ""
-                if own is None and any(_has_evaluations(column, other) for other in trained):
+                if own is None and any(_has_evaluations(window, column, other) for other in trained):
                     missing = f"one training loss to compare {name} with, or one of that name"
         return missing
 
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return certain causes; wrong labels, if nothing was learned but the training's labels; overfitting."""
-        lead = findings[0].statistics
-        certain = why_it_moves_wildly(window)
-        overfitting = Suspicion(
-            Cause.OVERFITTING, f"validation loss {lead['lowest']:.3g} at best, {lead['now']:.3g} now"
-        )
-        guessing = lead.get("guessing")
-        if guessing is not None and _is_near(guessing, lowest=lead["lowest"], now=lead["now"]):
-            because = f"the validation loss was never clearly better than guessing ({guessing:.3g})"
-            if lead["lowest"] > _FAR_ABOVE_GUESSING * guessing:
-                because = (
-                    f"the validation loss was never below {lead['lowest']:.3g}, and guessing costs {guessing:.3g}: are "
-                    "its labels coded as those of the training?"
-                )
-            return (*certain, Suspicion(Cause.WRONG_LABELS, because), overfitting)
-        if guessing is None and lead["validation_gain"] < _NEVER_LEARNED * lead["training_gain"]:
-            return (*certain, Suspicion(Cause.WRONG_LABELS, "the validation loss has never fallen"), overfitting)
-        return (*certain, overfitting, Suspicion(Cause.WRONG_LABELS))
-
     def _judge(self, window: Window, evaluated: Column, trained: Column) -> Finding | None:
-        seen = by_evaluation(evaluated, trained)
+        seen = by_evaluation(evaluated, trained, window.rests(trained.worker))
         if seen is None:
             return None
         lost = lost_again(seen.means, seen.training, patience=self.patience_evaluations, batches=seen.batches)
         is_fault = lost is not None and self._is_fault(lost, seen)
         # Reading labels takes time, and a validation loss of which much is gone is better than guessing.
         is_level_needed = is_fault or (
-            len(seen.means) >= MANY and float(seen.means.min()) > _MUCH * float(seen.means[0])
+            len(seen.means) >= MANY_EVALUATIONS and float(seen.means.min()) > MOST * float(seen.means[0])
         )
         guess = best_guess(window, trained.tensor, worker=trained.worker) if is_level_needed else None
         if is_fault or (lost is not None and guess is not None and self._is_worse_than(guess, lost)):
@@ -209,23 +204,23 @@ class Overfit(Rule):
         return None if shared is None else self._finding(window, seen, evaluated, guess=guess, shared=shared)
 
     def _is_fault(self, lost: Lost, seen: Evaluations) -> bool:
-        if lost.share > self.ratio_threshold and _clearly(lost, self.ratio_threshold):
+        if lost.share > self.ratio_threshold and has_clearly_lost(lost, self.ratio_threshold):
             return True
-        is_memorised = median(seen.training[-NEWEST:]) < _MOSTLY_LEARNED * seen.first
-        has_turned = lost.share > _TURNED and lost.now > _WORSE * lost.lowest > 0
-        if has_turned and lost.now > _MANY_TIMES * lost.lowest:
+        is_memorised = median(seen.training[-NEWEST:]) < THIRD_IS_LEFT * seen.first
+        has_turned = lost.share > GAIN and lost.now > A_TENTH_MORE * lost.lowest > 0
+        if has_turned and lost.now > TENFOLD * lost.lowest:
             return True
-        return has_turned and is_memorised and seen.unshared(lost.now) > _KEPT_TO_ITSELF
+        return has_turned and is_memorised and seen.unshared(lost.now) > KEPT_TO_ITSELF
 
     def _is_worse_than(self, guess: Guess, lost: Lost) -> bool:
         """Return True if the validation loss was hardly ever better than guessing, and is worse now."""
-        is_lost = lost.share > self.ratio_threshold and lost.now > _ABOVE_GUESSING * guess.loss
-        return is_lost and guess.is_of_classes and lost.lowest > _MOST_OF_GUESSING * guess.loss
+        is_lost = lost.share > self.ratio_threshold and lost.now > JUST_ABOVE_GUESSING * guess.loss
+        return is_lost and guess.is_of_classes and lost.lowest > HARDLY_BELOW_GUESSING * guess.loss
 
     def _threshold(self, lost: Lost | None) -> float:
         if lost is None:
             return self.shared_gain
-        return self.ratio_threshold if lost.share > self.ratio_threshold else _TURNED
+        return self.ratio_threshold if lost.share > self.ratio_threshold else GAIN
 
     def _finding(
         self,
@@ -261,118 +256,17 @@ class Overfit(Rule):
         )
 
 
-def _has_evaluations(evaluated: Column, trained: Column) -> bool:
+def _has_evaluations(window: Window, evaluated: Column, trained: Column) -> bool:
     """Return True with evaluations enough to judge, between the steps of this training loss."""
-    seen = by_evaluation(evaluated, trained)
-    return seen is not None and len(seen.means) >= _FEWEST_EVALUATIONS
+    seen = by_evaluation(evaluated, trained, window.rests(trained.worker))
+    return seen is not None and len(seen.means) >= A_HANDFUL
 
 
 def _ended_above_guessing(window: Window, seen: Evaluations, trained: Column) -> Guess | None:
     """Return the guess of classes that no evaluation came near, though the training is far below it; else None."""
-    if len(seen.means) < _FEWEST_AT_THE_END:
+    if len(seen.means) < SEVERAL:
         return None
     guess = best_guess(window, trained.tensor, worker=trained.worker)
-    if guess is None or not guess.is_of_classes or not seen.means.min() > _ENDED_ABOVE * guess.loss:
+    if guess is None or not guess.is_of_classes or not seen.means.min() > HALF_AS_MUCH_AGAIN * guess.loss:
         return None
-    return guess if seen.training[-1] < _MUCH * guess.loss else None
-
-
-def shared_of(seen: Evaluations, *, most: float, guess: Guess | None) -> float | None:
-    """Return the share of the training's gain that the validation losses have, if less than `most`; else None.
-
-    None too with too few losses to judge, or a negative loss. `guess` is the best constant answer, None if unknown.
-    """
-    evaluated, trained, first = seen.means, seen.training, seen.first
-    if len(evaluated) < MANY or min(trained.min(), evaluated.min()) < 0:
-        return None
-    tenth = max(NEWEST, len(evaluated) // 10)
-    now, validated = median(trained[-tenth:]), median(evaluated[-tenth:])
-    gain, was_seen = first - now, first - validated
-    if gain <= 0 or first <= 0 or now > float(trained.min()) + _NEAR_ITS_LOWEST * first:
-        return None
-    share = was_seen / gain
-    since = float(trained[0]) - now
-    if since > _ENOUGH * gain and float(evaluated[0]) - validated >= most * since:
-        return None
-    has_nothing = _has_nothing(seen, guess) if guess is not None else _rises(evaluated, trained)
-    has_little = now < _MOSTLY_LEARNED * first and share < most and (share < most / 2 or not _still_gains(evaluated))
-    return min(share, most * (1 - _NOTHING)) if has_nothing or has_little else None
-
-
-def _has_nothing(seen: Evaluations, guess: Guess) -> bool:
-    """Return True if the training loss is below that of guessing, and the validation loss never was by a share of that.
-
-    Means, not medians, since the loss of guessing is a mean.
-    """
-    learned = guess.loss - float(seen.training_means[-NEWEST:].mean())
-    if not learned > (1 - _MOST_OF_GUESSING) * guess.loss:
-        return False
-    if guess.is_of_classes:
-        return guess.loss - float(seen.means.min()) < _HARDLY_ANY * learned
-    return is_no_better(seen, guess)
-
-
-def _rises(evaluated: Losses, trained: Losses) -> bool:
-    """Return True if validation losses rose from the first ones by more than noise, while training losses fell."""
-    tenth = max(NEWEST, len(evaluated) // 10)
-    first, newest = float(evaluated[:tenth].max()), float(evaluated[-tenth:].min())
-    has_fallen = median(trained[-tenth:]) < _BARELY_LEARNED * float(trained[0])
-    return has_fallen and newest > first + _NOISES * noise_of(evaluated) and newest > (1 + _NOTHING) * first
-
-
-def _still_gains(evaluated: Losses) -> bool:
-    """Return True if the best evaluation is in the newest tenth, or this tenth is 2 % below the evaluations before."""
-    tenth = max(NEWEST, len(evaluated) // 10)
-    before = median(evaluated[-3 * tenth : -tenth])
-    is_newest = int(np.argmin(evaluated)) >= len(evaluated) - tenth
-    return is_newest or median(evaluated[-tenth:]) < (1 - _NOTHING) * before
-
-
-@dataclass(frozen=True)
-class Lost:
-    """The part of the gain that was lost again.
-
-    share   of the gain
-    best    index of the evaluation with the lowest loss
-    lowest  its loss
-    now     the present loss
-    """
-
-    share: float
-    best: int
-    lowest: float
-    now: float
-
-
-def lost_again(evaluated: Losses, trained: Losses, *, patience: int, batches: Sequence[Losses] = ()) -> Lost | None:
-    """Return the part of the gain that the validation losses have lost again; None without a certain loss.
-
-    `evaluated` and `trained`: one validation and one training loss per evaluation, oldest first, shape (n,). `batches`:
-    the losses of which each of `evaluated` is the mean.
-    """
-    if len(evaluated) < max(_FEWEST_EVALUATIONS, patience + 1):
-        return None
-    best = int(np.argmin(evaluated))
-    long = max(patience, round(_LONG * len(evaluated)))
-    lowest = float(evaluated[best])
-    if best >= len(evaluated) - long:
-        return None
-    lowest_since = len(evaluated) - long + int(np.argmin(evaluated[-long:]))
-    now = float(evaluated[lowest_since])
-    gain = max(float(evaluated[0]) - lowest, float(trained[0] - trained[-1]))
-    error = error_of_rise(batches[best], batches[lowest_since]) if batches else 0.0
-    still_falls = float(trained[best] - median(trained[-patience:])) > _TRAINING_STILL_FALLS * gain
-    if not gain > 0 or not still_falls or not now - lowest > max(2 * error, _NOISES * noise_of(evaluated[best:])):
-        return None
-    return Lost((now - lowest) / gain, best, lowest, now)
-
-
-def _is_near(guessing: float, *, lowest: float, now: float) -> bool:
-    """Return True for a validation loss that was never better than guessing, or hardly ever and is worse now."""
-    is_hardly_better = lowest > _MOST_OF_GUESSING * guessing and now > _ABOVE_GUESSING * guessing
-    return is_hardly_better or lowest > (1 - _NOTHING) * guessing
-
-
-def _clearly(lost: Lost, threshold: float) -> bool:
-    """Return False if the loss rose by little in relation to its size. A loss of zero or below has no such relation."""
-    return lost.lowest <= 0 or lost.now > (1 + threshold) * lost.lowest
+    return guess if seen.training[-1] < MOST * guess.loss else None

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import finite, training_losses
-from trackside.rules.phases import newest_phase, since
+from trackside.evidence.suspects import Suspect
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.constants import A_HANDFUL, PARTLY_LEARNED, TRAILING
+from trackside.situation.losses.evaluations import starts_of_evaluations
+from trackside.situation.losses.losses import finite, training_losses
+from trackside.situation.phases import newest_phase, since
+from trackside.trial.rests import Rests
 from trackside.trial.window import Column, Window
-
-_LEARNED = 0.2  # share of the first loss that must be gone: what never learned is another rule's
-_WINDOW = 50  # steps over which training losses are averaged
-_FEWEST_EVALUATIONS = 4
 
 Losses = NDArray[np.float64]
 
@@ -49,8 +50,7 @@ class Overtraining(Rule):
         Amazon's Overtraining has an absolute `delta` of 0.01 and a patience of 5 and 10 saved steps, which most sound
         runs exceed; it is the preset `aws-docs`.
 
-    What to do:
-        Stop earlier, at the step named, or lower the learning rate there: often the loss falls on.
+        In a run that is watched in bursts, `patience_train` counts watched steps.
 
     Example:
         ```python
@@ -76,6 +76,7 @@ class Overtraining(Rule):
     severity = Severity.INFO
     since = "0.1"
     likely_causes = (Cause.CONVERGED,)
+    suspects = (Suspect(Cause.CONVERGED, "no better loss since step {since_step}"),)
     shows_its_cause = True  # rest is what it finds; evidence of other causes is evidence of other problems
     what_to_do = (
         "End the training at the step of the newest improvement, by early stopping or fewer epochs.",
@@ -92,7 +93,8 @@ class Overtraining(Rule):
         for trained in _present(window):
             rest = self._rest(window, trained)
             if rest is not None and not any(
-                self._still_improves(evaluated, trained) for evaluated in _evaluated(window)
+                self._still_improves(evaluated, trained, window.rests(trained.worker))
+                for evaluated in _evaluated(window)
             ):
                 found.append(self._finding(window, trained, rest))
         return found
@@ -110,44 +112,39 @@ class Overtraining(Rule):
             "have been saved."
         )
 
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return convergence as the cause."""
-        return (Suspicion(Cause.CONVERGED, f"no better loss since step {findings[0].since_step}"),)
-
     def _rest(self, window: Window, trained: Column) -> int | None:
         """Return the step of the training loss's newest improvement; None if it is not at rest."""
         steps, means = by_window(trained)
         if len(means) < 2 or means.min() <= 0:
             return None
         first = max(float(means[0]), float(finite(trained)[1][0]))  # boosted trees learn most in the first window
-        if (first - means.min()) / first < _LEARNED:
+        if (first - means.min()) / first < PARTLY_LEARNED:
             return None
         improved = int(steps[newest_improvement(means, delta=self.delta)])
-        waited = window.step - improved
-        is_at_rest = waited > self.patience_train and 2 * waited > improved - int(trained.steps[0])
+        waited = window.watched_since(improved)
+        is_at_rest = waited > self.patience_train and 2 * (window.step - improved) > improved - int(trained.steps[0])
         return improved if is_at_rest else None
 
-    def _still_improves(self, evaluated: Column, trained: Column) -> bool:
+    def _still_improves(self, evaluated: Column, trained: Column, rests: Rests) -> bool:
         """Return True if the validation loss has improved of late, or was computed too seldom to judge."""
         if evaluated.worker != trained.worker:
             return False
-        means = by_evaluation(evaluated, trained)
-        if len(means) < _FEWEST_EVALUATIONS:
+        means = by_evaluation(evaluated, trained, rests)
+        if len(means) < A_HANDFUL:
             return True
         improved = newest_improvement(means, delta=self.delta)
         waited = len(means) - 1 - improved
         return waited < self.patience_validation or 2 * waited <= improved
 
     def _finding(self, window: Window, trained: Column, improved: int) -> Finding:
-        return Finding(
-            subject=trained.tensor,
-            worker=trained.worker,
-            step=window.step,
-            since_step=improved,
-            measure="steps without a better loss",
-            observed=float(window.step - improved),
-            relation=">",
-            threshold=float(self.patience_train),
+        return finding_of(
+            window,
+            trained,
+            "steps without a better loss",
+            float(window.step - improved),
+            above=float(self.patience_train),
+            since=improved,
+            series=(),
         )
 
 
@@ -155,7 +152,7 @@ def _present(window: Window) -> list[Column]:
     """Return the training losses of the present phase. One that is computed no more has ended, and is not at rest."""
     columns = since(training_losses(window), newest_phase(window))
     newest = max((int(column.steps[-1]) for column in columns), default=0)
-    return [column for column in columns if column.steps[-1] > newest - _WINDOW]
+    return [column for column in columns if column.steps[-1] > newest - TRAILING]
 
 
 def newest_improvement(losses: Losses, *, delta: float) -> int:
@@ -174,22 +171,22 @@ def newest_improvement(losses: Losses, *, delta: float) -> int:
 def by_window(column: Column) -> tuple[NDArray[np.int64], Losses]:
     """Return (last step, mean loss) of each whole window of steps, oldest first, over the finite losses."""
     steps, losses = finite(column)
-    whole = len(losses) // _WINDOW
-    means = losses[: whole * _WINDOW].reshape(whole, _WINDOW).mean(axis=1)
-    return steps[_WINDOW - 1 : whole * _WINDOW : _WINDOW], np.asarray(means, np.float64)
+    whole = len(losses) // TRAILING
+    means = losses[: whole * TRAILING].reshape(whole, TRAILING).mean(axis=1)
+    return steps[TRAILING - 1 : whole * TRAILING : TRAILING], np.asarray(means, np.float64)
 
 
-def by_evaluation(evaluated: Column, trained: Column) -> Losses:
+def by_evaluation(evaluated: Column, trained: Column, rests: Rests) -> Losses:
     """Return the mean loss of each evaluation, oldest first.
 
     An evaluation has all losses between two training steps.
     """
     steps, losses = finite(evaluated)
-    starts = np.flatnonzero(np.diff(np.searchsorted(trained.steps, steps), prepend=-1))
+    starts = starts_of_evaluations(steps, trained.steps, rests)
     if not starts.size:
         return np.empty(0)
     return np.asarray(np.add.reduceat(losses, starts) / np.diff(starts, append=len(losses)), np.float64)
 
 
-def _evaluated(window: Window) -> list[Column]:
-    return [c for name in window.tensors("losses") for c in window.statistic(name, "mean", mode="EVAL")]
+def _evaluated(window: Window) -> tuple[Column, ...]:
+    return window.columns("losses", "mean", mode="EVAL")

@@ -6,12 +6,17 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ParameterFacts
-from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import chance_level, training_losses
-from trackside.rules.medians import median
+from trackside.contracts.observations import STEP_SHARE
+from trackside.contracts.verdict import Finding
+from trackside.evidence.question import Answer, Known
+from trackside.evidence.suspects import FirstOf, Suspect
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.constants import FIRST, MOST, SHORT_STRETCH
+from trackside.situation.losses.losses import chance_level, training_losses
+from trackside.situation.medians import median
 from trackside.trial.window import Column, Window
 
 SCALE, LOSS, ZERO, ALIKE, STEP = (
@@ -21,9 +26,21 @@ SCALE, LOSS, ZERO, ALIKE, STEP = (
     "units that differ",
     "units at both flat ends of tanh or sigmoid, in %",
 )
-_FIRST_STEPS = 3  # a last layer that starts at zero blocks the gradients of the first step only
-_NEWEST = 5  # losses
-_MOST_ZERO = 0.5  # of the layers without a gradient
+
+
+def _alike(known: Known) -> Answer:
+    kinds = {finding.measure for finding in known.findings}
+    return "weights start at zero" if ZERO in kinds else "all units of a layer are alike" if ALIKE in kinds else False
+
+
+def _wrong_scale(known: Known) -> Answer:
+    lead = known.lead
+    return any(f.measure == SCALE for f in known.findings) and f"{lead.comparison} in {lead.subject}"
+
+
+def _at_an_end(known: Known) -> Answer:
+    is_so = any(finding.measure == STEP for finding in known.findings)
+    return is_so and f"{known.lead.observed:.0f} % of the units of a layer are at either end from the first step on"
 
 
 @dataclass(frozen=True)
@@ -60,10 +77,6 @@ class PoorWeightInitialization(Rule):
         Amazon's PoorWeightInitialization requires the variances of activation inputs, the spread of gradients, and a
         loss that falls within the first ten steps; by default nothing of that is saved so early. Preset `aws-docs`.
 
-    What to do:
-        Leave the layers' own initialisation, or use Kaiming's for ReLU and Xavier's for tanh. Biases start at zero,
-        weights never do.
-
     Example:
         ```python
         from trackside.rules.tensors.poor_weight_initialization import scale_of
@@ -82,12 +95,19 @@ class PoorWeightInitialization(Rule):
     code = "TS110"
     is_of_networks = True
     watches = ("weights", "losses")
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.BAD_INITIALIZATION, Cause.SYMMETRIC_INITIALIZATION)
+    suspects = (
+        FirstOf(
+            (Suspect(Cause.SYMMETRIC_INITIALIZATION, _alike),),
+            (Suspect(Cause.BAD_INITIALIZATION, _wrong_scale), Suspect(Cause.EXPLODING_GRADIENTS)),
+            (Suspect(Cause.SATURATED_UNITS, _at_an_end),),
+            (Suspect(Cause.UNNORMALIZED_INPUTS, "{comparison}"),),
+        ),
+        Suspect(Cause.BAD_INITIALIZATION),
+    )
     what_to_do = (
         "Leave the layers' own initialisation, or use Kaiming's for ReLU and Xavier's for tanh.",
         "Start biases at zero, weights never: units that start alike stay alike.",
@@ -102,7 +122,7 @@ class PoorWeightInitialization(Rule):
     def check(self, window: Window) -> Iterable[Finding]:
         """Return findings for layers that start at zero or alike, layers with a wrong scale, and the first loss."""
         facts = window.facts
-        if facts is None or window.step < _FIRST_STEPS:
+        if facts is None or window.step < FIRST:
             return []
         zeros = self._zeros(window, facts) or self._alike(window, facts)
         return [*zeros, *self._off(window, facts), *self._steps(window, facts), *self._first_losses(window, facts)]
@@ -111,25 +131,11 @@ class PoorWeightInitialization(Rule):
         """Return a clause without facts about the program, or during its first steps."""
         if window.facts is None:
             return "facts about the program's parameters, which Trackside's hook records"
-        return "" if window.step >= _FIRST_STEPS else "its first steps"
+        return "" if window.step >= FIRST else "its first steps"
 
     def observes(self, findings: Sequence[Finding]) -> bool:
         """Return True if the layers themselves are seen to begin badly; a high first loss is a guess about them."""
         return findings[0].measure in {SCALE, ZERO, ALIKE, STEP}
-
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return symmetric weights or a wrong scale as the cause; without either, inputs that are too large."""
-        kinds = {finding.measure for finding in findings}
-        if not kinds.isdisjoint((ZERO, ALIKE)):
-            because = "weights start at zero" if ZERO in kinds else "all units of a layer are alike"
-            return (Suspicion(Cause.SYMMETRIC_INITIALIZATION, because), Suspicion(Cause.BAD_INITIALIZATION))
-        bad = Suspicion(Cause.BAD_INITIALIZATION, f"{findings[0].comparison} in {findings[0].subject}")
-        if SCALE in kinds:
-            return (bad, Suspicion(Cause.EXPLODING_GRADIENTS))
-        if STEP in kinds:
-            because = f"{findings[0].observed:.0f} % of the units of a layer are at either end from the first step on"
-            return (Suspicion(Cause.SATURATED_UNITS, because), Suspicion(Cause.BAD_INITIALIZATION))
-        return (Suspicion(Cause.UNNORMALIZED_INPUTS, findings[0].comparison), Suspicion(Cause.BAD_INITIALIZATION))
 
     def _off(self, window: Window, facts: ModelFacts) -> list[Finding]:
         layers = _hidden_layers(facts)
@@ -173,18 +179,17 @@ class PoorWeightInitialization(Rule):
             return []
         silent = [held for held in layers if _gets_nothing(window, held)]
         is_all = len(zeros) == len(layers) > 1 and any(_got_nothing_at_first(window, held) for held in layers)
-        if not is_all and not len(silent) > _MOST_ZERO * len(layers):
+        if not is_all and not len(silent) > MOST * len(layers):
             return []
         places = {held.name: facts.module(held.module) for held in zeros}
         return [
-            Finding(
-                subject=held.name,
-                step=window.step,
-                since_step=0,
-                measure=ZERO,
-                observed=0.0,
-                relation="<",
-                threshold=math.ulp(0.0),
+            finding_of(
+                window,
+                held.name,
+                ZERO,
+                0.0,
+                below=math.ulp(0.0),
+                since=0,
                 place=module.line if (module := places[held.name]) else "",
             )
             for held in zeros
@@ -194,14 +199,13 @@ class PoorWeightInitialization(Rule):
         layers = _hidden_layers(facts)
         alike = [held for held in layers if held.has_equal_rows and _began_above_zero(window, held)]
         return [
-            Finding(
-                subject=held.name,
-                step=window.step,
-                since_step=0,
-                measure=ALIKE,
-                observed=0.0,
-                relation="<",
-                threshold=1.0,
+            finding_of(
+                window,
+                held.name,
+                ALIKE,
+                0.0,
+                below=1.0,
+                since=0,
                 place=module.line if (module := facts.module(held.module)) else "",
             )
             for held in alike
@@ -209,17 +213,9 @@ class PoorWeightInitialization(Rule):
 
     def _steps(self, window: Window, facts: ModelFacts) -> list[Finding]:
         return [
-            Finding(
-                subject=loss.name,
-                step=window.step,
-                since_step=0,
-                measure=STEP,
-                observed=100 * loss.step_share,
-                relation=">",
-                threshold=self.step_units,
-            )
+            finding_of(window, loss.name, STEP, 100 * STEP_SHARE.of(loss), above=self.step_units, since=0)
             for loss in facts.losses
-            if 100 * loss.step_share > self.step_units
+            if 100 * STEP_SHARE.of(loss) > self.step_units
         ]
 
     def _first_losses(self, window: Window, facts: ModelFacts) -> list[Finding]:
@@ -229,18 +225,11 @@ class PoorWeightInitialization(Rule):
             first = float(column.values[0])
             if chance is None or not math.isfinite(first) or not first > self.loss_ratio * chance:
                 continue
-            if not median(column.values[-_NEWEST:]) > self.loss_ratio * chance:  # repaired in a few steps
+            if not median(column.values[-SHORT_STRETCH:]) > self.loss_ratio * chance:  # repaired in a few steps
                 continue
             found.append(
-                Finding(
-                    subject=column.tensor,
-                    worker=column.worker,
-                    step=window.step,
-                    since_step=int(column.steps[0]),
-                    measure=LOSS,
-                    observed=first / chance,
-                    relation=">",
-                    threshold=self.loss_ratio,
+                finding_of(
+                    window, column, LOSS, first / chance, above=self.loss_ratio, since=int(column.steps[0]), series=()
                 )
             )
         return found
@@ -282,7 +271,7 @@ def _began_above_zero(window: Window, held: ParameterFacts) -> bool:
 
 def _gets_nothing(window: Window, held: ParameterFacts) -> bool:
     columns = window.statistic(held.gradient, "l2", mode=None)
-    early = [column.values[column.steps >= _FIRST_STEPS] for column in columns]
+    early = [column.values[column.steps >= FIRST] for column in columns]
     return any(len(values) > 0 and not values[:3].any() for values in early)
 
 

@@ -6,15 +6,35 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trackside.contracts.cause import Cause, Suspicion
-from trackside.contracts.recorded_names import UPDATE_SIZE
+from trackside.contracts.cause import Cause
+from trackside.contracts.run.recorded_names import UPDATE_SIZE
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import certain_causes, training_losses
+from trackside.evidence.causes import CERTAIN
+from trackside.evidence.question import Answer, Known, times_as_large
+from trackside.evidence.suspects import Suspect
+from trackside.rules.advice import Advice, Concerns
+from trackside.rules.details import Details
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
-from trackside.rules.update_growth import FEWEST, growth_of_updates, has_run_away, risen_rate
+from trackside.situation.constants import COURSE_STEPS, FEWEST_UPDATES
+from trackside.situation.losses.losses import training_losses
+from trackside.situation.update_growth import growth_of_updates, has_run_away, risen_rate
 from trackside.trial.window import Window
 
-_BEFORE = 10  # steps before the growth that do not count as before
+
+@dataclass(frozen=True)
+class Growth(Details):
+    """Details of a finding.
+
+    rate_has_risen  True if a learning rate has risen beyond all before
+    """
+
+    rate_has_risen: bool = False
+
+
+def _grown_updates(known: Known) -> Answer:
+    usual = known.lead.statistics["usual"]
+    return times_as_large(known.lead.observed / usual if usual > 0 else math.inf)
 
 
 @dataclass(frozen=True)
@@ -40,15 +60,14 @@ class RunawayUpdates(Rule):
         A new optimizer begins a new past: a second trainer in one process has steps of its own size.
 
         Where measurements are thinned, to keep within the budget of the always-on statistics, their distances must be
-        equal: the change over more steps is larger. Amazon's Debugger has no such rule.
+        equal: the change over more steps is larger.
 
-    What to do:
-        Look at the learning rate and at the optimizer's settings of these steps; stop before the loss follows.
+        It needs neighbouring steps: in a run that is watched in bursts, updates count whose step before was watched.
 
     Example:
         ```python
         import numpy as np
-        from trackside.rules.tensors.runaway_updates import has_run_away
+        from trackside.situation.update_growth import has_run_away
 
         calm = np.random.default_rng(0).normal(0.002, 0.0001, 100)
         assert not has_run_away(calm, deviations=6, beyond=1.2)
@@ -66,16 +85,15 @@ class RunawayUpdates(Rule):
     only_of = ("pytorch", "keras")
     is_of_networks = True
     watches = ("losses",)
-    save_interval = 500
     needs = ()
-    severity = Severity.WARNING
     escalates = True
     since = "0.1"
     likely_causes = (Cause.LEARNING_RATE_TOO_HIGH, Cause.EXPLODING_GRADIENTS)
+    suspects = (*CERTAIN, Suspect(Cause.LEARNING_RATE_TOO_HIGH, _grown_updates))
     what_to_do = (
         "Print the learning rate of these steps, and see that the schedule is stepped as it should be.",
         "Lower the learning rate, or the end of its warm-up.",
-        "Clip the gradient norm (torch.nn.utils.clip_grad_norm_).",
+        Advice("Clip the gradient norm (torch.nn.utils.clip_grad_norm_).", Concerns.UNCLIPPED_LOOPS),
         "Keep the newest checkpoint: it is from before the loss has followed.",
     )
 
@@ -83,62 +101,39 @@ class RunawayUpdates(Rule):
     beyond: float = parameter(1.2, "times the largest update of the run so far, above which it fires", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """Return one finding per worker with updates beyond all before.
-
-        Args:
-            window: The run up to the step to judge.
-        """
+        """Return one finding per worker with updates beyond all before."""
         findings = []
         for worker in dict.fromkeys(column.worker for column in training_losses(window)):
             growth = growth_of_updates(window, worker=worker, deviations=self.deviations)
             if growth is None or not has_run_away(growth.column.values, deviations=self.deviations, beyond=self.beyond):
                 continue
             findings.append(
-                Finding(
-                    subject="all weights",
+                finding_of(
+                    window,
+                    "all weights",
+                    "change of the weights in a step, over their size",
+                    growth.now,
+                    above=max(growth.usual + self.deviations * growth.deviation, self.beyond * growth.peak),
+                    since=growth.since,
                     worker=worker,
-                    step=window.step,
-                    since_step=growth.since,
-                    measure="change of the weights in a step, over their size",
-                    observed=growth.now,
-                    relation=">",
-                    threshold=max(growth.usual + self.deviations * growth.deviation, self.beyond * growth.peak),
+                    series=growth.column.series,
                     statistics={
                         "usual": growth.usual,
                         "largest_before": growth.peak,
-                        "rate_has_risen": float(risen_rate(window, before=growth.since - _BEFORE) is not None),
+                        **Growth(risen_rate(window, before=growth.since - COURSE_STEPS) is not None).numbers(),
                     },
-                    series=growth.column.series,
                 )
             )
         return findings
 
     def lacks(self, window: Window) -> str:
-        """Name the missing input: enough measurements of the updates.
-
-        Args:
-            window: The run up to the step to judge.
-        """
-        most = max((len(c.values) for c in window.statistic(UPDATE_SIZE, "mean", last=FEWEST, mode=None)), default=0)
-        return "" if most >= FEWEST else f"{FEWEST} measured updates; the run has {most}"
+        """Name the missing input: enough measurements of the updates."""
+        most = max(
+            (len(c.values) for c in window.statistic(UPDATE_SIZE, "mean", last=FEWEST_UPDATES, mode=None)), default=0
+        )
+        return "" if most >= FEWEST_UPDATES else f"{FEWEST_UPDATES} measured updates; the run has {most}"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return WARNING if a learning rate has risen beyond all before, else INFO.
-
-        Args:
-            findings: The findings.
-        """
-        has_risen = any(finding.statistics["rate_has_risen"] for finding in findings)
+        """Return WARNING if a learning rate has risen beyond all before, else INFO."""
+        has_risen = any(Growth.of(finding).rate_has_risen for finding in findings)
         return Severity.WARNING if has_risen else Severity.INFO
-
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return a learning rate that is too high, with the size of the updates as evidence.
-
-        Args:
-            findings: The findings, worst first.
-            window: The run up to the judged step.
-        """
-        lead = findings[0]
-        times = lead.observed / lead.statistics["usual"] if lead.statistics["usual"] > 0 else math.inf
-        because = f"updates of the weights are {times:.3g} times as large as in the 50 steps before"
-        return (*certain_causes(window), Suspicion(Cause.LEARNING_RATE_TOO_HIGH, because))

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.capture_request import CollectionRequest, Schedule
-from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.cause import Cause
 from trackside.contracts.errors import TensorNotSavedError
-from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import learned_share, what_broke_units
+from trackside.contracts.verdict import Finding
+from trackside.evidence.causes import TORN
+from trackside.evidence.suspects import FirstOf, Suspect
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.constants import ALL_BUT_A_FEW, ENOUGH_SAMPLES, LEARNED, MOST_VALUES
+from trackside.situation.losses.losses import learned_share
 from trackside.trial.window import Window
-
-_FEWEST_SAMPLES = 8
-_ALWAYS = 0.95  # of the samples
-_LEARNED = 0.3
-_MOST_VALUES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,6 @@ class SaturatedActivation(Rule):
         (`vanishing-gradient`). Amazon's SaturatedActivation has limits at which the slope is 1e-7 of its largest, which
         no unit reaches before it has long stopped learning; it is the preset `aws-docs`.
 
-    What to do:
-        Initialise smaller (Xavier), normalise the inputs, or put a normalisation before the activation; or use ReLU.
-
     Example:
         ```python
         import numpy as np
@@ -69,9 +65,12 @@ class SaturatedActivation(Rule):
     save_interval = 50
     needs = (CollectionRequest("saturating_inputs", Schedule(50, end_step=1001)),)
     patience = 2
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.SATURATED_UNITS, Cause.BAD_INITIALIZATION)
+    suspects = (
+        Suspect(Cause.SATURATED_UNITS, "{observed:.0f} % of the units of {subject}"),
+        FirstOf(TORN, (Suspect(Cause.BAD_INITIALIZATION),)),
+    )
     what_to_do = (
         "Initialise smaller (Xavier), and normalise the inputs.",
         "Put a normalisation before the activation, or use ReLU instead.",
@@ -86,17 +85,11 @@ class SaturatedActivation(Rule):
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per layer that is saturated, the worst first."""
         learned = learned_share(window)
-        if learned is not None and learned > _LEARNED:
+        if learned is not None and learned > LEARNED:
             return []
-        columns = [c for n in window.tensors("saturating_inputs") for c in window.statistic(n, "mean", last=1)]
+        columns = window.columns("saturating_inputs", "mean", last=1)
         judged = [self._judge(window, c.tensor, c.worker) for c in columns if c.steps[-1] == window.step]
         return sorted((finding for finding in judged if finding is not None), key=lambda finding: -finding.observed)
-
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return saturated units, then a rate that broke them or their initialisation."""
-        because = f"{findings[0].observed:.0f} % of the units of {findings[0].subject}"
-        second = what_broke_units(window) or Suspicion(Cause.BAD_INITIALIZATION)
-        return (Suspicion(Cause.SATURATED_UNITS, because), second)
 
     def _judge(self, window: Window, name: str, worker: str) -> Finding | None:
         module = window.facts.module_of(name) if window.facts else None
@@ -108,15 +101,13 @@ class SaturatedActivation(Rule):
         share = saturated_share(inputs, limit=self.limit_tanh if is_tanh else self.limit_sigmoid)
         if share is None or not 100 * share > self.threshold_layer:
             return None
-        return Finding(
-            subject=name,
+        return finding_of(
+            window,
+            name,
+            "saturated units in %",
+            100 * share,
+            above=self.threshold_layer,
             worker=worker,
-            step=window.step,
-            since_step=window.step,
-            measure="saturated units in %",
-            observed=100 * share,
-            relation=">",
-            threshold=self.threshold_layer,
             place=module.line if module else "",
         )
 
@@ -126,10 +117,10 @@ def saturated_share(inputs: NDArray[np.generic], *, limit: float) -> float | Non
 
     `inputs`: (samples, units), (samples, positions, units), or (samples, channels, height, width).
     """
-    if inputs.ndim < 2 or len(inputs) < _FEWEST_SAMPLES or inputs.dtype.kind != "f" or not inputs.size:
+    if inputs.ndim < 2 or len(inputs) < ENOUGH_SAMPLES or inputs.dtype.kind != "f" or not inputs.size:
         return None
     units = np.moveaxis(inputs, 1, -1) if inputs.ndim >= 4 else inputs
     rows = units.reshape(-1, units.shape[-1])
-    rows = rows[: max(_FEWEST_SAMPLES, _MOST_VALUES // max(1, rows.shape[1]))]
+    rows = rows[: max(ENOUGH_SAMPLES, MOST_VALUES // max(1, rows.shape[1]))]
     is_flat = (np.abs(rows.astype(np.float64)) > limit).mean(axis=0)
-    return float((is_flat >= _ALWAYS).mean())
+    return float((is_flat >= ALL_BUT_A_FEW).mean())

@@ -7,18 +7,33 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trackside.contracts.cause import Cause, Suspicion
-from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import Evidence
-from trackside.rules.medians import median
+from trackside.contracts.cause import Cause
+from trackside.contracts.verdict import Finding
+from trackside.evidence.question import Answer, Known
+from trackside.evidence.suspects import FirstOf, Suspect
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
-from trackside.rules.shrinking import FEWEST_NORMS, have_shrunk, norms_of_weights
+from trackside.situation.constants import FEWEST, MOST, SHORT_STRETCH, USUAL_DECAY
+from trackside.situation.medians import median
+from trackside.situation.weight_updates import have_shrunk, norms_of_weights
 from trackside.trial.window import Column, Window
 
-_FIRST_STEPS = 5
-_USUAL_DECAY = 0.01  # of an optimizer
-_MOST = 0.5  # of a gradient
 _MEASURE = "norm of the weight over its first"
+
+
+def _shrank(known: Known) -> str:
+    return f"weights shrank to {median([finding.observed for finding in known.findings]):.2%} of their size"
+
+
+def _outweighed(known: Known) -> Answer:
+    """A usual weight decay outweighs the gradients: beside one that is nearly nothing any decay is too strong."""
+    decay = known.seen.weight_decay
+    is_so = 0 < decay <= USUAL_DECAY and _outweighs(known.window, decay)
+    return is_so and f"{_shrank(known)}: a usual weight decay of {decay:g} outweighs the gradients"
+
+
+def _decayed(known: Known) -> Answer:
+    return known.seen.weight_decay > 0 and _shrank(known) + _beside_zeros(known.findings, known.window)
 
 
 @dataclass(frozen=True)
@@ -42,15 +57,11 @@ class ShrunkenWeights(Rule):
 
         Training moves weights away from where they began, and so makes them longer. Of 267 runs that are right, of our
         corpus and of other people's trainers, the smallest median is 0.39. A single layer that shrinks, as a gate or a
-        layer that is pruned, is silent. Amazon's Debugger has no such rule.
-
-    What to do:
-        Print each term of the loss times its weight. Use the optimizer's `weight_decay` in place of a penalty, at 0.01
-        or less for AdamW, and at 0.0001 for SGD.
+        layer that is pruned, is silent.
 
     Example:
         ```python
-        from trackside.rules.tensors.shrunken_weights import have_shrunk
+        from trackside.situation.weight_updates import have_shrunk
 
         assert have_shrunk({"a.weight": 0.02, "b.weight": 0.03, "c.weight": 0.9}, share=0.1)
         assert not have_shrunk({"a.weight": 0.02, "b.weight": 0.7, "c.weight": 1.2}, share=0.1)
@@ -65,12 +76,17 @@ class ShrunkenWeights(Rule):
     code = "TS119"
     is_of_networks = True
     watches = ("weights",)
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.PENALTY_TOO_STRONG, Cause.WEIGHT_DECAY_TOO_STRONG, Cause.VANISHING_GRADIENTS)
+    suspects = (
+        FirstOf(
+            (Suspect(Cause.VANISHING_GRADIENTS, _outweighed), Suspect(Cause.WEIGHT_DECAY_TOO_STRONG)),
+            (Suspect(Cause.WEIGHT_DECAY_TOO_STRONG, _decayed), Suspect(Cause.PENALTY_TOO_STRONG)),
+            (Suspect(Cause.PENALTY_TOO_STRONG, _shrank),),
+        ),
+    )
     shows_its_cause = True
     what_to_do = (
         "Print each term of the loss times its weight, and divide the weight of a penalty by a hundred.",
@@ -95,7 +111,7 @@ class ShrunkenWeights(Rule):
             limit = self.share
             if not have_shrunk(sizes, share=limit) and have_shrunk(sizes, share=self.share_by_decay):
                 decay = _added_decay(window)
-                limit = self.share_by_decay if decay > _USUAL_DECAY and _outweighs(window, decay) else limit
+                limit = self.share_by_decay if decay > USUAL_DECAY and _outweighs(window, decay) else limit
             if have_shrunk(sizes, share=limit):
                 small = sorted((name for name in sizes if sizes[name] < limit), key=sizes.__getitem__)
                 found += [self._finding(window, own[name], limit) for name in small]
@@ -103,36 +119,19 @@ class ShrunkenWeights(Rule):
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: norms of weights."""
-        return "" if norms_of_weights(window) else f"{FEWEST_NORMS} norms of trained weights"
-
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return gradients that a usual weight decay outweighs, else the decay of an optimizer, else a penalty.
-
-        Beside a gradient that is nearly nothing any decay is too strong.
-        """
-        because = f"weights shrank to {median([finding.observed for finding in findings]):.2%} of their size"
-        decay = Evidence(window).weight_decay
-        if 0 < decay <= _USUAL_DECAY and _outweighs(window, decay):
-            small = f"{because}: a usual weight decay of {decay:g} outweighs the gradients"
-            return (Suspicion(Cause.VANISHING_GRADIENTS, small), Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG))
-        if decay > 0:
-            because += _beside_zeros(findings, window)
-            return (Suspicion(Cause.WEIGHT_DECAY_TOO_STRONG, because), Suspicion(Cause.PENALTY_TOO_STRONG))
-        return (Suspicion(Cause.PENALTY_TOO_STRONG, because),)
+        return "" if norms_of_weights(window) else f"{FEWEST} norms of trained weights"
 
     def _finding(self, window: Window, column: Column, limit: float) -> Finding:
         module = window.facts.module_of(column.tensor) if window.facts else None
         shares = column.values / column.values[0]
         above = np.flatnonzero(shares >= limit)
-        return Finding(
-            subject=column.tensor,
-            worker=column.worker,
-            step=window.step,
-            since_step=int(column.steps[above[-1] + 1]),
-            measure=_MEASURE,
-            observed=float(shares[-1]),
-            relation="<",
-            threshold=limit,
+        return finding_of(
+            window,
+            column,
+            _MEASURE,
+            float(shares[-1]),
+            below=limit,
+            since=int(column.steps[above[-1] + 1]),
             series=replace(column, values=shares).series,
             place=module.line if module else "",
         )
@@ -150,9 +149,7 @@ def _beside_zeros(findings: Sequence[Finding], window: Window) -> str:
     held = [p for f in findings if window.facts and (p := window.facts.parameter(f.subject)) is not None]
     columns = [c for p in held for c in window.statistic(p.gradient, "zero_share", mode=None) if len(c.values)]
     share = median([float(column.values[-1]) for column in columns]) if columns else 0.0
-    return (
-        f", though {share:.0%} of their gradient is exactly zero: rows without one decay too" if share > _MOST else ""
-    )
+    return f", though {share:.0%} of their gradient is exactly zero: rows without one decay too" if share > MOST else ""
 
 
 def _outweighs(window: Window, decay: float) -> bool:
@@ -161,5 +158,5 @@ def _outweighs(window: Window, decay: float) -> bool:
     for weight in norms_of_weights(window):
         held = window.facts.parameter(weight.tensor) if window.facts else None
         columns = window.statistic(held.gradient, "l2", mode=None) if held is not None else ()
-        larger += [decay * float(weight.values[0]) > median(c.values[:_FIRST_STEPS]) for c in columns if len(c.values)]
+        larger += [decay * float(weight.values[0]) > median(c.values[:SHORT_STRETCH]) for c in columns if len(c.values)]
     return bool(larger) and 2 * sum(larger) > len(larger)

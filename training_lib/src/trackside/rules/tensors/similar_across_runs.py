@@ -12,7 +12,8 @@ from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.errors import TensorNotSavedError
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.verdict import Finding
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.selection import EVERY_COLLECTION, SavedValue, selected, values_at_step
 from trackside.trial.window import TensorSource, Window
@@ -44,10 +45,6 @@ class SimilarAcrossRuns(Rule):
         those of numpy.allclose for float32. It names runs by jobs (`other_trials`) or by places (`other_trial_0`, ...);
         both are places here.
 
-    What to do:
-        Look at the first tensor and step named: seeds, the order of the data, nondeterministic kernels
-        (torch.use_deterministic_algorithms), or a change of the program that was not meant to matter.
-
     Example:
         ```python
         import numpy as np
@@ -69,9 +66,7 @@ class SimilarAcrossRuns(Rule):
     judges_until_found = True
     other_runs = "other_trials"
     watches = EVERY_COLLECTION
-    save_interval = 500
     needs = (CollectionRequest("losses", Schedule(500)), CollectionRequest("weights", Schedule(500)))
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.REPLICAS_DIFFER,)
     what_to_do = (
@@ -123,15 +118,8 @@ class SimilarAcrossRuns(Rule):
         found = None if theirs is None else difference(saved.value, theirs, rtol=self.rtol, atol=self.atol)
         if found is None or not found > 1:
             return None
-        return Finding(
-            subject=saved.tensor,
-            worker=saved.worker,
-            step=window.step,
-            since_step=window.step,
-            measure=f"largest difference to {run}, in tolerances",
-            observed=found,
-            relation=">",
-            threshold=1.0,
+        return finding_of(
+            window, saved.tensor, f"largest difference to {run}, in tolerances", found, above=1.0, worker=saved.worker
         )
 
 

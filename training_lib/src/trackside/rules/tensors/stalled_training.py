@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.verdict import Finding, FindingKind, Severity
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Window
 
@@ -30,10 +31,6 @@ class StalledTraining(Rule):
         after the end of the run. A run that goes on recovers. Amazon's StalledTrainingRule has the same threshold, and
         stops the job itself on request; here that is an action like any other.
 
-    What to do:
-        Look at the stacks of the training's processes (`py-spy dump`), and at each rank. If evaluations or checkpoints
-        take that long on purpose, set a longer `threshold`.
-
     Example:
         ```python
         from trackside.rules.tensors.stalled_training import is_stalled
@@ -49,7 +46,6 @@ class StalledTraining(Rule):
     rule_id = "stalled-training"
     code = "TS114"
     watches = ("losses", "gradients", "weights")
-    save_interval = 500
     needs = ()
     paced = True
     judges_waiting = True
@@ -70,14 +66,13 @@ class StalledTraining(Rule):
         if not is_stalled(waited_seconds=waited, threshold=self.threshold):
             return []
         return [
-            Finding(
-                subject="steps",
-                step=window.step,
-                since_step=window.step,
-                measure="seconds without a new step",
-                observed=waited,
-                relation=">",
-                threshold=float(self.threshold),
+            finding_of(
+                window,
+                "steps",
+                "seconds without a new step",
+                waited,
+                above=float(self.threshold),
+                kind=FindingKind.STANDSTILL,
             )
         ]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.verdict import Finding
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.selection import EVERY_COLLECTION, at_step, selected
 from trackside.trial.window import Column, Window
@@ -32,9 +32,6 @@ class TensorVariance(Rule):
         It judges only where it was chosen: what variance is right depends on the model. Amazon's TensorVariance is the
         same, with None where this has 0.
 
-    What to do:
-        Initialise to match the activation, normalise, or add weight decay, depending on the tensor.
-
     Example:
         ```python
         from trackside.rules.tensors.tensor_variance import beyond
@@ -54,8 +51,6 @@ class TensorVariance(Rule):
     is_asked_for = True
     judges_until_found = True
     watches = EVERY_COLLECTION
-    save_interval = 500
-    severity = Severity.WARNING
     needs = (CollectionRequest("weights", Schedule(500)),)
     since = "0.1"
     likely_causes = (Cause.BAD_INITIALIZATION, Cause.EXPLODING_GRADIENTS)

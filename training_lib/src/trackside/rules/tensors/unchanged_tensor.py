@@ -12,7 +12,9 @@ from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.errors import TensorNotSavedError
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
-from trackside.contracts.verdict import Finding, Severity
+from trackside.contracts.verdict import Finding
+from trackside.rules.advice import Advice, Concerns
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.rules.selection import EVERY_COLLECTION, at_step, selected
 from trackside.trial.window import Column, Window
@@ -37,9 +39,6 @@ class UnchangedTensor(Rule):
         It judges only where it was chosen; `parameters-not-trained` finds weights that never change by itself. Amazon's
         UnchangedTensor is the same.
 
-    What to do:
-        See that the optimizer holds the parameter and that it gets a gradient; or that the loader moves on.
-
     Example:
         ```python
         import numpy as np
@@ -61,12 +60,10 @@ class UnchangedTensor(Rule):
     is_asked_for = True
     judges_until_found = True
     watches = EVERY_COLLECTION
-    save_interval = 500
-    severity = Severity.WARNING
     needs = (CollectionRequest("weights", Schedule(500)),)
     since = "0.1"
     likely_causes = (Cause.PARAMETERS_NOT_IN_OPTIMIZER, Cause.FROZEN_PARAMETERS)
-    what_to_do = ("See that the optimizer holds the parameter, or that the loader moves on.",)
+    what_to_do = (Advice("See that the optimizer holds the parameter, or that the loader moves on.", Concerns.LOOPS),)
 
     collection_names: str = parameter("", "collections to look at, separated by commas")
     tensor_regex: str = parameter("", "regexes of tensor names, separated by commas")
@@ -98,16 +95,13 @@ class UnchangedTensor(Rule):
         values = _values(window, column, len(steps))
         if values is None or not self.is_same(values):
             return None
-        return Finding(
-            subject=column.tensor,
-            worker=column.worker,
-            step=window.step,
-            since_step=steps[0],
-            measure="steps without a change",
-            observed=float(self.num_steps),
-            relation=">",
-            threshold=float(self.num_steps - 1),
-            series=column.series,
+        return finding_of(
+            window,
+            column,
+            "steps without a change",
+            float(self.num_steps),
+            above=float(self.num_steps - 1),
+            since=steps[0],
         )
 
 

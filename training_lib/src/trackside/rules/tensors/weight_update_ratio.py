@@ -3,42 +3,46 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.diagnosis import (
-    Evidence,
-    chance_level,
-    has_gained,
-    has_several_aims,
-    learned_share,
-    training_losses,
-    why_it_diverges,
-    why_nothing_is_learned,
-)
-from trackside.rules.guessing import all_as_guessing
-from trackside.rules.medians import median, medians_of_rows
+from trackside.evidence.causes import DIVERGES, LEARNS_NOTHING
+from trackside.evidence.suspects import only
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.constants import (
+    COURSE_STEPS,
+    FEWEST,
+    GAIN,
+    HALF_AS_MUCH_AGAIN,
+    HOPELESS,
+    LEARNS,
+    NEAR_GUESSING,
+    NEGLIGIBLE_SHARE,
+    NEWEST_LOSSES,
+    TENFOLD,
+)
+from trackside.situation.losses.guessing import all_as_guessing
+from trackside.situation.losses.losses import has_gained, learned_share, training_losses
+from trackside.situation.measurements import Evidence
+from trackside.situation.medians import median
+from trackside.situation.weight_updates import (
+    has_learned_before,
+    measured_ratios,
+    must_loss_fall,
+    norms_of_weights,
+    rates_rise,
+    typical_ratios,
+    verdict_on,
+    was_torn,
+)
 from trackside.trial.window import Column, Window
 
-_MEASUREMENTS = 5  # of the newest, their median
-_FEWEST = 3
-_NOT_LEARNED = 0.1  # share of the first loss that must be gone for large steps to be right
-_LOSSES = 20  # in a median, or the later half of fewer
-_NOT_MOVED = 0.05  # and for small ones
-_NO_WAY = 0.1  # share of its size that no weight may have come
 _RATIO, _GROWTH = "relative update of the weight", "norm of the weight over its first"
 _TORN = "loss over its first within ten steps"
-_FIRST_STEPS = 10
-_REPLACED = 0.5  # of a weight is an update of one of the first steps
-_LONG = 10  # times `start_step`: for so long no rate warms up to what is right from what is a million times too small
-_BELOW_CHANCE = 0.7
-_HOPELESS = 1e-8
-_AT_GUESSING = 1 - _NOT_LEARNED  # share of the loss of a guess, above which as little has been learned
 
 
 @dataclass(frozen=True)
@@ -83,13 +87,9 @@ class WeightUpdateRatio(Rule):
         Amazon's WeightUpdateRatio has the two thresholds (10 and 1e-8) and compares two saved steps; the formula is not
         documented, and frozen weights always fire. It is the preset `aws-docs`.
 
-    What to do:
-        Divide the learning rate by ten where steps are too large, multiply it by ten where they are too small, until
-        the ratio is about a thousandth.
-
     Example:
         ```python
-        from trackside.rules.tensors.weight_update_ratio import verdict_on
+        from trackside.situation.weight_updates import verdict_on
 
         usual = {"Net_a.weight": 1e-3, "Net_b.weight": 4e-3}
         assert verdict_on(usual, large=0.1, small=1e-6) == ""
@@ -107,13 +107,13 @@ class WeightUpdateRatio(Rule):
     code = "TS118"
     is_of_networks = True
     watches = ("weights",)
-    save_interval = 500
     needs = ()
     paced = True
     patience = 2
     severity = Severity.CRITICAL
     since = "0.1"
     likely_causes = (Cause.LEARNING_RATE_TOO_HIGH, Cause.LEARNING_RATE_TOO_LOW)
+    suspects = (*only(DIVERGES, ">"), *only(LEARNS_NOTHING, "<"))
     what_to_do = (
         "Divide the learning rate by ten where steps are too large, multiply it by ten where they are too small.",
         "Aim for updates of about a thousandth of the weights.",
@@ -133,14 +133,14 @@ class WeightUpdateRatio(Rule):
 
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per weight with steps that are too large or too small, the largest excess first."""
-        ratios = _typical_ratios(window)
+        ratios = typical_ratios(window)
         small = self._small(window)
         kind = verdict_on(ratios, large=self.large_threshold, small=small)
         if not kind:
             return self._thrown_out(window) or self._torn(window)
         if not (self._is_too_large(window) if kind == "large" else self._is_too_small(window)):
             return []
-        columns = {column.tensor: column for column in _measured(window)}
+        columns = {column.tensor: column for column in measured_ratios(window)}
         threshold = self.large_threshold if kind == "large" else small
         concerned = [name for name, r in ratios.items() if (r > threshold if kind == "large" else r < threshold)]
         concerned.sort(key=lambda name: ratios[name], reverse=kind == "large")
@@ -148,36 +148,34 @@ class WeightUpdateRatio(Rule):
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: measured updates."""
-        return "" if _typical_ratios(window) else f"{_FEWEST} measurements of the updates of weights"
+        return "" if typical_ratios(window) else f"{FEWEST} measurements of the updates of weights"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
         """Return CRITICAL if the steps are hopelessly small, or have raised the loss, else WARNING."""
         lead = findings[0]
         if lead.relation == ">":
-            return Severity.CRITICAL if lead.statistics["loss_left"] > 1.5 else Severity.WARNING
-        return Severity.CRITICAL if max(f.observed for f in findings) < _HOPELESS else Severity.WARNING
-
-    def suspicions(self, findings: Sequence[Finding], window: Window) -> Sequence[Suspicion]:
-        """Return causes of divergence for steps that are too large, of no learning for ones that are too small."""
-        return why_it_diverges(window) if findings[0].relation == ">" else why_nothing_is_learned(window)
+            return Severity.CRITICAL if lead.statistics["loss_left"] > HALF_AS_MUCH_AGAIN else Severity.WARNING
+        return Severity.CRITICAL if max(f.observed for f in findings) < HOPELESS else Severity.WARNING
 
     def _is_too_large(self, window: Window) -> bool:
-        if not _must_loss_fall(window) or window.step < self.start_step:
+        if not must_loss_fall(window) or window.step < self.start_step:
             return False
         fewest = min(len(column.values) for column in training_losses(window))
-        learned = learned_share(window, newest=max(1, min(_LOSSES, fewest // 2)))  # of losses apart from the first ones
-        return learned is not None and (learned < _NOT_LEARNED or all_as_guessing(window, share=_AT_GUESSING))
+        learned = learned_share(
+            window, newest=max(1, min(NEWEST_LOSSES, fewest // 2))
+        )  # of losses apart from the first ones
+        return learned is not None and (learned < LEARNS or all_as_guessing(window, share=NEAR_GUESSING))
 
     def _thrown_out(self, window: Window) -> list[Finding]:
         """Return one finding per weight that has grown out of all proportion."""
         if not self._may_have_grown(window):
             return []
-        norms = [column for name in window.tensors("weights") for column in _norms(window, name)]
+        norms = norms_of_weights(window)
         growths = [float(column.values[-1] / column.values[0]) for column in norms]
         limit = self.growth_threshold
         if not growths or not median(growths) > limit:
             return []
-        if not (self._is_too_large(window) if _must_loss_fall(window) else _was_torn(window)):
+        if not (self._is_too_large(window) if must_loss_fall(window) else was_torn(window)):
             return []
         found = [(g, c) for g, c in zip(growths, norms, strict=True) if g > limit]
         found.sort(key=lambda pair: -pair[0])
@@ -188,11 +186,11 @@ class WeightUpdateRatio(Rule):
 
     def _torn(self, window: Window) -> list[Finding]:
         """Return a finding for a loss that the first steps drove far above its first value, with the weights."""
-        if window.step < self.start_step or not _must_loss_fall(window) or not _was_torn(window):
+        if window.step < self.start_step or not must_loss_fall(window) or not was_torn(window):
             return []
         found = []
         for column in training_losses(window):
-            place = int(column.values[:_FIRST_STEPS].argmax())
+            place = int(column.values[:COURSE_STEPS].argmax())
             first, highest = float(column.values[0]), float(column.values[place])
             if first > 0 and np.isfinite(column.values).all() and highest > self.torn_threshold * first:
                 rose = replace(column, values=column.values / first)
@@ -208,15 +206,19 @@ class WeightUpdateRatio(Rule):
 
     def _small(self, window: Window) -> float:
         """Return the relative update below which steps are too small. The limit grows with the number of steps."""
-        if not _must_loss_fall(window) or _warms_up(window):
+        if not must_loss_fall(window) or rates_rise(window):
             return self.small_threshold
         return self.small_threshold * max(1.0, window.step / max(1, self.start_step)) ** 2
 
     def _is_too_small(self, window: Window) -> bool:
         way = Evidence(window).way
-        if way is None or way[0] > _NO_WAY or window.step < (_LONG if _warms_up(window) else 1) * self.start_step:
+        if (
+            way is None
+            or way[0] > NEGLIGIBLE_SHARE
+            or window.step < (TENFOLD if rates_rise(window) else 1) * self.start_step
+        ):
             return False
-        return not (_must_loss_fall(window) and (has_gained(window, share=_NOT_MOVED) or _has_learned_before(window)))
+        return not (must_loss_fall(window) and (has_gained(window, share=GAIN) or has_learned_before(window)))
 
     def _finding(
         self, window: Window, column: Column, ratio: float, kind: str, threshold: float, *, measure: str = _RATIO
@@ -239,83 +241,3 @@ class WeightUpdateRatio(Rule):
             series=column.series,
             place=module.line if module else "",
         )
-
-
-def verdict_on(ratios: Mapping[str, float], *, large: float, small: float) -> str:
-    """Return `large`, `small` or "", from the typical relative update of each weight."""
-    finite = [ratio for ratio in ratios.values() if math.isfinite(ratio)]
-    if not finite:
-        return ""
-    if median(finite) > large:
-        return "large"
-    return "small" if 0 < max(finite) < small else ""
-
-
-def _measured(window: Window) -> list[Column]:
-    """Return the update ratios of the weights (two dimensions or more) with enough measurements."""
-    columns = [c for name in _matrices(window) for c in window.statistic(name, "update_ratio", mode=None)]
-    return [column for column in columns if len(column.values) >= _FEWEST]
-
-
-def _typical_ratios(window: Window) -> dict[str, float]:
-    """Return the median of the newest update ratios of each weight of `_measured`. The last worker counts."""
-    names = _matrices(window)
-    found: dict[str, tuple[str, float]] = {}
-    for panel in window.newest(names, "update_ratio", last=_MEASUREMENTS, mode=None):
-        if panel.count < _FEWEST:
-            continue
-        medians = medians_of_rows(panel.newest).tolist()
-        for tensor, worker, ratio in zip(panel.tensors, panel.workers, medians, strict=True):
-            if tensor not in found or worker > found[tensor][0]:
-                found[tensor] = worker, ratio
-    return {name: found[name][1] for name in names if name in found}
-
-
-def _matrices(window: Window) -> tuple[str, ...]:
-    """Return the trained weights of two dimensions or more."""
-    facts = window.facts
-    names = window.tensors("weights")
-    held = [(name, facts.parameter(name) if facts else None) for name in names]
-    return tuple([name for name, p in held if p is None or (len(p.shape) > 1 and p.requires_grad)])
-
-
-def _norms(window: Window, name: str) -> list[Column]:
-    """Return the norms of a trained matrix that began above zero.
-
-    Norms that are not finite are left to another rule.
-    """
-    held = window.facts.parameter(name) if window.facts else None
-    if held is not None and (len(held.shape) < 2 or not held.requires_grad):
-        return []
-    columns = window.statistic(name, "l2", mode=None)
-    return [c for c in columns if c.values[0] > 0 and np.isfinite(c.values).all() and len(c.values) >= _FEWEST]
-
-
-def _must_loss_fall(window: Window) -> bool:
-    """Return True if a constant loss means that nothing is learned."""
-    losses = training_losses(window)
-    return bool(losses) and not has_several_aims(window) and not any((c.values < 0).any() for c in losses)
-
-
-def _was_torn(window: Window) -> bool:
-    """Return True if one of the first steps left little of the initialisation.
-
-    Updates are measured against the weight after the step: replacing a weight altogether gives 1.
-    """
-    first = Evidence(window).first_update_ratio
-    return first is not None and first > _REPLACED
-
-
-def _warms_up(window: Window) -> bool:
-    """Return True while any learning rate is higher than it was ten steps ago, or zero."""
-    rates = [column.values for column in Evidence(window).learning_rates]
-    return any(rate[-1] == 0 or (len(rate) > 1 and rate[-1] > rate[max(0, len(rate) - 10)]) for rate in rates)
-
-
-def _has_learned_before(window: Window) -> bool:
-    """Return True if the loss lies far below chance, as after a training before this run."""
-    for column in training_losses(window):
-        chance = chance_level(window.facts.loss(column.tensor) if window.facts else None)
-        if chance is not None and median(column.values[-20:]) < _BELOW_CHANCE * chance:
-            return True
-    return False

@@ -9,22 +9,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.recorded_names import UPDATE_SIZE
-from trackside.contracts.verdict import Finding, Severity
-from trackside.rules.medians import median
-from trackside.rules.phases import newest_phase, since
+from trackside.contracts.run.recorded_names import UPDATE_SIZE
+from trackside.contracts.verdict import Finding
+from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
-from trackside.rules.training_loss import whole_losses
+from trackside.situation.constants import (
+    ALL_BUT_A_FEW,
+    FEWEST,
+    HAD_LEARNED,
+    MOST,
+    SAME_NORM,
+    SEVERAL,
+    SHORT_STRETCH,
+    THREEFOLD,
+    TRACE,
+    VALUES_OF_A_LEVEL,
+    VISIBLE,
+)
+from trackside.situation.losses.losses import whole_losses
+from trackside.situation.medians import median
+from trackside.situation.phases import newest_phase, since
+from trackside.situation.update_growth import of_one_interval
+from trackside.situation.weight_updates import trained_matrices
 from trackside.trial.window import Column, Window
 
-_AROUND = 10  # updates on each side of a jump
-_FEWEST_AFTER = 3
-_NEARER = 0.5  # of the distance of the norms from the first ones
-_SMALLER, _RETURNED = 3, 0.05  # such a part of the size of a jump is enough where so little of the distance is left
-_SAME, _SEVERAL = 2e-7, 2  # of a norm in float32; weights
-_LEAST_WAY = 1e-3  # of the norm: a shorter way is no distance
-_LOSSES = 5  # in a median
-_HAD_LEARNED, _AS_AT_FIRST = 0.8, 0.95  # of the first level of the loss
 _MEASURE = "times that the weights were set back"
 
 
@@ -54,10 +62,10 @@ class WeightsSetBack(Rule):
 
         A learning rate that rises moves the updates after it as well. A layer that begins anew moves one norm of many,
         averaging and look-ahead move weights by little, and weights that are put back once without a loss that had
-        fallen, as by a search for a learning rate, are silent. Amazon's Debugger has no such rule.
+        fallen, as by a search for a learning rate, are silent.
 
-    What to do:
-        Look for code that loads a checkpoint or copies weights inside of the loop. Load once, before the first step.
+        It needs neighbouring steps: in a run that is watched in bursts, weights that were set back in a rest are not
+        seen, and what changed over a rest is no jump.
 
     Example:
         ```python
@@ -79,10 +87,8 @@ class WeightsSetBack(Rule):
     only_of = ("pytorch", "keras")
     is_of_networks = True
     watches = ("weights",)
-    save_interval = 500
     needs = ()
     paced = True
-    severity = Severity.WARNING
     since = "0.1"
     likely_causes = (Cause.WEIGHTS_SET_BACK,)
     shows_its_cause = True
@@ -97,18 +103,25 @@ class WeightsSetBack(Rule):
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per worker with weights that were set back often enough."""
         began, found = newest_phase(window), []
-        for updates in since(window.statistic(UPDATE_SIZE, "mean", mode=None), began):
-            jumps = updates.steps[jumps_of(updates.values, times=self.jump_times / _SMALLER)].tolist()
+        for measured in since(window.statistic(UPDATE_SIZE, "mean", mode=None), began):
+            updates = of_one_interval(window, measured)
+            jumps = updates.steps[jumps_of(updates.values, times=self.jump_times / THREEFOLD)].tolist()
             if not jumps:
                 continue
             large = set(updates.steps[jumps_of(updates.values, times=self.jump_times)].tolist())
-            norms = [c for c in since(_norms(window), began) if c.worker == updates.worker]
+            norms = [
+                c
+                for c in since(
+                    [c for n in trained_matrices(window) for c in window.statistic(n, "l2", mode=None)], began
+                )
+                if c.worker == updates.worker
+            ]
             back = [
                 step
                 for step in jumps
-                if _goes_back(norms, step, left=_NEARER if step in large else _RETURNED) or _are_as_once(norms, step)
+                if _goes_back(norms, step, left=MOST if step in large else TRACE) or _are_as_once(norms, step)
             ]
-            is_once = len(back) == 1 and _goes_back(norms, back[0], left=_RETURNED) and _is_lost(window, back[0], began)
+            is_once = len(back) == 1 and _goes_back(norms, back[0], left=TRACE) and _is_lost(window, back[0], began)
             if len(back) >= self.fewest or is_once:
                 found.append(self._finding(window, updates, back))
         return found
@@ -116,21 +129,18 @@ class WeightsSetBack(Rule):
     def lacks(self, window: Window) -> str:
         """Name the missing input: enough updates."""
         columns = window.statistic(UPDATE_SIZE, "mean", mode=None)
-        enough = any(len(column.values) > _AROUND + _FEWEST_AFTER for column in columns)
-        return "" if enough else f"the sizes of {_AROUND + _FEWEST_AFTER + 1} updates"
+        enough = any(len(column.values) > VALUES_OF_A_LEVEL + FEWEST for column in columns)
+        return "" if enough else f"the sizes of {VALUES_OF_A_LEVEL + FEWEST + 1} updates"
 
     def _finding(self, window: Window, updates: Column, back: list[int]) -> Finding:
-        return Finding(
-            subject=updates.tensor,
-            worker=updates.worker,
-            step=window.step,
-            since_step=back[0],
-            measure=_MEASURE,
-            observed=float(len(back)),
-            relation=">",
-            threshold=float(min(self.fewest, len(back)) - 1),
+        return finding_of(
+            window,
+            updates,
+            _MEASURE,
+            float(len(back)),
+            above=float(min(self.fewest, len(back)) - 1),
+            since=back[0],
             statistics={"last_at": float(back[-1])},
-            series=updates.series,
         )
 
 
@@ -141,17 +151,17 @@ def jumps_of(sizes: NDArray[np.float64], *, times: float) -> NDArray[np.int64]:
         sizes: Relative updates, oldest first, shape (n,).
         times: How many times each of its neighbours a jump must be.
     """
-    if len(sizes) <= _AROUND + _FEWEST_AFTER or not np.isfinite(sizes).all():
+    if len(sizes) <= VALUES_OF_A_LEVEL + FEWEST or not np.isfinite(sizes).all():
         return np.zeros(0, np.int64)
     large = np.flatnonzero(sizes > times * median(sizes)).tolist()  # most runs have none
     return np.array(
-        [k for k in large if _AROUND <= k < len(sizes) - _FEWEST_AFTER and sizes[k] > times * _around(sizes, k)],
+        [k for k in large if VALUES_OF_A_LEVEL <= k < len(sizes) - FEWEST and sizes[k] > times * _around(sizes, k)],
         np.int64,
     )
 
 
 def _around(sizes: NDArray[np.float64], place: int) -> float:
-    before, after = sizes[place - _AROUND : place], sizes[place + 1 : place + 1 + _AROUND]
+    before, after = sizes[place - VALUES_OF_A_LEVEL : place], sizes[place + 1 : place + 1 + VALUES_OF_A_LEVEL]
     return float(max(before.max(), after.max()))
 
 
@@ -165,17 +175,19 @@ def _is_lost(window: Window, step: int, began: int) -> bool:
     """Return True if a training loss had fallen before a step, and is after it what it was at first."""
     for column in since(whole_losses(window), began):
         before, after = column.values[column.steps < step], column.values[column.steps > step]
-        if len(before) < 2 * _LOSSES or len(after) < _LOSSES:
+        if len(before) < 2 * SHORT_STRETCH or len(after) < SHORT_STRETCH:
             continue
-        first, level, now = (median(each) for each in (before[:_LOSSES], before[-_LOSSES:], after[:_LOSSES]))
-        if level < _HAD_LEARNED * first and now > _AS_AT_FIRST * first > 0:
+        first, level, now = (
+            median(each) for each in (before[:SHORT_STRETCH], before[-SHORT_STRETCH:], after[:SHORT_STRETCH])
+        )
+        if level < HAD_LEARNED * first and now > ALL_BUT_A_FEW * first > 0:
             return True
     return False
 
 
 def _are_as_once(norms: list[Column], step: int) -> bool:
     """Return True if norms of several weights after a step are the very ones of an earlier measurement."""
-    return sum(_is_as_once(column, step) for column in norms) >= _SEVERAL
+    return sum(_is_as_once(column, step) for column in norms) >= SEVERAL
 
 
 def _is_as_once(column: Column, step: int) -> bool:
@@ -183,8 +195,8 @@ def _is_as_once(column: Column, step: int) -> bool:
     if not 1 < place < len(column.values):
         return False
     now, before = float(column.values[place]), column.values[:place]
-    was_elsewhere = abs(float(before[-1]) - now) > _LEAST_WAY * now > 0
-    return was_elsewhere and bool((np.abs(before - now) < _SAME * now).any())
+    was_elsewhere = abs(float(before[-1]) - now) > VISIBLE * now > 0
+    return was_elsewhere and bool((np.abs(before - now) < SAME_NORM * now).any())
 
 
 def _distance_left(column: Column, step: int) -> float | None:
@@ -193,14 +205,4 @@ def _distance_left(column: Column, step: int) -> float | None:
     if not 0 < place < len(column.values) or not column.values[0] > 0:
         return None
     before, after = (abs(float(column.values[at]) - float(column.values[0])) for at in (place - 1, place))
-    return after / before if before > _LEAST_WAY * float(column.values[0]) else None
-
-
-def _norms(window: Window) -> list[Column]:
-    """Return the norms of trained matrices."""
-    facts, found = window.facts, list[Column]()
-    for name in window.tensors("weights"):
-        held = facts.parameter(name) if facts else None
-        if held is None or (len(held.shape) > 1 and held.requires_grad):
-            found += window.statistic(name, "l2", mode=None)
-    return found
+    return after / before if before > VISIBLE * float(column.values[0]) else None

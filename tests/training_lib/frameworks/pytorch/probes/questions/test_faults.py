@@ -12,9 +12,11 @@ from torch.nn import functional
 
 from tests.training_lib.frameworks.pytorch.probes.models import (
     Attention,
+    Experts,
     RunningMean,
     Square,
     Through,
+    balanced,
     mixed,
     perceptron,
 )
@@ -27,7 +29,8 @@ from tests.training_lib.frameworks.pytorch.probes.rehearsing import (
     rehearse,
     sentences,
 )
-from trackside.contracts.check import Answer, Outcome
+from trackside.contracts.run.check import Answer, Outcome
+from trackside.frameworks.pytorch.probes.questions import learnable_batch
 from trackside.frameworks.pytorch.probes.registry import all_probes
 
 PROBES = {probe.name: probe for probe in all_probes()}
@@ -141,6 +144,7 @@ FAULTS = {
     "output-depends-on-input": {
         "times-zero": lambda: perceptron(Through(lambda values: values * 0)),
         "dead": lambda: perceptron(Through(lambda values: torch.relu(values - 1e6))),
+        "flat": lambda: perceptron(Through(lambda values: 1 + values * 1e-7)),
     },
     "samples-are-independent": {
         "softmax-over-samples": lambda: perceptron(Through(lambda values: values * torch.softmax(values, 0))),
@@ -199,6 +203,48 @@ def test_is_silent_once_it_is_cured(probe: str, build: Callable[[], nn.Module]) 
     assert found.outcome is Outcome.OK, found
 
 
+class Wide(nn.Module):
+    """A model in double precision, with outputs that differ in the ninth digit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, CLASSES).double()
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return 1 + 1e-9 * self.layer(values.double())
+
+
+class Branched(nn.Module):
+    """A model with a layer of dead units beside a way around it."""
+
+    def __init__(self, units: int) -> None:
+        super().__init__()
+        self.words = nn.Embedding(99, 99)
+        self.way, self.branch, self.head = nn.Linear(WIDTH, 32), nn.Linear(32, units), nn.Linear(32 + units, CLASSES)
+        nn.init.constant_(self.branch.bias, -99.0)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        on = functional.relu(self.way(values))
+        scores: torch.Tensor = self.head(torch.cat([on, functional.relu(self.branch(on))], dim=1))
+        return scores + 0 * self.words.weight.sum()
+
+
+@pytest.mark.parametrize(
+    ("probe", "build", "outcome"),
+    [
+        pytest.param("output-depends-on-input", lambda: perceptron(Through(lambda values: 2000 + values * 2e-3)),
+                     Outcome.OK, id="far-from-zero"),
+        pytest.param("output-depends-on-input", Wide, Outcome.OK, id="double"),
+        pytest.param("gradients-reach-parameters", lambda: Branched(3), Outcome.OK, id="a-small-branch-is-dead"),
+        pytest.param("gradients-reach-parameters", lambda: Branched(64), Outcome.FAULT, id="most-is-dead"),
+    ],
+)  # fmt: skip
+def test_a_small_difference_is_one(probe: str, build: Callable[[], nn.Module], outcome: Outcome) -> None:
+    torch.manual_seed(0)
+    found = asked(probe, build())
+    assert found.outcome is outcome, found
+
+
 @pytest.mark.parametrize(
     ("probe", "build", "where"),
     [
@@ -231,6 +277,11 @@ def test_a_corner_is_no_wrong_backward() -> None:
     assert (found.outcome, "right at" in found.observed) == (Outcome.OK, True)
 
 
+def saturated(model: nn.Module) -> nn.Module:
+    """Return a model whose outputs are its signs, as those of one that is sure of its answers hardly change."""
+    return nn.Sequential(model, Through(lambda values: values.sign() + 0 * values))
+
+
 @pytest.mark.parametrize(
     ("model", "outcome"),
     [
@@ -242,6 +293,10 @@ def test_a_corner_is_no_wrong_backward() -> None:
         ),
         pytest.param(lambda: Attention(positions=False, pooled=False), Outcome.FAULT, id="none, by token"),
         pytest.param(lambda: Attention(positions=False, causal=True), Outcome.OK, id="a causal mask orders"),
+        pytest.param(lambda: saturated(Attention(reads_first=True)), Outcome.OK, id="positions, saturated outputs"),
+        pytest.param(
+            lambda: saturated(Attention(positions=False, reads_first=True)), Outcome.FAULT, id="none, saturated outputs"
+        ),
     ],
 )
 def test_attention_needs_an_order(model: Callable[[], nn.Module], outcome: Outcome) -> None:
@@ -320,3 +375,33 @@ def test_does_not_apply() -> None:
     subject = rehearse(perceptron(nn.ReLU()))
     for name in ("order-matters", "custom-backward-is-right", "mixed-precision-agrees", "evaluation-statistics-follow"):
         assert answer(subject, PROBES[name]).outcome is Outcome.DOES_NOT_APPLY
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rate", "outcome"),
+    [
+        pytest.param(0.0, 1e-5, Outcome.NOT_TRIED, id="the-time-was-up"),
+        pytest.param(25.0, 1e-5, Outcome.FAULT, id="enough-steps"),
+    ],
+)
+def test_an_attempt_of_two_steps_accuses_nobody(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, rate: float, outcome: Outcome
+) -> None:
+    # Issue 41: on a busy machine two steps of AdamW made a fault of a right script of transformers.
+    monkeypatch.setattr(learnable_batch, "_MOST_SECONDS", seconds)
+    monkeypatch.setattr(learnable_batch, "_REFERENCE_RATES", (rate,))
+    model = perceptron(nn.ReLU())
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+    found = asked("one-batch-is-learnable", model, optimizer=optimizer)
+    assert found.outcome is outcome
+    assert "--probe-seconds" in found.observed or outcome is Outcome.FAULT
+
+
+@pytest.mark.parametrize(
+    ("is_gate_cut", "outcome"),
+    [pytest.param(True, Outcome.FAULT, id="cut"), pytest.param(False, Outcome.OK, id="right")],
+)
+def test_a_model_is_probed_whose_loss_takes_what_a_module_keeps(is_gate_cut: bool, outcome: Outcome) -> None:
+    torch.manual_seed(0)
+    found = asked("gradients-reach-parameters", Experts(is_gate_cut=is_gate_cut), loss=balanced)
+    assert (found.outcome, "gate" in found.where) == (outcome, is_gate_cut), found

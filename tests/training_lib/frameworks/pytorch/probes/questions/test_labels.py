@@ -22,7 +22,7 @@ from tests.training_lib.frameworks.pytorch.probes.rehearsing import (
     sentences,
     table,
 )
-from trackside.contracts.check import Answer, Outcome
+from trackside.contracts.run.check import Answer, Outcome
 from trackside.frameworks.pytorch.probes.registry import all_probes
 
 PROBES = {probe.name: probe for probe in all_probes()}
@@ -62,6 +62,15 @@ def test_labels_beside_huge_outputs_are_not_asked_about() -> None:
     assert (found.outcome, "so large" in found.observed) == (NOT_TRIED, True), found
 
 
+def broadcast(model: nn.Module, values: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """A table of all outputs, shape (N, 1), against all labels, shape (N,)."""
+    return (model(values)[:, :1] - labels).square().mean()
+
+
+def weighted(model: nn.Module, values: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return functional.cross_entropy(model(values), labels, weight=torch.arange(1.0, CLASSES + 1))
+
+
 def without_labels(model: nn.Module, values: torch.Tensor, _labels: torch.Tensor) -> torch.Tensor:
     return model(values).square().mean()
 
@@ -73,7 +82,9 @@ def without_labels(model: nn.Module, values: torch.Tensor, _labels: torch.Tensor
         pytest.param(squared, OK, id="squared-error"),
         pytest.param(absolute_from_afar, OK, id="absolute-error-of-far-labels"),
         pytest.param(without_labels, DOES_NOT_APPLY, id="no-labels"),
+        pytest.param(weighted, OK, id="weighted-classes"),
         pytest.param(with_sign, FAULT, id="error-with-its-sign"),
+        pytest.param(broadcast, FAULT, id="all-against-all"),
     ],
 )
 def test_gradients_depend_on_labels(loss: Loss, outcome: Outcome) -> None:
@@ -151,8 +162,8 @@ def scores_by(move: Callable[[torch.Tensor], torch.Tensor]) -> Loss:
         ),
         pytest.param(
             lambda model, tokens, labels: functional.mse_loss(model(tokens)[:, :, 0], labels.float()),
-            DOES_NOT_APPLY,
-            id="no-cross-entropy",
+            OK,
+            id="an-error",
         ),
         pytest.param(scores_by(lambda scores: scores.softmax(2).transpose(1, 2)), DOES_NOT_APPLY, id="more-than-moved"),
     ],
@@ -182,3 +193,81 @@ def test_labels_differ(loss: Loss, change: int, batches: int, outcome: Outcome) 
     found = asked("scores-meet-labels", perceptron(nn.ReLU()), loss, rows)
     assert (found.outcome, "labels are class 0 of" in found.observed) == (outcome, outcome is FAULT), found
     assert CLASSES > 1
+
+
+def with_a_residual(model: nn.Module, values: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Errors at two places, as of an equation and its boundary, where nothing should be left."""
+    residual = (model(values) - labels[:, None]).square().mean()
+    return residual + functional.mse_loss(model(values), torch.zeros(ROWS, CLASSES))
+
+
+def of_a_residual(model: nn.Module, values: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return functional.mse_loss(model(values)[:, 0].exp() - labels, torch.zeros(ROWS))
+
+
+@pytest.mark.parametrize(
+    ("loss", "change", "batches", "outcome"),
+    [
+        pytest.param(squared, 1, 130, OK, id="several-numbers"),
+        pytest.param(squared, 0, 130, FAULT, id="one-number"),
+        pytest.param(squared, 0, 40, OK, id="one-number-of-few-labels"),
+        pytest.param(with_a_residual, 1, 130, DOES_NOT_APPLY, id="one-of-two-errors"),
+        pytest.param(of_a_residual, 1, 130, DOES_NOT_APPLY, id="a-residual"),
+    ],
+)
+def test_numbers_differ(loss: Loss, change: int, batches: int, outcome: Outcome) -> None:
+    rows = [(values, labels * change) for values, labels in table(batches)]
+    found = asked("scores-meet-labels", perceptron(nn.ReLU()), loss, rows)
+    assert (found.outcome, "labels are 0" in found.observed) == (outcome, outcome is FAULT), found
+
+
+def seeded(model: nn.Module, values: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    torch.manual_seed(1)
+    return classify(model, values, labels)
+
+
+@pytest.mark.parametrize(
+    ("layer", "loss", "outcome"),
+    [
+        pytest.param(nn.Dropout(0.5), classify, OK, id="new-numbers"),
+        pytest.param(nn.Dropout(0.5), seeded, FAULT, id="the-seed-set-in-each-step"),
+        pytest.param(nn.ReLU(), classify, DOES_NOT_APPLY, id="none"),
+        pytest.param(nn.ReLU(), seeded, DOES_NOT_APPLY, id="a-seed-for-nothing"),
+    ],
+)
+def test_each_step_draws_numbers_of_its_own(layer: nn.Module, loss: Loss, outcome: Outcome) -> None:
+    found = asked("steps-draw-anew", perceptron(layer), loss, table())
+    assert found.outcome is outcome, found
+
+
+def divergence(model: nn.Module, values: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    wanted = functional.one_hot(labels, CLASSES).float()
+    return functional.kl_div(functional.log_softmax(model(values), 1), wanted, reduction="batchmean")
+
+
+def of_probabilities(model: nn.Module, values: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    wanted = functional.one_hot(labels, CLASSES).float()
+    return functional.kl_div(functional.softmax(model(values), 1), wanted, reduction="batchmean")
+
+
+def by_module(model: nn.Module, values: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    loss: torch.Tensor = nn.NLLLoss()(functional.softmax(model(values), 1), labels)
+    return loss
+
+
+def likelihood(model: nn.Module, values: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return functional.nll_loss(functional.log_softmax(model(values), 1), labels)
+
+
+@pytest.mark.parametrize(
+    ("loss", "is_fault"),
+    [
+        pytest.param(divergence, False, id="divergence"),
+        pytest.param(likelihood, False, id="likelihood"),
+        pytest.param(of_probabilities, True, id="divergence-of-probabilities"),
+        pytest.param(by_module, True, id="likelihood-of-probabilities"),
+    ],
+)
+def test_losses_get_the_logarithms_that_they_expect(loss: Loss, is_fault: bool) -> None:
+    found = asked("scores-meet-labels", perceptron(nn.ReLU()), loss, table())
+    assert (found.outcome is FAULT, "log-probabilities" in found.what) == (is_fault, is_fault), found

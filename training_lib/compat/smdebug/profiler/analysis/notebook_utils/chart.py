@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from smdebug.core.utils import match_inc
 from smdebug.profiler.system_profiler_file_parser import ProfilerSystemEvent
-from trackside.report.markup import Markup, joined
+from trackside.views.report.charts.markup import Markup, joined
 
 TOTAL = "total"
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]  # seconds since the epoch, and values

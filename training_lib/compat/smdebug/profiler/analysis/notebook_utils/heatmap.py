@@ -9,7 +9,7 @@ import numpy as np
 from smdebug import not_offered
 from smdebug.profiler.analysis.notebook_utils.chart import Chart, Curve, chosen_curves, curves_of
 from smdebug.profiler.system_metrics_reader import SystemMetricsReader
-from trackside.report.profile_charts import usage_map
+from trackside.views.report.charts.profile_charts import usage_map
 
 _COLUMNS = 480
 _AMOUNTS = ("Algorithm", "Platform", "")  # dimensions that need not be shares

@@ -10,7 +10,7 @@ from smdebug import not_offered
 from smdebug.profiler.analysis.notebook_utils.chart import Chart, chosen_curves, curves_of
 from smdebug.profiler.system_metrics_reader import SystemMetricsReader
 from smdebug.profiler.system_profiler_file_parser import ProfilerSystemEvent
-from trackside.report.profile_charts import histogram_chart
+from trackside.views.report.charts.profile_charts import histogram_chart
 
 PERCENT = np.arange(0.0, 101.0, 2.0)
 

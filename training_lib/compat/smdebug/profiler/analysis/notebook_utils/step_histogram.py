@@ -11,7 +11,7 @@ from smdebug import not_offered
 from smdebug.profiler.algorithm_metrics_reader import AlgorithmMetricsReader
 from smdebug.profiler.analysis.notebook_utils.chart import Chart, chosen
 from smdebug.profiler.trace_event_file_parser import TraceEvent
-from trackside.report.profile_charts import histogram_chart
+from trackside.views.report.charts.profile_charts import histogram_chart
 
 MICROS = 1e6
 SELECTED = ("Step:ModeKeys", "Forward-node", r"Backward\(post-forward\)-node")

@@ -7,7 +7,7 @@ import numpy as np
 from smdebug import not_offered
 from smdebug.profiler.algorithm_metrics_reader import AlgorithmMetricsReader
 from smdebug.profiler.analysis.notebook_utils.chart import Chart
-from trackside.report.profile_charts import time_chart
+from trackside.views.report.charts.profile_charts import time_chart
 
 
 class StepTimelineChart(Chart):

@@ -13,7 +13,7 @@ from smdebug.profiler.algorithm_metrics_reader import AlgorithmMetricsReader
 from smdebug.profiler.analysis.notebook_utils.chart import TOTAL, Chart, Curve, chosen_curves, curves_of
 from smdebug.profiler.system_metrics_reader import SystemMetricsReader
 from smdebug.profiler.trace_event_file_parser import TraceEvent
-from trackside.report.profile_charts import time_chart
+from trackside.views.report.charts.profile_charts import time_chart
 
 _PERCENT = 100.0
 

@@ -26,9 +26,9 @@ from smdebug.profiler.trace_event_file_parser import TraceEvent
 from trackside.contracts.errors import RecordError, RunNotFoundError
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.run_layout import PROFILES
-from trackside.local.recorded_run import read_run
-from trackside.performance.clocks import clock_offsets
-from trackside.performance.reading import machines_of
+from trackside.runs.recorded_run import read_run
+from trackside.speed.performance.clocks import clock_offsets
+from trackside.speed.performance.reading import machines_of
 from trackside.storage.open_store import open_store
 
 LOW_GPU = 85  # percent, below which the original marks a moment

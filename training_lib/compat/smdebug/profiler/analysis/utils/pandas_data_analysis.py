@@ -8,7 +8,7 @@ from typing import Any
 
 from smdebug import not_offered
 from smdebug.core.logger import get_logger
-from trackside.performance.profile import pandas_module
+from trackside.speed.performance.profile import pandas_module
 
 
 class StatsBy(Enum):

@@ -20,7 +20,7 @@ from smdebug.profiler.system_metrics_reader import (
 )
 from smdebug.profiler.trace_event_file_parser import TraceEvent
 from smdebug.profiler.utils import convert_utc_datetime_to_microseconds, us_since_epoch_to_human_readable_time
-from trackside.performance.profile import pandas_module
+from trackside.speed.performance.profile import pandas_module
 
 _SYSTEM = ["timestamp", "timestamp_us", "value", "system_metric", "dimension", "nodeID", "type"]
 _TIMES = ["start_time", "end_time", "start_time_us", "end_time_us"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from smdebug import not_offered
 from smdebug.profiler.python_profile_utils import PythonProfileModes, StepPhase, str_to_python_profile_mode
-from trackside.performance.profile import pandas_module
+from trackside.speed.performance.profile import pandas_module
 
 
 class Metrics(Enum):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from smdebug import not_offered
 from smdebug.profiler.analysis.utils.profiler_data_to_pandas import PandasFrame
-from trackside.performance.profile import pandas_module
+from trackside.speed.performance.profile import pandas_module
 
 if TYPE_CHECKING:
     from smdebug.profiler.analysis.notebook_utils.timeline_charts import TimelineCharts

@@ -22,6 +22,7 @@ class EagerSteps:
 
     def __init__(self, *, is_allowed: bool) -> None:
         self.is_compiler_used = False
+        self.used: Callable[[], object] = lambda: None  # called with the first use
         self.is_allowed = is_allowed
         self._is_wanted = False
         self._stance: Any = None
@@ -51,7 +52,9 @@ class EagerSteps:
             self._leave()
 
     def _compiler_met(self) -> None:
-        self.is_compiler_used = True
+        if not self.is_compiler_used:
+            self.is_compiler_used = True
+            self.used()
         if self._is_wanted:
             self._enter()
 

@@ -7,15 +7,16 @@ tensor, draws no random number, and holds nothing of the batch.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch.utils.data import dataloader
 
-from trackside.capture.step_statistics import StepStatistics
-from trackside.contracts.recorded_names import (
+from trackside.capture.statistics.step_statistics import StepStatistics
+from trackside.contracts.run.recorded_names import (
     BATCH,
     BATCH_NUMBER,
     BATCH_OF_ONE_ROW,
@@ -36,7 +37,9 @@ from trackside.frameworks.pytorch.data.fingerprint import fingerprint
 from trackside.frameworks.pytorch.data.order_seed import OrderSeed, order_seed
 from trackside.frameworks.pytorch.data.worker_randomness import shared_randomness
 from trackside.frameworks.pytorch.ground.script_objects import length_of
-from trackside.profiling.phase_clock import CAPTURE, DATA, EVALUATION, OTHER, PhaseClock
+from trackside.frameworks.shared.adapter import StepHook, Undo
+from trackside.frameworks.shared.replaced_methods import ReplacedFunction, replace
+from trackside.speed.profiling.phase_clock import CAPTURE, DATA, EVALUATION, OTHER, PhaseClock
 
 LOOKS_AT_FIRST = 256  # batches of a data set
 LOOKS_IN_A_ROW, LOOK_INTERVAL = 64, 1024
@@ -52,6 +55,7 @@ class _Seen:
     def __init__(self, dataset: Any) -> None:
         self.dataset_type = type(dataset)
         self.count = self.passes = 0
+        self.counted: weakref.ref[Any] | None = None  # the iterator whose pass was counted as it began, at rest
         self.last: OrderedDict[int, int] = OrderedDict()
         self.drawn = DrawnRows()
         self.order: tuple[Any, OrderSeed | None] = None, None  # the newest pass over the rows, and its seed
@@ -75,6 +79,7 @@ class BatchSource:
 
     Attributes:
         shared_randomness: Source of random numbers that are the same in all workers of a DataLoader; "" if none.
+        pass_begins: Called before the first batch of a pass. Returns True if that will be seen.
 
     Args:
         statistics: The session's statistics.
@@ -102,21 +107,64 @@ class BatchSource:
         self.shared_randomness = ""
         self._fetched = untraced(protect(self._look))
         self._drawn = untraced(protect(self._look_at_rows))
+        self._pass_begins = untraced(protect(self._look_at_pass))
+        self._pass_began = untraced(protect(self._count_pass))
+        self._unseen: _Seen | None = None  # the data set of a pass that begins at rest
+        self.pass_begins: Callable[[], bool] = lambda: True  # called before a pass; returns True if it is watched
 
     def install(self) -> Callable[[], None]:
-        """Wrap three steps of DataLoaders' iterators: the start of workers, the draw of a batch's rows, and its fetch.
-
-        Returns:
-            The function that undoes it.
-        """
-        undo_fetches, undo_draws, undo_starts = self._watch_fetches(), self._watch_draws(), self._watch_starts()
+        """Wrap the start of a DataLoader's workers, and of a pass. Return the function that undoes it."""
+        undo_starts, undo_passes = self._watch_starts(), self._watch_passes()
 
         def undo() -> None:
-            undo_fetches()
-            undo_draws()
             undo_starts()
+            undo_passes()
 
         return undo
+
+    def step_hooks(self) -> Iterable[StepHook]:
+        """Return the hooks in the draw of a batch's rows, and in its fetch."""
+        yield ReplacedFunction(dataloader._BaseDataLoaderIter, "_next_index", self._watched_draw)
+        yield ReplacedFunction(dataloader._BaseDataLoaderIter, "__next__", self._watched_fetch)
+
+    def rest_ended(self, steps: int) -> None:
+        """Forget the batches before a rest: how many came since is not known."""
+        for seen in self._seen.values():
+            seen.last.clear()
+            seen.drawn.leave_out()
+
+    def _watch_passes(self) -> Undo:
+        source, begins, began = self, self._pass_begins, self._pass_began
+
+        def wrapped(original: Any) -> Any:
+            @functools.wraps(original)
+            def __iter__(self: Any) -> Any:  # noqa: N807 - it replaces one
+                begins(self)  # before workers draw ahead
+                iterator = original(self)
+                if source._unseen is not None:
+                    began(iterator)
+                return iterator
+
+            skip_frame(__iter__)
+            return __iter__
+
+        return replace([(dataloader.DataLoader, "__iter__")], wrapped)
+
+    def _look_at_pass(self, loader: Any) -> None:
+        """Look for a pass that begins at rest, where its first batch will not be seen."""
+        self._unseen = None
+        seen = self._seen.get(id(loader.dataset))
+        if seen is None or torch.utils.data.get_worker_info() is not None:
+            return
+        seen.counted = None
+        if torch.is_grad_enabled() and not self._is_evaluating() and not self.pass_begins():
+            self._unseen = seen
+
+    def _count_pass(self, iterator: Any) -> None:
+        seen, self._unseen = self._unseen, None
+        if seen is not None:
+            seen.passes += 1
+            seen.counted = weakref.ref(iterator)
 
     def _watch_starts(self) -> Callable[[], None]:
         """Time the start of a DataLoader's workers as a wait for data. The end of workers is part of the last fetch."""
@@ -146,15 +194,13 @@ class BatchSource:
 
         return undo
 
-    def _watch_draws(self) -> Callable[[], None]:
-        kind = dataloader._BaseDataLoaderIter
-        original = kind._next_index
+    def _watched_draw(self, original: Any) -> Any:
         statistics, drawn = self._statistics, self._drawn
 
         @functools.wraps(original)
         def _next_index(self: Any) -> Any:
             try:
-                rows = original(self)  # type: ignore[no-untyped-call] # torch's own omission
+                rows = original(self)
             except StopIteration:
                 if statistics.is_on:
                     drawn(self, None)
@@ -164,17 +210,9 @@ class BatchSource:
             return rows
 
         skip_frame(_next_index)
-        setattr(kind, "_next_index", _next_index)  # noqa: B010 - mypy forbids the plain assignment to a method
+        return _next_index
 
-        def undo() -> None:
-            if kind._next_index is _next_index:  # as for fetches
-                setattr(kind, "_next_index", original)  # noqa: B010 - as above
-
-        return undo
-
-    def _watch_fetches(self) -> Callable[[], None]:
-        kind = dataloader._BaseDataLoaderIter
-        original = kind.__next__
+    def _watched_fetch(self, original: Any) -> Any:
         statistics, fetched, clock = self._statistics, self._fetched, self._clock
 
         @functools.wraps(original)
@@ -198,13 +236,7 @@ class BatchSource:
             return batch
 
         skip_frame(__next__)
-        setattr(kind, "__next__", __next__)  # noqa: B010 - mypy forbids the plain assignment to a method
-
-        def undo() -> None:
-            if kind.__next__ is __next__:  # else another library has wrapped it, and it stays, inert
-                setattr(kind, "__next__", original)  # noqa: B010 - as above
-
-        return undo
+        return __next__
 
     def _look(self, iterator: Any, batch: Any, ready: float) -> None:
         if torch.utils.data.get_worker_info() is not None:
@@ -218,7 +250,9 @@ class BatchSource:
         seen = self._of(iterator._dataset)
         seen.count += 1
         if iterator._num_yielded == 1 or not seen.passes:  # its first one may have been taken for an evaluation's
-            seen.passes += 1
+            if seen.counted is None or seen.counted() is not iterator:
+                seen.passes += 1
+            seen.counted = None
             self._loader_met(iterator, batch)
             self._look_at_workers(iterator)
             self._add_order(seen.order[1])

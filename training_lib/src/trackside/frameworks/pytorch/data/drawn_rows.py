@@ -32,6 +32,7 @@ class DrawnRows:
         self._iterator: weakref.ref[Any] | None = None
         self._fetched = 0
         self._rows: set[int] = set()
+        self._is_whole = True  # all batches of the present pass were seen
         self._count = self._batches = 0
         self._whole = -1  # batches of a pass
 
@@ -44,7 +45,8 @@ class DrawnRows:
         """
         fetched = iterator._num_yielded
         if self._iterator is None or self._iterator() is not iterator or fetched < self._fetched:
-            self._begin()  # and what was not drawn to its end does not count
+            self._begin()
+            self._is_whole = not fetched  # and what was not drawn to its end does not count
             self._iterator = weakref.ref(iterator)
             self._whole = _batches_of(iterator)
         self._fetched = fetched
@@ -67,10 +69,18 @@ class DrawnRows:
             self._measure(iterator)
         self._begin()
 
+    def leave_out(self) -> None:
+        """Forget the present pass: some of its batches were not seen, nor are its rows until the next one begins."""
+        self._begin()
+        self._is_whole = False
+
     def _begin(self) -> None:
+        self._is_whole = True
         self._rows, self._count, self._batches = set(), 0, 0
 
     def _measure(self, iterator: Any) -> None:
+        if not self._is_whole:
+            return
         rows = length_of(iterator._dataset)
         is_covered = rows is None or 2 * len(self._rows) >= rows
         self.repeated_share = 0.0 if is_covered else 1 - len(self._rows) / self._count

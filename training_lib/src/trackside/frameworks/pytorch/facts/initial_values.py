@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from trackside.frameworks.initial_draws import FEWEST_NUMBERS, MOST_NUMBERS, Moments, is_drawn
 from trackside.frameworks.pytorch.ground.memory import has_memory
+from trackside.frameworks.shared.initial_draws import FEWEST_NUMBERS, MOST_NUMBERS, Moments, is_drawn
 
 _MOST_ROWS = 32
 _SAMPLE = 16  # numbers of a parameter that are compared with their first values

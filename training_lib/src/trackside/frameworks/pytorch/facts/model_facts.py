@@ -7,7 +7,6 @@ Findings are worked out, looked up in the script's source, and stored on the wri
 from __future__ import annotations
 
 import functools
-import gc
 import itertools
 import math
 import re
@@ -23,8 +22,8 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.script_lines import Place, script_path, shown, user_place
-from trackside.capture.step_engine import Position
+from trackside.capture.ground.script_lines import Place, script_path, shown, user_place
+from trackside.capture.steps.step_engine import Position
 from trackside.contracts.errors import RecordError
 from trackside.contracts.model_facts import (
     ClippingFacts,
@@ -44,19 +43,19 @@ from trackside.frameworks.pytorch.facts.stale_state import StaleState, has_state
 from trackside.frameworks.pytorch.facts.state_loads import StateLoads
 from trackside.frameworks.pytorch.ground.parameter_names import (
     ParameterNames,
+    data_parallel,
     inner_modules,
     inner_parameters,
-    unwrapped,
     without_wrappers,
 )
 from trackside.frameworks.pytorch.ground.source_lines import ModuleTree, SourceLines, user_classes
 from trackside.frameworks.pytorch.losses.description import UNNAMED, LossDescription
-from trackside.frameworks.pytorch.losses.graph import GraphFacts, addends
+from trackside.frameworks.pytorch.losses.graph import addends, facts_of, half_precision
 from trackside.frameworks.pytorch.modes.stale_copies import StaleCopies
 from trackside.frameworks.pytorch.modules.roles import dropout_probability, reads_both_ways, role_of, widths
 from trackside.frameworks.pytorch.optimizers.schedules import Schedules
 from trackside.frameworks.pytorch.saving.checkpoint_contents import CheckpointContents
-from trackside.frameworks.selections import of_running_trainer
+from trackside.frameworks.shared.selections import of_running_trainer
 from trackside.records.model_facts import MOST_BYTES, MOST_REVISIONS, encode_facts, read_facts
 from trackside.storage.store import Store
 
@@ -165,7 +164,8 @@ class ModelFactsSource:
         self._selections: tuple[SelectionFacts, ...] = ()
         self._revisions = 0
         self._steps = 0
-        self._interval = LOOK_INTERVAL
+        self._interval = self._next_look = LOOK_INTERVAL
+        self._looks_again = list(LOOKS_AGAIN)
         self._quiet_until = FIRST_LOOKS
         self.optimizer_created: Callable[[Optimizer], None] = protect(self._optimizer_created)
         self.loss_seen: Callable[[torch.Tensor, LossDescription], None] = protect(self._loss_seen)
@@ -182,22 +182,23 @@ class ModelFactsSource:
             self._followed_losses = len(self._losses)
             self._look(step)
         self._steps += 1
-        self.is_looking = self._steps < FIRST_LOOKS or self._steps % self._steps_between() == 0
+        self.is_looking = False
+        self._look_if_due()
 
     def look_soon(self) -> None:
         """Look at the models as the open step ends: something has changed."""
         self.is_looking = True  # as the open step ends, or the training
 
-    def steps_to_skip(self) -> int:
-        """Return the number of steps, from the open one on, that end without a look; see `skip_steps`."""
-        if self.is_looking or self._steps + 1 < FIRST_LOOKS:
-            return 0
-        return -self._steps % self._steps_between()
-
-    def skip_steps(self, steps: int) -> None:
-        """Do the work of `end_step` for several steps without a look."""
+    def rest_ended(self, steps: int) -> None:
+        """Count steps at rest: what was due among them is looked at as the open step ends."""
         self._steps += steps
-        self.is_looking = self.is_looking or self._steps % self._steps_between() == 0
+        self._look_if_due()
+
+    def _look_if_due(self) -> None:
+        if self._steps < FIRST_LOOKS or self._steps >= self._next_look:
+            self.is_looking = True
+            between = self._steps_between()
+            self._next_look = (self._steps // between + 1) * between
 
     def _steps_between(self) -> int:
         return self._interval if self._steps < OFTEN_UNTIL else SELDOM * self._interval
@@ -228,28 +229,9 @@ class ModelFactsSource:
     def _add_loss(self, end: Any, loss: LossDescription) -> None:
         count = self._seen_losses.get(loss.name, 0)
         self._seen_losses[loss.name] = count + 1
-        graph = GraphFacts.of(end, loss)
         if self._autocast_dtype is None:
-            self._autocast_dtype = graph.half_precision
-        scale = loss.scale if isinstance(loss.scale, float) else 1.0
-        facts = LossFacts(
-            name=f"{loss.name}_output_{count}",
-            type_name=graph.type_name if graph.type_name != UNNAMED else "",
-            reduction=graph.reduction,
-            scale=-scale if graph.is_negated else scale,
-            input_from=graph.input_from,
-            input_shape=graph.input_shape,
-            class_count=graph.class_count,
-            is_weighted=graph.is_weighted,
-            is_broadcast=graph.compared_with > 0,
-            compared_with=graph.compared_with,
-            margin=graph.margin,
-            lowers_likelihood=graph.lowers_likelihood,
-            beyond_reach=graph.beyond_reach,
-            mixes_samples=graph.mixes_samples,
-            step_share=graph.step_share,
-            dropouts=graph.dropouts,
-        )
+            self._autocast_dtype = half_precision(end)
+        facts = facts_of(end, loss, name=f"{loss.name}_output_{count}")
         self._losses[facts.name] = facts, user_place()
         self.is_looking = True
 
@@ -276,7 +258,9 @@ class ModelFactsSource:
             return
         for optimizer in self._states:
             self._lost_states.step_ended(optimizer, functools.partial(smallest_parameter, optimizer))
-        if self._state() == self._recorded_state and self._steps not in LOOKS_AGAIN:
+        is_again = bool(self._looks_again) and self._steps >= self._looks_again[0]
+        self._looks_again = [steps for steps in self._looks_again if steps > self._steps]
+        if self._state() == self._recorded_state and not is_again:
             return
         is_first = not self._revisions
         self._file.add(self._gather(step))
@@ -358,7 +342,7 @@ class ModelFactsSource:
             program=replace(
                 self._program(),
                 autocast_dtype=half,
-                data_parallel=_data_parallel([r for _, r in self._names.roots()]),
+                data_parallel=data_parallel([r for _, r in self._names.roots()]),
                 training_mode_evaluations=self._in_training_mode.count,
                 random_evaluations=self._random.count,
                 stale_copy_evaluations=self._copies.count,
@@ -521,26 +505,6 @@ def _kind_of(value: Any) -> object:
     return value is None
 
 
-def _data_parallel(roots: Sequence[nn.Module]) -> str:
-    """Return the name of the wrapper that spreads the models over devices; "" for none."""
-    if any(
-        "FSDPModule" in {base.__name__ for base in type(m).__mro__} for root in roots for _, m in inner_modules(root)
-    ):
-        return "FSDP2"
-    is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-    if not is_distributed and torch.cuda.device_count() < 2:
-        return ""
-    inside = {id(root) for root in roots}
-    for wrapper, word in _WRAPPERS.items():
-        for found in gc.get_objects():
-            if type(found).__name__ == wrapper and isinstance(found, nn.Module) and id(unwrapped(found)) in inside:
-                return word
-    return ""
-
-
-_WRAPPERS = {"DistributedDataParallel": "DDP", "FullyShardedDataParallel": "FSDP1", "DataParallel": "DataParallel"}
-
-
 class ModelFactsFile:
     """The file of model facts: a `BackgroundPart` of the writer thread.
 
@@ -616,6 +580,7 @@ class ModelFactsFile:
             facts = replace(facts, from_step=from_step, program=replace(facts.program, resumed_at=self._resumed_at))
             del self._added[0]
             self._add(facts)
+        self._source = SourceLines()  # the files as trees are large, and facts are few
         if self._has_news:
             self._store.put(
                 model_facts_key(self._worker), encode_facts(self._revisions, revision_count=self._revision_count)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from trackside.capture.script_lines import Place, user_place
+from trackside.capture.ground.script_lines import Place, user_place
 from trackside.contracts.model_facts import LoadFacts
 from trackside.frameworks.pytorch.compiling.tracing import is_dynamo_compiling
 from trackside.frameworks.pytorch.ground.memory import has_memory

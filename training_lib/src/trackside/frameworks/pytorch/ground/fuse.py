@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from trackside.capture.guard import Guard, describe
+from trackside.capture.ground.guard import Guard, describe
 
 logger = logging.getLogger(__name__)
 

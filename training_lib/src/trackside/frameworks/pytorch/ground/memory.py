@@ -8,7 +8,8 @@ storage may be freed from one step to the next, or within one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +19,18 @@ _WITHOUT_VALUES = {"FakeTensor", "FunctionalTensor"}
 _COMPRESSED = {torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
 
 _storage, _size = torch.Tensor.untyped_storage, torch.UntypedStorage.nbytes
+_is_cpu, _layout = operator.attrgetter("is_cpu"), operator.attrgetter("layout")
+_is_contiguous, _offset, _itemsize = (
+    torch.Tensor.is_contiguous,
+    torch.Tensor.storage_offset,
+    torch.Tensor.element_size,
+)
+
+
+# In PyTorch without transformations of functions nothing is wrapped by one.
+_is_wrapped: Callable[[torch.Tensor], bool] = getattr(
+    getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", lambda tensor: False
+)
 
 
 class NoMemoryError(RuntimeError):
@@ -55,6 +68,23 @@ def have_memory(tensors: Sequence[torch.Tensor]) -> bool:
     except NotImplementedError:  # no storage of its own
         pass
     return all(map(has_memory, tensors))
+
+
+def have_rows(tensors: Sequence[torch.Tensor], counts: Sequence[int]) -> bool:
+    """Return True if each tensor's values are a row of numbers that this process can read now.
+
+    No line of Python runs for each tensor.
+
+    Args:
+        tensors: Tensors of PyTorch's own classes, all of one dtype.
+        counts: The number of elements of each.
+    """
+    if not all(map(_is_cpu, tensors)) or set(map(_layout, tensors)) != {torch.strided}:
+        return False
+    if not all(map(_is_contiguous, tensors)) or any(map(_is_wrapped, tensors)):
+        return False
+    ends = map(operator.mul, map(operator.add, map(_offset, tensors), counts), map(_itemsize, tensors))
+    return all(map(operator.le, ends, map(_size, map(_storage, tensors))))
 
 
 def with_memory(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
@@ -111,11 +141,6 @@ def _parts_of(tensor: torch.Tensor) -> list[torch.Tensor] | None:
         return None
     parts = (getattr(tensor, name) for name in flatten()[0])
     return [part for part in parts if isinstance(part, torch.Tensor)]  # a mesh of devices may be among them
-
-
-def _is_wrapped(tensor: torch.Tensor) -> bool:
-    functorch = getattr(torch._C, "_functorch", None)
-    return functorch is not None and bool(functorch.is_functorch_wrapped_tensor(tensor))
 
 
 def _stored_values(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -18,6 +20,9 @@ _WRAPPERS = {
     "FullyShardedDataParallel": "_fsdp_wrapped_module",
     "OptimizedModule": "_orig_mod",
 }
+_DATA_PARALLEL = {"DistributedDataParallel": "DDP", "FullyShardedDataParallel": "FSDP1", "DataParallel": "DataParallel"}
+_PARAMETERS = operator.itemgetter("params")
+_MOST_ROWS = 64  # optimizers, and those whose parameters change
 _WRAPPER_PARTS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 
 
@@ -34,6 +39,7 @@ class ParameterNames:
 
     def __init__(self) -> None:
         self._names: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
+        self._rows: dict[tuple[int, ...], tuple[str, ...]] = {}  # names of the parameters of optimizers, by their ids
         self._root_names: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
         self._taken: dict[str, int] = {}
         self._homeless = 0
@@ -63,16 +69,27 @@ class ParameterNames:
 
     def of(self, optimizer: Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
         """Return (name, parameter) for each parameter of the optimizer, in its order."""
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        return zip(*self.row(optimizer), strict=True)
+
+    def row(self, optimizer: Optimizer) -> tuple[tuple[str, ...], Sequence[torch.Tensor]]:
+        """Return the names and the parameters of `of`. The names of the same parameters are the same object again."""
+        parameters = list(itertools.chain.from_iterable(map(_PARAMETERS, optimizer.param_groups)))
+        numbers = tuple(map(id, parameters))  # none of them is given again: see `_forget_rows`
+        names = self._rows.get(numbers)
+        if names is not None:
+            return names, parameters
         if any(self._name_of(p) is None for p in parameters):
             if self._registered:
                 self._name_later_parts()
             else:
                 self._name_all(parameters)
-        for parameter in parameters:
-            name = self._name_of(parameter)
-            if name is not None:
-                yield name, parameter
+        named = [(name, p) for p in parameters if (name := self._name_of(p)) is not None]
+        names = tuple([name for name, _ in named])
+        if len(named) == len(parameters):
+            if len(self._rows) == _MOST_ROWS:
+                self._rows.clear()
+            self._rows[numbers] = names
+        return names, [parameter for _, parameter in named]
 
     def roots(self) -> Iterator[tuple[str, torch.nn.Module]]:
         """Return (name, module) of each live root named so far, in the order of naming."""
@@ -87,6 +104,10 @@ class ParameterNames:
             root = reference()
             if root is not None and id(root) not in self._root_names:
                 yield root
+
+    def parameters_outside(self) -> Iterator[torch.Tensor]:
+        """Return the trained parameters of `others`."""
+        return (p for root in self.others() for p in parameters_of(root) if p.requires_grad)
 
     def outside(self) -> Iterator[tuple[str, torch.nn.Module]]:
         """Return (name, module) of each live root that gets gradients, and of which no optimizer holds a parameter.
@@ -106,6 +127,10 @@ class ParameterNames:
         """Return the name of a parameter of an optimizer seen before; None for any other."""
         return self._name_of(parameter)
 
+    def _forget_rows(self, _: object) -> None:
+        """Forget all rows, for a parameter is gone, and another object may be given its id."""
+        self._rows.clear()
+
     def _name_of(self, parameter: torch.Tensor) -> str | None:
         reference, name = self._names.get(id(parameter), (None, ""))
         # The object itself is compared, for an id is given again once its object is gone.
@@ -116,7 +141,10 @@ class ParameterNames:
         root_name = self._root_name(root)
         for path, parameter in named_parameters_of(root):
             if self._name_of(parameter) is None:
-                self._names[id(parameter)] = weakref.ref(parameter), f"{root_name}_{without_wrappers(path)}"
+                self._names[id(parameter)] = (
+                    weakref.ref(parameter, self._forget_rows),
+                    f"{root_name}_{without_wrappers(path)}",
+                )
 
     def _name_later_parts(self) -> None:
         """Name what registered models have gained since: layers may be added while they train."""
@@ -140,7 +168,7 @@ class ParameterNames:
                 self._homeless += 1
             else:
                 name = f"{self._root_name(home.root)}_{home.path}"
-            self._names[id(parameter)] = (weakref.ref(parameter), name)
+            self._names[id(parameter)] = (weakref.ref(parameter, self._forget_rows), name)
 
     def _root_name(self, root: torch.nn.Module) -> str:
         reference, name = self._root_names.get(id(root), (None, ""))
@@ -211,3 +239,19 @@ def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
     """Return the module itself, without its wrappers for several devices or for the compiler."""
     inner = module._modules.get(_WRAPPERS.get(type(module).__name__, ""))
     return module if inner is None else unwrapped(inner)
+
+
+def data_parallel(roots: Sequence[torch.nn.Module]) -> str:
+    """Return the name of the wrapper that spreads the models over devices; "" for none."""
+    if any(
+        "FSDPModule" in {base.__name__ for base in type(m).__mro__} for root in roots for _, m in inner_modules(root)
+    ):
+        return "FSDP2"
+    is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if not is_distributed and torch.cuda.device_count() < 2:
+        return ""
+    inside = {id(root) for root in roots}
+    for wrapper, word in _DATA_PARALLEL.items():
+        if any(type(m).__name__ == wrapper and id(unwrapped(m)) in inside for m in instances(torch.nn.Module)):
+            return word
+    return ""

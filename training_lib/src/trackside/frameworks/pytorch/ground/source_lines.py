@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
-from trackside.capture.script_lines import Place, absolute, is_user_file
+from trackside.capture.ground.script_lines import Place, absolute, is_user_file
 
 MOST_SOURCE_BYTES = 512 << 10  # a longer file takes longer to parse than its lines are worth
 MOST_FILES = 50

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from trackside.capture.loss_parts import Part
+from trackside.capture.steps.loss_parts import Part
 from trackside.frameworks.pytorch.ground.memory import has_memory
 
 UNNAMED = "loss"  # a loss by hand, or a sum of several

@@ -1,30 +1,21 @@
-"""Facts in the graph of a loss: its reduction, and the functions that made its predictions.
+"""Facts in the graph of a loss: its reduction, the functions that made its predictions, and what detectors see.
 
-Unpacks no tensor except the weights of classes, which are no part of the graph, and once the distances in a margin, the
-factors of log-probabilities, targets, outputs of activations, and masks of dropouts.
+Unpacks no tensor except the weights of classes, which are no part of the graph; detectors unpack some, once a run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
-from trackside.frameworks.pytorch.losses.description import UNNAMED, LossDescription, describe_loss
-from trackside.frameworks.pytorch.losses.dropouts import dropped_shares
-from trackside.frameworks.pytorch.losses.likelihood import lowers_likelihood
-from trackside.frameworks.pytorch.losses.margin import margin
-from trackside.frameworks.pytorch.losses.saturation import step_share
-from trackside.frameworks.pytorch.losses.targets import (
-    mixes_samples,
-    shape_of,
-    share_beyond_reach,
-    share_beyond_reach_by_hand,
-    targets_of_each,
-)
+from trackside.contracts.model_facts import LossFacts
+from trackside.frameworks.pytorch.ground.memory import has_memory
+from trackside.frameworks.pytorch.losses.description import UNNAMED, LossDescription, constant_factor, describe_loss
+from trackside.frameworks.pytorch.losses.detector import SeenLoss, observed
+from trackside.frameworks.pytorch.losses.targets import shape_of
 
-_T = TypeVar("_T")
 MOST_NODES = 300  # that are looked at for half precision
 MOST_ADDENDS = 16
 _LONGEST_WALK = 16
@@ -55,66 +46,36 @@ _OF_WEIGHTS = {  # what a node calls the weights that its loss was given
 _HALF = {torch.float16, torch.bfloat16}
 
 
-class GraphFacts(NamedTuple):
-    """The facts of a loss; see `contracts.model_facts.LossFacts`.
+def facts_of(end: Any, loss: LossDescription, *, name: str = "") -> LossFacts:
+    """Return the facts of a described loss with the graph that ends in `end`. Keep no reference to its graph.
 
-    `half_precision` is the type of a layer near it, if half.
+    Args:
+        end: The last node.
+        loss: Its description.
+        name: The name of its tensor.
     """
-
-    type_name: str = UNNAMED
-    reduction: str = ""
-    is_negated: bool = False
-    input_from: str = ""
-    input_shape: tuple[int, ...] = ()
-    class_count: int | None = None
-    half_precision: torch.dtype | None = None
-    is_weighted: bool = False
-    compared_with: int = 0
-    margin: float | None = None
-    lowers_likelihood: bool = False
-    beyond_reach: float = 0.0
-    mixes_samples: bool = False
-    step_share: float = 0.0
-    dropouts: tuple[float, ...] = ()
-
-    @classmethod
-    def of(cls, end: Any, loss: LossDescription) -> GraphFacts:
-        """Return the facts of a described loss with the graph that ends in `end`. Keeps no reference to its graph."""
-        half = _half_precision(end)
-        is_negated = loss.name == UNNAMED and type(end).__name__ == "NegBackward0"
-        if is_negated:
-            loss = describe_loss(_next(end)[0])
-        if loss.node is None:
-            return cls(
-                loss.name,
-                is_negated=is_negated,
-                half_precision=half,
-                compared_with=targets_of_each(end),
-                margin=_read(margin, end),
-                lowers_likelihood=bool(_read(lowers_likelihood, end)),
-                beyond_reach=_read(share_beyond_reach_by_hand, end) or 0.0,
-                step_share=_read(step_share, end) or 0.0,
-                dropouts=_read(dropped_shares, end) or (),
-            )
-        number = getattr(loss.node, "_saved_reduction", None)
-        node, output = _predictions(loss)
-        shape = shape_of(node, output)
-        is_of_classes = loss.name in _OF_CLASSES and bool(shape)
-        return cls(
-            loss.name,
-            _REDUCTIONS[number] if isinstance(number, int) and 0 <= number < len(_REDUCTIONS) else "",
-            is_negated,
-            _function(node, is_scored=loss.name == "CrossEntropyLoss"),
-            shape,
-            shape[1 if len(shape) > 1 else 0] if is_of_classes else None,
-            half,
-            _is_weighted(end),
-            targets_of_each(end),
-            beyond_reach=_read(lambda _: _beyond_reach(loss, node), end) or 0.0,
-            mixes_samples=mixes_samples(loss.node),
-            step_share=_read(step_share, end) or 0.0,
-            dropouts=_read(dropped_shares, end) or (),
-        )
+    scale = loss.scale if isinstance(loss.scale, float) else 1.0
+    if loss.name == UNNAMED and type(end).__name__ == "NegBackward0":
+        loss, scale = describe_loss(_next(end)[0]), -scale
+    type_name = "" if loss.name == UNNAMED else loss.name
+    if loss.node is None:
+        return LossFacts(name, type_name, scale=scale, observed=observed(SeenLoss(end, loss.name)))
+    number = getattr(loss.node, "_saved_reduction", None)
+    node, output = _predictions(loss)
+    shape = shape_of(node, output)
+    is_scored = loss.name == "CrossEntropyLoss"
+    source, is_log = _source(node, is_scored=is_scored)
+    return LossFacts(
+        name,
+        type_name,
+        _REDUCTIONS[number] if isinstance(number, int) and 0 <= number < len(_REDUCTIONS) else "",
+        scale,
+        _function(node, is_scored=is_scored),
+        shape,
+        shape[1 if len(shape) > 1 else 0] if loss.name in _OF_CLASSES and shape else None,
+        is_weighted=_is_weighted(end),
+        observed=observed(SeenLoss(end, loss.name, loss.node, None if is_log else source)),
+    )
 
 
 def addends(end: Any) -> list[tuple[Any, LossDescription]]:
@@ -127,10 +88,21 @@ def addends(end: Any) -> list[tuple[Any, LossDescription]]:
         if type(node).__name__ in _SUMS:
             waiting += [following for following, _ in reversed(node.next_functions) if following is not None]
         elif node is not end:
-            loss = describe_loss(node)
+            term = _without_weight(node)
+            loss = describe_loss(term)
             if loss.name != UNNAMED:
-                found.append((node, loss))
+                found.append((term, loss))
     return found
+
+
+def _without_weight(node: Any) -> Any:
+    """Return the node that an addend's weight of zero multiplies: it is phased in later. Without one, the node."""
+    if type(node).__name__ != "MulBackward0" or constant_factor("MulBackward0", node) is not None:
+        return node
+    weight = node._saved_other if node.next_functions[0][0] is not None else node._saved_self
+    is_number = isinstance(weight, torch.Tensor) and weight.is_cpu and weight.numel() == 1 and has_memory(weight)
+    inputs = [following for following, _ in node.next_functions if following is not None]
+    return inputs[0] if is_number and len(inputs) == 1 and not bool(weight) else node
 
 
 def _next(node: Any, place: int = 0) -> tuple[Any, int]:
@@ -187,12 +159,6 @@ def _source(node: Any, *, is_scored: bool) -> tuple[Any, bool]:
     return node, is_log
 
 
-def _beyond_reach(loss: LossDescription, predictions: Any) -> float:
-    """Return the share of the targets that the last function of the predictions cannot reach."""
-    function, is_log = _source(predictions, is_scored=loss.name == "CrossEntropyLoss")
-    return 0.0 if is_log or function is None else share_beyond_reach(loss.name, loss.node, function)
-
-
 def _is_weighted(node: Any) -> bool:
     """Return True if the loss has weights of classes or samples."""
     for _ in range(_LONGEST_WALK):
@@ -203,14 +169,7 @@ def _is_weighted(node: Any) -> bool:
     return False
 
 
-def _read(question: Callable[[Any], _T], end: Any) -> _T | None:
-    try:
-        return question(end)
-    except RuntimeError:  # the script has written over what the graph keeps
-        return None
-
-
-def _half_precision(node: Any) -> torch.dtype | None:
+def half_precision(node: Any) -> torch.dtype | None:
     """Return the half precision of a layer near the loss; None if no such layer used one."""
     waiting = [node]
     seen: set[Any] = set()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from trackside.capture.guard import Guard, describe
-from trackside.capture.step_engine import StepEngine
+from trackside.capture.ground.guard import Guard, describe
+from trackside.capture.steps.step_engine import StepEngine
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.numbering import Numbering
 from trackside.frameworks.pytorch.losses.description import Accuracy, LossInputs, accuracy

@@ -19,14 +19,12 @@ LAYERS = _LINEAR | {
     "BmmBackward0", "BaddbmmBackward0", "LinearBackward0", "MvBackward0", "ConvolutionBackward0",
     "MkldnnConvolutionBackward0", "CudnnConvolutionBackward0",
 }  # fmt: skip
-_WHOLE = {
+WHOLE = {
     "ViewBackward0",
     "UnsafeViewBackward0",
     "ToCopyBackward0",
     "AliasBackward0",
 }  # what keeps all rows as they are
-_OF_CLASS_NUMBERS = {"NllLossBackward0", "NllLoss2DBackward0"}
-_SOFTMAX = {"LogSoftmaxBackward0", "SoftmaxBackward0"}
 _ROWS = 64  # that stand for a batch
 _ROUNDING = 1e-3
 _SLACK = 0.01  # beyond the end of a range
@@ -58,29 +56,6 @@ def targets_of_each(node: Any) -> int:
             return wide[0]
         node = following[0][0]
     return 0
-
-
-def mixes_samples(node: Any) -> bool:
-    """Return True if a softmax over the samples of a batch made the class probabilities that a loss was given.
-
-    A square of scores, as of pairs in a batch, may well have one over its columns.
-
-    Args:
-        node: The node of the loss that holds its inputs.
-    """
-    if type(node).__name__ not in _OF_CLASS_NUMBERS:
-        return False
-    found = node.next_functions[0]
-    for _ in range(_LONGEST_WALK):
-        if type(found[0]).__name__ not in _WHOLE | {"LogBackward0"}:
-            break
-        found = found[0].next_functions[0]
-    if type(found[0]).__name__ not in _SOFTMAX:
-        return False
-    shape = shape_of(*found)
-    axis = found[0]._saved_dim % (1 << 64)  # torch keeps a negative number as an unsigned one
-    is_first = axis == 0 or axis == (1 << 64) - len(shape)
-    return is_first and len(shape) > 1 and shape[0] > 1 and shape[0] != shape[1]
 
 
 def share_beyond_reach(loss_name: str, loss: Any, function: Any) -> float:
@@ -247,7 +222,7 @@ def _output_of(node: Any) -> torch.Tensor | None:
             added = _parameter(node.next_functions[1][0])
             if added is None or added.dim() != 1:
                 return None
-        elif kind not in _WHOLE:
+        elif kind not in WHOLE:
             break
         node = node.next_functions[0][0]
     product = _product(node)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from trackside.contracts.recorded_names import MOST_TERMS
+from trackside.contracts.run.recorded_names import MOST_TERMS
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.losses.description import UNNAMED, describe_loss
 from trackside.frameworks.pytorch.losses.guess import guess_of

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from trackside.capture.session import RunSession
-from trackside.capture.step_engine import TRAIN
+from trackside.capture.steps.step_engine import TRAIN
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
 from trackside.frameworks.pytorch.modes.random_evaluation import RandomEvaluation
@@ -65,7 +65,15 @@ class Evaluations:
         reads_every_loss: Callable[[torch.Tensor], bool],
     ) -> Validation:
         """Return the observer of evaluations in eval mode, which reports to the others; see `Validation`."""
-        return Validation(
+
+        def look_begins(is_of_every_step: bool) -> bool:
+            if is_of_every_step and self._session.rest.is_on:
+                return False  # else no step would be at rest
+            validation.begins()
+            return True
+
+        self.in_training_mode.look_begins = look_begins
+        validation = Validation(
             self._session.engine,
             modules=self._modules,
             saver=saver,
@@ -79,3 +87,4 @@ class Evaluations:
             copy_counted=self._counted,
             fuse=Fuse(self._session.guard, "watching evaluation"),
         )
+        return validation

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from trackside.capture.script_lines import Place, user_place
+from trackside.capture.ground.script_lines import Place, user_place
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.memory import has_memory

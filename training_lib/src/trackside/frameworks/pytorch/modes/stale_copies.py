@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from trackside.capture.script_lines import Place, user_place
+from trackside.capture.ground.script_lines import Place, user_place
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.ground.script_objects import modules_of, named_parameters_of, parameters_of

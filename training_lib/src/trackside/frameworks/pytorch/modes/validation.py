@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from trackside.capture.step_engine import EVAL, TRAIN, StepEngine
+from trackside.capture.steps.step_engine import EVAL, TRAIN, StepEngine
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.losses.calls import FunctionCalls
@@ -46,6 +46,7 @@ from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 class Validation:
     """The state of a validation, and the losses of its steps.
 
+    - `begins()` is called right before a validation begins
     - `changed()` is called when a validation or one of its steps has begun or ended
     - `ended(mode)` is called right before a step ends, with `is_past=True` for a step in training mode, of which
       losses alone are known
@@ -91,6 +92,7 @@ class Validation:
         )
         self.trained_on = self._losses.trained_on
         self.needs_calls: Callable[[], bool] = lambda: self.is_watching or self._losses.needs_training_call
+        self.begins: Callable[[], object] = lambda: None
         self._changed = changed
         self._ended = ended
         self.is_on = False
@@ -194,6 +196,7 @@ class Validation:
         self._evaluated.add(module)
         if self.is_on:
             return
+        self.begins()
         self._in_training_mode.stand_down()
         self.is_on = True
         self._watching_changed()

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from trackside.capture.script_lines import Place, user_place
+from trackside.capture.ground.script_lines import Place, user_place
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.script_objects import modules_of
@@ -61,6 +61,8 @@ class ValidationInTrainingMode:
     - `is_looking`: True while calls must be reported, by `model_called`, `loss_taken` and `training_goes_on`
     - `step()` returns the number of training steps that have ended
     - `counted()` is called after each of the first validations of a model that behaves otherwise in training
+    - `look_begins(again)` is called before it becomes True, with `again` for one of a validation of every step; False
+      as its answer leaves the look out
     - `look_changed()` is called when `is_looking` has changed
     - `found()` is called at the end of each validation, while `is_looking` is still True
     """
@@ -76,6 +78,7 @@ class ValidationInTrainingMode:
         self.count = 0
         self.place: Place | None = None  # where a model was called for a validation
         self.is_looking = False
+        self.look_begins: Callable[[bool], bool] = lambda again: True
         self.look_changed: Callable[[], None] = lambda: None
         self.found: Callable[[], None] = lambda: None
         self._modules, self._step, self._counted = modules, step, counted
@@ -180,7 +183,7 @@ class ValidationInTrainingMode:
             return
         if self._looks.get(location, 0) >= MOST_LOOKS or len(self._looks) >= MOST_PLACES:
             return
-        if self._step() < self._next_look.get(location, 0):
+        if self._step() < self._next_look.get(location, 0) or not self.look_begins(location in self._next_look):
             return
         if self._counts is None:
             self._counts = self._can_differ()

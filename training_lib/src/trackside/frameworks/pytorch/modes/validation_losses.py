@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from trackside.capture.step_engine import EVAL, TRAIN, StepEngine
+from trackside.capture.steps.step_engine import EVAL, TRAIN, StepEngine
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.script_objects import attribute_of
 from trackside.frameworks.pytorch.ground.structures import is_no_computation

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.step_engine import TRAIN, StepEngine
+from trackside.capture.steps.step_engine import TRAIN, StepEngine
 from trackside.frameworks.pytorch.compiling.eager_steps import EagerSteps
 from trackside.frameworks.pytorch.compiling.tracing import untraced
 from trackside.frameworks.pytorch.ground.fuse import Fuse

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from trackside.capture.step_engine import StepEngine
+from trackside.capture.steps.step_engine import StepEngine
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.numbering import Numbering
 from trackside.frameworks.pytorch.ground.structures import flatten

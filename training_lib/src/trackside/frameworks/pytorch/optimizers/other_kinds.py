@@ -7,16 +7,16 @@ optimizer of PyTorch; a training with one pays nothing. From then on `step` of t
 from __future__ import annotations
 
 import functools
-import gc
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.optim.optimizer import Optimizer
 
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame
-from trackside.frameworks.pytorch.ground.live_objects import instances
+from trackside.frameworks.pytorch.ground.live_objects import instances, of_types, types
+from trackside.frameworks.pytorch.optimizers.by_hand import StepsByHand, Updates
 
 Handler = Callable[[Optimizer, Any, Any], object]
 
@@ -50,6 +50,7 @@ class OtherOptimizers:
     Attributes:
         before: Handles the moment before a step, as a hook of PyTorch's.
         after: Handles the moment after it.
+        by_hand: The steps that a script makes itself.
 
     Args:
         met: Handles a new optimizer.
@@ -63,11 +64,24 @@ class OtherOptimizers:
         self, met: Callable[[Optimizer], object], *, protect: Callable[[Callable[..., None]], Callable[..., None]]
     ) -> None:
         self._met = met
+        self.by_hand = StepsByHand()
         self._stand_ins: dict[int, tuple[weakref.ref[Any], Optimizer]] = {}
         self._stepping: set[int] = set()
         self._undo: list[Callable[[], None]] = []
         self.look: Callable[[], None] = protect(self._look)
         self._meet = protect(self._add)
+
+    @property
+    def are_met(self) -> bool:
+        """True once one was met."""
+        return bool(self._undo) or self.by_hand.is_on
+
+    def begin_by_hand(self, weights: Sequence[torch.Tensor]) -> None:
+        """Take the script for the optimizer of these weights, which it has changed itself."""
+        updates = Updates(weights)
+        stand_in = type("ByHand", (StandIn,), {})(updates)
+        self.by_hand.begin(updates, stand_in)
+        self._met(stand_in)
 
     def remove(self) -> None:
         """Leave their classes as they were."""
@@ -79,10 +93,7 @@ class OtherOptimizers:
         """Look for optimizers among all live objects, unless PyTorch has one."""
         if instances(Optimizer):
             return
-        objects = gc.get_objects()
-        kinds = {kind for kind in set(map(type, objects)) if _has_step(kind)}
-        found = [each for each in objects if type(each) in kinds and any(_groups(each))]
-        del objects
+        found = [each for each in of_types(set(filter(_has_step, types()))) if any(_groups(each))]
         for kind in {type(each) for each in found}:
             self._watch(kind)
         for each in found:

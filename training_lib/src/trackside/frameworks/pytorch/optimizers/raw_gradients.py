@@ -1,6 +1,6 @@
 """Gradients before the script clipped them, and the norm that clipping returned.
 
-The clipping functions of torch.nn.utils are wrapped for good: scripts take them out of that module by name, and if a
+The clipping functions of torch.nn.utils are wrapped: scripts take them out of that module by name, and if a
 script was first (a notebook), they are wrapped in the script's modules. A call costs one comparison when raw gradients
 are not due. Gradients that nothing clips are raw as the optimizer gets them.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
@@ -17,10 +17,12 @@ import torch
 from torch.nn import utils as nn_utils
 from torch.nn.utils import clip_grad
 
-from trackside.capture.step_engine import StepEngine
+from trackside.capture.steps.step_engine import StepEngine
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.modules.source import TrainedModules
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
+from trackside.frameworks.shared.adapter import StepHook
+from trackside.frameworks.shared.replaced_methods import ReplacedFunction
 
 KIND = "raw_gradients"
 PREFIX = "raw_gradient/"
@@ -56,22 +58,14 @@ class RawGradients:
         self._see = untraced(protect(self._clipping))
         self._see_norm = untraced(protect(self._clipped))
 
-    def install(self) -> Callable[[], None]:
-        """Wrap the clipping functions. Return the function that undoes it."""
-        undo: list[Callable[[], None]] = []
+    def step_hooks(self) -> Iterable[StepHook]:
+        """Return the hooks in the clipping functions, wherever they stand as the training begins to be captured."""
         for name in _CLIPPING:
             original = getattr(clip_grad, name, None)  # clip_grads_with_norm_ came with torch 2.6
             places = _places_of(name, original) if original is not None else []
-            stand_in = self._stand_in(name, original) if places else None
+            stand_in = functools.cache(functools.partial(self._stand_in, name))  # one for all places
             for place in places:
-                setattr(place, name, stand_in)
-                undo.append(functools.partial(setattr, place, name, original))
-
-        def undo_all() -> None:
-            for restore in undo:
-                restore()
-
-        return undo_all
+                yield ReplacedFunction(place, name, stand_in)
 
     def add_unclipped(self, name: str, gradient: torch.Tensor, scale: float | torch.Tensor) -> None:
         """Add a gradient that the optimizer is about to use, unless it was seen before clipping."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,12 @@ import torch
 from torch.optim import lr_scheduler
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.script_lines import Place, user_place
+from trackside.capture.ground.script_lines import Place, user_place
 from trackside.contracts.model_facts import ScheduleFacts, SelectionFacts
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.script_objects import attribute_of
+from trackside.frameworks.shared.adapter import StepHook, Undo
+from trackside.frameworks.shared.replaced_methods import ReplacedFunction, replace
 
 FEWEST_TURNS = 3  # with several places each, before they are reported
 _MOST_PLAIN = 0.2  # of the turns with a place: the share with one alone, beyond which it is no habit
@@ -85,29 +87,32 @@ class Schedules:
         self._stepped = untraced(protect(self._after_step))
         self._follow = untraced(protect(self._after_number))
 
-    def install(self) -> Callable[[], None]:
-        """Wrap `step`. Return the function that undoes it."""
-        originals = [(owner, owner.step) for owner in _STEPPING]
-        for owner, original in originals:
-            owner.step = self._stand_in(original)  # type: ignore[method-assign]
-        plateau: Any = lr_scheduler.ReduceLROnPlateau
-        original_of_plateau, follow = plateau.step, self._follow
+    def install(self) -> Undo:
+        """Wrap `step` of schedules that follow a number. Return the function that undoes it."""
+        return replace([(lr_scheduler.ReduceLROnPlateau, "step")], self._following)
 
-        @functools.wraps(original_of_plateau)
+    def step_hooks(self) -> Iterable[StepHook]:
+        """Return the hooks in `step` of all others."""
+        for kind in _STEPPING:
+            yield ReplacedFunction(kind, "step", self._stand_in)
+
+    def rest_ended(self, steps: int) -> None:
+        """Begin a new turn of each schedule at its present place: its calls at rest were not seen."""
+        for schedule, turn in self._turns.items():
+            place = attribute_of(schedule, "last_epoch", 0)
+            turn.passes, turn.began, turn.ended = self._passes(), place, place
+
+    def _following(self, original: Any) -> Any:
+        follow = self._follow
+
+        @functools.wraps(original)
         def step(schedule: Any, metrics: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original_of_plateau(schedule, metrics, *args, **kwargs)
+            result = original(schedule, metrics, *args, **kwargs)
             follow(schedule, metrics)
             return result
 
         skip_frame(step)
-        plateau.step = step
-
-        def undo() -> None:
-            plateau.step = original_of_plateau
-            for owner, original in originals:
-                owner.step = original  # type: ignore[method-assign]
-
-        return undo
+        return step
 
     def facts(self, optimizer: Optimizer) -> ScheduleFacts | None:
         """Return the facts of an optimizer's newest schedule that moved; None without one."""

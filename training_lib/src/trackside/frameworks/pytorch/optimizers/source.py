@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.statistic_rows import Values
-from trackside.capture.step_engine import StepEngine
+from trackside.capture.ground.values import Values
+from trackside.capture.steps.step_engine import StepEngine
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.live_objects import instances, look_again
 from trackside.frameworks.pytorch.ground.memory import has_memory
@@ -200,8 +200,9 @@ class SkippedSteps:
         @functools.wraps(original)
         def step(self: Any, *args: Any, **kwargs: Any) -> Any:
             counter.has_stepped, counter.has_scaler = False, True
+            before = counter._engine.step
             result = original(self, *args, **kwargs)
-            if not counter.has_stepped:
+            if not counter.has_stepped and counter._engine.step == before:  # at rest steps are counted, and no more
                 counter._skipped(kwargs.get("optimizer", args[0] if args else None))
             return result
 

@@ -17,7 +17,7 @@ from torch.nn import utils as nn_utils
 from torch.nn.utils import clip_grad
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
-from trackside.capture.script_lines import script_path, shown, user_place
+from trackside.capture.ground.script_lines import script_path, shown, user_place
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame
 from trackside.frameworks.pytorch.ground.memory import has_memory
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from trackside.contracts.check import Answer, Outcome
+from trackside.contracts.run.check import Answer, Outcome
 from trackside.frameworks.pytorch.probes.subject import Subject
 
 

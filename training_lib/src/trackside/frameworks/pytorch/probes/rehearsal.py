@@ -7,7 +7,6 @@ import functools
 import hashlib
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,9 +15,9 @@ from typing import Any, Protocol
 import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
-from trackside.capture.guard import Guard, describe
+from trackside.capture.ground.guard import Guard, describe
 from trackside.capture.session import Rank
-from trackside.contracts.check import Answer, Outcome, ProcessReport, StepDigest
+from trackside.contracts.run.check import ALL_PROBES, Answer, Outcome, ProcessReport, StepDigest
 from trackside.contracts.run_layout import check_key, worker_name
 from trackside.environment import CaptureEnvironment, RehearsalEnvironment
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame
@@ -30,10 +29,11 @@ from trackside.frameworks.pytorch.probes.step_program import StepProgram
 from trackside.frameworks.pytorch.probes.step_recorder import StepRecorder
 from trackside.frameworks.pytorch.probes.subject import Subject, named_state
 from trackside.frameworks.pytorch.sharding.ranks import rank_of_this_process
+from trackside.frameworks.shared import in_charge
+from trackside.frameworks.shared.rehearsed_steps import ScriptEnd
 from trackside.storage.open_store import open_store
 
 _FEWEST_STEPS = 3  # for a statement about values that do not change
-_MOST_ENDS = 3  # times that the script is asked to end
 
 
 class Capture(Protocol):
@@ -55,13 +55,14 @@ class Rehearsal:
     def __init__(self, environment: CaptureEnvironment, settings: RehearsalEnvironment, capture: Capture) -> None:
         self._environment, self._settings, self._capture = environment, settings, capture
         self._guard = _Guard()
-        self._recorder = StepRecorder(self._guard)
+        self._recorder = StepRecorder(self._guard, is_others=lambda: in_charge.is_others(capture))
         self._counts: dict[int, int] = {}
         self._first_values: dict[str, torch.Tensor] = {}
         self._digests: list[StepDigest] = []
         self._began_at = 0.0
         self._cleared = 0  # gradients that no step used
-        self._ends = 0
+        self._end = ScriptEnd()
+        self._has_finished = False
         self._is_probing = False
         self._pid = os.getpid()
         self._undo: list[Callable[[], object]] = []
@@ -87,8 +88,8 @@ class Rehearsal:
     def _stepped(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         if not self._is_mine():
             return
-        if self._ends:
-            self._end_script()
+        if self._has_finished:
+            self._end.end_script()
         if not self._counts:
             self._began_at = time.monotonic()
         self._counts[id(optimizer)] = self._counts.get(id(optimizer), 0) + 1
@@ -96,7 +97,7 @@ class Rehearsal:
         is_late = time.monotonic() - self._began_at > self._settings.seconds
         if self.steps >= self._settings.steps or is_late:
             self._finish(is_cut=True)
-            self._end_script()
+            self._end.end_script()
 
     def _replace_zero_grad(self) -> Callable[[], None]:
         """Observe optimizers that clear gradients and never step, for which no step ends the rehearsal."""
@@ -118,12 +119,12 @@ class Rehearsal:
         return undo
 
     def _clearing(self) -> None:
-        if self._ends:
-            self._end_script()
+        if self._has_finished:
+            self._end.end_script()
         self._cleared += self._recorder.take_passes() > 0
         if self._cleared >= self._settings.steps:
             self._finish(is_cut=True)
-            self._end_script()
+            self._end.end_script()
 
     def _is_mine(self) -> bool:
         return not self._is_probing and os.getpid() == self._pid and torch.utils.data.get_worker_info() is None
@@ -139,11 +140,11 @@ class Rehearsal:
     def _at_exit(self) -> None:
         """Ask the probes at the end of a script with fewer steps, unless it has failed."""
         has_trained = bool(self._counts) or self._cleared > 0
-        if os.getpid() == self._pid and has_trained and not self._ends and not hasattr(sys, "last_type"):
+        if os.getpid() == self._pid and has_trained and not self._has_finished and not hasattr(sys, "last_type"):
             self._finish()
 
     def _finish(self, *, is_cut: bool = False) -> None:
-        self._ends = 1
+        self._has_finished = True
         rank = self._rank()
         report = ProcessReport(
             worker_name(rank.number),
@@ -167,7 +168,7 @@ class Rehearsal:
         try:
             return self._probe_model(report)
         except Exception as error:  # noqa: BLE001 - a mistake of ours is an answer too, never silence
-            return replace(report, answers=(Answer("probes", Outcome.NOT_TRIED, describe(error)[:300]),))
+            return replace(report, answers=(Answer(ALL_PROBES, Outcome.NOT_TRIED, describe(error)[:300]),))
 
     def _probe_model(self, report: ProcessReport) -> ProcessReport:
         end = time.monotonic() + self._settings.probe_seconds
@@ -177,6 +178,7 @@ class Rehearsal:
             time_left=lambda: end - time.monotonic(),
             changes=self._recorder.gradients.changes,
             labels=self._recorder.labels,
+            draws=self._recorder.draws,
         )
         if self._guard.is_off and not subject.steps:
             subject.lacks = f"recording the script's steps failed: {self._guard.why}"
@@ -203,16 +205,6 @@ class Rehearsal:
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         batch = _digest_of(newest.inputs()) if newest is not None else ""
         return StepDigest(self._counts[id(optimizer)], _digest_of(parameters), batch)
-
-    def _end_script(self) -> None:
-        """End the script as `sys.exit()` would. If the script goes on all the same, end the process."""
-        self._ends += 1
-        if self._ends > _MOST_ENDS or threading.current_thread() is not threading.main_thread():
-            for stream in (sys.stdout, sys.stderr):
-                if stream is not None:
-                    stream.flush()
-            os._exit(0)
-        raise SystemExit(0)
 
 
 def answer_all(

@@ -16,13 +16,14 @@ import torch
 
 from trackside.frameworks.pytorch.ground.script_objects import has_parameters, set_to_evaluation
 from trackside.frameworks.pytorch.probes.contents import rebuilt, tensors_in
+from trackside.frameworks.pytorch.probes.kept_tensors import ReplayError
 from trackside.frameworks.pytorch.probes.random_state import RandomState
 
 _CROSS_ENTROPIES = frozenset({"cross_entropy", "nll_loss", "CrossEntropyLoss", "NLLLoss"})
-
-
-class ReplayError(Exception):
-    """A replay differs from the recording in its form."""
+_LIKELIHOODS = frozenset({"nll_loss", "NLLLoss", "kl_div", "KLDivLoss"})
+_ERRORS = frozenset(
+    {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss"}
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,22 @@ class Call:
     @property
     def is_cross_entropy(self) -> bool:
         """True if it compares scores or log-probabilities with the numbers of classes."""
-        return getattr(self.call, "__name__", type(self.call).__name__) in _CROSS_ENTROPIES
+        return self.name in _CROSS_ENTROPIES
+
+    @property
+    def takes_log_probabilities(self) -> bool:
+        """True if its first argument has to be logarithms of probabilities, which are never above zero."""
+        return self.name in _LIKELIHOODS
+
+    @property
+    def is_error(self) -> bool:
+        """True if it is a loss of the differences between outputs and numbers."""
+        return self.name in _ERRORS
+
+    @property
+    def name(self) -> str:
+        """The name of the function, or of the module's class."""
+        return str(getattr(self.call, "__name__", type(self.call).__name__))
 
     @property
     def needs(self) -> frozenset[int]:
@@ -158,8 +174,7 @@ class StepProgram:
                 _restore(call)
             found = repeated(call, results, changed)
             if len(found) != len(call.outputs):
-                name = getattr(call.call, "__name__", type(call.call).__name__)
-                raise ReplayError(f"{name} returned {len(found)} tensors, and {len(call.outputs)} when recorded")
+                raise ReplayError(f"{call.name} returned {len(found)} tensors, and {len(call.outputs)} when recorded")
             results.update(zip(call.outputs, found, strict=True))
             if call.is_model:
                 floats = [(place, each) for place, each in enumerate(found) if each.is_floating_point()]

@@ -16,7 +16,7 @@ import torch
 from torch.optim.optimizer import Optimizer
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 
-from trackside.capture.guard import Guard
+from trackside.capture.ground.guard import Guard
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame
 from trackside.frameworks.pytorch.ground.memory import has_memory, with_memory
 from trackside.frameworks.pytorch.ground.parameter_names import unwrapped
@@ -24,31 +24,41 @@ from trackside.frameworks.pytorch.ground.script_objects import modules_of
 from trackside.frameworks.pytorch.ground.structures import is_no_computation
 from trackside.frameworks.pytorch.probes.contents import rebuilt, tensors_in
 from trackside.frameworks.pytorch.probes.gradient_changes import GradientWatch
+from trackside.frameworks.pytorch.probes.kept_tensors import KeptTensor, kept_tensors
 from trackside.frameworks.pytorch.probes.random_state import RandomState
+from trackside.frameworks.pytorch.probes.seen_draws import SeenDraws
 from trackside.frameworks.pytorch.probes.seen_labels import SeenLabels
 from trackside.frameworks.pytorch.probes.step_program import Autocast, Call, StepProgram
 
 MOST_CALLS = 5000  # between two steps of an optimizer
 _CHANGE_FIRST = {"__setitem__", "__delitem__"}
 _IN_PLACE = {"__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__", "__iand__", "__ior__", *_CHANGE_FIRST}
+_UNKNOWN = (
+    "the loss takes a tensor that a model has computed, and that no call has returned and no module keeps in an "
+    "attribute: to have it probed, return it from forward"
+)
 _NEVER_RECORDED = {"backward", "__set__", "register_hook", "retain_grad", "__hash__", "__repr__"}
 
 
 class StepRecorder:
     """Records the calls of the thread that trains, and keeps the newest programs.
 
+    Args:
+        guard: Keeps failures of the recording from the training.
+        is_others: Returns True once the run of this process is another framework's, and nothing here is of use.
+
     Attributes:
         programs: The losses of the newest step of each optimizer, with the optimizer.
-        first: The first loss of all.
         labels: The labels of all losses so far.
+        draws: The random states of all steps so far.
         gradients: The changes of gradients before the newest step of each optimizer.
     """
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, *, is_others: Callable[[], bool] = bool) -> None:
+        self._is_others = is_others
         self.programs: list[tuple[Optimizer, tuple[StepProgram, ...]]] = []
-        self.first: StepProgram | None = None
         self.gradients = GradientWatch(guard.protect)
-        self.labels = SeenLabels()
+        self.labels, self.draws = SeenLabels(), SeenDraws()
         self._passes = 0
         self._protect = guard.protect
         self._trace = _Trace()
@@ -58,6 +68,7 @@ class StepRecorder:
         self._is_in_backward = False
         self._is_paused = True  # `Tensor.backward` is called below the mode, which cannot be removed then
         self._thread: int | None = None
+        self._kept: dict[int, tuple[torch.Tensor, KeptTensor]] | None = None  # of the modules called so far
         self._mode = _Mode(self._function_called)
         self._undo: list[Callable[[], object]] = []
 
@@ -77,7 +88,7 @@ class StepRecorder:
         for undo in reversed(self._undo):
             undo()
         self._undo = []
-        self._trace = _Trace()
+        self._trace, self._kept = _Trace(), None
 
     def take_passes(self) -> int:
         """Return the number of backward passes since the call before."""
@@ -88,9 +99,12 @@ class StepRecorder:
         """Assign the losses since the last step to this optimizer, and drop the calls that no later loss can need."""
         self._switch_mode(on=False)
         if self._losses:
+            if self._losses[0].calls:
+                self.draws = self.draws.and_step(self._losses[0].calls[0].random, RandomState.now())
             rest = [pair for pair in self.programs if pair[0] is not optimizer]
             self.programs = [*rest, (optimizer, tuple(self._losses))]
             self._losses = []
+        self._kept = None
         self._trace.drop(self._since.get(id(optimizer), 0))
         self._since[id(optimizer)] = self._trace.end
         if self.size > MOST_CALLS:
@@ -104,6 +118,7 @@ class StepRecorder:
         def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it replaces one
             if torch.compiler.is_compiling() or recorder._depth or not recorder._is_here():
                 return original(self, *args, **kwargs)
+            was_on = not recorder._is_paused
             recorder._switch_mode(on=False)
             begun = before(self, args, kwargs)
             recorder._depth += 1
@@ -111,6 +126,10 @@ class StepRecorder:
                 output = original(self, *args, **kwargs)
             finally:
                 recorder._depth -= 1
+                if (
+                    was_on
+                ):  # a model without gradients, whose results are part of the loss, as those of a target network
+                    recorder._switch_mode(on=True)
             if begun is not None:
                 after(begun, output)
             return output
@@ -153,6 +172,9 @@ class StepRecorder:
 
     def _before(self, module: torch.nn.Module, args: Any, kwargs: Any) -> _Begun | None:
         """Copy the arguments, which the call may write over."""
+        if self._is_others():
+            self.remove()
+            return None
         inner = unwrapped(module)
         if not torch.is_grad_enabled() and not any(each.training for each in modules_of(inner)):
             return None  # an evaluation, or features of a model that is not trained
@@ -161,6 +183,7 @@ class StepRecorder:
 
     def _after(self, begun: _Begun, output: Any) -> None:
         self._trace.add(begun, tensors_in(output))
+        self._kept = None
         if torch.is_grad_enabled():
             self._switch_mode(on=True)
 
@@ -188,14 +211,28 @@ class StepRecorder:
 
     def _is_concerned(self, args: Any, kwargs: Any) -> bool:
         found = tensors_in(args, kwargs)
-        return any(self._trace.knows(each) or isinstance(each, torch.nn.Parameter) for each in found)
+        return any(isinstance(each, torch.nn.Parameter) or self._knows(each) for each in found)
+
+    def _knows(self, tensor: torch.Tensor) -> bool:
+        """Return True for the result of a call, and for one that a called module keeps: this is recorded as read."""
+        if self._trace.knows(tensor):
+            return True
+        if tensor.grad_fn is None:
+            return False
+        if self._kept is None:
+            self._kept = kept_tensors(self._trace.called_modules())
+        known, reader = self._kept.get(id(tensor), (None, None))
+        if reader is None or known is not tensor or reader.find() is not tensor:
+            return False
+        self._trace.add(_Begun(reader, ((), {}), {}, is_unknown=False), [tensor])
+        return True
 
     def _begun(self, call: Callable[..., Any], args: Any, kwargs: Any) -> _Begun:
         slots: dict[int, int] = {}
         unknown: list[torch.Tensor] = []
 
         def copied(tensor: torch.Tensor) -> torch.Tensor:
-            if self._trace.knows(tensor):
+            if self._knows(tensor):
                 mark = torch.empty(0)
                 slots[id(mark)] = self._trace.number(tensor)
                 return mark
@@ -224,7 +261,6 @@ class StepRecorder:
             program = StepProgram((), -1, float("nan"), why)
         self._losses.append(program)
         self.labels = self.labels.and_those_of(program)
-        self.first = self.first or program
 
     def _switch_mode(self, *, on: bool) -> None:
         self._is_paused = not on
@@ -297,6 +333,10 @@ class _Trace:
     def number(self, tensor: torch.Tensor) -> int:
         return self._numbers[id(tensor)][1]
 
+    def called_modules(self) -> list[torch.nn.Module]:
+        """Return the modules that were called."""
+        return [call.module for call, _ in self._calls if call.module is not None]
+
     def add(self, begun: _Begun, outputs: list[torch.Tensor], *, changes_first: bool = False) -> None:
         numbers = range(self._next, self._next + len(outputs))
         self._next += len(outputs)
@@ -334,7 +374,7 @@ class _Trace:
             kept.append(call)
             wanted |= call.needs
             if is_unknown:
-                lacks = "the loss takes a tensor that a model has computed and no call has returned"
+                lacks = _UNKNOWN
         made = {number for call in kept for number in call.outputs}
         if not wanted <= made:
             lacks = lacks or "the loss follows from a model that was called before the last step"

@@ -18,6 +18,7 @@ from trackside.frameworks.pytorch.ground.script_objects import (
 )
 from trackside.frameworks.pytorch.probes.gradient_changes import GradientChanges, norm_of
 from trackside.frameworks.pytorch.probes.random_state import seed_all
+from trackside.frameworks.pytorch.probes.seen_draws import SeenDraws
 from trackside.frameworks.pytorch.probes.seen_labels import SeenLabels
 from trackside.frameworks.pytorch.probes.step_program import Replayed, StepProgram
 
@@ -26,7 +27,7 @@ _REBUILT_WITHIN = 1e-3  # of the recorded loss; devices and thread counts change
 _SAME_GRADIENT = 1e-2  # of its norm: as above, and gradients are sums of many terms
 _LOW_PRECISION = {torch.float16: 1e-3, torch.bfloat16: 8e-3}
 
-NO_LABELS = SeenLabels()
+NO_LABELS, NO_DRAWS = SeenLabels(), SeenDraws()
 
 Outputs = Mapping[tuple[int, int], torch.Tensor]
 
@@ -41,6 +42,7 @@ class Subject:
         first_values: Buffers and tensors in attributes, by name, as after the first step.
         changes: What the script does to gradients before a step, by the id of the optimizer.
         labels: The labels of all losses of the rehearsal.
+        draws: The random states of all its steps.
         lacks: The reason for which no loss can be replayed; "" if one can.
 
     Args:
@@ -49,6 +51,7 @@ class Subject:
         time_left: Returns the number of seconds left for the probes.
         changes: See the attribute.
         labels: See the attribute.
+        draws: See the attribute.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Subject:
         time_left: Callable[[], float],
         changes: Mapping[int, GradientChanges] = MappingProxyType({}),
         labels: SeenLabels = NO_LABELS,
+        draws: SeenDraws = NO_DRAWS,
     ) -> None:
         everything = [program for _, losses in programs for program in losses]
         usable = [(optimizer, tuple(p for p in losses if not p.lacks)) for optimizer, losses in programs]
@@ -73,7 +77,7 @@ class Subject:
         self.first_values = first_values
         self.time_left = time_left
         self.changes = changes
-        self.labels = labels
+        self.labels, self.draws = labels, draws
         self._has_rows: bool | None = None
 
     @property

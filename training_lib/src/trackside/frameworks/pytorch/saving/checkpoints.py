@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from trackside.contracts.checkpoint import Checkpoint
+from trackside.contracts.run.checkpoint import Checkpoint
 from trackside.frameworks.pytorch.compiling.tracing import is_dynamo_compiling
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.saving.checkpoint_contents import CheckpointContents, first_values

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from trackside.capture.arrival import Arrival
+from trackside.capture.steps.arrival import Arrival
 from trackside.frameworks.pytorch.ground.memory import readable
 from trackside.frameworks.pytorch.saving.copying import is_one
 from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES, SENT_DTYPES, Layout, kept_dtype

@@ -8,9 +8,9 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import torch
 
-from trackside.capture.free_memory import MemoryRoom
-from trackside.capture.guard import Guard, describe
-from trackside.capture.step_engine import StepEngine
+from trackside.capture.ground.free_memory import MemoryRoom
+from trackside.capture.ground.guard import Guard, describe
+from trackside.capture.steps.step_engine import StepEngine
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.saving.copying import copy_to_array, is_in_cuda_graph, is_one
 from trackside.frameworks.pytorch.saving.device_copies import DeviceCopies

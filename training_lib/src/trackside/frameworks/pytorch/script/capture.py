@@ -15,16 +15,15 @@ import numpy as np
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.collection import OF_SMDEBUG
-from trackside.capture.guard import Guard
-from trackside.capture.kept_steps import KeptSteps
-from trackside.capture.open_step import SCALARS
+from trackside.capture.ground.guard import Guard
 from trackside.capture.place import Place, settled
 from trackside.capture.session import RunSession, SessionOptions
-from trackside.capture.step_engine import TRAIN, Position
+from trackside.capture.steps.collection import OF_SMDEBUG
+from trackside.capture.steps.open_step import SCALARS
+from trackside.capture.steps.step_engine import TRAIN, Position
+from trackside.capture.writing.kept_steps import KeptSteps
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks import in_charge
 from trackside.frameworks.pytorch.ground.parameter_names import unwrapped
 from trackside.frameworks.pytorch.ground.script_objects import modules_of
 from trackside.frameworks.pytorch.losses.description import register_loss
@@ -33,6 +32,7 @@ from trackside.frameworks.pytorch.script.first_call import FirstCall
 from trackside.frameworks.pytorch.script.values import scalar_value, tensor_value
 from trackside.frameworks.pytorch.steps.sources import ExtraSource
 from trackside.frameworks.pytorch.steps.times import StepTimes
+from trackside.frameworks.shared import in_charge
 from trackside.records.modes import checked_mode
 from trackside.records.state_file import TrainingState
 
@@ -113,6 +113,7 @@ class ScriptedCapture:
         losses: The loss modules that were registered.
         mode: The mode that the script has set last.
         control: Directs the capture, from the first call of a model on; None before.
+        has_begun: True from the first call of a model on.
         is_over: True once the script has ended it.
         now: The state that the script may read.
 
@@ -156,6 +157,7 @@ class ScriptedCapture:
         self._optimizers: list[Optimizer] = []
         self.mode = TRAIN
         self.control: ScriptControl | None = None
+        self.has_begun = False
         self.is_over = self._is_in_charge = False
         self.now = ScriptView(self)
         self._first_call = FirstCall(
@@ -283,6 +285,7 @@ class ScriptedCapture:
             self._guard.switch_off_silently()
             return
         control = self.control = self._new_control(environment)
+        self.has_begun = True
         control.install()
         for module in self.roots:
             control.register(module)

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.last_step import LastStep, StepPosition
-from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, RunSession, SessionOptions
-from trackside.capture.step_engine import EVAL, PREDICT, StepEngine
+from trackside.capture.steps.last_step import LastStep, StepPosition
+from trackside.capture.steps.schedule import NOTHING_DUE
+from trackside.capture.steps.step_engine import EVAL, PREDICT, StepEngine
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch.adapter import PyTorchAdapter
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
+from trackside.capture.own_address import new_training
 from trackside.capture.place import Place
 from trackside.capture.request_reading import request_of
-from trackside.capture.step_engine import TRAIN
+from trackside.capture.steps.step_engine import TRAIN
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.frameworks.pytorch.script.capture import ScriptedCapture
-from trackside.frameworks.pytorch.script.own_address import new_training
 
 
 class Hook:

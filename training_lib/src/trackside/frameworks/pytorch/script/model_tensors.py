@@ -14,7 +14,7 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from trackside.capture.session import RunSession
-from trackside.capture.step_engine import EVAL, PREDICT, TRAIN, StepEngine
+from trackside.capture.steps.step_engine import EVAL, PREDICT, TRAIN, StepEngine
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames

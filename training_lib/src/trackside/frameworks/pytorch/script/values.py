@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from trackside.capture.guard import Guard, describe
+from trackside.capture.ground.guard import Guard, describe
 from trackside.frameworks.pytorch.ground.memory import readable
 from trackside.frameworks.pytorch.saving.copying import copy_to_array
 

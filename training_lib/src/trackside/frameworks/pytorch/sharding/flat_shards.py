@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.guard import Guard
+from trackside.capture.ground.guard import Guard
 from trackside.frameworks.pytorch.ground.live_objects import instances
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.records.shards import Shard

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.statistic_rows import Values
+from trackside.capture.ground.values import Values
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.statistics.device_numbers import DeviceNumbers
@@ -52,15 +52,17 @@ class ClearedGradients:
         for remembered in self._remembered.values():
             remembered.after_backward()
 
-    @property
-    def are_expected_gone(self) -> bool:
-        """True for one optimizer with gradients that were gone before the backward passes of its last step."""
-        return len(self._remembered) == 1 and all(one.are_expected_gone for one in self._remembered.values())
+    def forget(self) -> None:
+        """Look at no gradient that is remembered any more."""
+        self._remembered, self._found, self.is_waiting = {}, [], False
 
-    def of_one(self) -> OfOptimizer:
-        """Return the remembered gradients of the only optimizer."""
-        (one,) = self._remembered.values()
-        return one
+    def with_gradients(self) -> list[weakref.ref[torch.Tensor]]:
+        """Return the parameters with a gradient that is remembered."""
+        return [gradient.parameter for one in self._remembered.values() for gradient in one.gradients]
+
+    def is_late(self, tensor: torch.Tensor) -> bool:
+        """Return True if to read the tensor would make training wait for a device."""
+        return self._numbers.is_late(tensor)
 
     def after_step(self, optimizer: Optimizer) -> None:
         """Remember the gradients. Call it right after each step of an optimizer."""
@@ -109,10 +111,6 @@ class OfOptimizer:
             chosen = [_Gradient(parameter) for parameter in _chosen(optimizer)]
             self.gradients = [gradient for gradient in chosen if gradient.remember()]
         self.is_open = bool(self.gradients)
-
-    @property
-    def are_expected_gone(self) -> bool:
-        return bool(self.gradients) and all(gradient.was_gone for gradient in self.gradients)
 
     def before_backward(self, is_late: Callable[[torch.Tensor], bool]) -> bool:
         if not self.is_open:
@@ -189,7 +187,7 @@ class _Gradient:
             return False
         self._seen, self._version = weakref.ref(gradient), gradient._version
         # What is written through `.data` is not counted, so that an old script's `p.grad.data.zero_()` is seen here.
-        self._suspect = _is_anywhere_nonzero(gradient, is_late)
+        self._suspect = is_anywhere_nonzero(gradient, is_late)
         self.is_cleared = self._suspect is False
         return not self.is_cleared
 
@@ -224,8 +222,8 @@ def can_be_remembered(gradient: torch.Tensor) -> bool:
     return not gradient.is_meta and not is_in_cuda_graph(gradient)
 
 
-def _is_anywhere_nonzero(gradient: torch.Tensor, is_late: Callable[[torch.Tensor], bool]) -> bool | torch.Tensor:
-    """Return True if the gradient is not all zero; for a large one, the first row of the last dimensions.
+def is_anywhere_nonzero(gradient: torch.Tensor, is_late: Callable[[torch.Tensor], bool]) -> bool | torch.Tensor:
+    """Return True if a gradient is not all zero; for a large one, the first row of the last dimensions.
 
     A gradient without memory holds nothing that could be kept.
     """

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from trackside.capture.statistic_rows import Numbers, Values
+from trackside.capture.ground.values import Numbers, Values
 from trackside.frameworks.pytorch.losses.description import LateScale
 
 _SENDINGS_UNTIL_HERE = 2  # without an event to query: numbers that many sendings old have arrived

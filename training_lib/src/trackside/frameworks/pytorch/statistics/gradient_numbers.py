@@ -1,21 +1,21 @@
 """Numbers of a step about its gradients: new or not, cleared or not, and clipping.
 
-`capture/step_numbers.py` declares them.
+`capture/statistics/step_numbers.py` declares them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.script_lines import Place, user_place
-from trackside.capture.statistic_rows import Numbers, Values
-from trackside.capture.step_numbers import MOST_CLIPPINGS, clipping_name
-from trackside.contracts.recorded_names import (
+from trackside.capture.ground.script_lines import Place, user_place
+from trackside.capture.ground.values import Numbers, Values
+from trackside.capture.statistics.step_numbers import MOST_CLIPPINGS, clipping_name
+from trackside.contracts.run.recorded_names import (
     BACKWARD_PASSES,
     GRADIENTS_KEPT,
     PASSES_WITHOUT_STEP,
@@ -27,8 +27,10 @@ from trackside.frameworks.pytorch.compiling.tracing import untraced
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.statistics.cleared_gradients import ClearedGradients
+from trackside.frameworks.pytorch.statistics.own_skips import OwnSkips
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
 from trackside.frameworks.pytorch.statistics.step_order import StepOrder
+from trackside.frameworks.pytorch.statistics.unused_passes import UnusedPasses
 
 MOST_LIMITS = 8  # that are remembered, for a limit that follows the gradients is another at each step
 
@@ -58,7 +60,7 @@ class GradientNumbers:
 
     Call `before_backward` and `after_backward` around each backward pass while `cleared.is_waiting`, and
     `order.backward_ended` after each. `is_of_training` returns True for a place in the script where a training step
-    computes its gradients.
+    computes its gradients; `outside` returns the trained parameters that no optimizer holds.
     """
 
     def __init__(
@@ -66,12 +68,15 @@ class GradientNumbers:
         statistics: PyTorchStatistics,
         *,
         is_of_training: Callable[[Place | None], bool],
+        outside: Callable[[], Iterable[torch.Tensor]],
         protect: Callable[[Callable[..., None]], Callable[..., None]],
     ) -> None:
         self._is_of_training = is_of_training
         self._statistics, self._record = statistics, statistics.record
         self.cleared = ClearedGradients(statistics.numbers)
         self.order = StepOrder(untraced(protect(self._without_step)))
+        self.unused = UnusedPasses(self.cleared, outside=outside, protect=lambda function: untraced(protect(function)))
+        self.own_skips = OwnSkips(statistics, protect=lambda function: untraced(protect(function)))
         self._clippings = 0
         self.clipping_places: dict[tuple[str, float], Place | None] = {}  # the first call of each kind and limit
         self.before_backward: Callable[[], None] = untraced(protect(self._before_backward))
@@ -109,10 +114,31 @@ class GradientNumbers:
     def _step_skipped(self, mode: str) -> None:
         """Count a step that was skipped without a call of the optimizer. Drop the numbers of its passes."""
         recorder = self._record.recorder
+        self.unused.forget()
+        self.order.forget_passes()
         self._drop_clippings()
         recorder.drop_unsettled(mode)
         before = recorder.numbers.added.get(_SKIPPED_BEFORE, 0.0)
         recorder.numbers.added[_SKIPPED_BEFORE] = (before if isinstance(before, float) else 0.0) + 1.0
+
+    def look_for_own_skip(self, optimizer: Optimizer, mode: str) -> None:
+        """Note whether the optimizer skipped the step within its own `step`. Drop what led to it then.
+
+        Call it right after the step.
+        """
+        is_skipped = self.own_skips.answer(optimizer)
+        if is_skipped is None:
+            return
+        self.is_skipped = is_skipped
+        added = self._record.recorder.numbers.added
+        known = added.get(_SKIPPED_STEP, 0.0)
+        if isinstance(known, float):
+            added[_SKIPPED_STEP] = max(known, float(is_skipped))
+        if is_skipped:
+            self._drop_clippings()
+            self._statistics.leave_out(optimizer)
+            self._record.recorder.drop_unsettled(mode)
+            self.own_skips.found()
 
     def _drop_clippings(self) -> None:
         added = self._record.recorder.numbers.added
@@ -123,22 +149,31 @@ class GradientNumbers:
 
     def _after_step(self, optimizer: Optimizer) -> None:
         if self._record.is_on:
+            self.unused.step_ended()
             self.cleared.after_step(optimizer)
             self.order.after_step(optimizer)
 
-    def end_cleared_step(self, optimizer: Optimizer) -> None:
-        """Do the work of `after_step` and `end_step` if all gradients are known to have been cleared. May raise."""
-        self._clippings = 0
-        added = self._record.recorder.numbers.added
-        added[GRADIENTS_KEPT, "mean"] = 0.0
-        self.order.after_step(optimizer)
-        passes, _ = self.order.end_step()
-        if passes is not None:
-            added[BACKWARD_PASSES, "mean"] = passes
+    def forget(self) -> None:
+        """Look at no gradient of the steps so far any more."""
+        self.cleared.forget()
+        self.unused.forget()
 
-    def end_clippings(self) -> None:
-        """Begin to count the clippings of the next step."""
+    def rest_ended(self, steps: int) -> None:
+        """Forget the steps before a rest: those to come do not follow them."""
         self._clippings = 0
+        self.unused.forget()
+        self.order.forget()
+
+    def begin_after(self, optimizer: Optimizer) -> None:
+        """Begin with the step after this one, which an optimizer has just made and of which nothing is recorded."""
+        self.after_step(optimizer)
+        self.leave_out()
+
+    def leave_out(self) -> None:
+        """Record nothing of the step that ends now."""
+        self._clippings, self.is_skipped = 0, False
+        self.cleared.end_step()
+        self.order.end_step()
 
     def _without_step(self, passes: int) -> None:
         if self._record.is_on and self._is_of_training(user_place()):
@@ -175,7 +210,7 @@ class GradientNumbers:
         added[name, "mean"], added[name, "max_norm"] = number, limit
 
     def _end_step(self) -> None:
-        self._clippings = 0
+        self._clippings, self.is_skipped = 0, False
         kept = self.cleared.end_step()
         passes, is_without = self.order.end_step()
         if not self._record.is_on:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
-from trackside.capture.step_statistics import ARRIVAL_SECONDS, StepStatistics
+from trackside.capture.statistics.step_statistics import ARRIVAL_SECONDS, StepStatistics
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.statistics.device_numbers import DeviceNumbers

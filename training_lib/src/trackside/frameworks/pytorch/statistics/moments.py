@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trackside.capture.one_pass import LOOPS, Arrays, Loops
-from trackside.capture.reduced_tensors import Moments, Numbers
+from trackside.capture.statistics.one_pass import LOOPS, Arrays, Loops
+from trackside.capture.steps.reduced_tensors import Moments, Numbers
 
 _BLOCK = 1 << 16  # elements
 _BUFFER = 1 << 17  # elements: half a MiB, half of a usual L2 cache

@@ -17,12 +17,13 @@ import numpy as np
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.budget import DEAR, NORMS
-from trackside.capture.loss_parts import Part
-from trackside.capture.statistic_rows import DearReading, Flags, Here, Numbers, Reading, Values, Watched
-from trackside.capture.step_engine import StepEngine
-from trackside.capture.step_statistics import StepStatistics
-from trackside.contracts.recorded_names import LOST_UPDATES
+from trackside.capture.ground.values import Flags, Here, Numbers, Values
+from trackside.capture.statistics.budget import DEAR, NORMS
+from trackside.capture.statistics.statistic_rows import DearReading, Reading, Watched
+from trackside.capture.statistics.step_statistics import StepStatistics
+from trackside.capture.steps.loss_parts import Part
+from trackside.capture.steps.step_engine import StepEngine
+from trackside.contracts.run.recorded_names import LOST_UPDATES
 from trackside.frameworks.pytorch.ground.memory import has_memory, have_memory, with_memory
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.losses.description import LateScale, constant_of
@@ -138,29 +139,16 @@ class PyTorchStatistics:
         except Exception as error:  # noqa: BLE001 - see `switch_off`
             self.record.switch_off(error)
 
-    def reading_without_norms(self, optimizer: Optimizer) -> Reading:
-        """Return the reading of `before_step` for a step without norms; for `hold`. May raise, as the next two.
+    def total_norm(self, optimizer: Optimizer) -> float | None:
+        """Return the L2 of all gradients of the step that the optimizer is about to make, if it was measured here."""
+        reading = self._open.get(id(optimizer))
+        return None if reading is None else reading.total
 
-        Then only its learning rates matter, not whether its parameters are still the same.
-        """
-        plan = self._plans.get(id(optimizer))
-        groups = optimizer.param_groups
-        if plan is None or plan.optimizer() is not optimizer or len(groups) != plan.group_count or plan.plain is None:
-            return self._plain_reading(self._plan(optimizer), optimizer)
-        for number, known_rate in plan.rates:
-            rate = groups[number]["lr"]
-            if type(rate) is not float or rate != known_rate:
-                return self._plain_reading(plan, optimizer)
-        return plan.plain
-
-    def known_rates(self, optimizer: Optimizer) -> tuple[int, list[tuple[int, float]]]:
-        """Return number of groups, and (group, rate) of each rate, with which the newest reading holds again."""
-        plan = self._plans[id(optimizer)]
-        return (-1 if plan.plain is None else plan.group_count), plan.rates
-
-    def hold(self, optimizer: Optimizer, reading: Reading) -> None:
-        """Store the reading for `after_step`."""
-        self._open[id(optimizer)] = reading
+    def leave_out(self, optimizer: Optimizer) -> None:
+        """Keep only the learning rates of a step that the optimizer skipped. Call it before `after_step`."""
+        reading = self._open.get(id(optimizer))
+        if isinstance(reading, _OpenReading):
+            self._open[id(optimizer)] = Reading(reading.plan.watched, reading.rates)
 
     def end_step(self, engine: StepEngine, *, keep_unsettled: bool = False) -> None:
         """End the engine's open step here as well. Call it right before the engine's own `end_step`."""
@@ -231,9 +219,7 @@ class PyTorchStatistics:
                 joined = torch.cat([_number(r) for r in rates])
                 return Reading(plan.watched, self._device.take(joined))
         found = [rate if type(rate) is float else float(_number(rate)) for rate in rates]
-        plan.rates = list(zip(plan.rate_groups, found, strict=True))
-        plan.plain = Reading(plan.watched, found)
-        return plan.plain
+        return Reading(plan.watched, found)
 
     def _take_norms(self, reading: _OpenReading, scale: float | torch.Tensor) -> None:
         gradients = reading.gradients
@@ -353,9 +339,6 @@ class _Plan:
             tuple(f"hyperparameters/{optimizer_name}/group_{number}/lr" for number in self.rate_groups),
             tuple(_is_sharded(p) for p in self.parameters),
         )
-        self.rates: list[tuple[int, float]] = []  # (group, rate) of `plain`
-        self.plain: Reading | None = None
-        self.group_count = len(optimizer.param_groups)
         self._parts = _parts([_local(p) for p in self.parameters])
         self._next = 0
 

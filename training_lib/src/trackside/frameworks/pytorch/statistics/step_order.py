@@ -59,11 +59,6 @@ class StepOrder:
         self.limit = self.passes + count
         self._without_step(count)
 
-    def passes_of_step(self, optimizer: Optimizer) -> int | None:
-        """Return the number of passes since the last `after_step` of an optimizer; None if it has made none."""
-        before = self._at_step.get(id(optimizer))
-        return None if before is None else self.passes - before
-
     def before_step(self, optimizer: Optimizer) -> None:
         """Look for a gradient. Call it right before an optimizer's step, unless its closure computes the gradients."""
         is_without = all(p.grad is None for group in optimizer.param_groups for p in group["params"])
@@ -83,10 +78,6 @@ class StepOrder:
             self._fewest = came
             self._most = max(self._most, self._fewest)
         self.limit = passes + max(FEWEST_WITHOUT_STEP, MANY_STEPS * self._most)
-
-    def is_watched(self, optimizer: Optimizer) -> bool:
-        """Return True for an optimizer that has stepped without a pass, and is looked at after each step."""
-        return id(optimizer) in self._used
 
     def clipped(self) -> None:
         """Note that gradients were clipped, which writes to each of them once."""
@@ -109,10 +100,14 @@ class StepOrder:
             one() is gradient and writes <= seen for (one, seen), (gradient, writes) in zip(before, now, strict=False)
         )
 
-    def note_steps(self, optimizer: Optimizer, passes: int) -> None:
-        """Note steps of an optimizer with one pass each, the newest after so many passes of the process."""
-        self._at_step[id(optimizer)] = self.at_newest_step = passes
-        self.limit = passes + max(FEWEST_WITHOUT_STEP, MANY_STEPS * self._most)
+    def forget(self) -> None:
+        """Forget all steps so far: those to come are the first ones again. No step is missed while none is counted."""
+        self._at_step, self._used, self._fewest, self._is_without = {}, {}, None, None
+        self.limit = sys.maxsize
+
+    def forget_passes(self) -> None:
+        """Count the passes so far to no step: their gradients were cleared before any optimizer used them."""
+        self._at_step = dict.fromkeys(self._at_step, self.passes)
 
     def end_step(self) -> tuple[float | None, bool]:
         """Return the fewest passes of the step's optimizers, and whether none of these had a gradient.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from trackside.capture.one_pass import LOOPS, Arrays, Loops, Numbers
+from trackside.capture.statistics.one_pass import LOOPS, Arrays, Loops, Numbers
 
 _MOST_LISTS = 64
 _PLAIN = {torch.Tensor, torch.nn.Parameter}

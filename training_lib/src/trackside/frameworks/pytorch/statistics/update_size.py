@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.budget import UPDATES
-from trackside.capture.one_pass import LOOPS, Loops, Sample
-from trackside.capture.statistic_rows import Numbers, Values
-from trackside.contracts.recorded_names import UPDATE_SIZE
+from trackside.capture.ground.values import Numbers, Values
+from trackside.capture.statistics.budget import UPDATES
+from trackside.capture.statistics.one_pass import LOOPS, Loops, Sample
+from trackside.contracts.run.recorded_names import UPDATE_SIZE
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
@@ -51,6 +51,13 @@ class UpdateSize:
         self._parts: list[Size | Values] = []  # of the open step
         self.after_step: Callable[[Optimizer], None] = protect(self._after_step)
 
+    def rest_ended(self) -> None:
+        """Begin with the weights as they are now, of each optimizer: its steps at rest are none of the next one's."""
+        for sample in [*self._samples.values()]:
+            optimizer = sample.optimizer()
+            if optimizer is not None:
+                self.after_step(optimizer)
+
     def _after_step(self, optimizer: Optimizer) -> None:
         recorder, budget = self._record.recorder, self._record.budget
         if not self._record.is_on or not recorder.takes_update:
@@ -76,7 +83,7 @@ class UpdateSize:
         if sample is None or sample.optimizer() is not optimizer or not sample.is_current():
             samples = self._samples
             reference = weakref.ref(optimizer, lambda _: samples.pop(number, None))
-            sample = samples[number] = _Sample(reference, _chosen(optimizer), self._numbers.is_late)
+            sample = samples[number] = _Sample(reference, chosen_weights(optimizer), self._numbers.is_late)
         if sample.loops is not None:
             return sample.measured_by_loops(sample.loops)
         with torch.no_grad():
@@ -122,7 +129,7 @@ class _Sample:
         self.loops = LOOPS if tensors and can_read else None
         self._parameters = [weakref.ref(tensor) for tensor in tensors]
         self._addresses = [tensor.data_ptr() for tensor in tensors]
-        self._views = [_some(tensor) for tensor in tensors]
+        self._views = [some_elements(tensor) for tensor in tensors]
         self._view_addresses = list(map(_address, self._views))
         self._buffers: list[torch.Tensor] = []  # the elements before, and those that follow
         self._arrays: list[NDArray[np.float32]] = []  # the same memory; none on a device
@@ -185,23 +192,25 @@ class _Sample:
             return math.sqrt(old @ old), math.sqrt(new @ new)
 
 
-def _chosen(optimizer: Optimizer) -> list[torch.Tensor]:
+def chosen_weights(optimizer: Optimizer) -> list[torch.Tensor]:
     """Return tensors from all over the optimizer's list, weights rather than biases."""
-    plain = [p for group in optimizer.param_groups for p in group["params"] if _is_plain(p)]
+    plain = [p for group in optimizer.param_groups for p in group["params"] if is_plain(p)]
     fitting = [p for p in plain if p.device == plain[0].device]
     weights = [p for p in fitting if p.dim() > 1] or fitting
     stride = -(-len(weights) // MOST_TENSORS) or 1
     return weights[::stride]
 
 
-def _is_plain(parameter: torch.Tensor) -> bool:
+def is_plain(parameter: torch.Tensor, *, is_trained: bool = True) -> bool:
+    """Return True for a contiguous tensor of floating point numbers that is `is_trained` and has memory."""
     if type(parameter) not in {torch.Tensor, torch.nn.Parameter} or parameter.dtype not in _FLOATING:
         return False
-    if not parameter.requires_grad or parameter.layout is not torch.strided:
+    if parameter.requires_grad < is_trained or parameter.layout is not torch.strided:
         return False
     return parameter.numel() > 0 and parameter.is_contiguous() and has_memory(parameter)
 
 
-def _some(tensor: torch.Tensor) -> torch.Tensor:
+def some_elements(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a view of at most `MOST_ELEMENTS` elements of a contiguous tensor; shape (n,)."""
     flat = tensor.detach().view(-1)
     return flat[:: max(1, len(flat) // MOST_ELEMENTS)][:MOST_ELEMENTS]

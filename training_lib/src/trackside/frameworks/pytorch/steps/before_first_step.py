@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
-from trackside.capture.script_lines import script_path, shown, user_place
-from trackside.contracts.uncaptured import UncapturedProcess
-from trackside.frameworks.pytorch.ground.memory import has_memory
+from trackside.capture.ground.script_lines import script_path, shown, user_place
+from trackside.contracts.run.uncaptured import UncapturedProcess
+from trackside.frameworks.pytorch.optimizers.hand_looks import Look
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 
 MOST_LOOKS = 16  # at the weights: afterwards an update by hand would have been seen
 MOST_NODES = 2000  # of a loss's graph
-MOST_WEIGHTS = 4
 MOST_OPTIMIZERS = 8
 _FIRST_LOOK = 2  # backward pass: an ordinary training has made its first step before it
-_ELEMENTS = 16  # of a weight
 
 
 class BeforeFirstStep:
@@ -32,7 +29,7 @@ class BeforeFirstStep:
         self._passes = 0
         self._optimizers: list[str] = []
         self._manual_update = ""
-        self._weights: list[tuple[weakref.ref[torch.Tensor], list[float]]] = []
+        self._newest: Look | None = None
 
     def signs(self) -> UncapturedProcess:
         """Return the signs so far."""
@@ -47,6 +44,14 @@ class BeforeFirstStep:
         """True at the first backward pass, if nobody has made an optimizer of PyTorch."""
         return self._passes == 1 and not self._optimizers
 
+    def changed_by_hand(self, tensors: Any) -> Sequence[torch.Tensor]:
+        """Return the weights that a script changes by hand: all that lead to the loss. None before it was seen to.
+
+        Args:
+            tensors: The first argument of `torch.autograd.backward`.
+        """
+        return list(_weights_of_all(tensors)) if self._manual_update and not self._optimizers else ()
+
     def optimizer_created(self, optimizer: object) -> None:
         """Note a new optimizer."""
         if len(self._optimizers) < MOST_OPTIMIZERS:
@@ -56,7 +61,7 @@ class BeforeFirstStep:
         """Note a backward pass that begins, with the first argument of `torch.autograd.backward`."""
         self._passes += 1
         if self._passes < _FIRST_LOOK or self._passes > MOST_LOOKS or self._manual_update:
-            self._weights = []
+            self._newest = None
             return
         try:
             self._look(tensors)
@@ -64,23 +69,17 @@ class BeforeFirstStep:
             self._passes = MOST_LOOKS
 
     def _look(self, tensors: Any) -> None:
-        for reference, before in self._weights:
-            weight = reference()
-            if weight is not None and before and _elements(weight) not in ([], before):
-                self._manual_update = shown(user_place(), script_path()) or "an unknown line"
-                return
-        roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
-        if any(is_in_cuda_graph(root) for root in roots):
+        if self._newest is not None and self._newest.has_changed():
+            self._manual_update = shown(user_place(), script_path()) or "an unknown line"
             return
-        found = [weight for root in roots for weight in _weights_of(root.grad_fn)]
-        self._weights = [(weakref.ref(weight), _elements(weight)) for weight in found[:MOST_WEIGHTS]]
+        self._newest = Look(list(_weights_of_all(tensors)))
 
 
-def _elements(weight: torch.Tensor) -> list[float]:
-    if not has_memory(weight):
-        return []
-    values: list[float] = weight.detach().reshape(-1)[:_ELEMENTS].double().tolist()
-    return values
+def _weights_of_all(tensors: Any) -> Iterator[torch.Tensor]:
+    roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
+    if not any(is_in_cuda_graph(root) for root in roots):
+        for root in roots:
+            yield from _weights_of(root.grad_fn)
 
 
 def _weights_of(end: Any) -> Iterator[torch.Tensor]:

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.last_step import StepPosition
-from trackside.capture.schedule import Due
-from trackside.capture.step_boundary import StepBoundary
-from trackside.capture.step_engine import EVAL, PREDICT, StepEngine
+from trackside.capture.steps.last_step import StepPosition
+from trackside.capture.steps.schedule import Due
+from trackside.capture.steps.step_boundary import StepBoundary
+from trackside.capture.steps.step_engine import EVAL, PREDICT, StepEngine
 from trackside.frameworks.pytorch.ground.call_flag import CallFlag
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.losses.ownership import leads_to
@@ -54,7 +54,7 @@ class ByScript:
         end_step: Ends the open step, at the first call of a model in an evaluation: until then it ended by calls.
     """
 
-    takes_short_way = False
+    may_rest = False
     with_roots: ClassVar[weakref.WeakSet[ByScript]] = weakref.WeakSet()  # all in this process that go on
 
     def __init__(

@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 
+from trackside.capture.ground.irregular import next_place
 from trackside.capture.session import RunSession
-from trackside.capture.step_engine import TRAIN
-from trackside.contracts.recorded_names import (
+from trackside.capture.steps.step_engine import TRAIN
+from trackside.contracts.run.recorded_names import (
     ATTENTION_ENTROPY,
     ATTENTION_LOGIT,
     LARGE_TARGET_ERROR,
@@ -43,13 +44,14 @@ _ALARM, _DENSE_STEPS = 1.25, 10  # times the usual logit; steps that are looked 
 _REMEMBERED = 50
 _CALM_INTERVALS = 4  # usual intervals after a burst, in which no other begins
 _INTERVAL_AT_FIRST = 50
+_REGULAR_UNTIL = 200  # where few looks are taken, they lie at irregular places: see `capture/ground/irregular.py`
 _PACES = ((20, 5), (200, 20), (2000, 100))  # up to this step one look in so many
 
 
 def next_look(step: int) -> int:
     """Return the first step after `step` at which terms and gradients are looked at."""
     pace = next((every for limit, every in _PACES if step < limit), MOST_INTERVAL)
-    return (step // pace + 1) * pace
+    return (step // pace + 1) * pace if step < _REGULAR_UNTIL else next_place(step, pace)
 
 
 class GraphLooks:
@@ -201,7 +203,7 @@ class GraphLooks:
                     self._add(*key, value)
 
     def _stop(self) -> None:
-        self.due = _NEVER
+        self.due = self._due_terms = _NEVER
         for handle in self._handles:
             handle.remove()
 

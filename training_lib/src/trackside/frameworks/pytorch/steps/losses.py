@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from trackside.capture.budget import SAVED
-from trackside.capture.guard import describe
-from trackside.capture.schedule import NOTHING_DUE
+from trackside.capture.ground.guard import describe
 from trackside.capture.session import RunSession
+from trackside.capture.statistics.budget import SAVED
+from trackside.capture.steps.schedule import NOTHING_DUE
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.memory import has_memory
@@ -23,6 +23,7 @@ from trackside.frameworks.pytorch.losses.description import (
     UNNAMED,
     LateScale,
     LossDescription,
+    constant_of,
     describe_loss,
     inputs_in_graph,
 )
@@ -98,7 +99,8 @@ class LossSource:
         if self._engine.due.losses:
             value = self._value(tensor, loss)
             if value is not None:
-                self._engine.open_step.add_loss(loss.name, value)
+                weight = constant_of(loss.scale)
+                self._engine.open_step.add_loss(loss.name, value, part=loss.part, weight=weight)
         if loss.name == UNNAMED:
             self._add_parts(tensor.grad_fn)
         if self._inputs.is_wanted and not self._inputs.was_called(loss.name):

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
-from trackside.capture.step_engine import EVAL, PREDICT
+from trackside.capture.steps.schedule import NOTHING_DUE
+from trackside.capture.steps.step_engine import EVAL, PREDICT
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.modules.source import TrainedModules, save_buffers
@@ -47,7 +47,7 @@ class ParameterSource:
         self._names, self._modules, self._saver = names, modules, saver
         self._raw_gradients, self._optimizers = raw_gradients, optimizers
         self.after_optimizer = FlatShards(names, session.shards, session.guard).note  # which part this worker holds
-        self.reductions = ReductionSource(session.engine)
+        self.reductions = ReductionSource(session.engine, is_taken=lambda name: not self.collection_of(name))
         self._handles: list[Any] = []  # on gradients that no optimizer is given
         self._protect = Fuse(session.guard, "copying gradients in the backward pass").protect
         self.seen_in_backward: Callable[[], object] | None = None  # saves the gradients that backward passes gave
@@ -56,7 +56,7 @@ class ParameterSource:
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Copy the values that this step's forward and backward passes used."""
-        engine, save = self._engine, self._saver.save
+        engine = self._engine
         if "buffers" in engine.due.kinds:
             save_buffers(self._modules, engine, self._saver)
         wants_raw = "raw_gradients" in engine.due.kinds
@@ -65,9 +65,23 @@ class ParameterSource:
         if self.seen_in_backward is not None:
             self.seen_in_backward()
         scale = fused_scale(optimizer)
-        named = list(self._names.of(optimizer))
-        plainly_named = [(name, parameter) for name, parameter in named if not self.collection_of(name)]
-        reduced = self.reductions.add(plainly_named, gradient_scale=scale)
+        names, parameters = self._names.row(optimizer)
+        reduced = self.reductions.add(names, parameters, gradient_scale=scale)
+        if wants_raw:
+            for name, parameter in zip(names, parameters, strict=True):
+                if parameter.grad is not None:
+                    self._raw_gradients.add_unclipped(name, parameter.grad, scale)
+        if len(reduced) < 2 * len(names):
+            self._copy_others(zip(names, parameters, strict=True), reduced, scale)
+
+    def _copy_others(
+        self,
+        named: Iterable[tuple[str, torch.Tensor]],
+        reduced: frozenset[str],
+        scale: float | torch.Tensor,
+    ) -> None:
+        """Copy the parameters and gradients that are not among those `reduced`."""
+        engine, save = self._engine, self._saver.save
         wanted: list[tuple[str, torch.Tensor]] = []
         for name, parameter in named:
             if name not in reduced and not engine.open_step.has(name):
@@ -83,8 +97,6 @@ class ParameterSource:
                     wanted.append((f"gradient/{name}", parameter.grad))
                 else:
                     save(f"gradient/{name}", parameter.grad, scale=scale)
-            if wants_raw:
-                self._raw_gradients.add_unclipped(name, parameter.grad, scale)
         self._saver.save_all(wanted)
 
     def step_begins_with_call(self) -> None:

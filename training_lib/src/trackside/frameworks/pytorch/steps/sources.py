@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from trackside.capture.session import RunSession
-from trackside.frameworks.adapter import Sources
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
 from trackside.frameworks.pytorch.facts.program_facts import program_facts
 from trackside.frameworks.pytorch.ground.fuse import Fuse
@@ -25,6 +24,7 @@ from trackside.frameworks.pytorch.steps.losses import LossSource
 from trackside.frameworks.pytorch.steps.parameters import ParameterSource
 from trackside.frameworks.pytorch.steps.strategy import MakeStrategy, Observer
 from trackside.frameworks.pytorch.timing.timing import Timing
+from trackside.frameworks.shared.adapter import Sources
 
 ExtraSource = Callable[[RunSession, TrainedModules], object]
 
@@ -50,6 +50,7 @@ class PyTorchSources:
         sees_start: bool = False,
     ) -> None:
         engine, guard = session.engine, session.guard
+        self._engine = engine
         self.names = ParameterNames()
         self.saver = TensorSaver(engine, guard, shards=session.shards)
         self.modules = TrainedModules(self.names)
@@ -75,6 +76,7 @@ class PyTorchSources:
         self.gradient_numbers = GradientNumbers(
             self.statistics,
             is_of_training=lambda place: self.facts.has_loss_at(place),  # noqa: PLW0108 - made below
+            outside=self.names.parameters_outside,
             protect=Fuse(guard, "watching whether gradients are cleared").protect,
         )
         self.update_size = UpdateSize(self.statistics, protect=Fuse(guard, "measuring the size of updates").protect)
@@ -130,6 +132,10 @@ class PyTorchSources:
             self.timing.fetches,
             self.timing.queues,
             self.timing.windows,
+            self.gradient_numbers,
+            self.facts,
+            self.facts.schedules,
+            self.facts.loads,
             *(make(session, self.modules) for make in extra),
         )
 
@@ -140,6 +146,12 @@ class PyTorchSources:
         self.saver.training_began()
         self.calls.trial_calls = None
         self.validation.training_began()
+
+    def drop_unsettled(self) -> None:
+        """Drop everything added to the open step since its last `settle`: it leads to no step."""
+        self._engine.open_step.drop_unsettled()
+        for drop in self.all.drop_unsettled:
+            drop(self._engine.mode)
 
     def look_ahead(self, *, sees_calls: bool) -> None:
         """Observe calls of modules if the open step, a validation or `sees_calls` needs them."""

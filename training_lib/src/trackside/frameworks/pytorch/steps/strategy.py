@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.schedule import Due
-from trackside.capture.step_boundary import StepBoundary
-from trackside.capture.step_engine import StepEngine
+from trackside.capture.steps.schedule import Due
+from trackside.capture.steps.step_boundary import StepBoundary
+from trackside.capture.steps.step_engine import StepEngine
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.modes.validation import Validation
 from trackside.frameworks.pytorch.modules.source import CallWatcher
@@ -54,8 +54,8 @@ class StepStrategy(Protocol):
     def step_ends(self) -> Callable[..., None] | None: ...
 
     @property
-    def takes_short_way(self) -> bool:
-        """True if a plain step may take the short way."""
+    def may_rest(self) -> bool:
+        """True if steps can be counted while the training rests, by those of optimizers alone."""
 
     @property
     def ends_by_calls(self) -> bool:
@@ -90,8 +90,7 @@ MakeStrategy = Callable[[StepEngine, ParameterNames, Validation], StepStrategy]
 class ByOptimizer:
     """The strategy by optimizers: a step ends with the optimizer's step, or after each of several has stepped."""
 
-    takes_short_way = property(lambda self: self.boundary.has_one)
-    ends_by_calls, saves_seen_losses = False, True
+    may_rest, ends_by_calls, saves_seen_losses = True, False, True
     takes = counts = step_ends = None
 
     def __init__(self, _engine: StepEngine, _names: ParameterNames, validation: Validation) -> None:

@@ -27,7 +27,7 @@ import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from trackside.capture.guard import Guard
+from trackside.capture.ground.guard import Guard
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.script_objects import own_parameters_of

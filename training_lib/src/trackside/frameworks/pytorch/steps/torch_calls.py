@@ -1,12 +1,13 @@
 """Functions of PyTorch that show a step: two global optimizer hooks, the backward pass, the building of optimizers.
 
-Nothing else is touched for that, and on an idle step they return at once.
+Nothing else is touched for that. While the training rests, the hook after an optimizer's step is all that stays.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -16,44 +17,67 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
+from trackside.capture.steps.schedule import NOTHING_DUE
 from trackside.frameworks.pytorch.compiling.tracing import compiler_at_work, is_dynamo_compiling, skip_frame, untraced
 from trackside.frameworks.pytorch.steps.training_steps import TrainingSteps
-from trackside.profiling.phase_clock import BACKWARD, CAPTURE, NOT_OURS, OPTIMIZER
+from trackside.frameworks.shared.adapter import StepHook
+from trackside.frameworks.shared.replaced_methods import ReplacedFunction
+from trackside.speed.profiling.phase_clock import BACKWARD, CAPTURE, NOT_OURS, OPTIMIZER
 
 
-def install_torch_calls(session: RunSession, steps: TrainingSteps) -> list[Callable[[], None]]:
-    """Watch the functions, under the session's guard. Return the functions that undo it."""
+def install_torch_calls(session: RunSession, steps: TrainingSteps) -> list[Callable[[], object]]:
+    """Watch the functions that stay watched at rest, under the session's guard. Return the functions that undo it."""
     others = steps.other_optimizers
     others.before, others.after = _before_optimizer(session, steps), _after_optimizer(session, steps)
+    _see_steps_by_hand(session, steps)
     return [
-        register_optimizer_step_pre_hook(others.before).remove,
         register_optimizer_step_post_hook(others.after).remove,
         others.remove,
-        _wrap_backward(session, steps),
         _wrap_optimizer_init(session, steps),
     ]
+
+
+def step_hooks(session: RunSession, steps: TrainingSteps) -> Iterator[StepHook]:
+    """Return the hooks that each step meets. Call `install_torch_calls` first."""
+    yield _BeforeOptimizer(steps.other_optimizers.before)
+    yield ReplacedFunction(torch.autograd, "backward", functools.partial(_watched_backward, session, steps))
+
+
+class _BeforeOptimizer:
+    """The global hook before an optimizer's step; see `StepHook`."""
+
+    def __init__(self, hook: Callable[[Optimizer, Any, Any], Any]) -> None:
+        self._hook = hook
+        self._handle: Any = None
+
+    def put_in(self) -> None:
+        if self._handle is None:
+            self._handle = register_optimizer_step_pre_hook(self._hook)
+
+    def take_out(self) -> bool:
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+        return True
 
 
 def _before_optimizer(
     session: RunSession, steps: TrainingSteps
 ) -> Callable[[Optimizer, Any, Any], tuple[Any, Any] | None]:
-    long_way = session.guard.protect("capturing a step", steps.before_optimizer)
-    while_compiling = untraced(long_way)
-    short_way, idle_way, clock = steps.short_way, steps.idle_way, steps.sources.timing.phases.clock
+    before = session.guard.protect("capturing a step", steps.before_optimizer)
+    while_compiling = untraced(before)
+    clock, thread = steps.sources.timing.phases.clock, steps.thread
 
     def before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if is_dynamo_compiling() or compiler_at_work() is not None:
             return while_compiling(optimizer, args, kwargs)
-        if short_way.is_open and short_way.begin(optimizer, args, kwargs):
-            return None
-        if idle_way.steps_left and idle_way.begin(optimizer, args, kwargs):
+        if (get_ident() != thread.number or id(optimizer) != thread.newest) and thread.is_another(optimizer):
             return None
         if not clock.thread:  # nobody asks for the seconds of phases
-            return long_way(optimizer, args, kwargs)
+            return before(optimizer, args, kwargs)
         clock.around_optimizer = clock.enter(CAPTURE)
-        instead = long_way(optimizer, args, kwargs)
+        instead = before(optimizer, args, kwargs)
         clock.enter(OPTIMIZER)
         return instead
 
@@ -63,8 +87,11 @@ def _before_optimizer(
 
 def _after_optimizer(session: RunSession, steps: TrainingSteps) -> Callable[[Optimizer, Any, Any], None]:
     guard, clock = session.guard, steps.sources.timing.phases.clock
-    short_way, idle_way = steps.short_way, steps.idle_way
+    rest, resting = session.rest, steps.resting
     guarded = guard.protect("ending a step", steps.after_optimizer)
+    end_rest = guard.protect("ending a rest", resting.end)
+    ends_step = guard.protect("counting a step at rest", resting.ends_step)
+    thread = steps.thread
 
     def unless_down(*args: Any) -> None:
         guarded(*args)
@@ -74,12 +101,15 @@ def _after_optimizer(session: RunSession, steps: TrainingSteps) -> Callable[[Opt
     while_compiling = untraced(unless_down)
 
     def after_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if rest.is_on:
+            is_ours = get_ident() == thread.number or not thread.is_another(optimizer)
+            if is_ours and (resting.is_plain or ends_step(optimizer)) and rest.passed():
+                end_rest(optimizer)
+            return
         if is_dynamo_compiling() or compiler_at_work() is not None:
             while_compiling(optimizer, args, kwargs)
             return
-        if short_way.is_stepping and short_way.end(optimizer):
-            return
-        if idle_way.is_stepping and idle_way.end(optimizer):
+        if get_ident() != thread.number and thread.is_another(optimizer):
             return
         if not clock.thread:
             unless_down(optimizer, args, kwargs)
@@ -94,45 +124,59 @@ def _after_optimizer(session: RunSession, steps: TrainingSteps) -> Callable[[Opt
     return after_step
 
 
-def _wrap_backward(session: RunSession, steps: TrainingSteps) -> Callable[[], None]:
-    original = torch.autograd.backward
+def _watched_backward(session: RunSession, steps: TrainingSteps, original: Any) -> Any:
     see_loss = untraced(session.guard.protect("reading the loss", steps.backward_called))
     engine, validation, statistics = session.engine, steps.sources.validation, session.statistics
     numbers, cleared = steps.sources.gradient_numbers, steps.sources.gradient_numbers.cleared
-    ended = numbers.order.backward_ended
-    short_way, clock = steps.short_way, steps.sources.timing.phases.clock
+    ended, unused = numbers.order.backward_ended, numbers.unused
+    clock, thread = steps.sources.timing.phases.clock, steps.thread
+    by_hand = steps.other_optimizers.by_hand
+    may_step = untraced(session.guard.protect("capturing a step", by_hand.after_backward))
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> None:
         is_plain = not is_dynamo_compiling() and compiler_at_work() is None
-        if is_plain and short_way.is_open and short_way.enter_backward(args, kwargs):
-            has_ended = False
-            try:
-                original(*args, **kwargs)
-                has_ended = True
-            finally:
-                short_way.leave_backward(has_ended=has_ended)
+        if is_plain and thread.is_another_pass():
+            original(*args, **kwargs)
             return
         before = clock.enter(CAPTURE) if is_plain and clock.thread else NOT_OURS
+        if statistics.is_on:
+            unused.before_backward()
         if statistics.is_on or engine.due is not NOTHING_DUE or validation.is_watching:
             see_loss(*args, **kwargs)
         if cleared.is_waiting:
             numbers.before_backward()
-        if before < 0:
+        try:
+            if before >= 0:
+                clock.enter(BACKWARD)
             original(*args, **kwargs)
-        else:
-            clock.enter(BACKWARD)
-            try:
-                original(*args, **kwargs)
-            finally:
+            if before >= 0:
+                clock.enter(CAPTURE)
+            if cleared.is_waiting:
+                numbers.after_backward()
+            if statistics.is_on:
+                unused.after_backward()
+            ended()
+            if by_hand.is_on:
+                may_step()
+        finally:
+            if before >= 0:
                 clock.leave(before)
-        if cleared.is_waiting:
-            numbers.after_backward()
-        ended()
 
     skip_frame(backward)
-    torch.autograd.backward = backward
-    return functools.partial(setattr, torch.autograd, "backward", original)
+    return backward
+
+
+def _see_steps_by_hand(session: RunSession, steps: TrainingSteps) -> None:
+    """Handle steps by hand as those of optimizers, but for the clock: they have no phase of their own."""
+    by_hand, is_another = steps.other_optimizers.by_hand, steps.thread.is_another
+
+    def before(stand_in: Optimizer) -> None:
+        if not is_another(stand_in):
+            steps.before_optimizer(stand_in, (stand_in,), {})
+
+    by_hand.before = before
+    by_hand.after = lambda stand_in: steps.after_optimizer(stand_in, (stand_in,), {})
 
 
 def _wrap_optimizer_init(session: RunSession, steps: TrainingSteps) -> Callable[[], None]:

@@ -10,21 +10,22 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.budget import SAVED
+from trackside.capture.ground.values import Values
 from trackside.capture.request_reading import is_being_spawned
-from trackside.capture.schedule import NOTHING_DUE
 from trackside.capture.session import RunSession
-from trackside.capture.statistic_rows import Values
-from trackside.capture.step_engine import TRAIN
+from trackside.capture.statistics.budget import SAVED
+from trackside.capture.steps.schedule import NOTHING_DUE
+from trackside.capture.steps.step_engine import TRAIN
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.live_objects import one_look
 from trackside.frameworks.pytorch.optimizers.closures import closure_of, with_closure
+from trackside.frameworks.pytorch.optimizers.nested_steps import WrappedSteps
 from trackside.frameworks.pytorch.optimizers.other_kinds import OtherOptimizers
 from trackside.frameworks.pytorch.steps.before_first_step import BeforeFirstStep
-from trackside.frameworks.pytorch.steps.idle_way import IdleWay
-from trackside.frameworks.pytorch.steps.short_way import ShortWay
+from trackside.frameworks.pytorch.steps.resting import Resting
 from trackside.frameworks.pytorch.steps.sources import ExtraSource, PyTorchSources
 from trackside.frameworks.pytorch.steps.strategy import MakeStrategy
+from trackside.frameworks.pytorch.steps.training_thread import TrainingThread
 
 
 class TrainingSteps:
@@ -32,10 +33,10 @@ class TrainingSteps:
 
     Attributes:
         sources: The sources.
-        short_way: The way through a step with only losses and learning rates to record.
-        idle_way: The way through a step with nothing to record.
+        resting: The rests between bursts of watched steps.
         before_first_step: The signs of training until the first step is made.
         other_optimizers: The optimizers that are none of PyTorch's.
+        thread: The thread of the captured training.
         is_down: True once capture is switched off and has no noticeable cost.
 
     Args:
@@ -60,6 +61,7 @@ class TrainingSteps:
         self._closure_is_done = False
         self._passes_at_end = 0  # backward passes of the process as the newest step ended
         self._made_in_turn: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()  # with these passes
+        self._wrapped = WrappedSteps()
         self.is_down = False
         self.before_first_step = BeforeFirstStep()
         self.other_optimizers = OtherOptimizers(
@@ -72,35 +74,22 @@ class TrainingSteps:
         decides = self._strategy = sources.strategy
         self._takes, self._counts, self._step_ends = decides.takes, decides.counts, decides.step_ends
         self._statistics, self._numbers = sources.statistics, sources.gradient_numbers
+        self.thread = TrainingThread(lambda: session.engine.step, moved=self._numbers.forget)
+        self._numbers.unused.found, self._numbers.own_skips.found = self.passes_unused, sources.drop_unsettled
         self._update_size = sources.update_size
         self._validation, self._facts = sources.validation, sources.facts
-        self.idle_way = IdleWay(
-            session,
-            facts=sources.facts,
-            validation=sources.validation,
-            skipped_steps=sources.skipped_steps,
-            windows=sources.timing.windows,
-        )
-        self.short_way = ShortWay(
-            session,
-            statistics=sources.statistics,
-            numbers=sources.gradient_numbers,
-            update_size=sources.update_size,
-            facts=sources.facts,
-            validation=sources.validation,
-            skipped_steps=sources.skipped_steps,
-            look_ahead=self.look_ahead,
-            clock=sources.timing.phases.clock,
-            windows=sources.timing.windows,
-            looks=sources.losses.looks,
-        )
+        self.resting = Resting(session, sources, strategy=sources.strategy, others=self.other_optimizers)
 
     # What PyTorch shows.
 
     def optimizer_created(self, optimizer: Optimizer) -> None:
         """Handle a new optimizer."""
-        self._close_ways()
-        self.before_first_step.optimizer_created(optimizer)
+        self.resting.end()
+        by_hand = self.other_optimizers.by_hand
+        if not by_hand.is_made_by(optimizer):
+            if by_hand.is_on:
+                self._strategy.boundary.forget(by_hand.end())
+            self.before_first_step.optimizer_created(optimizer)
         if not is_being_spawned():
             self.read_request()
         self._strategy.created(optimizer)
@@ -119,10 +108,15 @@ class TrainingSteps:
         """Handle a backward pass that begins, with the arguments of `torch.autograd.backward`."""
         if not self._strategy.loss_seen(tensors):
             return
-        if not self._session.has_begun:
+        by_hand = self.other_optimizers.by_hand
+        if by_hand.is_on:
+            by_hand.before_backward()
+        elif not self._session.has_begun:
             self.before_first_step.backward_called(tensors)
             if self.before_first_step.lacks_optimizer:
                 self.other_optimizers.look()
+            elif weights := self.before_first_step.changed_by_hand(tensors):
+                self.other_optimizers.begin_by_hand(weights)
         self.read_request()
         if self._validation.is_watching:
             self._validation.training_goes_on()
@@ -135,7 +129,8 @@ class TrainingSteps:
         closure = closure_of(args, kwargs) if has_arguments else None
         if self._takes is not None and not self._takes(optimizer, has_closure=closure is not None):
             return None
-        if self._made_in_turn and self._is_of_ended_step(optimizer):
+        is_part = self._wrapped.before(optimizer, self._numbers.order.passes, has_closure=closure is not None)
+        if is_part or (self._made_in_turn and self._is_of_ended_step(optimizer)):
             return None
         if self._session.last is not None:
             self._session.last.release()
@@ -143,8 +138,7 @@ class TrainingSteps:
             with one_look():
                 return self.before_optimizer(optimizer, args, kwargs) if self._begin() else None
         self._closure_is_done = False
-        self._close_ways()
-        self.sources.skipped_steps.has_stepped = True
+        self.sources.skipped_steps.has_stepped = self._numbers.unused.is_stepping = True
         if self._validation.is_watching:
             self._validation.training_goes_on()
         if self._strategy.ends_before(optimizer):
@@ -163,12 +157,15 @@ class TrainingSteps:
 
     def after_optimizer(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         """Handle the moment after an optimizer's step."""
-        if not self._session.has_begun or (self._counts is not None and not self._counts(optimizer)):
+        is_part = self._wrapped.after(optimizer, self._numbers.order.passes)
+        is_none = is_part or not self._session.has_begun
+        if is_none or (self._counts is not None and not self._counts(optimizer)):
             return
         if self._made_in_turn and self._is_of_ended_step(optimizer):
             del self._made_in_turn[optimizer]
             return
         self._closure_is_done = False
+        self._numbers.look_for_own_skip(optimizer, self._engine.mode)
         is_due, ends_by_calls = self._engine.due is not NOTHING_DUE, self._strategy.ends_by_calls
         if is_due:
             self._save_after(optimizer)
@@ -181,10 +178,10 @@ class TrainingSteps:
             if not self._numbers.is_skipped:
                 self._update_size.after_step(optimizer)
         if self._strategy.ends_after(optimizer):
+            was_seen = not self.resting.is_within_step
             self.end_step()
-            if self._strategy.takes_short_way:
-                way: ShortWay | IdleWay = self.short_way if self._record.is_on else self.idle_way
-                way.open_after(optimizer)
+            if was_seen and not self._wrapped.are_known:
+                self.resting.begin_after(optimizer)
             return
         self._record.settle(self._engine.mode)
         if is_due:
@@ -205,15 +202,16 @@ class TrainingSteps:
 
         The other optimizers of the step do not wait for it.
         """
-        self._close_ways()
-        if self._engine.due is not NOTHING_DUE:
-            self._engine.open_step.drop_unsettled()
-            for drop in self.sources.all.drop_unsettled:
-                drop(self._engine.mode)
-        if self._record.is_on:
-            self._numbers.step_skipped(self._engine.mode)
+        self.resting.end()
+        self.passes_unused()
         if self._strategy.boundary.skipped(optimizer):
             self.end_step()
+
+    def passes_unused(self) -> None:
+        """Drop the data that led to no step, because a script or a scaler skipped it."""
+        self.sources.drop_unsettled()
+        if self._record.is_on:
+            self._numbers.step_skipped(self._engine.mode)
 
     def facts_changed(self) -> None:
         """Look at the model facts again; see `Observer`."""
@@ -248,7 +246,10 @@ class TrainingSteps:
         if self._step_ends is not None:
             self._step_ends()
         self._facts.end_step(engine.step)
-        if self._record.is_on:
+        is_left_out = self.resting.is_within_step
+        if is_left_out:
+            self.resting.leave_out_step()
+        elif self._record.is_on:
             self._numbers.end_step()
             self._statistics.end_step(engine, keep_unsettled=keep_unsettled)
         started = self._record.budget.clock()
@@ -262,6 +263,8 @@ class TrainingSteps:
             self.look_ahead()
         for begin in sources.step_began:
             begin(engine.step)
+        if is_left_out:
+            self.resting.step_left_out()
 
     def look_ahead(self) -> None:
         """Observe the calls that the open step needs. Call it when a step or a validation begins or ends."""
@@ -270,7 +273,8 @@ class TrainingSteps:
 
     def finish(self) -> None:
         """End the open steps with the run. Nothing raises."""
-        self._close_ways()
+        self._guard.attempt("ending a rest", self.resting.end)
+        self._guard.attempt("ending the last step", self.other_optimizers.by_hand.before_backward)
         if not self._guard.is_off:
             self._guard.attempt("saving the last step of the evaluation", self._end_validation)
         if self._strategy.boundary.is_open and not self._guard.is_off:
@@ -313,15 +317,11 @@ class TrainingSteps:
         """
         return self._made_in_turn.get(optimizer) == self._numbers.order.passes
 
-    def _close_ways(self) -> None:
-        if self.short_way.is_open:
-            self.short_way.close()
-        if self.idle_way.steps_left:
-            self.idle_way.close()
-
     def _copy(self, optimizer: Optimizer, *, is_skipped: bool | Values = False) -> None:
         """Copy the values right before an optimizer's step: those that this step's forward and backward passes used."""
         self._statistics.before_step(optimizer, is_skipped=is_skipped)
+        if is_skipped is False:
+            self._numbers.own_skips.before_step(optimizer, self._engine.mode)
         if self._engine.due is not NOTHING_DUE:
             started = self._record.budget.clock()
             for see in self.sources.all.before_optimizer:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as ranks
 
-from trackside.records.performance_facts import MOST_EXCHANGES, ExchangeTimes
+from trackside.records.machine.performance_facts import MOST_EXCHANGES, ExchangeTimes
 
 _NAMES = (
     "all_reduce", "all_gather", "all_gather_single", "all_gather_into_tensor", "reduce_scatter",

@@ -12,7 +12,7 @@ import torch.distributed as ranks
 from torch.nn.parallel import DistributedDataParallel
 
 from trackside.frameworks.pytorch.ground.live_objects import instances
-from trackside.records.performance_facts import CollectiveFacts
+from trackside.records.machine.performance_facts import CollectiveFacts
 
 _NANOSECONDS = 1e-9
 _ALL, _HIDDEN = "avg_backward_comm_time", "avg_backward_compute_comm_overlap_time"

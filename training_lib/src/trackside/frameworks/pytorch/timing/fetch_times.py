@@ -11,7 +11,7 @@ import functools
 import mmap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,9 @@ from torch.utils.data._utils import fetch as fetching
 from torch.utils.data._utils import pin_memory as pinning
 
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame
-from trackside.profiling.processor_wait import ProcessorWait
+from trackside.frameworks.shared.adapter import StepHook
+from trackside.frameworks.shared.replaced_methods import ReplacedFunction
+from trackside.speed.profiling.processor_wait import ProcessorWait
 
 MOST_DATA_SETS = 16
 MOST_WORKERS = 128  # of one DataLoader, that are told apart
@@ -50,7 +52,7 @@ class WorkTimes:
 
 
 class FetchTimes:
-    """The times of the DataLoaders of one training: a source (see `frameworks/adapter.py`).
+    """The times of the DataLoaders of one training: a source (see `frameworks/shared/adapter.py`).
 
     Args:
         read: Returns seconds.
@@ -63,16 +65,11 @@ class FetchTimes:
         self._rows: dict[tuple[int, type], int] = {}
         self._is_pinning = threading.local()
 
-    def install(self) -> Callable[[], None]:
-        """Wrap the functions that make and pin batches. Return the function that undoes it."""
-        undo = [self._watch(fetching._MapDatasetFetcher), self._watch(fetching._IterableDatasetFetcher)]
-        undo.append(self._watch_pinning())
-
-        def undo_all() -> None:
-            for each in undo:
-                each()
-
-        return undo_all
+    def step_hooks(self) -> Iterable[StepHook]:
+        """Return the hooks in the functions that make and pin batches. A process that is forked inherits them."""
+        for kind in (fetching._MapDatasetFetcher, fetching._IterableDatasetFetcher):
+            yield ReplacedFunction(kind, "fetch", self._watched)
+        yield ReplacedFunction(pinning, "pin_memory", self._watched_pinning)
 
     def row_of(self, dataset: Any) -> int:
         """Return the row of a data set's times, a new one if it has none; `UNKNOWN` for one too many."""
@@ -122,8 +119,7 @@ class FetchTimes:
         sums[first + 2] = max(sums[first + 2], seconds)
         sums[first] += 1
 
-    def _watch(self, kind: Any) -> Callable[[], None]:
-        original = kind.fetch
+    def _watched(self, original: Any) -> Any:
         read, wait = self._read, ProcessorWait()
 
         @functools.wraps(original)
@@ -137,13 +133,7 @@ class FetchTimes:
             return batch
 
         skip_frame(fetch)
-        kind.fetch = fetch
-
-        def undo() -> None:
-            if kind.fetch is fetch:  # else another library has wrapped it, and it stays
-                kind.fetch = original
-
-        return undo
+        return fetch
 
     def _fetched(self, dataset: Any, worker: Any, seconds: float, waited: float | None) -> None:
         if worker is None:
@@ -153,8 +143,7 @@ class FetchTimes:
         if row >= 0 and number <= MOST_WORKERS:
             self._add(row * _PROCESSES + number, seconds, waited)
 
-    def _watch_pinning(self) -> Callable[[], None]:
-        original: Any = pinning.pin_memory
+    def _watched_pinning(self, original: Any) -> Any:
         read, state = self._read, self._is_pinning
 
         @functools.wraps(original)
@@ -170,10 +159,4 @@ class FetchTimes:
                 self._add(MOST_DATA_SETS * _PROCESSES, read() - began)
 
         skip_frame(pin_memory)
-        setattr(pinning, "pin_memory", pin_memory)  # noqa: B010 - mypy forbids the plain assignment
-
-        def undo() -> None:
-            if pinning.pin_memory is pin_memory:  # as above
-                setattr(pinning, "pin_memory", original)  # noqa: B010 - as above
-
-        return undo
+        return pin_memory

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import dataloader
 from torch.utils.data._utils.collate import default_collate, default_convert
 
-from trackside.capture.script_lines import Place, is_user_file, user_place
+from trackside.capture.ground.script_lines import Place, is_user_file, user_place
 from trackside.frameworks.pytorch.ground.script_objects import attribute_of
 from trackside.frameworks.pytorch.timing.fetch_times import UNKNOWN, FetchTimes
 

@@ -21,7 +21,7 @@ from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.structures import flatten, is_no_computation
 from trackside.frameworks.pytorch.modules.calls import ModuleCalls
 from trackside.frameworks.pytorch.modules.source import TrainedModules
-from trackside.records.performance_facts import MOST_MODULES, ModuleTimes
+from trackside.records.machine.performance_facts import MOST_MODULES, ModuleTimes
 
 MOST_CALLS = 5000  # of the steps of one window
 

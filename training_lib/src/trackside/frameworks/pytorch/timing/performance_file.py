@@ -10,22 +10,17 @@ from collections.abc import Callable
 
 import torch
 
-from trackside.capture.guard import Guard
-from trackside.capture.script_lines import Place, is_user_file, script_path, shown
+from trackside.capture.ground.guard import Guard
+from trackside.capture.ground.script_lines import Place, is_user_file, script_path, shown
 from trackside.frameworks.pytorch.ground.source_lines import SourceLines
 from trackside.frameworks.pytorch.timing.collectives import GradientAverages
 from trackside.frameworks.pytorch.timing.device import device_of_training
 from trackside.frameworks.pytorch.timing.loaders import Loaders, MetLoader
 from trackside.frameworks.pytorch.timing.queue_takes import MetQueue, QueueTakes
 from trackside.frameworks.pytorch.timing.step_samples import StepSamples
-from trackside.frameworks.shown_lines import MOST_CODE, shown_lines, usable_processors
-from trackside.frameworks.speed_facts_file import SpeedFactsFile
-from trackside.profiling.garbage_watch import Collections, GarbageWatch
-from trackside.profiling.hang_watch import Hang, HangWatch
-from trackside.profiling.phase_clock import Phase, PhaseClock
-from trackside.profiling.stack_sampler import StackSampler
-from trackside.profiling.step_loop import StepLoop
-from trackside.records.performance_facts import (
+from trackside.frameworks.shared.shown_lines import MOST_CODE, shown_lines, usable_processors
+from trackside.frameworks.shared.speed_facts_file import SpeedFactsFile
+from trackside.records.machine.performance_facts import (
     MOST_QUEUES,
     UNKNOWN_COUNT,
     GarbageFacts,
@@ -34,6 +29,11 @@ from trackside.records.performance_facts import (
     PerformanceFacts,
     QueueFacts,
 )
+from trackside.speed.profiling.garbage_watch import Collections, GarbageWatch
+from trackside.speed.profiling.hang_watch import Hang, HangWatch
+from trackside.speed.profiling.phase_clock import Phase, PhaseClock
+from trackside.speed.profiling.stack_sampler import StackSampler
+from trackside.speed.profiling.step_loop import StepLoop
 from trackside.storage.store import Store
 from trackside.thread_stacks import frames_from
 

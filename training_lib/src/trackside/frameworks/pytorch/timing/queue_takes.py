@@ -3,7 +3,7 @@
 `queue.Queue` (with its kinds) and the queues of `multiprocessing` are Python classes, whose `get` is wrapped. A queue
 is one of batches if one of its first items holds tensors or arrays: all others are left alone. The time to make a batch
 is that of a thread between two of its puts; another process shows none. `queue.SimpleQueue` is not written in Python:
-its waits are read from the stack (`profiling/step_loop.py`).
+its waits are read from the stack (`speed/profiling/step_loop.py`).
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ import multiprocessing.queues
 import queue
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
 from typing import Any
 
 import numpy as np
 import torch
 
-from trackside.capture.script_lines import Place, user_place
-from trackside.capture.step_statistics import StepStatistics
-from trackside.contracts.recorded_names import BATCHES_READY, DATA_PROCESSOR_WAIT_SECONDS
+from trackside.capture.ground.script_lines import Place, user_place
+from trackside.capture.statistics.step_statistics import StepStatistics
+from trackside.contracts.run.recorded_names import BATCHES_READY, DATA_PROCESSOR_WAIT_SECONDS
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame
 from trackside.frameworks.pytorch.data.batches import LONG_FETCH_SECONDS
-from trackside.profiling.phase_clock import DATA, OTHER, PhaseClock
-from trackside.profiling.processor_wait import ProcessorWait
-from trackside.profiling.stack_sampler import Inside
+from trackside.frameworks.shared.adapter import StepHook
+from trackside.frameworks.shared.replaced_methods import ReplacedFunction
+from trackside.speed.profiling.phase_clock import DATA, OTHER, PhaseClock
+from trackside.speed.profiling.processor_wait import ProcessorWait
+from trackside.speed.profiling.stack_sampler import Inside
 from trackside.thread_stacks import Stack, stack_of
 
 MOST_QUEUES = 64  # that are told apart; the items of more are not looked at
@@ -89,6 +91,7 @@ class QueueTakes:
         self._statistics, self._clock = statistics, clock
         self._met: dict[int, MetQueue] = {}
         self._maker, self._making_thread, self._is_taking = _Maker(), 0, False
+        self._watched_since = 0.0
         self._note, self._took, self._made = (
             protect(self._note_item),
             protect(self._note_take),
@@ -101,17 +104,16 @@ class QueueTakes:
         found = [met for met in list(self._met.values()) if met.is_of_batches and met.takes]
         return sorted(found, key=lambda met: -met.takes)
 
-    def install(self) -> Callable[[], None]:
-        """Wrap the methods of queues. Return the function that undoes it."""
+    def step_hooks(self) -> Iterable[StepHook]:
+        """Return the hooks in the methods of queues."""
         kinds = (queue.Queue, multiprocessing.queues.Queue, multiprocessing.queues.SimpleQueue)
-        undo = [self._replace(queue.Queue, "put", self._put)]
-        undo += [self._replace(kind, "get", self._get) for kind in kinds]
+        yield ReplacedFunction(queue.Queue, "put", functools.partial(_skipped, self._put))
+        for kind in kinds:
+            yield ReplacedFunction(kind, "get", functools.partial(_skipped, self._get))
 
-        def undo_all() -> None:
-            for each in undo:
-                each()
-
-        return undo_all
+    def rest_ended(self, steps: int) -> None:
+        """Forget when threads put their newest batches: those put at rest were not seen."""
+        self._watched_since = self._clock.read()
 
     def look(self) -> Inside | None:
         """Return None: no compiled function fetches here."""
@@ -120,18 +122,6 @@ class QueueTakes:
     def maker(self) -> Stack:
         """Return the stack of the thread that fills the queue which the training waits for; [] if it does not."""
         return stack_of(self._making_thread) if self._is_taking and self._making_thread else []
-
-    def _replace(self, kind: Any, name: str, wrap: Callable[[Any], Any]) -> Callable[[], None]:
-        original = vars(kind)[name]
-        wrapped = functools.wraps(original)(wrap(original))
-        skip_frame(wrapped)
-        setattr(kind, name, wrapped)
-
-        def undo() -> None:
-            if vars(kind).get(name) is wrapped:  # else another library has wrapped it, and it stays
-                setattr(kind, name, original)
-
-        return undo
 
     def _get(self, original: Any) -> Any:
         clock, met_by = self._clock, self._met
@@ -200,12 +190,18 @@ class QueueTakes:
         maker = self._maker
         waited = maker.wait.take()
         self._making_thread = get_ident()
-        if maker.since and waited is not None:
+        if maker.since > self._watched_since and waited is not None:
             seconds = self._clock.read() - maker.since
             met.makes += 1
             met.make_seconds += seconds
             met.newest_seconds = _OLD_SHARE * met.newest_seconds + seconds
             met.newest_waits = _OLD_SHARE * met.newest_waits + min(waited, seconds)
+
+
+def _skipped(wrap: Callable[[Any], Any], original: Any) -> Any:
+    wrapped = functools.wraps(original)(wrap(original))
+    skip_frame(wrapped)
+    return wrapped
 
 
 def _size(taken_from: Any) -> float:

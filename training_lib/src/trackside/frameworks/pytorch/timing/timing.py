@@ -7,10 +7,9 @@ import socket
 from collections.abc import Callable, Iterator
 
 from trackside.capture.session import Rank, RunSession
-from trackside.capture.writer_parts import BackgroundPart
-from trackside.contracts.profiling_request import Window
+from trackside.capture.writing.writer_parts import BackgroundPart
+from trackside.contracts.run.profiling_request import Window
 from trackside.contracts.run_layout import PROFILES, worker_name
-from trackside.frameworks.detailed_profile import DetailedProfile
 from trackside.frameworks.pytorch.data.batches import BatchSource
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.modules.source import TrainedModules
@@ -21,6 +20,7 @@ from trackside.frameworks.pytorch.timing.performance_file import PerformanceFile
 from trackside.frameworks.pytorch.timing.phases import StepPhases
 from trackside.frameworks.pytorch.timing.queue_takes import QueueTakes
 from trackside.frameworks.pytorch.timing.step_samples import SAMPLED, StepSamples
+from trackside.frameworks.shared.detailed_profile import DetailedProfile
 
 
 class Timing:

@@ -6,7 +6,7 @@ import io
 
 import torch
 
-from trackside.contracts.check import Answer
+from trackside.contracts.run.check import Answer
 from trackside.frameworks.pytorch.ground.script_objects import modules_of, tensors_of
 from trackside.frameworks.pytorch.probes.probe import Probe
 from trackside.frameworks.pytorch.probes.subject import Subject, difference, named_state

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from trackside.contracts.check import Answer
+from trackside.contracts.run.check import Answer
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.probes.contents import tensors_in
 from trackside.frameworks.pytorch.probes.probe import DoesNotApplyError, Probe

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trackside.contracts.check import Answer
+from trackside.contracts.run.check import Answer
 from trackside.frameworks.pytorch.probes.gradient_changes import Clipping
 from trackside.frameworks.pytorch.probes.probe import DoesNotApplyError, Probe
 from trackside.frameworks.pytorch.probes.subject import Subject

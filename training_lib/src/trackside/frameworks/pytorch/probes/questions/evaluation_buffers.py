@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from trackside.contracts.check import Answer
+from trackside.contracts.run.check import Answer
 from trackside.frameworks.pytorch.ground.script_objects import named_buffers_of
 from trackside.frameworks.pytorch.probes.probe import DoesNotApplyError, Probe
 from trackside.frameworks.pytorch.probes.subject import Outputs, Subject, difference

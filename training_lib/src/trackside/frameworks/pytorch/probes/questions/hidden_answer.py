@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from trackside.contracts.check import Answer
+from trackside.contracts.run.check import Answer
 from trackside.frameworks.pytorch.probes.probe import DoesNotApplyError, NotTriedError, Probe
 from trackside.frameworks.pytorch.probes.step_program import StepProgram
 from trackside.frameworks.pytorch.probes.subject import Outputs, Subject, gap

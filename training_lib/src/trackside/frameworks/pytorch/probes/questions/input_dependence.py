@@ -1,13 +1,25 @@
-"""output-depends-on-input: other samples give other outputs."""
+"""output-depends-on-input: other samples give other outputs.
+
+What rounding alone could make is no difference. The errors of a sum of n terms walk at random: they come to the square
+root of n units of rounding, times a factor that sets how sure that is (Higham and Mary, A new approach to probabilistic
+rounding error analysis, 2019). Here n is the number of terms on the way through all layers.
+"""
 
 from __future__ import annotations
 
-from trackside.contracts.check import Answer
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from trackside.contracts.run.check import Answer
 from trackside.frameworks.pytorch.probes.probe import DoesNotApplyError, Probe
 from trackside.frameworks.pytorch.probes.rows import batch_with_rows
 from trackside.frameworks.pytorch.probes.subject import Subject, difference
 
-_NOTHING = 1e-6  # of the largest output
+_SURE = 4.0  # standard deviations of the walk
+_WIDEST_UNIT = torch.finfo(torch.float32).eps / 2  # narrower types are summed in this one, and any two differ by more
 
 
 class InputDependence(Probe):
@@ -32,10 +44,22 @@ class InputDependence(Probe):
         turned = batch.turned()
         rows = {key: value for key, value in before.items() if batch.axis_of(value) is not None}
         change = difference(rows, subject.evaluated(inputs=turned))
-        if change > _NOTHING:
+        nothing = _from_rounding(subject, rows.values())
+        if change > nothing:
             return self.ok(f"with other samples the outputs change by {change:.2g} of the largest")
         program = subject.program
         in_training = difference(subject.trained(program).outputs, subject.trained(program, inputs=turned).outputs)
-        if in_training > _NOTHING:  # running statistics may follow the training slowly
+        if in_training > nothing:  # running statistics may follow the training slowly
             return self.ok(f"with other samples the outputs change by {in_training:.2g} of the largest, in training")
         return self.fault(f"with other samples the outputs change by {change:.1g} of the largest")
+
+
+def _from_rounding(subject: Subject, outputs: Iterable[torch.Tensor]) -> float:
+    """Return the change of outputs, relative to the largest, that rounding may make."""
+    units = [torch.finfo(each.dtype).eps / 2 for each in outputs if each.is_floating_point()]
+    modules = [
+        module for _, module in subject.named_modules() if not isinstance(module, (nn.Embedding, nn.EmbeddingBag))
+    ]
+    held = [p for module in modules for p in module._parameters.values() if p is not None and p.ndim > 1 and p.shape[0]]
+    terms = sum(p.numel() // p.shape[0] for p in held)
+    return _SURE * math.sqrt(max(1, terms)) * min([_WIDEST_UNIT, *units])

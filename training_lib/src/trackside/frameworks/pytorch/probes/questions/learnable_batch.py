@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.contracts.check import Answer
+from trackside.contracts.run.check import Answer
 from trackside.frameworks.pytorch.probes.gradient_changes import GradientChanges
 from trackside.frameworks.pytorch.probes.kept_state import KeptState
 from trackside.frameworks.pytorch.probes.probe import NotTriedError, Probe
@@ -26,8 +26,10 @@ _STILL = 1e-3  # share of the loss: what an optimizer leaves so in so many steps
 _WORSE = 0.2
 _NEWEST = 5  # losses that decide whether it is worse: a high rate makes single ones jump
 _REFERENCE_RATES = (1e-3, 1e-2)
+_TIME_IS_UP = "the time for probes is up (--probe-seconds)"
 _BY_HAND = "the script's own optimizer was not tried: a replay does not give the gradients that it got"
 _MOST_SECONDS = 25.0  # of one attempt
+_FEWEST_STEPS = 10  # of an attempt that the time has cut off, and that may accuse: Adam's first steps are no evidence
 
 
 class LearnableBatch(Probe):
@@ -55,7 +57,9 @@ class LearnableBatch(Probe):
             return self.ok(f"{own.observed}: it was learned in the steps before")
         best = self._best(subject, program, optimizer, own)
         if best is None:
-            raise NotTriedError("the time for probes is up")
+            raise NotTriedError(_TIME_IS_UP)
+        if best.share < _NOTHING and best.is_cut:
+            raise NotTriedError(f"{_TIME_IS_UP}: {best.observed}")
         if best.share < _NOTHING:
             return self.fault(f"{best.observed}, at best")
         fault = None if own is None else self._fault_of_optimizer(subject, program, optimizer, own, best)
@@ -81,6 +85,8 @@ class LearnableBatch(Probe):
     ) -> Answer | None:
         """Return a fault if the script's optimizer raises the loss, or leaves it as it is, where another lowers it."""
         observed, where = f"the script's optimizer: {own.observed}; {best.observed}", type(optimizer).__name__
+        if own.is_cut:
+            return None
         if own.is_worse and self._stays_worse(subject, program, optimizer):
             return self.fault(
                 observed,
@@ -115,7 +121,7 @@ class LearnableBatch(Probe):
         if id(optimizer) in subject.changes and _planned_rates(optimizer) == _rates(optimizer):
             return True
         found = self._attempt(subject, program, optimizer, rate=None, most_gradient=1.0)
-        return found is not None and found.is_worse
+        return found is not None and not found.is_cut and found.is_worse
 
     def _is_warming_up(self, subject: Subject, optimizer: Optimizer) -> bool:
         return subject.changes.get(id(optimizer), GradientChanges()).is_warming_up
@@ -160,10 +166,16 @@ class LearnableBatch(Probe):
 
 @dataclass(frozen=True)
 class _Attempt:
-    """The losses of one attempt, first to last, and the optimizer's name."""
+    """The losses of one attempt.
+
+    losses  first to last
+    by      name of the optimizer
+    is_cut  True if the time was up before it had made enough steps to accuse anything
+    """
 
     losses: tuple[float, ...]
     by: str
+    is_cut: bool
 
     @property
     def first(self) -> float:
@@ -189,7 +201,8 @@ class _Attempt:
     @property
     def observed(self) -> str:
         steps = len(self.losses) - 1
-        return f"loss of one batch {self.first:.4g} → {self.losses[-1]:.4g} in {steps} steps of {self.by}"
+        made = f"{steps} step{'' if steps == 1 else 's'} of {self.by}"
+        return f"loss of one batch {self.first:.4g} → {self.losses[-1]:.4g} in {made}"
 
 
 def _losses(
@@ -204,6 +217,7 @@ def _losses(
     rates = sorted({float(group["lr"]) for group in optimizer.param_groups if "lr" in group})
     name = type(optimizer).__name__ + (f" (rate {rates[-1]:.3g})" if rates else "")
     found: list[float] = []
+    is_cut = False
     end = time.monotonic() + seconds
 
     def closure() -> torch.Tensor:
@@ -223,7 +237,9 @@ def _losses(
             optimizer.step(closure)  # type: ignore[no-untyped-call] # torch's own omission
         else:
             optimizer.step()
-    return _Attempt(tuple(found), name)
+    else:
+        is_cut = len(found) <= _FEWEST_STEPS
+    return _Attempt(tuple(found), name, is_cut)
 
 
 def _copy_of(optimizer: Optimizer) -> Optimizer | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from trackside.contracts.check import Answer
+from trackside.contracts.run.check import Answer
 from trackside.frameworks.pytorch.probes.probe import DoesNotApplyError, Probe
 from trackside.frameworks.pytorch.probes.subject import Subject
 

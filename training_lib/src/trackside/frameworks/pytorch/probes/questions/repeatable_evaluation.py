@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from trackside.contracts.check import Answer
+from trackside.contracts.run.check import Answer
 from trackside.frameworks.pytorch.probes.probe import Probe
 from trackside.frameworks.pytorch.probes.subject import SEED, Subject, difference
 

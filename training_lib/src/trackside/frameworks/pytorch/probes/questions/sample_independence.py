@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from trackside.contracts.check import Answer
+from trackside.contracts.run.check import Answer
 from trackside.frameworks.pytorch.probes.probe import NotTriedError, Probe
 from trackside.frameworks.pytorch.probes.rows import Batch, batch_of, batch_with_rows
 from trackside.frameworks.pytorch.probes.subject import Outputs, Subject

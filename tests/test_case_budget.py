@@ -1,0 +1,83 @@
+"""How many cases each folder of tests may have, so that the suite stays quick: each costs every process its collection.
+
+A folder that needs more first looks for promises about all of something (`tests/for_each.py`), and for tables whose
+rows ask the same; then its number goes up, in the commit that says why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import NOT_QUICK_FILES, QUICK, TESTS, THOROUGH
+
+# A twelfth more than on 29 November 2026, so that a table may get a row.
+MOST_CASES = {
+    "": 50,
+    "architecture": 480,
+    "benchmarks": 480,
+    "examples": 70,
+    "fuzz": 30,
+    "journeys": 120,
+    "lambdas": 1030,
+    "rule_containers": 100,
+    "smdebug": 850,
+    "stacks": 550,
+    "training_lib": 150,
+    "training_lib/adapters": 430,
+    "training_lib/agents": 65,
+    "training_lib/capture": 1040,
+    "training_lib/choosing": 150,
+    "training_lib/cli": 870,
+    "training_lib/cloud": 130,
+    "training_lib/contracts": 710,
+    "training_lib/diagnosis": 220,
+    "training_lib/documents": 200,
+    "training_lib/evidence": 120,
+    "training_lib/evaluation": 540,
+    "training_lib/exchange": 140,
+    "training_lib/frameworks": 2400,
+    "training_lib/imported": 110,
+    "training_lib/integrations": 50,
+    "training_lib/local": 245,
+    "training_lib/localaccount": 470,
+    "training_lib/records": 1130,
+    "training_lib/rules": 2360,
+    "training_lib/runs": 345,
+    "training_lib/sagemaker": 210,
+    "training_lib/situation": 120,
+    "training_lib/speed": 460,
+    "training_lib/storage": 680,
+    "training_lib/testing": 40,
+    "training_lib/trial": 750,
+    "training_lib/views": 720,
+}
+
+
+def room_of(path: Path) -> str:
+    """Return the folder of tests that a file counts for: `lambdas`, `training_lib/rules`; "" for those at the top."""
+    parts = path.relative_to(TESTS).parent.parts
+    return "/".join(parts[: 2 if parts[:1] == ("training_lib",) else 1])
+
+
+def test_no_folder_has_more_cases_than_its_budget(request: pytest.FixtureRequest) -> None:
+    """All cases of a run of everything; those that were chosen in a run of some."""
+    counts = Counter(room_of(item.path) for item in request.session.items)
+    beyond = {room: count for room, count in counts.items() if count > MOST_CASES.get(room, 0)}
+    assert not beyond, f"of { ({room: MOST_CASES.get(room, 0) for room in beyond}) }"
+
+
+def test_every_folder_with_tests_has_a_budget() -> None:
+    assert {room_of(path) for path in TESTS.rglob("test_*.py")} == set(MOST_CASES)
+
+
+@pytest.mark.parametrize("places", [QUICK, THOROUGH], ids=["quick", "thorough"])
+def test_each_place_of_a_part_exists(places: tuple[str, ...]) -> None:
+    assert not [place for place in places if not (TESTS / place).exists()]
+
+
+def test_each_file_that_is_not_quick_exists() -> None:
+    files = [path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")]
+    assert not [name for name in NOT_QUICK_FILES if not any(file.endswith(name) for file in files)]

@@ -1,0 +1,113 @@
+"""Event files of TensorBoard: every point of the real writers, and no crash on what is broken."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trackside.imported.event_records import read_events
+from trackside.imported.log import Series
+from trackside.records.tensorboard_file import (
+    encode_histogram,
+    encode_scalar,
+    encode_text,
+    encode_version,
+    histogram_of,
+)
+
+SAMPLES = Path(__file__).with_name("samples")  # written by PyTorch's SummaryWriter and by TensorBoard 2.21
+
+
+def cut(data: bytes, size: int) -> Iterator[bytes]:
+    """Yield the data in parts."""
+    return (data[first : first + size] for first in range(0, len(data), size))
+
+
+def read(data: bytes, *, size: int = 1 << 20) -> Series:
+    """Return the series of an event file that is read in parts of so many bytes."""
+    series = Series()
+    read_events(cut(data, size), series, name="events")
+    return series
+
+
+def written(count: int, *, first: int = 0) -> bytes:
+    """Return an event file with two scalars a step."""
+    parts = [encode_version(1.7e9)]
+    for step in range(first, first + count):
+        parts += [
+            encode_scalar("loss", 1 / (step + 1), step=step, wall_time=1.7e9 + step),
+            encode_scalar("rate", 0.5, step=step, wall_time=1.7e9 + step),
+        ]
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("size", [1 << 20, 4096, 61, 16])
+def test_all_points_in_order_however_the_file_comes(size: int) -> None:
+    steps = np.r_[0:200, 16_380:16_390, 2**40 : 2**40 + 3]  # numbers of one byte to six
+    data = encode_version(1.0) + b"".join(
+        encode_scalar("loss", 1 / (step + 1), step=step, wall_time=step / 8) for step in steps.tolist()
+    )
+    series = read(data, size=size)
+    (points,) = series.points().values()
+    np.testing.assert_array_equal(points.steps, steps)
+    np.testing.assert_array_equal(points.values, (1 / (steps + 1)).astype(np.float32).astype(np.float64))
+    np.testing.assert_array_equal(points.times, steps / 8)
+    assert series.damage == []
+
+
+def test_the_file_of_pytorch() -> None:
+    series = read((SAMPLES / "torch" / "events.out.tfevents.1700000000.host").read_bytes())
+    points = series.points()
+    assert {name: len(own) for name, own in points.items()} == {"train/loss": 40, "lr": 40, "val/loss": 4}
+    np.testing.assert_allclose(points["train/loss"].values, 2 * np.exp(-np.arange(40) / 20), rtol=1e-6)
+    assert points["val/loss"].steps.tolist() == [90, 190, 290, 390]
+    assert points["lr"].times[0] == 1.7e9
+
+
+def test_scalars_in_tensors() -> None:
+    series = read((SAMPLES / "keras" / "train" / "events.out.tfevents.1700000000.host").read_bytes())
+    (points,) = series.points().values()
+    np.testing.assert_allclose(points.values, 2 * np.exp(-np.arange(12) / 5), rtol=1e-6)
+
+
+def test_pictures_texts_and_histograms_are_passed_over() -> None:
+    histogram = histogram_of(np.arange(9.0))
+    assert histogram is not None
+    data = written(3) + encode_text("note", "x" * 5000, step=1, wall_time=1.0)
+    data += (
+        encode_histogram("weights", histogram, step=1, wall_time=1.0)
+        + written(2, first=3)[len(encode_version(1.7e9)) :]
+    )
+    series = read(data)
+    steps = [0, 1, 2, 3, 4]
+    assert {name: own.steps.tolist() for name, own in series.points().items()} == {"loss": steps, "rate": steps}
+    assert series.damage == []
+
+
+def test_values_that_are_not_finite_are_values() -> None:
+    data = encode_version(1.0) + b"".join(
+        encode_scalar("loss", value, step=step, wall_time=1.0) for step, value in enumerate((1.0, math.nan, math.inf))
+    )
+    np.testing.assert_array_equal(read(data).points()["loss"].values, [1.0, np.nan, np.inf])
+
+
+@pytest.mark.parametrize(
+    ("broken", "damage", "count"),
+    [
+        pytest.param(lambda data: data, "", 20, id="whole"),
+        pytest.param(lambda data: data[:-3], "ends within a record", 19, id="cut-off"),
+        pytest.param(lambda data: data[:-20] + b"\x00" + data[-19:], "1 record has a wrong checksum", 19, id="a-bit"),
+        pytest.param(lambda data: b"hello" * 9, "does not begin with a record", 0, id="no-event-file"),
+        pytest.param(lambda data: b"", "", 0, id="empty"),
+        pytest.param(lambda data: data[:500] + b"\xff" * 40, "is damaged from byte", 5, id="a-length-beyond-all"),
+    ],
+)
+def test_what_is_broken_is_named_and_the_rest_is_read(broken: object, damage: str, count: int) -> None:
+    assert callable(broken)
+    series = read(broken(written(20)))
+    assert len(series.points().get("rate", ())) == count
+    assert (damage in " ".join(series.damage)) if damage else not series.damage

@@ -1,0 +1,65 @@
+"""Numbers of points: steps where a log has them, never a step that it does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from trackside.imported.log import Log
+from trackside.imported.names import meanings_of
+from trackside.imported.numbering import EPOCHS, ROUNDS, ROWS, STEPS, NumberedLog, newest_course, numbered
+from trackside.imported.points import points_of
+
+NAN = float("nan")
+
+
+def of_rows(**columns: Sequence[float]) -> NumberedLog:
+    """Return the numbered log of a table; NaN is an empty cell."""
+    series = {}
+    for name, values in columns.items():
+        rows = [row for row, value in enumerate(values, 1) if not np.isnan(value)]
+        series[name] = points_of(rows, [values[row - 1] for row in rows])
+    log = Log("log", "log.csv", "CSV", series)
+    return numbered(log, meanings_of(list(series), {}))
+
+
+@pytest.mark.parametrize(
+    ("columns", "unit", "steps"),
+    [
+        pytest.param({"step": [10, 20, 30], "loss": [3, 2, 1]}, STEPS, [10, 20, 30], id="steps"),
+        pytest.param({"epoch": [0, 1, 2], "loss": [3, 2, 1]}, EPOCHS, [0, 1, 2], id="epochs"),
+        pytest.param({"round": [0, 1, 2], "train-rmse": [3, 2, 1]}, ROUNDS, [0, 1, 2], id="rounds"),
+        pytest.param({"loss": [3, 2, 1]}, ROWS, [1, 2, 3], id="nothing-to-count-by"),
+        pytest.param({"epoch": [0.1, 0.2, 0.3], "loss": [3, 2, 1]}, ROWS, [1, 2, 3], id="parts-of-epochs"),
+        pytest.param({"epoch": [1, 1, 1, 1, 2], "loss": [3, 2, 2, 2, 1]}, ROWS, [1, 2, 3, 4, 5], id="rows-of-epochs"),
+        pytest.param({"step": [7, 7, 7], "loss": [3, 2, 1]}, ROWS, [1, 2, 3], id="one-step-throughout"),
+        pytest.param({"step": [0.5, 1.5], "loss": [2, 1]}, ROWS, [1, 2], id="no-whole-steps"),
+        pytest.param({"step": [-1, 0], "loss": [2, 1]}, ROWS, [1, 2], id="below-zero"),
+        pytest.param(
+            {"epoch": [1, 1, 2, 2, 3, 3], "step": [0, 9, 0, 9, 0, 9], "loss": [6, 5, 4, 3, 2, 1]},
+            ROWS,
+            [1, 2, 3, 4, 5, 6],
+            id="steps-of-each-epoch",
+        ),
+        pytest.param({"step": [10, NAN, 30], "loss": [3, 2, 1]}, STEPS, [10, 30], id="a-row-without-its-step"),
+    ],
+)
+def test_what_is_counted(columns: dict[str, Sequence[float]], unit: str, steps: list[int]) -> None:
+    found = of_rows(**columns)
+    (loss,) = found.meanings.losses.values()
+    assert (found.unit, found.series[loss].steps.tolist()) == (unit, steps)
+
+
+def test_a_resumed_training_goes_over_steps_again() -> None:
+    resumed = newest_course(points_of([100, 200, 300, 400, 250, 350, 450], np.arange(7)))
+    assert resumed.steps.tolist() == [100, 200, 250, 350, 450]
+    for steps in ([1, 2, 3], [10, 20, 15, 30, 25, 40], [1]):  # rows that came in another order are no new course
+        assert newest_course(points_of(steps, steps)).steps.tolist() == steps
+
+
+def test_the_interval_is_that_of_the_training_loss() -> None:
+    found = of_rows(step=[5, 10, 15, 20], loss=[4, 3, 2, 1], eval_loss=[NAN, NAN, NAN, 1])
+    assert found.interval == 5
+    assert of_rows(loss=[1]).interval == 1

@@ -1,0 +1,1 @@
+"""Adapters of frameworks other than PyTorch and plain Python."""

@@ -1,0 +1,1 @@
+"""Answers for coding agents about runs, bounded and typed: the tools of `trackside mcp`."""

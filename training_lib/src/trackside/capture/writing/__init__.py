@@ -1,0 +1,1 @@
+"""The thread that writes a run, its files, and where a restarted run goes on."""

@@ -1,0 +1,1 @@
+"""Views in a terminal: cards, tables, live screens."""

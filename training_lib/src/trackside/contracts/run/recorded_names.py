@@ -1,0 +1,100 @@
+"""Names of numbers that a run records of itself: capture writes them, rules and reports read them."""
+
+from __future__ import annotations
+
+import re
+
+RECORDED = "trackside/"  # how all of them begin
+
+GRADIENTS_KEPT = "trackside/gradients_kept"
+BACKWARD_PASSES = "trackside/backward_passes"
+WITHOUT_GRADIENTS = "trackside/without_gradients"
+SKIPPED_STEP = "trackside/skipped_step"
+SKIPPED_BEFORE = "trackside/skipped_before"
+RESTED_STEPS = "trackside/rested_steps"
+BATCH = "trackside/batch"
+BATCH_OF_ONE_ROW = "trackside/batch_of_one_row"
+SAME_VIEWS = "trackside/same_views"
+TARGET_SCALE = "trackside/target_scale"
+SMALL_TARGET_ERROR = "trackside/small_target_error"
+LARGE_TARGET_ERROR = "trackside/large_target_error"
+BATCH_REPEATED = "trackside/batch_repeated"
+ROWS_REPEATED = "trackside/rows_repeated"
+EVALUATED_ROWS_TRAINED_ON = "trackside/evaluated_rows_trained_on"
+HELD_OUT_SCORE = "trackside/held_out_score"
+RAN_OUT = "trackside/ran_out"
+LOST_UPDATES = "trackside/lost_updates"
+PASSES_WITHOUT_STEP = "trackside/passes_without_step"
+CLIPPING = "trackside/clipping"
+BATCH_NUMBER = "trackside/batch_number"
+EPOCH = "trackside/epoch"
+ORDER_SEED_HIGH = "trackside/order_seed_high"  # 32 bits each, which a float holds exactly
+ORDER_SEED_LOW = "trackside/order_seed_low"
+ORDER_SEED_IS_FIRST = "trackside/order_seed_is_first"
+BATCHES_READY = "trackside/batches_ready"
+ATTENTION_LOGIT = "trackside/attention_logit"
+ATTENTION_ENTROPY = "trackside/attention_entropy"
+LOCAL_GRADIENT = "trackside/local_gradient"
+MOST_TERMS = 4  # of a summed loss whose gradients are measured
+UPDATE_SIZE = "trackside/update_size"
+OVERHEAD = "trackside/overhead_share"
+NORMS_INTERVAL = "trackside/norms_interval"
+DEAR_INTERVAL = "trackside/dear_interval"
+
+# Seconds of a step, and of the phases of it that occurred: speed/profiling/phase_clock.py.
+STEP_SECONDS = "trackside/step_seconds"
+DATA_SECONDS = "trackside/data_seconds"
+BACKWARD_SECONDS = "trackside/backward_seconds"
+OPTIMIZER_SECONDS = "trackside/optimizer_seconds"
+CAPTURE_SECONDS = "trackside/capture_seconds"
+EVALUATION_SECONDS = "trackside/evaluation_seconds"
+PROCESSOR_WAIT_SECONDS = "trackside/processor_wait_seconds"
+DATA_PROCESSOR_WAIT_SECONDS = "trackside/data_processor_wait_seconds"
+
+
+def loss_term(number: int) -> str:
+    """Return the name of the numbers of a term of a summed loss, counted from 0 in the order of addition."""
+    return f"trackside/loss_term_{number}"
+
+
+def loss_term_guess(number: int) -> str:
+    """Return the name of what a constant answer to this term would cost."""
+    return f"trackside/loss_term_guess_{number}"
+
+
+_PLAIN = {  # where the words of the name itself would not do
+    GRADIENTS_KEPT: "gradients kept from the step before",
+    WITHOUT_GRADIENTS: "steps without gradients",
+    BATCH: "the batch",
+    BATCH_OF_ONE_ROW: "a batch of one row over and over",
+    SAME_VIEWS: "two views of one input that are the same",
+    TARGET_SCALE: "the scales of the target's columns",
+    SMALL_TARGET_ERROR: "the error of the target's small columns",
+    LARGE_TARGET_ERROR: "the error of the target's large columns",
+    BATCH_REPEATED: "a batch that came again",
+    ROWS_REPEATED: "rows that came again",
+    LOST_UPDATES: "updates lost to half precision",
+    CLIPPING: "the clipping of gradients",
+    ATTENTION_LOGIT: "the largest logit of attention",
+    ATTENTION_ENTROPY: "the entropy of attention",
+    LOCAL_GRADIENT: "the gradient of this process alone",
+    UPDATE_SIZE: "the size of an update",
+    RESTED_STEPS: "steps before this one that were not watched",
+    OVERHEAD: "the share of the time that watching takes",
+    NORMS_INTERVAL: "steps between two measured norms",
+    DEAR_INTERVAL: "steps between two full measurements",
+}
+_NUMBERED = re.compile(r"(.+)_(\d+)")
+
+
+def plain_name(name: str) -> str:
+    """Return the name of a tensor for users: a number that the run records of itself is named in words.
+
+    Args:
+        name: The name of a tensor, or of such a number: `trackside/gradients_kept`.
+    """
+    if not name.startswith(RECORDED):
+        return name
+    numbered = _NUMBERED.fullmatch(name)
+    known, number = (numbered[1], f" {numbered[2]}") if numbered else (name, "")
+    return f"{_PLAIN.get(known) or known.removeprefix(RECORDED).replace('_', ' ')}{number}"

@@ -1,0 +1,1 @@
+"""Rules in threads and processes of their own, with limits of time and memory."""

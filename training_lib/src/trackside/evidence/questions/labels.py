@@ -1,0 +1,105 @@
+"""Questions about the labels, each answered present, absent or unknown. Pure functions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trackside.contracts.cause import Cause
+from trackside.evidence.question import Answer, Known, question
+from trackside.evidence.questions import gradients, losses, weights
+from trackside.situation.constants import (
+    ABOUT_EQUAL,
+    ENOUGH_TO_COMPARE,
+    LABELS_OF_A_CLASS,
+    NEGLIGIBLE_SHARE,
+    SHORT_WAY,
+    VISIBLE,
+    WILD,
+)
+from trackside.situation.inputs import inputs_differ
+from trackside.situation.labels import as_classes
+from trackside.situation.losses.guessing import difference_of_labels, labels_of
+from trackside.situation.losses.losses import TRAINING_MODES, training_losses
+
+
+@question(supports=(Cause.WRONG_LABELS,), explains=(Cause.OVERFITTING,), proves=(Cause.WRONG_LABELS,))
+def labels_differ(known: Known) -> Answer:
+    """The labels of training and evaluation are of another size."""
+    window, answer = known.window, None
+    for column in training_losses(window):
+        trained, evaluated = (
+            [batch.reshape(-1) for batch in labels_of(window, column.tensor, column.worker, modes=modes)]
+            for modes in (TRAINING_MODES, ("EVAL",))
+        )
+        if min(sum(map(len, trained)), sum(map(len, evaluated))) < ENOUGH_TO_COMPARE:
+            continue
+        how = difference_of_labels(np.concatenate(trained), np.concatenate(evaluated))
+        if how:
+            return how
+        answer = False
+    return answer
+
+
+@question(supports=(Cause.CLASS_IMBALANCE,), refutes=(Cause.CLASS_IMBALANCE,))
+def unequal_classes(known: Known) -> Answer:
+    """Training labels of some class are missing, or far fewer than of others.
+
+    False if classes are about equal, None in between.
+    """
+    window, answer = known.window, None
+    for column in training_losses(window):
+        trained, evaluated = (
+            [found for batch in batches if (found := as_classes(batch)) is not None]
+            for batches in (
+                labels_of(window, column.tensor, column.worker, modes=modes) for modes in (TRAINING_MODES, ("EVAL",))
+            )
+        )
+        if not trained:
+            continue
+        labels = np.concatenate(trained)
+        classes = np.unique(np.concatenate([labels, *evaluated]))
+        counts = np.array([np.count_nonzero(labels == each) for each in classes])
+        if len(labels) < LABELS_OF_A_CLASS * len(classes):
+            continue
+        fewest = int(counts.argmin())
+        if counts[fewest] < NEGLIGIBLE_SHARE * counts.max():
+            return f"{counts[fewest]} of {len(labels):,} saved training labels are of class {classes[fewest]}"
+        if counts[fewest] < ABOUT_EQUAL * counts.max():
+            return None
+        answer = False
+    return answer
+
+
+@question(refutes=(Cause.CLASS_IMBALANCE,))
+def classes(known: Known) -> Answer:
+    """The labels are classes."""
+    window, answer = known.window, None
+    for column in training_losses(window):
+        for batch in labels_of(window, column.tensor, column.worker, modes=TRAINING_MODES):
+            if batch.dtype.kind != "f" or as_classes(batch) is not None:
+                return True
+            answer = False
+    return answer
+
+
+@question(proves=(Cause.WRONG_LABELS,))
+def labels_unlearned(known: Known) -> Answer:
+    """The labels were not learned, though inputs differ, gradients flow, and weights move.
+
+    Unknown where one of these is.
+    """
+    seen = known.seen
+    fell, way, ratio, zeros = losses.loss_fell(known), seen.way, seen.update_ratio, seen.zero_gradients
+    if fell is None or way is None or ratio is None or zeros is None:
+        return None
+    is_at_guessing = losses.loss_of_guessing(known)
+    if (fell and not is_at_guessing) or zeros or seen.goes_nowhere or not VISIBLE <= ratio < WILD:
+        return False
+    if way[0] < SHORT_WAY or any(known_fault(known) for known_fault in _OTHER_FAULTS):
+        return False
+    differ = inputs_differ(known.window)
+    level = is_at_guessing if isinstance(is_at_guessing, str) else "the loss has not fallen"
+    return differ and f"inputs differ, gradients flow, weights came {way[0]:.2g} times their size, and {level}"
+
+
+_OTHER_FAULTS = (weights.torn_at_first, weights.weights_grew, gradients.gradient_spread, gradients.gradient_fades)

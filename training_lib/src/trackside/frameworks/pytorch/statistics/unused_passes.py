@@ -1,0 +1,127 @@
+"""Backward passes with gradients that were cleared before an optimizer used them, as a loop skips a step by hand.
+
+`if torch.isfinite(loss): optimizer.step()` is such a loop. What led to the gradients belongs to no step then. It shows
+as the next pass begins: the gradients that the pass before had left are gone, or written over with zeros.
+
+Some methods clear gradients in every step that they make, after they have read them: sharpness-aware minimisation, and
+surgery on the gradients of several tasks. So nothing counts before a step was made without it. What a closure computes
+within a step does not count either.
+
+An optimizer that holds copies of the weights has no gradients of its own until its step. Then those of the model, which
+no optimizer holds, are looked at.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterable
+
+import torch
+
+from trackside.frameworks.pytorch.statistics.cleared_gradients import (
+    MOST_REMEMBERED,
+    ClearedGradients,
+    is_anywhere_nonzero,
+)
+
+_Reference = Callable[[], torch.Tensor | None]
+_Left = tuple[_Reference, int]  # a parameter, and the writes to its gradient
+_Seen = tuple[_Reference | None, int]  # a gradient, and the writes to it; None, 0 without one
+
+
+class UnusedPasses:
+    """The passes since the newest step. Call the methods of passes around each, and `step_ended` after each step.
+
+    Attributes:
+        is_stepping: True within an optimizer's step.
+        is_certain: True once passes without a step are known to be none of a method's own.
+        found: Called with each group of passes that led to no step; set by who wants to know.
+
+    Args:
+        cleared: Holds the parameters of optimizers whose gradients are looked at.
+        outside: Returns the trained parameters that no optimizer holds.
+        protect: Makes a function harmless.
+    """
+
+    def __init__(
+        self,
+        cleared: ClearedGradients,
+        *,
+        outside: Callable[[], Iterable[torch.Tensor]],
+        protect: Callable[[Callable[..., None]], Callable[..., None]],
+    ) -> None:
+        self._cleared, self._outside = cleared, outside
+        self._copied: list[_Reference] = []  # parameters of which the optimizers hold copies
+        self._before: dict[int, _Seen] = {}  # the gradients before the pass, by the id of their parameter
+        self.is_stepping = self.is_certain = False
+        self.found: Callable[[], None] = lambda: None
+        self._left: list[_Left] = []
+        self._is_cleared_within = False  # between two passes of the open step
+        self.before_backward = protect(self._before_backward)
+        self.after_backward = protect(self._after_backward)
+
+    def forget(self) -> None:
+        """Begin anew: the passes so far have led to a step, or are counted."""
+        self._left = []
+
+    def step_ended(self) -> None:
+        """Note that an optimizer has used the gradients."""
+        self.is_certain = self.is_certain or (bool(self._left) and not self._is_cleared_within)
+        self.is_stepping = self._is_cleared_within = False
+        self._left = []
+
+    def _before_backward(self) -> None:
+        if self.is_stepping or torch._C._current_graph_task_id() != -1:
+            return
+        self._find_cleared()
+        parameters = [p for reference in self._cleared.with_gradients() if (p := reference()) is not None]
+        self._before = {id(parameter): _seen(parameter) for parameter in parameters}
+
+    def _find_cleared(self) -> None:
+        if self._left and all(self._is_gone(*left) for left in self._left):
+            self._left, self._is_cleared_within = [], True
+            if self.is_certain:
+                self.found()
+                self._is_cleared_within = False
+
+    def _after_backward(self) -> None:
+        if self.is_stepping or torch._C._current_graph_task_id() != -1:
+            return
+        watched: list[_Reference] = [*self._cleared.with_gradients()]
+        self._left = [(one, gradient._version) for one in watched if (gradient := self._new_gradient(one)) is not None]
+        if watched and not self._left:
+            self._left = self._left_outside()
+
+    def _new_gradient(self, reference: _Reference) -> torch.Tensor | None:
+        """Return the gradient of a parameter, if the pass wrote to it."""
+        parameter = reference()
+        gradient = None if parameter is None else parameter.grad
+        if gradient is None:
+            return None
+        before, writes = self._before.get(id(parameter), (None, 0))
+        is_old = before is not None and before() is gradient and gradient._version == writes
+        return None if is_old else gradient
+
+    def _left_outside(self) -> list[_Left]:
+        """Return the gradients that the pass left in parameters that no optimizer holds."""
+        held = [(one, parameter) for one in self._copied if (parameter := one()) is not None]
+        if not held:
+            found = itertools.islice((p for p in self._outside() if p.grad is not None), MOST_REMEMBERED)
+            held = [(weakref.ref(parameter), parameter) for parameter in found]
+            self._copied = [one for one, _ in held]
+        return [(one, parameter.grad._version) for one, parameter in held if parameter.grad is not None]
+
+    def _is_gone(self, reference: Callable[[], torch.Tensor | None], writes: int) -> bool:
+        parameter = reference()
+        gradient = None if parameter is None else parameter.grad
+        if gradient is None:
+            return True
+        if gradient._version == writes or self._cleared.is_late(gradient):
+            return False
+        return is_anywhere_nonzero(gradient, self._cleared.is_late) is False
+
+
+def _seen(parameter: torch.Tensor) -> _Seen:
+    gradient = parameter.grad
+    return (None, 0) if gradient is None else (weakref.ref(gradient), gradient._version)

@@ -1,0 +1,1 @@
+"""The formats of logs, one file each; `imported.finding` walks this package."""

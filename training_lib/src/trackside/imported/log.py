@@ -1,0 +1,144 @@
+"""A log as it was read: named series of numbers, and facts about their making."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trackside.imported.points import Gathering, Points
+
+MOST_SERIES = 2000  # of one log; what comes later is left out, and counted
+MOST_DAMAGE = 20
+
+_COUNTERS = frozenset(
+    {
+        *("step", "steps", "global_step", "globalstep", "trainer/global_step", "_step", "iter", "iters", "iteration"),
+        *(
+            "iterations",
+            "epoch",
+            "epochs",
+            "round",
+            "rounds",
+            "batch",
+            "update",
+            "updates",
+            "num_updates",
+            "_timestamp",
+        ),
+        *("timestamp", "time", "wall_time", "_runtime", "it", "n_iter", "train/epoch", "train/global_step"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Log:
+    """One log.
+
+    name         name of the run that it becomes
+    source       its file or folder, as a user would write it
+    format       the format, for users: `TensorBoard event files`
+    series       numbers by their names in the log, in the order of their first appearance
+    has_steps    True if `Points.steps` are steps of the training; False if they are numbers of rows, from 1
+    framework    the library that wrote it, by the form of the log: `xgboost`; "" if that is not known
+    hides_nan    True if the writer replaces a loss that is not finite by an older one
+    damage       what could not be read, a sentence each
+    left_out     number of series beyond `MOST_SERIES`
+    """
+
+    name: str
+    source: str
+    format: str
+    series: Mapping[str, Points]
+    has_steps: bool = False
+    framework: str = ""
+    hides_nan: bool = False
+    damage: tuple[str, ...] = ()
+    left_out: int = 0
+
+
+@dataclass
+class Series:
+    """The series of a log that is being read, by name.
+
+    damage  what could not be read, a sentence each
+    rows    number of rows so far, for formats with rows
+    """
+
+    damage: list[str] = field(default_factory=list)
+    rows: int = 0
+    left_out: set[str] = field(default_factory=set)
+    _gathered: dict[str, Gathering] = field(default_factory=dict)
+
+    def of(self, name: str) -> Gathering | None:
+        """Return the series of this name; None beyond `MOST_SERIES`."""
+        found = self._gathered.get(name)
+        if found is None:
+            if len(self._gathered) >= MOST_SERIES:
+                self.left_out.add(name) if len(self.left_out) < MOST_SERIES else None
+                return None
+            found = self._gathered[name] = Gathering(counts=is_counter(name))
+        return found
+
+    def add_row(self, numbers: Iterable[tuple[str, float]], *, time: float = 0.0) -> None:
+        """Add one row of numbers."""
+        self.rows += 1
+        for name, value in numbers:
+            own = self._gathered.get(name) or self.of(name)
+            if own is not None:
+                own.add(self.rows, value, time)
+
+    def extend(self, name: str, steps: ArrayLike, values: ArrayLike, times: ArrayLike | None = None) -> None:
+        """Add points of one series; each argument has the shape (n,)."""
+        if (own := self.of(name)) is not None:
+            own.extend(steps, values, times)
+
+    def add_rows(self, columns: Sequence[str], table: np.ndarray) -> None:
+        """Add rows of numbers, shape (rows, columns)."""
+        numbers = np.arange(self.rows + 1, self.rows + 1 + len(table))
+        self.rows += len(table)
+        for place, name in enumerate(columns):
+            self.extend(name, numbers, table[:, place])
+
+    def note(self, damage: str) -> None:
+        """Note damage, up to a bound."""
+        if len(self.damage) < MOST_DAMAGE:
+            self.damage.append(damage)
+
+    def points(self) -> dict[str, Points]:
+        """Return the points of each series that has any."""
+        found = {name: own.points() for name, own in self._gathered.items()}
+        return {name: points for name, points in found.items() if len(points)}
+
+
+class LogFile(Protocol):
+    """A file with a log, on this machine or in a bucket."""
+
+    @property
+    def name(self) -> str:
+        """The path below the given folder, with `/`; of a single file its name."""
+
+    @property
+    def where(self) -> str:
+        """The location as a user would write it."""
+
+    @property
+    def size(self) -> int:
+        """The size in bytes, at the moment of the listing."""
+
+    def chunks(self, *, start: int = 0, size: int = 4 << 20) -> Iterator[bytes]:
+        """Yield the content from a byte on, in parts, up to its present end."""
+
+    def head(self) -> bytes:
+        """Return the first 64 KiB."""
+
+    def path(self) -> str:
+        """Return the path of a file on this machine with the content."""
+
+
+def is_counter(name: str) -> bool:
+    """Return True for the name of a column that counts: steps, epochs, seconds."""
+    return name.lower() in _COUNTERS

@@ -1,1 +1,0 @@
-"""Verdicts on the speed of a run, from what `trackside.profiling` and the adapters measured. See docs/profiling.md."""

@@ -1,0 +1,1 @@
+"""Rules about the data of a training: repeated, leaking, mixed or without scale."""

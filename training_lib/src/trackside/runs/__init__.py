@@ -1,0 +1,1 @@
+"""Runs read back on any machine: lists, judged parts, verdicts, comparisons. No process is started."""

@@ -1,0 +1,1 @@
+"""Runs beside one another: what differs, which is better, and whether a fault is cured."""

@@ -1,0 +1,1 @@
+"""The situation of a run, read from a window for all rules: its phases, aims, losses, guesses and updates."""

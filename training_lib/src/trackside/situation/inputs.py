@@ -1,0 +1,102 @@
+"""The scale of inputs, and its faults. Pure functions of a batch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trackside.contracts.errors import TensorNotSavedError
+from trackside.situation.constants import ENOUGH_SAMPLES, FLOAT32_ROUNDING, MASKED, MOST_VALUES, SEVERAL
+from trackside.situation.medians import median
+from trackside.trial.window import Window
+
+CONSTANT, SPREAD, SIZE, BROKEN, UNLIKE = (
+    "deviation between the samples of a batch",
+    "largest feature's size over the middle one's",
+    "root mean square of the inputs",
+    "non-finite inputs",
+    "ratio of the inputs' deviations in training and in evaluation",
+)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """The fault of a batch, in the fields of a finding."""
+
+    measure: str
+    observed: float
+    relation: str
+    threshold: float
+
+
+def is_mask(batch: NDArray[np.generic]) -> bool:
+    """Return True for what is added to the logits of attention: zeros, and one huge negative number or -infinity.
+
+    Of two dimensions only square ones count: a table of so few numbers is data.
+    """
+    if batch.dtype.kind != "f" or batch.ndim < 2 or (batch.ndim == 2 and batch.shape[0] != batch.shape[1]):
+        return False
+    others = batch[batch != 0]
+    return bool(0 < others.size < batch.size and others[0] <= MASKED and (others == others[0]).all())
+
+
+def inputs_differ(window: Window) -> bool | None:
+    """Return True if the samples of the newest saved batch of each input differ; None if none was saved."""
+    answer = None
+    for column in window.columns("model_inputs", "mean", last=1, mode="TRAIN"):
+        try:
+            batch = window.value(column.tensor, worker=column.worker, step=int(column.steps[-1]))
+        except TensorNotSavedError:  # reductions only
+            continue
+        if batch.ndim > 1 and len(batch) > 1:
+            answer = answer is not False and bool((batch != batch[:1]).any())
+    return answer
+
+
+def unlikeness(trained: NDArray[np.float64], evaluated: float) -> float:
+    """Return the factor between the deviation in evaluation and the nearest one in training; 0 if it is within theirs.
+
+    Args:
+        trained: The deviation of each batch of training, shape (n,).
+        evaluated: The deviation of a batch of evaluation.
+    """
+    if len(trained) < SEVERAL or not (np.isfinite(trained).all() and trained.min() > 0 < evaluated < math.inf):
+        return 0.0
+    least, most = float(trained.min()), float(trained.max())
+    return evaluated / most if evaluated > most else least / evaluated if evaluated < least else 0.0
+
+
+def wrong_with(batch: NDArray[np.generic], *, size: float, ratio: float) -> Wrong | None:
+    """Return the first fault of a batch of inputs, shape (samples, ...); None without one."""
+    if batch.dtype.kind not in "fiu" or batch.ndim < 2 or len(batch) < ENOUGH_SAMPLES or not batch.size:
+        return None
+    samples = batch.reshape(len(batch), -1)[:, : max(1, MOST_VALUES // len(batch))].astype(np.float64)
+    broken = samples.size - int(np.count_nonzero(np.isfinite(samples)))
+    if broken:
+        return Wrong(BROKEN, float(broken), ">", 0.0)
+    scale = math.sqrt(float(np.square(samples).mean()))
+    deviation = float(samples.std(axis=0).max())
+    if deviation <= FLOAT32_ROUNDING * max(scale, 1e-30):
+        return Wrong(CONSTANT, deviation, "<", max(FLOAT32_ROUNDING * scale, math.ulp(deviation) + deviation, 1e-37))
+    return (
+        _unscaled(samples, scale, size=size, ratio=ratio, is_table=batch.ndim == 2) if batch.dtype.kind == "f" else None
+    )
+
+
+def _unscaled(samples: NDArray[np.float64], scale: float, *, size: float, ratio: float, is_table: bool) -> Wrong | None:
+    """Return the fault of inputs that are too large, or uneven; None if they are well scaled.
+
+    samples  shape (samples, numbers)
+    scale    root mean square of all numbers
+    """
+    if scale > size:
+        return Wrong(SIZE, scale, ">", size)
+    if is_table and samples.shape[1] > 2:
+        sizes = np.sqrt(np.square(samples).mean(axis=0))
+        usual = median(sizes[sizes > 0]) if (sizes > 0).any() else 0.0
+        if usual > 0 and float(sizes.max()) / usual > ratio:
+            return Wrong(SPREAD, float(sizes.max()) / usual, ">", ratio)
+    return None

@@ -1,0 +1,1 @@
+"""The losses of a run: their levels, spikes, evaluations and guesses."""

@@ -1,0 +1,1 @@
+"""Speed: what measures where the time of a training goes, and what judges it."""

@@ -1,0 +1,1 @@
+"""Verdicts on the speed of a run, from what `speed.profiling` and the adapters measured. See docs/profiling.md."""

@@ -1,0 +1,1 @@
+"""Facts of a run beside its steps: the program, the machine, checkpoints, damage."""

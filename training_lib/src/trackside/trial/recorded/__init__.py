@@ -1,0 +1,1 @@
+"""The recorded statistics of a run, read as they grow."""

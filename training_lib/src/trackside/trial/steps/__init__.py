@@ -1,0 +1,1 @@
+"""The saved steps of a run: found, completed, and fetched."""

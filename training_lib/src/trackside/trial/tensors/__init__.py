@@ -1,0 +1,1 @@
+"""The saved tensors of a run: names, shapes, and statistics over steps."""

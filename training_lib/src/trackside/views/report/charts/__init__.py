@@ -1,0 +1,1 @@
+"""Charts and pictures of a report, as SVG, HTML and PNG."""
