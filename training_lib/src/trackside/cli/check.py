@@ -71,7 +71,7 @@ SCHEMA_VERSION = 1
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write a JUnit report to this file.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @quiet_option("No line about the rehearsal's folder; the result and the script's output remain.")
-@format_option("table", "json")
+@format_option("table", "json", "github")
 @shared_options
 def command(
     *,
@@ -100,6 +100,7 @@ def command(
       trackside check train.py
       trackside check -- python train.py
       trackside check --steps 50 --junit check.xml -- torchrun train.py
+      trackside check --format github -- python train.py    # annotations of a workflow
     """
     from trackside.choosing.preflight import plan_rules
     from trackside.choosing.project_settings import read_settings
@@ -134,6 +135,8 @@ def command(
         junit.write_text(junit_report(result.answers, result.issues, failing=result.failing), encoding="utf-8")
     if output == "json":
         click.echo(json.dumps(_document(result), indent=2))
+    elif output == "github":
+        click.echo(_annotations(result), nl=False)
     else:
         _print(result, fail_on=fail_on)
     click.get_current_context().exit(result.exit_code)
@@ -180,6 +183,17 @@ def _document(result: CheckResult) -> dict[str, object]:
         "probes": [document_of(answer) for answer in result.answers],
         "findings": [verdict_document(issue) for issue in result.issues],
     }
+
+
+def _annotations(result: CheckResult) -> str:
+    """Return annotations of GitHub Actions: those of the probes, then those of the rules."""
+    from trackside.cli.terminal.reports import report_text
+    from trackside.exchange.reports import github_answers
+    from trackside.runs.recorded_run import read_run
+    from trackside.runs.run_folder import find_run
+
+    folder = result.run.folder
+    return github_answers(result.answers, run=folder.name) + report_text(read_run(find_run(str(folder))), "github")
 
 
 def _print(result: CheckResult, *, fail_on: str) -> None:

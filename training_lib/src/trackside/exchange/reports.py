@@ -13,6 +13,7 @@ from xml.sax.saxutils import escape
 
 from trackside import __version__
 from trackside.contracts.rule_catalogue import RuleDescription, built_in_catalogue
+from trackside.contracts.run.check import Answer, Outcome
 from trackside.contracts.verdict import Severity
 from trackside.exchange.junit import attribute, legal
 
@@ -87,6 +88,20 @@ def github_commands(issues: Sequence[Issue], *, run: str, reservation: Reservati
     return "".join(f"{line}\n" for line in (*lines, *(_github_line(issue, run) for issue in issues)))
 
 
+def github_answers(answers: Sequence[Answer], *, run: str) -> str:
+    """Return workflow commands of GitHub Actions: an annotation for each fault that a probe found.
+
+    Args:
+        answers: The answers of the probes of a rehearsal.
+        run: Name of its run.
+    """
+    return "".join(
+        f"::error title={_property(f'{answer.probe} ({run})')}::{_data(chr(10).join(_fault_lines(answer)))}\n"
+        for answer in answers
+        if answer.outcome is Outcome.FAULT
+    )
+
+
 def junit_of_issues(
     issues: Sequence[Issue],
     *,
@@ -150,6 +165,11 @@ def sarif_log(issues: Sequence[Issue], *, run: str, reservation: Reservation | N
         ],
     }
     return f"{json.dumps(document, indent=2)}\n"
+
+
+def _fault_lines(answer: Answer) -> list[str]:
+    where = f"where: {answer.where}" if answer.where else ""
+    return [line for line in (answer.what, where, answer.observed, *answer.what_to_do) if line]
 
 
 def _github_reservation(found: Reservation, run: str) -> str:
