@@ -487,6 +487,14 @@ def test_the_first_step_after_a_rest_says_how_many_were_not_seen(tmp_path: Path)
     assert [*found[STEP_SECONDS, "mean", "TRAIN"]] == losses[1:]
 
 
+def test_a_look_into_a_graph_that_is_due_cuts_no_rest_short(tmp_path: Path) -> None:
+    lasting = 9  # so that step 40, from which on one is due, is within a rest
+    with capturing(tmp_path / "run") as capture:
+        capture.session.rest.wanted = lambda: lasting
+        train(Training)
+    assert {*recorded(tmp_path / "run")[RESTED_STEPS, "mean", "TRAIN"].values()} == {lasting}
+
+
 def _in_place() -> dict[str, object]:
     """Return what a step may meet of ours, by name."""
     classes = [
