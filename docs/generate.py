@@ -24,7 +24,7 @@ from trackside.contracts.action_unit import ActionUnit
 from trackside.contracts.capture_request import Schedule
 from trackside.contracts.cause import Sign, Suspicion
 from trackside.contracts.event import Evidence, RuleEvaluation
-from trackside.contracts.observations import OF_LOSSES
+from trackside.contracts.observations import DECLARED
 from trackside.contracts.repair import Place, Repair
 from trackside.contracts.rule_catalogue import CATALOGUE_FILE, ParameterDescription, RuleDescription
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, RuleConfiguration, RuleRequest
@@ -197,10 +197,13 @@ def with_rooms(page: str) -> str:
 
 
 def with_observations(page: str) -> str:
-    """Return the page with the table of what detectors see of a loss."""
-    rows = [f"| `{one.name}` | {json.dumps(one.default)} | {_cell(one.meaning)} | {one.since} |" for one in OF_LOSSES]
+    """Return the page with the table of what detectors see."""
+    rows = [
+        f"| `{one.about}` | `{one.name}` | {json.dumps(one.default)} | {_cell(one.meaning)} | {one.since} |"
+        for one in DECLARED
+    ]
     return _with_table(
-        page, "observations of losses", ["| field | default | meaning | since |", "|---|---|---|---|", *rows]
+        page, "observations", ["| section | field | default | meaning | since |", "|---|---|---|---|---|", *rows]
     )
 
 

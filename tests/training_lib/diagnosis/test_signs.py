@@ -14,7 +14,6 @@ from tests.for_each import for_each
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause, Sign, Suspicion
 from trackside.contracts.model_facts import (
-    ClippingFacts,
     LossFacts,
     ModelFacts,
     ModuleFacts,
@@ -22,6 +21,7 @@ from trackside.contracts.model_facts import (
     ParameterFacts,
     ProgramFacts,
 )
+from trackside.contracts.observations import HAS_EQUAL_ROWS, HAS_GRADIENT, LOOKS_UNTRAINED, ClippingFacts
 from trackside.diagnosis import signs
 from trackside.diagnosis.signs import explained_by, refuted_by, signs_of, signs_of_rules
 from trackside.evidence.question import Known
@@ -38,9 +38,9 @@ NUMBERS = np.linspace(0.1, 2.9, 32, dtype=np.float32)
 EVALUATED = {LOSS: {"mean": steady(0.5, 10, every=10)}}
 HELD = ParameterFacts(W, "fc", (8, 8), "float32", optimizer="SGD")
 LAST = ParameterFacts("Net_b.weight", "b", (8, 8), "float32", optimizer="SGD")
-LEFT_OUT = ParameterFacts("Net_x.weight", "x", (8, 8), "float32", has_gradient=True, looks_untrained=True)
+LEFT_OUT = ParameterFacts("Net_x.weight", "x", (8, 8), "float32", observed={HAS_GRADIENT: True, LOOKS_UNTRAINED: True})
 FROZEN = ParameterFacts("Net_x.weight", "x", (8, 8), "float32", optimizer="SGD", requires_grad=False)
-ALIKE = ParameterFacts(W, "fc", (8, 8), "float32", optimizer="SGD", has_equal_rows=True)
+ALIKE = ParameterFacts(W, "fc", (8, 8), "float32", optimizer="SGD", observed={HAS_EQUAL_ROWS: True})
 
 
 def window(

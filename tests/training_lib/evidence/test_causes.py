@@ -14,14 +14,8 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import (
-    ClippingFacts,
-    LossFacts,
-    ModelFacts,
-    OptimizerFacts,
-    ParameterFacts,
-    ProgramFacts,
-)
+from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts, ProgramFacts
+from trackside.contracts.observations import CLIPPINGS, HAS_EQUAL_ROWS, HAS_GRADIENT, LOOKS_UNTRAINED, ClippingFacts
 from trackside.contracts.verdict import Finding
 from trackside.evidence.causes import BREAKS, CERTAIN, DIVERGES, LEARNS_NOTHING, MOVES_WILDLY, TORN
 from trackside.evidence.question import grown
@@ -64,8 +58,8 @@ def broken(since: int) -> Finding:
     return Finding(LOSS, 100, since, "non-finite values", 1.0, ">", 0.0)
 
 
-LEFT_OUT = ParameterFacts("Net_x.weight", "x", (8, 8), "float32", has_gradient=True, looks_untrained=True)
-CLIPPED = ModelFacts(program=ProgramFacts(clipping=(ClippingFacts("norm", 1e-3),)))
+LEFT_OUT = ParameterFacts("Net_x.weight", "x", (8, 8), "float32", observed={HAS_GRADIENT: True, LOOKS_UNTRAINED: True})
+CLIPPED = ModelFacts(program=ProgramFacts(observed={CLIPPINGS: (ClippingFacts("norm", 1e-3),)}))
 SHRINKING = {W: {"update_ratio": steady(1e-3, 101), "l2": falling(1.0, 0.01, 101)}}
 GROWING = {W: {"update_ratio": steady(1e-3, 101), "l2": falling(1.0, 50.0, 101)}}
 
@@ -213,7 +207,7 @@ def test_whole_numbers_hold_no_nan(inputs: type, labels: type | None, cause: Cau
     assert suspected(BREAKS, [broken(60)], case.window)[0].cause is cause
 
 
-EQUAL = ModelFacts(parameters=(replace(PARAMETER, has_equal_rows=True),))
+EQUAL = ModelFacts(parameters=(replace(PARAMETER, observed={**PARAMETER.observed, HAS_EQUAL_ROWS: True}),))
 DRAWN = ModelFacts(parameters=(PARAMETER,))
 DEAD, DIED = {G: {"l2": steady(0.0, 101)}}, {G: {"l2": along([1.0] * 20 + [0.0] * 81)}}
 

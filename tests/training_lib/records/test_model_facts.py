@@ -13,20 +13,28 @@ from hypothesis import strategies as st
 
 from trackside.contracts.errors import RecordError
 from trackside.contracts.model_facts import (
-    CheckpointFacts,
-    ClippingFacts,
-    LoadFacts,
     LossFacts,
     ModelFacts,
     ModuleFacts,
     OptimizerFacts,
     ParameterFacts,
     ProgramFacts,
-    ScheduleFacts,
-    SelectionFacts,
     at_step,
 )
-from trackside.contracts.observations import OF_LOSSES
+from trackside.contracts.observations import (
+    CLIPPINGS,
+    PROBABILITY,
+    SEES_AHEAD,
+    SEQUENCE,
+    CheckpointFacts,
+    ClippingFacts,
+    LoadFacts,
+    Observation,
+    ScheduleFacts,
+    Section,
+    SelectionFacts,
+    declared,
+)
 from trackside.contracts.run_layout import model_facts_key
 from trackside.records.model_facts import (
     HEAD_BYTES,
@@ -45,7 +53,7 @@ FIRST = ModelFacts(
         ModuleFacts("Net", "Net", line="train.py:31"),
         ModuleFacts("fc1", "Linear", "linear", in_features=4, out_features=8, line="models/net.py:12"),
         ModuleFacts("act", "ReLU", "activation", "relu", line="models/net.py:13"),
-        ModuleFacts("drop", "Dropout", "dropout", is_training=False, probability=0.25),
+        ModuleFacts("drop", "Dropout", "dropout", is_training=False, observed={PROBABILITY: 0.25}),
     ),
     parameters=(
         ParameterFacts("Net_fc1.weight", "fc1", (8, 4), "float32", optimizer="SGD"),
@@ -63,12 +71,23 @@ FIRST = ModelFacts(
     ),
     program=ProgramFacts(
         "/work/train.py", "pytorch", "2.13.0", "bfloat16", True, 2, True, "DDP",
-        (ClippingFacts("norm", 1.0, "train.py:42"),),
+        observed={CLIPPINGS: (ClippingFacts("norm", 1.0, "train.py:42"),)},
     ),
 )  # fmt: skip
 REVISIONS = (FIRST, replace(FIRST, from_step=2**40, parameters=FIRST.parameters[:1]))
 
-OBSERVED = {bool: True, int: 3, float: 0.5, tuple: (0.5, 0.25)}
+OBSERVED: dict[type, Any] = {
+    bool: True, int: 3, float: 0.5, str: "a", ClippingFacts: ClippingFacts("norm", 1.0),
+    CheckpointFacts: CheckpointFacts("last.pt", 2, ("a", "b")), LoadFacts: LoadFacts("w", 2, True, "a.py:3"),
+    SelectionFacts: SelectionFacts("EarlyStopping", "val_loss", "max"), ScheduleFacts: ScheduleFacts("StepLR", 0.1, 2),
+}  # fmt: skip
+SECTIONS: dict[Section, type] = {
+    "modules": ModuleFacts,
+    "parameters": ParameterFacts,
+    "optimizers": OptimizerFacts,
+    "losses": LossFacts,
+    "program": ProgramFacts,
+}
 
 texts = st.text(max_size=12).map(lambda text: text.encode("utf-8", "ignore").decode())
 counts = st.integers(0, 2**62)
@@ -79,7 +98,10 @@ facts = st.builds(
     ModelFacts,
     from_step=st.just(7),
     modules=st.lists(
-        st.builds(ModuleFacts, texts, texts, texts, texts, st.booleans(), maybe, maybe, texts, numbers | st.none()),
+        st.builds(
+            ModuleFacts, texts, texts, texts, texts, st.booleans(), maybe, maybe, texts,
+            st.fixed_dictionaries({}, optional={PROBABILITY: numbers, SEQUENCE: st.just((3, 4))}),
+        ),
         max_size=3,
     ).map(tuple),
     parameters=st.lists(
@@ -98,60 +120,36 @@ facts = st.builds(
     ).map(tuple),
     program=st.builds(
         ProgramFacts, texts, texts, texts, texts, st.booleans(), st.integers(1, 2**40), st.booleans(), texts,
-        st.lists(st.builds(ClippingFacts, texts, numbers, texts), max_size=2).map(tuple),
+        st.just(0),
+        st.lists(st.builds(ClippingFacts, texts, numbers, texts), min_size=1, max_size=2).map(
+            lambda found: {CLIPPINGS: tuple(found)}
+        ),
     ),
 )  # fmt: skip
 
 
-def test_a_layer_that_sees_ahead() -> None:
-    seen = ModelFacts(modules=(ModuleFacts("rnn", "GRU", "recurrent", sees_ahead=True),))
-    assert decode_facts(encode_facts([seen]), key="facts")[0].modules == seen.modules
+def value_of(observation: Observation[object]) -> object:
+    """Return a value that is not as by default."""
+    value = OBSERVED[observation.item or type(observation.default)]
+    return (value,) if isinstance(observation.default, tuple) else value
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        ModuleFacts,
-        ParameterFacts,
-        OptimizerFacts,
-        LossFacts,
-        ClippingFacts,
-        CheckpointFacts,
-        LoadFacts,
-        SelectionFacts,
-        ProgramFacts,
-    ],
-    ids=lambda k: k.__name__,
-)
-def test_every_field_of_a_fact_is_written_and_read(kind: type) -> None:
-    values = {"str": "a", "bool": True, "int": 3, "int | None": 3, "float": 0.5, "float | None": 0.5}
-    values |= {"tuple[int, ...]": (2, 3), "tuple[float, ...]": (0.5, 0.25)}
-    values |= {"tuple[Mapping[str, float], ...]": ({"lr": 0.5},)}
-    values |= {"tuple[ClippingFacts, ...]": (ClippingFacts("norm", 1.0),), "tuple[str, ...]": ("a", "b")}
-    values |= {"CheckpointFacts | None": CheckpointFacts("last.pt", 2), "LoadFacts | None": LoadFacts("w", 2)}
-    values |= {"tuple[SelectionFacts, ...]": (SelectionFacts("EarlyStopping", "val_loss", "max"),)}
-    values |= {"ScheduleFacts | None": ScheduleFacts("StepLR", 0.1, 2)}
-    values |= {"Mapping[Observation[Any], Any]": {each: OBSERVED[type(each.default)] for each in OF_LOSSES}}
+@pytest.mark.parametrize("section", SECTIONS)
+def test_all_that_is_known_is_written_and_read(section: Section) -> None:
+    values: dict[str, Any] = {"str": "a", "bool": True, "int": 3, "int | None": 3, "float": 0.5}
+    values |= {"tuple[int, ...]": (2, 3), "tuple[Mapping[str, float], ...]": ({"lr": 0.5},)}
+    values |= {"Mapping[Observation[Any], Any]": {each: value_of(each) for each in declared(section)}}
+    kind: Any = SECTIONS[section]
     fact = kind(**{f.name: False if f.default is True else values[str(f.type)] for f in fields(kind)})
-    sections = {ProgramFacts: "program", ClippingFacts: "program", CheckpointFacts: "program", ModuleFacts: "modules"}
-    sections |= {
-        SelectionFacts: "program",
-        LoadFacts: "program",
-        ParameterFacts: "parameters",
-        OptimizerFacts: "optimizers",
-        LossFacts: "losses",
-    }
-    whole = {
-        ClippingFacts: lambda: ProgramFacts(clipping=(fact,)),
-        CheckpointFacts: lambda: ProgramFacts(checkpoints=fact),
-        LoadFacts: lambda: ProgramFacts(idle_load=fact),
-        SelectionFacts: lambda: ProgramFacts(selections=(fact,)),
-    }
-    whole_fact = whole[kind]() if kind in whole else fact
-    name = sections[kind]
-    given: dict[str, Any] = {name: whole_fact if name == "program" else (whole_fact,)}
-    revision_count = ModelFacts(**given)
-    assert decode_facts(encode_facts([revision_count]), key="k") == (revision_count,)
+    given: dict[str, Any] = {section: fact if section == "program" else (fact,)}
+    facts = ModelFacts(**given)
+    assert decode_facts(encode_facts([facts]), key="k") == (facts,)
+
+
+def test_what_is_as_by_default_is_left_out() -> None:
+    facts = ModelFacts(modules=(ModuleFacts("rnn", "GRU", observed={SEES_AHEAD: False, SEQUENCE: ()}),))
+    (read,) = decode_facts(encode_facts([facts]), key="k")
+    assert read.modules == (ModuleFacts("rnn", "GRU"),)
 
 
 def test_version_1_never_changes() -> None:

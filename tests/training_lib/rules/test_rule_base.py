@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.errors import ConfigurationError
-from trackside.contracts.model_facts import ClippingFacts, ModelFacts, ModuleFacts, ProgramFacts
+from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ProgramFacts
+from trackside.contracts.observations import CLIPPINGS, ClippingFacts
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.rule import FoldingRule, Rule, is_rule, parameter
@@ -236,7 +237,7 @@ BERT = (
 TREES, SKLEARN, TORCH = (
     ModelFacts(program=ProgramFacts(framework=name)) for name in ("lightgbm", "scikit-learn", "pytorch")
 )
-CLIPS = ProgramFacts(clipping=(ClippingFacts("norm", 1.0, "train.py:9"),))
+CLIPS = ProgramFacts(observed={CLIPPINGS: (ClippingFacts("norm", 1.0, "train.py:9"),)})
 
 
 @pytest.mark.parametrize(

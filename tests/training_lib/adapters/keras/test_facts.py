@@ -17,6 +17,7 @@ import trackside
 from tests.training_lib.adapters.keras.test_adapter import examples
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.contracts.model_facts import ModelFacts
+from trackside.contracts.observations import CLIPPINGS, PROBABILITY
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.environment import inherited
 from trackside.evaluation.backtest import backtest
@@ -91,7 +92,7 @@ def test_layers_weights_optimizer_and_loss_are_known(tmp_path: Path) -> None:
         ("hidden", "linear", "relu"), ("drop", "dropout", ""), ("scores", "linear", ""),
     ]  # fmt: skip
     assert facts.modules[0].role == "container"
-    assert facts.modules[2].probability == pytest.approx(0.1)
+    assert PROBABILITY.of(facts.modules[2]) == pytest.approx(0.1)
     assert [(held.name, held.shape) for held in facts.parameters] == [
         ("hidden/weights/hidden/kernel:0", (6, 8)), ("hidden/biases/hidden/bias:0", (8,)),
         ("scores/weights/scores/kernel:0", (8, 3)), ("scores/biases/scores/bias:0", (3,)),
@@ -102,7 +103,7 @@ def test_layers_weights_optimizer_and_loss_are_known(tmp_path: Path) -> None:
     assert optimizer.hyperparameter("lr") == pytest.approx(0.01)
     (loss,) = facts.losses
     assert (loss.type_name, loss.reduction, loss.class_count) == ("CrossEntropyLoss", "mean", 3)
-    assert [(clipping.kind, clipping.limit) for clipping in facts.program.clipping] == [("norm", 1.0)]
+    assert [(clipping.kind, clipping.limit) for clipping in CLIPPINGS.of(facts.program)] == [("norm", 1.0)]
     module = facts.module_of("hidden/outputs")
     assert module is not None
     assert module.name == "hidden"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trackside.contracts.model_facts import SelectionFacts
+from trackside.contracts.observations import SelectionFacts
 from trackside.frameworks.shared.selections import of_running_trainer, selections_of
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.training_lib.rules.columns import steady
 from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts
-from trackside.contracts.observations import MIXES_SAMPLES
+from trackside.contracts.observations import MIXES_SAMPLES, SEQUENCE
 from trackside.rules.data.mixed_samples import MixedSamples
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -22,7 +22,9 @@ def case(
     kind: str = "LSTM",
     fires: tuple[str, ...] = (),
 ) -> RuleCase:
-    facts = (ModelFacts(0, (ModuleFacts(LSTM, kind, role="recurrent", sequence=sequence),), losses=(loss,)),)
+    facts = (
+        ModelFacts(0, (ModuleFacts(LSTM, kind, role="recurrent", observed={SEQUENCE: sequence}),), losses=(loss,)),
+    )
     return RuleCase(name, recorded={loss.name: {"mean": steady(1.0, 60)}}, fires=fires, facts=facts)
 
 

@@ -9,8 +9,9 @@ import pytest
 from tests.training_lib.rules.columns import along, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ProgramFacts
+from trackside.contracts.observations import SHARED_RANDOMNESS
 from trackside.contracts.run.recorded_names import BATCH, BATCH_OF_ONE_ROW, BATCH_REPEATED, ROWS_REPEATED, SAME_VIEWS
-from trackside.rules.data.repeated_data import SHARED_RANDOMNESS, RepeatedData
+from trackside.rules.data.repeated_data import WORKERS_ALIKE, RepeatedData
 from trackside.testing.rule_case import RuleCase, Statistics, assert_case
 
 
@@ -39,8 +40,8 @@ CASES = [
     RuleCase(
         "a generator that workers copy",
         recorded=noted(BATCH_REPEATED, steady(0)),
-        facts=ModelFacts(program=ProgramFacts(shared_randomness="Crops.rng")),
-        fires=(SHARED_RANDOMNESS,),
+        facts=ModelFacts(program=ProgramFacts(observed={SHARED_RANDOMNESS: "Crops.rng"})),
+        fires=(WORKERS_ALIKE,),
     ),
     RuleCase("a few rows", recorded=noted(ROWS_REPEATED, along([0.0] * 9 + [0.9] * 20)), fires=(ROWS_REPEATED,)),
     RuleCase("the same two views", recorded=noted(SAME_VIEWS, along([1] * 4)), fires=(SAME_VIEWS,)),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts
+from trackside.contracts.observations import SEES_AHEAD
 from trackside.rules.models.data_leakage import DataLeakage
 from trackside.situation.leaks import correlated_with, explained_by, following, separates_all_classes
 from trackside.testing.rule_case import RuleCase, assert_case, replay
@@ -113,7 +114,9 @@ def few_of_each_class() -> Batch:
     return with_column(RANDOM.integers(5, 800, size=(8, 20)), labels), labels
 
 
-BOTH_WAYS = ModelFacts(modules=(ModuleFacts("Net", "Net"), ModuleFacts("rnn", "LSTM", "recurrent", sees_ahead=True)))
+BOTH_WAYS = ModelFacts(
+    modules=(ModuleFacts("Net", "Net"), ModuleFacts("rnn", "LSTM", "recurrent", observed={SEES_AHEAD: True}))
+)
 ONE_WAY = ModelFacts(modules=(ModuleFacts("Net", "Net"), ModuleFacts("rnn", "LSTM", "recurrent")))
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts, ParameterFacts
+from trackside.contracts.observations import HAS_GRADIENT
 from trackside.contracts.verdict import Severity
 from trackside.rules.program.collapsed_routing import CollapsedRouting
 from trackside.rules.program.parameters_not_trained import ParametersNotTrained
@@ -18,7 +19,9 @@ STEPS = 330
 
 
 def held(module: str, *shape: int, name: str = "weight") -> ParameterFacts:
-    return ParameterFacts(f"Net_{module}.{name}", module, shape, "float32", optimizer="SGD", has_gradient=True)
+    return ParameterFacts(
+        f"Net_{module}.{name}", module, shape, "float32", optimizer="SGD", observed={HAS_GRADIENT: True}
+    )
 
 
 def facts_of(*parameters: ParameterFacts) -> ModelFacts:

@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import ClippingFacts, ModelFacts, OptimizerFacts, ProgramFacts
+from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ProgramFacts
+from trackside.contracts.observations import CLIPPINGS, ClippingFacts
 from trackside.contracts.run.recorded_names import CLIPPING
 from trackside.rules.program.gradient_clipping import GradientClipping, kept_shares
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 
 LOSS, W = "CrossEntropyLoss_output_0", "Net_fc.weight"
 STUCK, LEARNS = steady(2.3, 100), falling(2.3, 0.1, 100)
-LINE = ModelFacts(program=ProgramFacts(clipping=(ClippingFacts("norm", 0.001, "train.py:31"),)))
+LINE = ModelFacts(program=ProgramFacts(observed={CLIPPINGS: (ClippingFacts("norm", 0.001, "train.py:31"),)}))
 
 
 ADAM = replace(

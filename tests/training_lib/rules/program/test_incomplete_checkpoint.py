@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.columns import steady
-from trackside.contracts.model_facts import CheckpointFacts, LoadFacts, ModelFacts, ProgramFacts
+from trackside.contracts.model_facts import ModelFacts, ProgramFacts
+from trackside.contracts.observations import CHECKPOINTS, IDLE_LOAD, CheckpointFacts, LoadFacts
 from trackside.contracts.verdict import Severity
 from trackside.rules.program.incomplete_checkpoint import IncompleteCheckpoint
 from trackside.testing.rule_case import RuleCase, assert_case
@@ -15,12 +16,16 @@ STEM, HEAD = "Net_stem.weight", "Net_head.weight"
 
 
 def case(name: str, *contents: tuple[int, CheckpointFacts | None], fires: tuple[str, ...] = ()) -> RuleCase:
-    facts = tuple(ModelFacts(from_step=step, program=ProgramFacts(checkpoints=found)) for step, found in contents)
+    facts = tuple(
+        ModelFacts(from_step=step, program=ProgramFacts(observed={CHECKPOINTS: found})) for step, found in contents
+    )
     return RuleCase(name, recorded={LOSS: {"mean": steady(1.0, 60)}}, fires=fires, facts=facts)
 
 
 def load(name: str, *loads: LoadFacts | None, fires: tuple[str, ...] = ()) -> RuleCase:
-    facts = tuple(ModelFacts(20 * place, program=ProgramFacts(idle_load=each)) for place, each in enumerate(loads))
+    facts = tuple(
+        ModelFacts(20 * place, program=ProgramFacts(observed={IDLE_LOAD: each})) for place, each in enumerate(loads)
+    )
     return RuleCase(name, recorded={LOSS: {"mean": steady(1.0, 60)}}, fires=fires, facts=facts)
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.training_lib.rules.columns import along
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ProgramFacts
+from trackside.contracts.observations import STATE, STATE_LOST_EVERY
 from trackside.contracts.run.recorded_names import BATCH, BATCH_NUMBER, EPOCH
 from trackside.contracts.verdict import Severity
 from trackside.rules.program.incomplete_resume import IncompleteResume
@@ -24,16 +25,16 @@ GROWS = [1.0 + 0.02 * step for step in range(END)]
 
 def emptied(every: int, *, kind: str = "Adam") -> ModelFacts:
     """Return the facts of one process with an optimizer whose state is emptied every so many steps."""
-    return ModelFacts(optimizers=(OptimizerFacts("Adam", kind, state="new", state_lost_every=every),))
+    return ModelFacts(optimizers=(OptimizerFacts("Adam", kind, observed={STATE: "new", STATE_LOST_EVERY: every}),))
 
 
 def facts(now: str, *, before: str = "new", kind: str = "Adam", resumed_at: int = BEGAN) -> tuple[ModelFacts, ...]:
     """Return the facts of two processes, with the state of the optimizer in each."""
     return (
-        ModelFacts(optimizers=(OptimizerFacts("Adam", "Adam", state=before),)),
+        ModelFacts(optimizers=(OptimizerFacts("Adam", "Adam", observed={STATE: before}),)),
         ModelFacts(
             from_step=BEGAN,
-            optimizers=(OptimizerFacts("Adam", kind, line="train.py:9", state=now),),
+            optimizers=(OptimizerFacts("Adam", kind, line="train.py:9", observed={STATE: now}),),
             program=ProgramFacts(resumed_at=resumed_at),
         ),
     )

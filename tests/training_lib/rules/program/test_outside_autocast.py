@@ -6,6 +6,7 @@ import pytest
 
 from tests.training_lib.rules.columns import steady
 from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, ParameterFacts
+from trackside.contracts.observations import AUTOCAST
 from trackside.contracts.verdict import Severity
 from trackside.rules.program.outside_autocast import OutsideAutocast
 from trackside.testing.rule_case import RuleCase, assert_case
@@ -16,7 +17,7 @@ CE = "CrossEntropyLoss_output_0"
 def case(name: str, fires: tuple[str, ...] = (), **layers: tuple[str, int]) -> RuleCase:
     """A run with layers: name -> what became of it under autocast, and the number of its weights."""
     modules = tuple(
-        ModuleFacts(layer, "Linear", "linear", autocast=autocast) for layer, (autocast, _) in layers.items()
+        ModuleFacts(layer, "Linear", "linear", observed={AUTOCAST: autocast}) for layer, (autocast, _) in layers.items()
     )
     parameters = tuple(
         ParameterFacts(f"Net_{layer}.weight", layer, (size,), "float32") for layer, (_, size) in layers.items()

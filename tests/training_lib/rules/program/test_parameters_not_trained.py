@@ -11,17 +11,19 @@ import pytest
 from tests.training_lib.rules.columns import along, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts, ParameterFacts, ProgramFacts
+from trackside.contracts.observations import HAS_CHANGED, HAS_GRADIENT, LOOKS_UNTRAINED
 from trackside.contracts.verdict import Severity
 from trackside.rules.program.parameters_not_trained import NO_MODULE, NO_OPTIMIZER, ParametersNotTrained
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 
 STEPS = 330
 RATE = "hyperparameters/SGD/group_0/lr"
-BODY = ParameterFacts("Net_body.weight", "body", (64, 64), "float32", optimizer="SGD", has_gradient=True)
+BODY = ParameterFacts("Net_body.weight", "body", (64, 64), "float32", optimizer="SGD", observed={HAS_GRADIENT: True})
 HEAD = replace(BODY, name="Net_head.weight", module="head", shape=(10, 64))
 OUTSIDE: dict[str, Any] = {"optimizer": ""}
-FROZEN: dict[str, Any] = {"requires_grad": False, "has_gradient": False}
-UNSEEN: dict[str, Any] = {"has_gradient": False}
+UNSEEN: dict[str, Any] = {"observed": {}}
+FROZEN: dict[str, Any] = {"requires_grad": False, **UNSEEN}
+DRAWN: dict[str, Any] = {"requires_grad": False, "observed": {LOOKS_UNTRAINED: True}}
 SGD, ADAM = OptimizerFacts("SGD", "SGD"), OptimizerFacts("Adam", "Adam")
 KEPT = replace(HEAD, **FROZEN, optimizer="")
 BY_ADAM, KEPT_BY_ADAM = replace(BODY, optimizer="Adam"), replace(KEPT, optimizer="Adam")
@@ -77,16 +79,28 @@ TURNS = {
 LATER = {**NEVER_SEEN, BODY.gradient: {"l2": steady(1.0, STEPS), "is_present": along([0.0] * 30 + [1.0] * 300)}}
 AT_ONCE = {**NEVER_SEEN, BODY.gradient: {"l2": steady(1.0, STEPS), "is_present": along([0.0] * 3 + [1.0] * 327)}}
 MOVED = {**along([11.3] * 20), 276: 11.4}
-ORPHAN = replace(HEAD, module="", has_gradient=False)
+ORPHAN = replace(HEAD, module="", **UNSEEN)
 CORRECTED = (
     BODY,
-    replace(HEAD, **FROZEN, optimizer="", name="Net_q.base.weight", module="q.base", looks_untrained=True),
+    replace(
+        HEAD,
+        **DRAWN,
+        optimizer="",
+        name="Net_q.base.weight",
+        module="q.base",
+    ),
     replace(HEAD, name="Net_q.a.weight", module="q.a", shape=(4, 64)),
     replace(HEAD, name="Net_q.b.weight", module="q.b", shape=(10, 4)),
 )
 TIED = replace(HEAD, optimizer="", tied_to=BODY.name)
 ALIKE = tuple(
-    replace(HEAD, **FROZEN, optimizer="", looks_untrained=True, name=f"Net_heads.{place}.weight") for place in range(9)
+    replace(
+        HEAD,
+        **DRAWN,
+        optimizer="",
+        name=f"Net_heads.{place}.weight",
+    )
+    for place in range(9)
 )
 
 CASES = [
@@ -94,7 +108,14 @@ CASES = [
     case("no gradient reaches it", BODY, replace(HEAD, **UNSEEN), recorded=NEVER_SEEN, fires=(HEAD,)),
     case("its update is always zero", BODY, HEAD, recorded=rows(update=0.0), fires=(HEAD,)),
     case(
-        "frozen at its random start", BODY, replace(HEAD, **FROZEN, optimizer="", looks_untrained=True), fires=(HEAD,)
+        "frozen at its random start",
+        BODY,
+        replace(
+            HEAD,
+            **DRAWN,
+            optimizer="",
+        ),
+        fires=(HEAD,),
     ),
     case("of one size: in the order of the model, in every process", BODY, *ALIKE, fires=ALIKE),
     case("frozen since", BODY, replace(HEAD, **FROZEN), before=(BODY, HEAD), fires=(HEAD,)),
@@ -135,7 +156,10 @@ CASES = [
     case("an input is optimised", replace(BODY, module="", name="Parameters_0.weight"), replace(HEAD, **OUTSIDE)),
     case(
         "the first matrix is frozen in a run that ended early",
-        replace(BODY, **FROZEN, looks_untrained=True),
+        replace(
+            BODY,
+            **DRAWN,
+        ),
         HEAD,
         recorded=short(rows()),
         fires=(BODY,),
@@ -143,19 +167,46 @@ CASES = [
     case(
         "two are frozen in a run that ended early",
         BODY,
-        replace(HEAD, **FROZEN, looks_untrained=True),
-        replace(HEAD, **FROZEN, looks_untrained=True, name="Net_neck.weight", module="neck"),
+        replace(
+            HEAD,
+            **DRAWN,
+        ),
+        replace(HEAD, **DRAWN, name="Net_neck.weight", module="neck"),
         recorded=short(rows()),
         fires=(HEAD, replace(HEAD, name="Net_neck.weight")),
     ),
     case("all of it trains", BODY, HEAD),
-    case("frozen for the first steps", BODY, replace(HEAD, **FROZEN, looks_untrained=True), step=99),
+    case(
+        "frozen for the first steps",
+        BODY,
+        replace(
+            HEAD,
+            **DRAWN,
+        ),
+        step=99,
+    ),
     case("no gradient for the first steps", BODY, replace(HEAD, **UNSEEN), recorded=NEVER_SEEN, step=99),
     case("frozen since, and an optimizer made for the rest", BODY, KEPT, before=(BODY, HEAD)),
     case("frozen since, beside a new optimizer of all", BY_ADAM, KEPT_BY_ADAM, optimizers=(ADAM,), before=(BODY, HEAD)),
     case("frozen not long ago", BODY, replace(HEAD, **FROZEN), before=(BODY, HEAD), step=99),
-    case("frozen in a run of 20 steps", replace(BODY, **FROZEN, looks_untrained=True), HEAD, recorded=BRIEF),
-    case("a later matrix, in a run that ended", BODY, replace(HEAD, **FROZEN, looks_untrained=True), recorded=EARLY),
+    case(
+        "frozen in a run of 20 steps",
+        replace(
+            BODY,
+            **DRAWN,
+        ),
+        HEAD,
+        recorded=BRIEF,
+    ),
+    case(
+        "a later matrix, in a run that ended",
+        BODY,
+        replace(
+            HEAD,
+            **DRAWN,
+        ),
+        recorded=EARLY,
+    ),
     case("a later one without a gradient", BODY, replace(HEAD, **UNSEEN), recorded=short(NEVER_SEEN)),
     case("frozen at random, and corrected", *CORRECTED, recorded=rows()),
     case("another name of one that trains", BODY, TIED),
@@ -163,7 +214,9 @@ CASES = [
     case("a layer that is not used in this step", BODY, HEAD, recorded=rows(present=0.5)),
     case("an average of the weights", BODY, replace(HEAD, **OUTSIDE, **UNSEEN, name="Average_head.weight")),
     case(
-        "a teacher that the script updates by hand", BODY, replace(HEAD, **OUTSIDE, name="T_x.weight", has_changed=True)
+        "a teacher that the script updates by hand",
+        BODY,
+        replace(HEAD, **OUTSIDE, name="T_x.weight", observed={**HEAD.observed, HAS_CHANGED: True}),
     ),
     case("a rate of zero", BODY, HEAD, recorded=rows(update=0.0, rate=0.0)),
     case("rounding noise before a normalisation", BODY, HEAD, recorded=rows(head=1e-9, update=0.0)),
@@ -236,7 +289,9 @@ def test_cases(case: RuleCase) -> None:
                 "both",
                 BODY,
                 replace(HEAD, **OUTSIDE),
-                replace(HEAD, name="Net_neck.weight", requires_grad=False, looks_untrained=True),
+                replace(
+                    HEAD, name="Net_neck.weight", requires_grad=False, observed={**HEAD.observed, LOOKS_UNTRAINED: True}
+                ),
                 fires=(HEAD, replace(HEAD, name="Net_neck.weight")),
             ),
             [Cause.PARAMETERS_NOT_IN_OPTIMIZER, Cause.FROZEN_PARAMETERS],
@@ -253,12 +308,16 @@ def test_what_it_suspects(case: RuleCase, causes: list[Cause]) -> None:
     ("case", "severity"),
     [
         pytest.param(
-            case("most", replace(BODY, **OUTSIDE, looks_untrained=True), HEAD, fires=(BODY,)),
+            case(
+                "most", replace(BODY, **OUTSIDE, observed={**BODY.observed, LOOKS_UNTRAINED: True}), HEAD, fires=(BODY,)
+            ),
             Severity.CRITICAL,
             id="most-of-the-model",
         ),
         pytest.param(
-            case("some", BODY, replace(HEAD, **OUTSIDE, looks_untrained=True), fires=(HEAD,)),
+            case(
+                "some", BODY, replace(HEAD, **OUTSIDE, observed={**HEAD.observed, LOOKS_UNTRAINED: True}), fires=(HEAD,)
+            ),
             Severity.WARNING,
             id="a-head",
         ),
@@ -288,9 +347,12 @@ def test_how_bad_it_is(case: RuleCase, severity: Severity) -> None:
 
 def reached(*parts: tuple[str, tuple[int, ...], bool]) -> RuleCase:
     """A model of these parts in their order, each with its shape, and whether gradients reach it."""
-    held = [replace(BODY, name=f"Net_{n}.weight", module=n, shape=shape, has_gradient=seen) for n, shape, seen in parts]
-    present = {p.gradient: {"is_present": steady(float(p.has_gradient), STEPS)} for p in held}
-    left = sorted((p for p in held if not p.has_gradient), key=lambda p: -p.size)
+    held = [
+        replace(BODY, name=f"Net_{n}.weight", module=n, shape=shape, observed={**BODY.observed, HAS_GRADIENT: seen})
+        for n, shape, seen in parts
+    ]
+    present = {p.gradient: {"is_present": steady(float(HAS_GRADIENT.of(p)), STEPS)} for p in held}
+    left = sorted((p for p in held if not HAS_GRADIENT.of(p)), key=lambda p: -p.size)
     return case("", *held, recorded={RATE: {"mean": steady(0.1, STEPS)}, **present}, fires=tuple(left))
 
 
@@ -402,12 +464,12 @@ def test_parts_that_stand_aside_are_information(case: RuleCase, severity: Severi
 
 def frozen_beside(*parts: tuple[str, tuple[int, ...], bool]) -> RuleCase:
     """A model of these parts in their order, each with its shape, and whether it is frozen as it was drawn."""
-    drawn: dict[str, Any] = {**FROZEN, "optimizer": "", "looks_untrained": True}
+    drawn: dict[str, Any] = {**DRAWN, "optimizer": ""}
     held = [
         replace(BODY, name=f"Net_{n}.weight", module=n, shape=shape, **(drawn if is_frozen else {}))
         for n, shape, is_frozen in parts
     ]
-    present = {p.gradient: {"is_present": steady(float(p.has_gradient), STEPS)} for p in held}
+    present = {p.gradient: {"is_present": steady(float(HAS_GRADIENT.of(p)), STEPS)} for p in held}
     left = sorted((p for p in held if not p.requires_grad), key=lambda p: -p.size)
     return case("", *held, recorded={RATE: {"mean": steady(0.1, STEPS)}, **present}, fires=tuple(left))
 
@@ -469,7 +531,14 @@ def test_frozen_twins_of_trained_parts_are_information(case: RuleCase, severity:
     ],
 )
 def test_what_is_frozen_may_have_its_turn_in_the_next_epoch(evaluations: tuple[int, ...], fires: bool) -> None:
-    frozen = case("", BODY, replace(HEAD, **FROZEN, looks_untrained=True))
+    frozen = case(
+        "",
+        BODY,
+        replace(
+            HEAD,
+            **DRAWN,
+        ),
+    )
     evaluated = {"CrossEntropyLoss_output_0": {"mean": {step: 1.0 for e in evaluations for step in (e, e + 1)}}}
     at = {step for e in evaluations for step in (e, e + 1)}
     recorded = {
@@ -488,7 +557,10 @@ def test_after_some_layers_were_thawed_the_frozen_ones_are_information() -> None
         "",
         BODY,
         neck,
-        replace(HEAD, **FROZEN, looks_untrained=True),
+        replace(
+            HEAD,
+            **DRAWN,
+        ),
         before=(BODY, replace(neck, **FROZEN)),
         fires=(HEAD,),
     )

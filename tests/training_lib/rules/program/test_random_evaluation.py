@@ -6,6 +6,7 @@ import pytest
 
 from tests.training_lib.rules.columns import steady
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ProgramFacts
+from trackside.contracts.observations import RANDOM_EVALUATIONS, RANDOM_LINE
 from trackside.rules.program.random_evaluation import RandomEvaluation
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -13,7 +14,7 @@ LOSS = {"Loss_output_0": {"mean": steady(1)}}
 
 
 def live(times: int) -> ModelFacts:
-    program = ProgramFacts(random_evaluations=times, random_line="net.py:31" if times else "")
+    program = ProgramFacts(observed={RANDOM_EVALUATIONS: times, RANDOM_LINE: "net.py:31" if times else ""})
     return ModelFacts(modules=(ModuleFacts("Net", "Net"),), program=program)
 
 

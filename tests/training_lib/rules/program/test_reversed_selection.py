@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.columns import steady
-from trackside.contracts.model_facts import ModelFacts, ProgramFacts, SelectionFacts
+from trackside.contracts.model_facts import ModelFacts, ProgramFacts
+from trackside.contracts.observations import SELECTIONS, SelectionFacts
 from trackside.rules.program.reversed_selection import ReversedSelection, direction_of
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -13,7 +14,7 @@ LOSS = {"Loss_output_0": {"mean": steady(1, 30)}}
 
 
 def of(kind: str, monitor: str, mode: str) -> ModelFacts:
-    return ModelFacts(program=ProgramFacts(selections=(SelectionFacts(kind, monitor, mode, "train.py:7"),)))
+    return ModelFacts(program=ProgramFacts(observed={SELECTIONS: (SelectionFacts(kind, monitor, mode, "train.py:7"),)}))
 
 
 def case(kind: str, monitor: str, mode: str, *, fires: bool = False) -> RuleCase:

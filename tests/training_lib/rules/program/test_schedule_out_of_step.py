@@ -9,7 +9,8 @@ import pytest
 
 from tests.training_lib.rules.columns import along
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ProgramFacts, ScheduleFacts
+from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ProgramFacts
+from trackside.contracts.observations import SCHEDULE, ScheduleFacts
 from trackside.contracts.run.recorded_names import EPOCH
 from trackside.rules.program.schedule_out_of_step import ScheduleOutOfStep, turns_of_warm_up
 from trackside.testing.rule_case import RuleCase, assert_case
@@ -31,7 +32,7 @@ def case(
 ) -> RuleCase:
     schedules = ScheduleFacts("LambdaLR", highest, calls) if schedule else None
     facts = ModelFacts(
-        optimizers=(OptimizerFacts("SGD", "SGD", line="train.py:9", schedule=schedules),),
+        optimizers=(OptimizerFacts("SGD", "SGD", line="train.py:9", observed={SCHEDULE: schedules}),),
         program=ProgramFacts(world_size=ranks),
     )
     recorded = {RATE: {"mean": along(rates)}}
@@ -90,7 +91,7 @@ def test_the_message_names_the_pace(case: RuleCase, words: str) -> None:
 @pytest.mark.parametrize(
     ("facts", "is_judged"),
     [
-        (ModelFacts(optimizers=(OptimizerFacts("SGD", "SGD", schedule=ScheduleFacts("StepLR")),)), True),
+        (ModelFacts(optimizers=(OptimizerFacts("SGD", "SGD", observed={SCHEDULE: ScheduleFacts("StepLR")}),)), True),
         (ModelFacts(optimizers=(OptimizerFacts("SGD", "SGD"),)), False),
     ],
     ids=["schedule", "none"],

@@ -6,6 +6,7 @@ import pytest
 
 from tests.training_lib.rules.columns import steady
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ParameterFacts, ProgramFacts
+from trackside.contracts.observations import STALE_COPY_EVALUATIONS, STALE_COPY_LINE, STALE_STATE
 from trackside.rules.program.stale_statistics import StaleStatistics
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -13,7 +14,7 @@ LOSS = {"Loss_output_0": {"mean": steady(1, 30)}}
 
 
 def layer(state: str, *, name: str = "norm", is_training: bool = False, from_step: int = 0) -> ModelFacts:
-    module = ModuleFacts(name, "Layer", is_training=is_training, stale_state=state)
+    module = ModuleFacts(name, "Layer", is_training=is_training, observed={STALE_STATE: state})
     return ModelFacts(from_step=from_step, modules=(module,))
 
 
@@ -36,7 +37,7 @@ CASES = [
     RuleCase(
         "an average of weights",
         recorded=LOSS,
-        facts=ModelFacts(program=ProgramFacts(stale_copy_evaluations=1, stale_copy_line="train.py:93")),
+        facts=ModelFacts(program=ProgramFacts(observed={STALE_COPY_EVALUATIONS: 1, STALE_COPY_LINE: "train.py:93"})),
         fires=("copy of the model",),
     ),
     RuleCase("no average that is stale", recorded=LOSS, facts=ModelFacts(program=ProgramFacts())),

@@ -9,6 +9,7 @@ import pytest
 from tests.training_lib.rules.columns import along, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, ParameterFacts
+from trackside.contracts.observations import HAS_GRADIENT, LOOKS_UNTRAINED
 from trackside.contracts.run.recorded_names import BACKWARD_PASSES, WITHOUT_GRADIENTS
 from trackside.rules.program.steps_without_gradients import StepsWithoutGradients
 from trackside.testing.rule_case import RuleCase, Statistics, assert_case, replay
@@ -66,8 +67,7 @@ def held(optimizer: str, *, gets: bool, is_frozen: bool = False) -> ParameterFac
         (8, 8),
         "float32",
         optimizer=optimizer,
-        has_gradient=gets,
-        looks_untrained=True,
+        observed={HAS_GRADIENT: gets, LOOKS_UNTRAINED: True},
         requires_grad=not is_frozen,
     )
 

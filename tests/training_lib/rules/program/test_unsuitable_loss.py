@@ -13,7 +13,6 @@ from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFact
 from trackside.contracts.observations import (
     BEYOND_REACH,
     COMPARED_WITH,
-    IS_BROADCAST,
     LOWERS_LIKELIHOOD,
     MARGIN,
     TAKES_SCORES_FOR_PROBABILITIES,
@@ -72,11 +71,11 @@ CASES = [
     case("one class for NLLLoss", LossFacts(NLL, "NLLLoss", class_count=1), steady(-0.5), fires=True),
     case(
         "a column less a row",
-        LossFacts(MSE, "MSELoss", input_shape=(32, 32), observed={IS_BROADCAST: True}),
+        LossFacts(MSE, "MSELoss", input_shape=(32, 32), observed={COMPARED_WITH: 32}),
         BRIEF,
         fires=True,
     ),
-    case("a column less a row, by hand", LossFacts("loss_output_0", observed={IS_BROADCAST: True}), BRIEF, fires=True),
+    case("a column less a row, by hand", LossFacts("loss_output_0", observed={COMPARED_WITH: 32}), BRIEF, fires=True),
     growing("a squared error by hand with a minus", SPEEDS_UP, fires=True),
     case("like driven apart", at_margin(1.0), AT_ONE, fires=True),
     case("like driven apart, another margin", at_margin(0.2), along(AT_FIFTH), fires=True),
@@ -155,16 +154,11 @@ def test_what_it_suspects(case: RuleCase, cause: Cause) -> None:
 @pytest.mark.parametrize(
     ("loss", "observed"),
     [
+        pytest.param(LossFacts("loss_output_0", observed={COMPARED_WITH: 32}), 1 / 32, id="counted"),
         pytest.param(
-            LossFacts("loss_output_0", observed={IS_BROADCAST: True, COMPARED_WITH: 32}), 1 / 32, id="counted"
-        ),
-        pytest.param(
-            LossFacts(MSE, "MSELoss", observed={IS_BROADCAST: True, COMPARED_WITH: 10}),
+            LossFacts(MSE, "MSELoss", observed={COMPARED_WITH: 10}),
             0.1,
             id="the-number-of-the-class",
-        ),
-        pytest.param(
-            LossFacts(MSE, "MSELoss", input_shape=(16, 1), observed={IS_BROADCAST: True}), 1 / 16, id="facts-of-before"
         ),
     ],
 )

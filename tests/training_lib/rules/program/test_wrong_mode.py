@@ -7,6 +7,7 @@ import pytest
 from tests.training_lib.rules.columns import steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ProgramFacts
+from trackside.contracts.observations import EVALUATION_LINE, OWN_TRAIN_UNUSED, PROBABILITY, TRAINING_MODE_EVALUATIONS
 from trackside.rules.program.wrong_mode import WrongMode
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -20,7 +21,9 @@ def net(*children: ModuleFacts, training: bool = False) -> tuple[ModuleFacts, ..
 def module(
     name: str, type_name: str, role: str, *, training: bool = False, probability: float | None = None
 ) -> ModuleFacts:
-    return ModuleFacts(name, type_name, role, is_training=training, probability=probability, line="model.py:3")
+    return ModuleFacts(
+        name, type_name, role, is_training=training, observed={PROBABILITY: probability}, line="model.py:3"
+    )
 
 
 DROP, NORM = module("drop", "Dropout", "dropout", probability=0.5), module("bn", "BatchNorm2d", "normalization")
@@ -45,9 +48,17 @@ CASES = [
         fires=("drop",),
     ),
     case("a dropout that does not say", (0, net(module("drop", "MyDrop", "dropout"))), fires=("drop",)),
-    case("its own train is never called", (0, (ModuleFacts("Net", "Net", own_train_unused=True),)), fires=("Net",)),
-    case("not yet", (20, (ModuleFacts("Net", "Net", own_train_unused=True),))),
-    case("called late", (0, (ModuleFacts("Net", "Net", own_train_unused=True),)), (21, (ModuleFacts("Net", "Net"),))),
+    case(
+        "its own train is never called",
+        (0, (ModuleFacts("Net", "Net", observed={OWN_TRAIN_UNUSED: True}),)),
+        fires=("Net",),
+    ),
+    case("not yet", (20, (ModuleFacts("Net", "Net", observed={OWN_TRAIN_UNUSED: True}),))),
+    case(
+        "called late",
+        (0, (ModuleFacts("Net", "Net", observed={OWN_TRAIN_UNUSED: True}),)),
+        (21, (ModuleFacts("Net", "Net"),)),
+    ),
     case("train mode", (0, net(module("drop", "Dropout", "dropout", training=True), training=True))),
     case("frozen batch norm", (0, net(NORM, training=True))),
     case("nothing that differs", (0, net(LINEAR, module("ln", "LayerNorm", "normalization")))),
@@ -71,7 +82,7 @@ ALIKE = module("ln", "LayerNorm", "normalization", training=True)
 def evaluated(
     name: str, times: int, *modules: ModuleFacts, fires: tuple[str, ...] = (), training: bool = True, steps: int = 30
 ) -> RuleCase:
-    program = ProgramFacts(training_mode_evaluations=times, evaluation_line="train.py:88" if times else "")
+    program = ProgramFacts(observed={TRAINING_MODE_EVALUATIONS: times, EVALUATION_LINE: "train.py:88" if times else ""})
     facts = (
         ModelFacts(modules=net(*modules, training=training)),
         ModelFacts(from_step=12, modules=net(*modules, training=training), program=program),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, OptimizerFacts, ParameterFacts
+from trackside.contracts.observations import HAS_EQUAL_ROWS
 from trackside.contracts.verdict import Severity
 from trackside.rules.tensors.dead_relu import DeadRelu
 from trackside.situation.dead_units import dying
@@ -122,7 +123,7 @@ def test_units_that_started_alike_are_told_so() -> None:
     alike = case(
         "",
         tenth(0.9),
-        of=replace(facts(), parameters=(ParameterFacts("W", "w", (2, 2), "float32", has_equal_rows=True),)),
+        of=replace(facts(), parameters=(ParameterFacts("W", "w", (2, 2), "float32", observed={HAS_EQUAL_ROWS: True}),)),
         fires=True,
     )
     findings = assert_case(DeadRelu(), alike)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts, ProgramFacts
+from trackside.contracts.observations import ROUNDS_BEFORE
 from trackside.contracts.verdict import Severity
 from trackside.rules.tensors.loss_not_decreasing import LossNotDecreasing
 from trackside.situation.losses.stuck_losses import judge_losses
@@ -82,7 +83,7 @@ NEW_OPTIMIZER = (
     ModelFacts(from_step=1000, optimizers=(OptimizerFacts("Adam_1", "Adam"),)),
 )
 TREES, GOES_ON = (
-    ModelFacts(losses=BUILT_IN.losses, program=ProgramFacts(framework="xgboost", rounds_before=before))
+    ModelFacts(losses=BUILT_IN.losses, program=ProgramFacts(framework="xgboost", observed={ROUNDS_BEFORE: before}))
     for before in (0, 20)
 )
 WAVERS = np.where(np.arange(60) % 2, 27.3, 19.8)

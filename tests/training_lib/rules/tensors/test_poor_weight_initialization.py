@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.training_lib.rules.columns import falling, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, ParameterFacts
-from trackside.contracts.observations import STEP_SHARE
+from trackside.contracts.observations import HAS_EQUAL_ROWS, STEP_SHARE
 from trackside.rules.tensors.poor_weight_initialization import PoorWeightInitialization, scale_of
 from trackside.testing.rule_case import RuleCase, assert_case, replay
 
@@ -51,7 +51,10 @@ def case(
 
 
 def alike(*names: str) -> ModelFacts:
-    return replace(FACTS, parameters=tuple([replace(p, has_equal_rows=p.name in names) for p in PARAMETERS]))
+    return replace(
+        FACTS,
+        parameters=tuple([replace(p, observed={**p.observed, HAS_EQUAL_ROWS: p.name in names}) for p in PARAMETERS]),
+    )
 
 
 def stepping(share: float) -> ModelFacts:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from trackside.contracts.model_facts import LossFacts, ModelFacts
-from trackside.contracts.observations import IS_BROADCAST
+from trackside.contracts.observations import COMPARED_WITH
 from trackside.situation.losses.guessing import beats, best_guess, difference_of_labels, loss_of_guessing
 from trackside.testing.rule_case import RuleCase
 
@@ -59,7 +59,7 @@ def test_it_is_the_least_of_all_constant_answers(loss: LossFacts, labels: Any, e
         pytest.param(LossFacts("loss_output_0"), [CLASSES], id="by-hand"),
         pytest.param(replace(ENTROPY, is_weighted=True), [CLASSES], id="weighted"),
         pytest.param(replace(ENTROPY, reduction="sum"), [CLASSES], id="a-sum"),
-        pytest.param(replace(of("MSELoss"), observed={IS_BROADCAST: True}), [NUMBERS], id="all-against-all"),
+        pytest.param(replace(of("MSELoss"), observed={COMPARED_WITH: 32}), [NUMBERS], id="all-against-all"),
         pytest.param(ENTROPY, [], id="no-labels"),
         pytest.param(ENTROPY, [CLASSES[:8]], id="few-labels"),
         pytest.param(ENTROPY, [np.full(64, -100)], id="none-that-counts"),

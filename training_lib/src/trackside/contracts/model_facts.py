@@ -35,17 +35,7 @@ class ModuleFacts:
     in_features, out_features   as the module declares them (channels of a convolution, rows and width of an embedding);
                   or None
     line          "train.py:41", the line that created it; "" if unknown
-    probability   of a dropout, else None
-    sees_ahead    its output at one position of a sequence depends on later positions: a bidirectional recurrent layer,
-                  or attention over its own input without a mask
-    stale_state   state that only training mode updates, used in eval mode as it began: "running statistics" or
-                  "spectral norm"; "" for none
-    sequence      (steps, sequences) of the first input of a recurrent layer or attention without `batch_first`, as it
-                  reads it; () if none was seen
-    own_train_unused   its class has a `train` of its own, which nothing has called with True
-    autocast      what a training under autocast made of a layer of matrix products: "half" if its output was in half
-                  precision; "bypassed" if it was float32 though autocast was on; "outside" if it was float32 with
-                  autocast off since before the outermost module was called; "" for others and without autocast
+    observed      what detectors saw of it, without what is as by default: `contracts/observations.py` has them all
     """
 
     name: str
@@ -56,12 +46,7 @@ class ModuleFacts:
     in_features: int | None = None
     out_features: int | None = None
     line: str = ""
-    probability: float | None = None
-    sees_ahead: bool = False
-    stale_state: str = ""
-    sequence: tuple[int, ...] = ()
-    own_train_unused: bool = False
-    autocast: str = ""
+    observed: Mapping[Observation[Any], Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -76,11 +61,8 @@ class ParameterFacts:
     group          its parameter group in that optimizer; 0 without an optimizer
     tied_to        the parameter of which this is a second name; a second name is never saved by itself
     is_sharded     the worker holds only a part of it
-    has_gradient   it had a gradient at the end of the step at which it was examined
-    has_equal_rows   all its rows were equal before the first step or at its end: its units started alike
-    looks_untrained  it is frozen or in no optimizer, and its values are as a common initializer draws them
-    has_changed    it is frozen or in no optimizer, and its values are others than when it was first seen
     units_last     its last axis counts the units, as in Keras; the first one as in PyTorch otherwise
+    observed       what detectors saw of it, without what is as by default: `contracts/observations.py` has them all
     """
 
     name: str
@@ -92,11 +74,8 @@ class ParameterFacts:
     group: int = 0
     tied_to: str = ""
     is_sharded: bool = False
-    has_gradient: bool = False
-    has_equal_rows: bool = False
-    looks_untrained: bool = False
-    has_changed: bool = False
     units_last: bool = False
+    observed: Mapping[Observation[Any], Any] = field(default_factory=dict, hash=False)
 
     @property
     def gradient(self) -> str:
@@ -116,21 +95,6 @@ class ParameterFacts:
 
 
 @dataclass(frozen=True)
-class ScheduleFacts:
-    """The newest learning-rate schedule of an optimizer.
-
-    type_name  its class
-    highest    the highest rate that it names for the first parameter group; 0 if unknown
-    calls      0 if the script has never stepped it, 1 if it has; above 1 the number of places by which it moves on at a
-               time, at the least, where it does so again and again without a backward pass between
-    """
-
-    type_name: str
-    highest: float = 0.0
-    calls: int = 0
-
-
-@dataclass(frozen=True)
 class OptimizerFacts:
     """One optimizer.
 
@@ -140,11 +104,7 @@ class OptimizerFacts:
     groups           numbers and flags of each parameter group at first sight (true is 1.0; `betas` are `betas_0` and
                      `betas_1`); `lr` is that of the first step
     parameter_count  number of its tensors
-    state            "loaded" if it had a state before its first step in this process, "new" if it had none and keeps
-                     one since; "" for an optimizer that keeps none
-    schedule         its newest learning-rate schedule; None without one
-    state_lost_every  steps between the last two looks that found its state emptied since the look before, once it was
-                      three times; 0 for never
+    observed         what detectors saw of it, without what is as by default: `contracts/observations.py` has them all
     """
 
     name: str
@@ -152,9 +112,7 @@ class OptimizerFacts:
     line: str = ""
     groups: tuple[Mapping[str, float], ...] = ()
     parameter_count: int = 0
-    state: str = ""
-    schedule: ScheduleFacts | None = None
-    state_lost_every: int = 0
+    observed: Mapping[Observation[Any], Any] = field(default_factory=dict, hash=False)
 
     def hyperparameter(self, key: str, *, group: int = 0) -> float | None:
         """Return a number of a parameter group, or None if it has none of that name.
@@ -208,74 +166,6 @@ class LossFacts:
         return self.type_name == "CrossEntropyLoss" and self.input_from in {"softmax", "log_softmax", "sigmoid"}
 
 
-@dataclass(frozen=True)
-class ClippingFacts:
-    """The clipping of gradients.
-
-    kind   "norm" or "value"
-    limit  the largest norm or value
-    line   the line of the first call
-    """
-
-    kind: str
-    limit: float
-    line: str = ""
-
-
-@dataclass(frozen=True)
-class CheckpointFacts:
-    """The content of the checkpoints that the script has written so far, compared with the models.
-
-    path             the file with the altered ones, else the first one without the missing ones; "" for neither
-    parameter_count  number of trained parameters of the models that are held
-    missing          the first of those that no checkpoint has held
-    missing_count    their number
-    ends_early       the missing ones are the last of their model, as where a head is left out
-    altered          the first of those saved with other values than the model had, while most were saved as they were
-    altered_count    their number
-    """
-
-    path: str = ""
-    parameter_count: int = 0
-    missing: tuple[str, ...] = ()
-    missing_count: int = 0
-    ends_early: bool = False
-    altered: tuple[str, ...] = ()
-    altered_count: int = 0
-
-
-@dataclass(frozen=True)
-class LoadFacts:
-    """A call of `load_state_dict` that had no effect.
-
-    name     the first tensor of the state
-    count    number of tensors in it
-    is_own   they were the model's own, put back after steps of training; else all had names that the model has not
-    line     the line of the call; "" if unknown
-    """
-
-    name: str
-    count: int
-    is_own: bool = False
-    line: str = ""
-
-
-@dataclass(frozen=True)
-class SelectionFacts:
-    """A callback or setting that chooses the best state, ends the training, or lowers the rate, by a number.
-
-    kind     its class: "EarlyStopping"; for a setting its name: "load_best_model_at_end"
-    monitor  the name of the number: "val_accuracy"; "" if unknown
-    mode     "min" or "max": the way that number is to go
-    line     the line of the script that handed it over; "" if unknown
-    """
-
-    kind: str
-    monitor: str
-    mode: str
-    line: str = ""
-
-
 BOOSTED = frozenset({"xgboost", "lightgbm", "catboost"})  # frameworks with trees and no network
 ESTIMATORS = frozenset({"scikit-learn"})  # nothing of a network is seen
 LOG = "log"  # in place of a framework: the run is a log of another tool, with steps between its rows
@@ -292,23 +182,8 @@ class ProgramFacts:
     world_size        number of ranks
     is_compiled       torch.compile is in use
     data_parallel     "DDP", "FSDP1", "FSDP2", "DataParallel" or ""
-    clipping          the clippings of gradients
-    training_mode_evaluations   number of losses computed in training mode with gradients off, as an evaluation does;
-                      counted to 3, and 0 if it happens at every step
-    evaluation_line   "train.py:88", the line of the latest such call of the model
-    random_evaluations  number of calls of a model in eval mode with a live dropout; counted to 3
-    random_line         "net.py:31", the line on the way to that dropout
-    stale_copy_evaluations  number of calls in eval mode of a copy of the model (an average of its weights) whose
-                        parameters have changed, and whose running statistics are as they began; counted to 3
-    stale_copy_line     "train.py:93", the line of the newest such call
-    shared_randomness   source of random numbers that are the same in all workers of a DataLoader: an attribute of its
-                      data ("Crops.rng"), or "worker_init_fn"; "" if none was found
-    rounds_before       number of rounds that a boosted model had before this training
-    resumed_at          step of the run at which this process began; 0 for the first process of the run
-    checkpoints         the content of the script's checkpoints; None if none was compared
-    idle_load           a load of a state that had no effect; None without
-    selections          what chooses by a number in a direction of the script's own; of PyTorch's `ReduceLROnPlateau`
-                        those whose numbers have gone against it
+    resumed_at        step of the run at which this process began; 0 for the first process of the run
+    observed          what detectors saw of it, without what is as by default: `contracts/observations.py` has them all
     """
 
     script: str = ""
@@ -319,19 +194,8 @@ class ProgramFacts:
     world_size: int = 1
     is_compiled: bool = False
     data_parallel: str = ""
-    clipping: tuple[ClippingFacts, ...] = ()
-    training_mode_evaluations: int = 0
-    evaluation_line: str = ""
-    random_evaluations: int = 0
-    random_line: str = ""
-    stale_copy_evaluations: int = 0
-    stale_copy_line: str = ""
-    shared_randomness: str = ""
-    rounds_before: int = 0
     resumed_at: int = 0
-    checkpoints: CheckpointFacts | None = None
-    idle_load: LoadFacts | None = None
-    selections: tuple[SelectionFacts, ...] = ()
+    observed: Mapping[Observation[Any], Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,19 @@
 
 A rule reads one by its declaration, as in `MARGIN.of(loss)`. An adapter that cannot see it leaves it at its default.
 The formats page, the file of model facts and its reader follow from what is declared here.
+
+To add one: declare it below, with what it is about; detect it in a file of its own in `frameworks/pytorch`, in
+`losses/detectors/` or `facts/detectors/` (`facts/detector.py` has the events); read it in a rule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 T = TypeVar("T")
+Section = Literal["losses", "modules", "parameters", "optimizers", "program"]  # of the file of model facts
 
 
 class Observed(Protocol):
@@ -29,34 +33,119 @@ class Observation(Generic[T]):
         name: Its key in the file of model facts.
         default: Its value where nobody has seen it.
         meaning: What a value says, with its unit.
+        about: The section of the file whose facts have it.
+        item: The type of the items of a tuple, or of a value that is None by default; else the type is the default's.
         since: The release that first stored it.
     """
 
     name: str
     default: T
     meaning: str
+    about: Section = "losses"
+    item: type[Any] | None = None
     since: str = "0.1.0"
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def of(self, facts: Observed) -> T:
-        """Return the value for a loss.
+        """Return the value for a loss, module, parameter, optimizer or program.
 
         Args:
-            facts: The facts about the loss.
+            facts: The facts about it.
         """
         found: T = facts.observed.get(self, self.default)
         return found
 
 
-IS_BROADCAST = Observation(
-    "is_broadcast",
-    False,
-    "n predictions and n targets were broadcast to n times n (a column minus a row), or k scores met the number of a "
-    "class",
-)
+@dataclass(frozen=True)
+class ScheduleFacts:
+    """The newest learning-rate schedule of an optimizer.
+
+    type_name  its class
+    highest    the highest rate that it names for the first parameter group; 0 if unknown
+    calls      0 if the script has never stepped it, 1 if it has; above 1 the number of places by which it moves on at a
+               time, at the least, where it does so again and again without a backward pass between
+    """
+
+    type_name: str
+    highest: float = 0.0
+    calls: int = 0
+
+
+@dataclass(frozen=True)
+class ClippingFacts:
+    """The clipping of gradients.
+
+    kind   "norm" or "value"
+    limit  the largest norm or value
+    line   the line of the first call
+    """
+
+    kind: str
+    limit: float
+    line: str = ""
+
+
+@dataclass(frozen=True)
+class CheckpointFacts:
+    """The content of the checkpoints that the script has written so far, compared with the models.
+
+    path             the file with the altered ones, else the first one without the missing ones; "" for neither
+    parameter_count  number of trained parameters of the models that are held
+    missing          the first of those that no checkpoint has held
+    missing_count    their number
+    ends_early       the missing ones are the last of their model, as where a head is left out
+    altered          the first of those saved with other values than the model had, while most were saved as they were
+    altered_count    their number
+    """
+
+    path: str = ""
+    parameter_count: int = 0
+    missing: tuple[str, ...] = ()
+    missing_count: int = 0
+    ends_early: bool = False
+    altered: tuple[str, ...] = ()
+    altered_count: int = 0
+
+
+@dataclass(frozen=True)
+class LoadFacts:
+    """A call of `load_state_dict` that had no effect.
+
+    name     the first tensor of the state
+    count    number of tensors in it
+    is_own   they were the model's own, put back after steps of training; else all had names that the model has not
+    line     the line of the call; "" if unknown
+    """
+
+    name: str
+    count: int
+    is_own: bool = False
+    line: str = ""
+
+
+@dataclass(frozen=True)
+class SelectionFacts:
+    """A callback or setting that chooses the best state, ends the training, or lowers the rate, by a number.
+
+    kind     its class: "EarlyStopping"; for a setting its name: "load_best_model_at_end"
+    monitor  the name of the number: "val_accuracy"; "" if unknown
+    mode     "min" or "max": the way that number is to go
+    line     the line of the script that handed it over; "" if unknown
+    """
+
+    kind: str
+    monitor: str
+    mode: str
+    line: str = ""
+
+
 COMPARED_WITH = Observation(
     "compared_with",
     0,
-    "number of targets that each prediction was compared with by broadcasting; 0 without broadcasting",
+    "number of targets that each prediction was compared with by broadcasting: n if n predictions and n targets became "
+    "n times n (a column minus a row), k if k scores met the number of a class; 0 without broadcasting",
 )
 MARGIN = Observation(
     "margin",
@@ -93,8 +182,172 @@ DROPOUTS = Observation[tuple[float, ...]](
     "dropouts",
     (),
     "shares of the values that dropouts before it drop: the largest four, largest first",
+    item=float,
 )
 
-OF_LOSSES: tuple[Observation[object], ...] = tuple(
+PROBABILITY = Observation[float | None](
+    "probability", None, "probability of a dropout; left out for any other module", "modules", float
+)
+SEES_AHEAD = Observation(
+    "sees_ahead",
+    False,
+    "its output at one position of a sequence depends on later positions: a bidirectional recurrent layer, or "
+    "attention over its own input without a mask",
+    "modules",
+)
+STALE_STATE = Observation(
+    "stale_state",
+    "",
+    'state that only training mode updates, used in eval mode as it began: "running statistics" or "spectral norm"',
+    "modules",
+)
+SEQUENCE = Observation[tuple[int, ...]](
+    "sequence",
+    (),
+    "steps and sequences of the first input of a recurrent layer or attention without `batch_first`, as it reads it",
+    "modules",
+    int,
+)
+OWN_TRAIN_UNUSED = Observation(
+    "own_train_unused", False, "its class has a `train` of its own, which nothing has called with True", "modules"
+)
+AUTOCAST = Observation(
+    "autocast",
+    "",
+    'what a training under autocast made of a layer of matrix products: "half" if its output was in half precision; '
+    '"bypassed" if it was float32 though autocast was on; "outside" if it was float32 with autocast off since before '
+    "the outermost module was called",
+    "modules",
+)
+
+HAS_GRADIENT = Observation(
+    "has_gradient", False, "it had a gradient at the end of the step at which it was examined", "parameters"
+)
+HAS_EQUAL_ROWS = Observation(
+    "has_equal_rows",
+    False,
+    "all its rows were equal before the first step or at its end: its units started alike",
+    "parameters",
+)
+LOOKS_UNTRAINED = Observation(
+    "looks_untrained",
+    False,
+    "it is frozen or in no optimizer, and its values are as a common initializer draws them",
+    "parameters",
+)
+HAS_CHANGED = Observation(
+    "has_changed",
+    False,
+    "it is frozen or in no optimizer, and its values are others than when it was first seen",
+    "parameters",
+)
+
+STATE = Observation(
+    "state",
+    "",
+    '"loaded": it had a state before its first step in this process; "new": it had none and keeps one since; left out '
+    "for an optimizer that keeps none",
+    "optimizers",
+)
+SCHEDULE = Observation[ScheduleFacts | None](
+    "schedule",
+    None,
+    "its newest learning-rate schedule: `type_name`, `highest` (the highest rate that it names for the first group; 0 "
+    "if unknown) and `calls` (0 until the script has stepped it, then 1; above 1 the number of places by which it "
+    "moves on at a time)",
+    "optimizers",
+    ScheduleFacts,
+)
+STATE_LOST_EVERY = Observation(
+    "state_lost_every",
+    0,
+    "steps between the last two looks that found its state emptied since the look before, once it was three times; 0 "
+    "for never",
+    "optimizers",
+)
+
+CLIPPINGS = Observation[tuple[ClippingFacts, ...]](
+    "clipping",
+    (),
+    'the clippings of gradients: `kind` ("norm" or "value"), `limit`, `line` of the first call',
+    "program",
+    ClippingFacts,
+)
+TRAINING_MODE_EVALUATIONS = Observation(
+    "training_mode_evaluations",
+    0,
+    "number of losses computed in training mode with gradients off, as an evaluation does; counted to 3, and 0 if it "
+    "happens at every step",
+    "program",
+)
+EVALUATION_LINE = Observation("evaluation_line", "", "line of the latest such call of the model", "program")
+RANDOM_EVALUATIONS = Observation(
+    "random_evaluations", 0, "number of calls of a model in eval mode with a live dropout; counted to 3", "program"
+)
+RANDOM_LINE = Observation("random_line", "", "line on the way to that dropout", "program")
+STALE_COPY_EVALUATIONS = Observation(
+    "stale_copy_evaluations",
+    0,
+    "number of calls in eval mode of a copy of the model (an average of its weights) whose parameters have changed, "
+    "and whose running statistics are as they began; counted to 3",
+    "program",
+)
+STALE_COPY_LINE = Observation("stale_copy_line", "", "line of the newest such call", "program")
+SHARED_RANDOMNESS = Observation(
+    "shared_randomness",
+    "",
+    "source of random numbers that are the same in all workers of a DataLoader: an attribute of its data "
+    '("Crops.rng"), or "worker_init_fn"',
+    "program",
+)
+ROUNDS_BEFORE = Observation(
+    "rounds_before", 0, "number of rounds that a boosted model had before this training", "program"
+)
+CHECKPOINTS = Observation[CheckpointFacts | None](
+    "checkpoints",
+    None,
+    "the content of the script's checkpoints: `path` of the first file in which something is missing or altered, "
+    "`parameter_count` of the models that are held, `missing` and `missing_count` of those that no checkpoint has "
+    "held, `ends_early` (these are the last of their model), `altered` and `altered_count` of those saved with other "
+    "values than the model had; at most eight names each",
+    "program",
+    CheckpointFacts,
+)
+IDLE_LOAD = Observation[LoadFacts | None](
+    "idle_load",
+    None,
+    "a load of a state without an effect: `name` of its first tensor, `count`, `is_own` (the model's own tensors were "
+    "given to it), `line`",
+    "program",
+    LoadFacts,
+)
+SELECTIONS = Observation[tuple[SelectionFacts, ...]](
+    "selections",
+    (),
+    "what chooses by a number in a direction of the script's own: `kind`, `monitor`, `mode`, `line`; of PyTorch's "
+    "`ReduceLROnPlateau` those whose numbers have gone against it",
+    "program",
+    SelectionFacts,
+)
+
+DECLARED: tuple[Observation[object], ...] = tuple(
     each for each in list(globals().values()) if isinstance(each, Observation)
 )
+
+
+def without_defaults(values: Mapping[Observation[Any], Any]) -> dict[Observation[Any], Any]:
+    """Return observed values without those that are as by default.
+
+    Args:
+        values: The values by observation.
+    """
+    return {each: value for each, value in values.items() if value != each.default}
+
+
+def declared(about: Section) -> tuple[Observation[object], ...]:
+    """Return the observations of a section, in the order of their declaration.
+
+    Args:
+        about: The section of the file of model facts.
+    """
+    return tuple(each for each in DECLARED if each.about == about)

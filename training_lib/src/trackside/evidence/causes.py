@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from trackside.contracts.cause import Cause
+from trackside.contracts.observations import HAS_EQUAL_ROWS
 from trackside.evidence.question import Answer, Known, changed, changed_at_first, grown, times_as_large
 from trackside.evidence.questions import gradients, program, rates, weights
 from trackside.evidence.suspects import FirstOf, Suspect, Suspects
@@ -37,7 +38,7 @@ def _grown_by_steps(known: Known) -> Answer:
 
 def _alike_without_gradients(known: Known) -> bool:
     facts = known.window.facts
-    is_alike = facts is None or any(parameter.has_equal_rows for parameter in facts.parameters)
+    is_alike = facts is None or any(HAS_EQUAL_ROWS.of(parameter) for parameter in facts.parameters)
     return is_alike and bool(gradients.zero_gradients(known))
 
 

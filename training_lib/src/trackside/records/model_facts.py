@@ -9,14 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from trackside.contracts.errors import KeyNotFoundError
 from trackside.contracts.model_facts import (
-    CheckpointFacts,
-    ClippingFacts,
-    LoadFacts,
     LossFacts,
     ModelFacts,
     ModuleFacts,
@@ -24,10 +21,8 @@ from trackside.contracts.model_facts import (
     ParameterFacts,
     ProgramFacts,
     Revisions,
-    ScheduleFacts,
-    SelectionFacts,
 )
-from trackside.contracts.observations import OF_LOSSES
+from trackside.contracts.observations import Observation, Section, declared, without_defaults
 from trackside.contracts.run_layout import MODEL_FACTS_PREFIX, model_facts_key
 from trackside.records.untrusted_json import MOST_JSON_BYTES, UntrustedJson
 from trackside.storage.store import Store
@@ -36,7 +31,13 @@ VERSION = 1
 MOST_REVISIONS = 32
 HEAD_BYTES = 64
 MOST_BYTES = 8 << 20  # of a file; no further revision is added beyond it
-_SECTIONS = ("modules", "parameters", "optimizers", "losses", "program")
+_SECTIONS: Mapping[Section, type] = {
+    "modules": ModuleFacts,
+    "parameters": ParameterFacts,
+    "optimizers": OptimizerFacts,
+    "losses": LossFacts,
+    "program": ProgramFacts,
+}
 
 
 def encode_facts(revisions: Sequence[ModelFacts], *, revision_count: int | None = None) -> bytes:
@@ -112,7 +113,8 @@ def read_facts(store: Store, worker: str) -> Revisions:
 
 
 _T = TypeVar("_T")
-_FieldReader = tuple[str, Callable[[UntrustedJson, str], object], bool]
+_Reader = Callable[[UntrustedJson, str], object]
+_FieldReader = tuple[str, _Reader, bool]
 
 
 def _section(revision: UntrustedJson, name: str, kind: type[_T], before: tuple[_T, ...]) -> tuple[_T, ...]:
@@ -128,7 +130,7 @@ def _document(value: Any) -> dict[str, Any]:
         if (part := getattr(value, name)) != default
     }
     if observed := document.pop("observed", None):
-        document.update((each.name, _plain(part)) for each, part in observed.items())
+        document.update((each.name, _plain(part)) for each, part in without_defaults(observed).items())
     return document
 
 
@@ -154,10 +156,9 @@ def _facts(found: UntrustedJson, kind: Callable[..., _T]) -> _T:
     """Return the facts of a kind from JSON. Fields with a default may be absent; each is read by its annotation."""
     readers: list[_FieldReader] = _readers_of(kind)
     given = {name: read(found, name) for name, read, is_needed in readers if is_needed or found.has(name)}
-    if kind is LossFacts:
-        given["observed"] = {
-            each: _OBSERVED[type(each.default)](found, each.name) for each in OF_LOSSES if found.has(each.name)
-        }
+    observers: list[tuple[Observation[object], _Reader]] = _observers_of(kind)
+    if observers:
+        given["observed"] = {each: read(found, each.name) for each, read in observers if found.has(each.name)}
     return kind(**given)
 
 
@@ -167,32 +168,42 @@ def _readers_of(kind: Any) -> list[_FieldReader]:
     return [(f.name, _READERS[str(f.type)], _default(f) is MISSING) for f in fields(kind) if f.name != "observed"]
 
 
+@cache
+def _observers_of(kind: Any) -> list[tuple[Observation[object], _Reader]]:
+    """Return the observations of facts of that kind, and the readers of their values."""
+    sections = [section for section, of_section in _SECTIONS.items() if of_section is kind]
+    return [(each, _reader_of(each)) for section in sections for each in declared(section)]
+
+
+def _reader_of(observation: Observation[object]) -> _Reader:
+    item = observation.item or type(observation.default)
+    is_tuple = isinstance(observation.default, tuple)
+    if is_dataclass(item):
+        return partial(_all_facts if is_tuple else _one_fact, kind=item)
+    return _READERS[f"tuple[{item.__name__}, ...]" if is_tuple else item.__name__]
+
+
+def _one_fact(found: UntrustedJson, name: str, *, kind: Callable[..., object]) -> object:
+    return _facts(found.object(name), kind)
+
+
+def _all_facts(found: UntrustedJson, name: str, *, kind: Callable[..., object]) -> object:
+    return tuple(_facts(each, kind) for each in found.objects(name))
+
+
 def _numbers(found: UntrustedJson) -> dict[str, float]:
     return {key: found.number(key) for key in found.names()}
 
 
-_READERS: Mapping[str, Callable[[UntrustedJson, str], object]] = {
+_READERS: Mapping[str, _Reader] = {
     "str": UntrustedJson.text,
     "bool": lambda found, name: found.boolean(name, False),
     "int": UntrustedJson.count,
     "int | None": UntrustedJson.count,
     "float": UntrustedJson.number,
-    "float | None": UntrustedJson.number,
     "tuple[int, ...]": UntrustedJson.counts,
     "tuple[float, ...]": UntrustedJson.numbers,
     "tuple[str, ...]": UntrustedJson.texts,
-    "CheckpointFacts | None": lambda found, name: _facts(found.object(name), CheckpointFacts),
-    "LoadFacts | None": lambda found, name: _facts(found.object(name), LoadFacts),
-    "ScheduleFacts | None": lambda found, name: _facts(found.object(name), ScheduleFacts),
     "tuple[Mapping[str, float], ...]": lambda found, name: tuple(map(_numbers, found.objects(name))),
-    "tuple[ClippingFacts, ...]": lambda found, name: tuple(_facts(f, ClippingFacts) for f in found.objects(name)),
-    "tuple[SelectionFacts, ...]": lambda found, name: tuple(_facts(f, SelectionFacts) for f in found.objects(name)),
 }
 """Annotation of a field -> reader of its value."""
-_OBSERVED: Mapping[type, Callable[[UntrustedJson, str], object]] = {
-    bool: _READERS["bool"],
-    int: _READERS["int"],
-    float: _READERS["float"],
-    tuple: _READERS["tuple[float, ...]"],
-}
-"""Type of an observation -> reader of its value."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from trackside.contracts.model_facts import BOOSTED, ESTIMATORS, ProgramFacts
+from trackside.contracts.observations import CLIPPINGS
 
 
 class Concerns(Enum):
@@ -43,6 +44,6 @@ class Advice:
         """
         if self.concerns is Concerns.TREES:
             return program.framework in BOOSTED
-        if self.concerns is Concerns.UNCLIPPED_LOOPS and program.clipping:
+        if self.concerns is Concerns.UNCLIPPED_LOOPS and CLIPPINGS.of(program):
             return False
         return program.framework not in BOOSTED | ESTIMATORS

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from trackside.contracts.observations import ROUNDS_BEFORE
 from trackside.situation.constants import (
     A_TENTH_MORE,
     AS_GUESSING,
@@ -42,7 +43,7 @@ def judged_losses(window: Window) -> tuple[Column, ...]:
 
 def goes_on(window: Window) -> bool:
     """Return True if the model had learned before this training."""
-    return window.facts is not None and window.facts.program.rounds_before > 0
+    return window.facts is not None and ROUNDS_BEFORE.of(window.facts.program) > 0
 
 
 def above_guessing(window: Window, columns: Sequence[Column]) -> float | None:

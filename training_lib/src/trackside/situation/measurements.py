@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.model_facts import LossFacts, ParameterFacts
+from trackside.contracts.observations import CLIPPINGS, HAS_GRADIENT, LOOKS_UNTRAINED
 from trackside.contracts.run.recorded_names import CLIPPING, GRADIENTS_KEPT
 from trackside.situation.constants import ENOUGH_STEPS, NEARLY_ALL, RISEN, SHORT_WAY, VALUES_OF_A_LEVEL
 from trackside.situation.losses.losses import finite
@@ -164,7 +165,7 @@ class Evidence:
     def kept_by_clipping(self) -> float | None:
         """The median share of the gradient's norm that clipping leaves; None without clipping."""
         facts = self.window.facts
-        limits = [clip.limit for clip in facts.program.clipping if clip.kind == "norm"] if facts else []
+        limits = [clip.limit for clip in CLIPPINGS.of(facts.program) if clip.kind == "norm"] if facts else []
         columns = self.window.statistic(CLIPPING, "mean", mode=None)
         if not limits or not columns:
             return None
@@ -193,7 +194,9 @@ class Evidence:
         """Parameters that get a gradient, look untrained, and belong to no optimizer."""
         facts = self.window.facts
         held = facts.parameters if facts is not None else ()
-        return tuple([p for p in held if p.requires_grad and not p.optimizer and p.has_gradient and p.looks_untrained])
+        return tuple(
+            [p for p in held if p.requires_grad and not p.optimizer and HAS_GRADIENT.of(p) and LOOKS_UNTRAINED.of(p)]
+        )
 
     @cached_property
     def weight_decay(self) -> float:

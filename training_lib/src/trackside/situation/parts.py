@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 
 from trackside.contracts.model_facts import ModelFacts, ParameterFacts
+from trackside.contracts.observations import HAS_CHANGED, HAS_GRADIENT, LOOKS_UNTRAINED
 from trackside.situation.constants import NEGLIGIBLE_SHARE
 
 
@@ -17,7 +18,7 @@ def left_out(facts: ModelFacts) -> tuple[ParameterFacts, ...]:
     if not any(p.optimizer and p.module for p in facts.parameters):
         return ()
     outside = [p for p in facts.parameters if should_train(p) and not p.optimizer]
-    return tuple([p for p in outside if p.has_gradient and not p.has_changed])
+    return tuple([p for p in outside if HAS_GRADIENT.of(p) and not HAS_CHANGED.of(p)])
 
 
 def all_frozen(facts: ModelFacts) -> tuple[ParameterFacts, ...]:
@@ -36,7 +37,7 @@ def frozen_at_random(facts: ModelFacts) -> tuple[ParameterFacts, ...]:
     """
     trained = {root_of(p) for p in facts.parameters if p.optimizer and p.requires_grad}
     frozen = [p for p in facts.parameters if not p.requires_grad and not p.tied_to and root_of(p) in trained]
-    found = [p for p in frozen if p.looks_untrained and not p.has_changed]
+    found = [p for p in frozen if LOOKS_UNTRAINED.of(p) and not HAS_CHANGED.of(p)]
     corrected = {root for root in {root_of(p) for p in found} if has_corrections(facts, root)}
     return tuple([p for p in found if root_of(p) not in corrected])
 
@@ -179,7 +180,7 @@ def root_of(held: ParameterFacts) -> str:
 
 def is_untrained(facts: ModelFacts, held: ParameterFacts) -> bool:
     """Return True for a parameter that looks untrained, and for a bias beside such a weight."""
-    return any(p.looks_untrained for p in facts.parameters if p is held or (p.module and p.module == held.module))
+    return any(LOOKS_UNTRAINED.of(p) for p in facts.parameters if p is held or (p.module and p.module == held.module))
 
 
 def unreached(facts: ModelFacts, *, present: Mapping[str, float]) -> tuple[ParameterFacts, ...]:

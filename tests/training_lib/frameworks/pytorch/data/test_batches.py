@@ -20,6 +20,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+from trackside.contracts.observations import SHARED_RANDOMNESS
 from trackside.contracts.run.recorded_names import BATCH, BATCH_OF_ONE_ROW, BATCH_REPEATED, EPOCH, ROWS_REPEATED
 from trackside.frameworks.pytorch.data.batches import LOOKS_AT_FIRST, MOST_REMEMBERED
 from trackside.frameworks.pytorch.data.fingerprint import fingerprint
@@ -217,7 +218,7 @@ def test_a_copied_generator_is_a_fact(capturing: Any) -> None:
     _, trial = judged(capturing, lambda: DataLoader(Noise(), batch_size=8, num_workers=2))
     facts = trial.facts_at(STEPS)
     assert facts is not None
-    assert facts.program.shared_randomness == "Noise.rng"
+    assert SHARED_RANDOMNESS.of(facts.program) == "Noise.rng"
 
 
 def test_looks_become_rare(capturing: Any) -> None:

@@ -16,11 +16,22 @@ from torch.nn import functional
 
 from trackside.capture.steps.step_engine import Position
 from trackside.contracts.errors import StorageError
-from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ProgramFacts, ScheduleFacts
-from trackside.contracts.observations import COMPARED_WITH, IS_BROADCAST, MIXES_SAMPLES
+from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ProgramFacts
+from trackside.contracts.observations import (
+    CLIPPINGS,
+    COMPARED_WITH,
+    HAS_EQUAL_ROWS,
+    MIXES_SAMPLES,
+    PROBABILITY,
+    SCHEDULE,
+    SEES_AHEAD,
+    SEQUENCE,
+    STATE,
+    ScheduleFacts,
+)
 from trackside.contracts.run_layout import END_MARKER_KEY, model_facts_key, worker_end_key
-from trackside.frameworks.pytorch.facts.initial_values import has_equal_rows
-from trackside.frameworks.pytorch.facts.model_facts import ModelFactsFile, _Found, has_own_train
+from trackside.frameworks.pytorch.facts.detectors.parameters.first_values import has_equal_rows
+from trackside.frameworks.pytorch.facts.model_facts import ModelFactsFile, _Found
 from trackside.frameworks.pytorch.modules.roles import Role, role_of
 from trackside.records.model_facts import MOST_REVISIONS, decode_facts, encode_facts
 from trackside.rules.program.incomplete_resume import IncompleteResume
@@ -115,7 +126,7 @@ def test_which_layers_see_later_places(capturing: Any, build: Callable[[], nn.Mo
             optimizer.step()
 
     facts = facts_of(capturing, body, model_inputs=1)[-1]
-    assert {module.name for module in facts.modules if module.sees_ahead} == expected
+    assert {module.name for module in facts.modules if SEES_AHEAD.of(module)} == expected
 
 
 def test_what_a_program_is_made_of(capturing: Any) -> None:
@@ -132,7 +143,7 @@ def test_what_a_program_is_made_of(capturing: Any) -> None:
         ("forgotten", "Linear", "linear"),
     ]
     assert facts.modules[5].activation == "relu"
-    assert facts.modules[6].probability == 0.25
+    assert PROBABILITY.of(facts.modules[6]) == 0.25
     assert (facts.modules[1].in_features, facts.modules[1].out_features) == (7, 4)
     owned = {p.name: p.optimizer for p in facts.parameters}
     assert {name for name, optimizer in owned.items() if not optimizer} == {
@@ -149,7 +160,7 @@ def test_what_a_program_is_made_of(capturing: Any) -> None:
         "CrossEntropyLoss_output_0", "mean", 3, "linear",
     )  # fmt: skip
     assert facts.program.framework == "pytorch"
-    assert [(c.kind, c.limit) for c in facts.program.clipping] == [("norm", 0.5)]
+    assert [(c.kind, c.limit) for c in CLIPPINGS.of(facts.program)] == [("norm", 0.5)]
 
 
 def test_the_lines_of_the_script(capturing: Any) -> None:
@@ -168,7 +179,7 @@ def test_the_lines_of_the_script(capturing: Any) -> None:
     assert line(facts.optimizers[0].line).startswith("optimizer = torch.optim.AdamW")
     assert line(facts.losses[0].line).startswith("loss = criterion(")
     assert line(facts.losses[0].backward_line) == "loss.backward()"
-    assert line(facts.program.clipping[0].line).startswith("nn.utils.clip_grad_norm_")
+    assert line(CLIPPINGS.of(facts.program)[0].line).startswith("nn.utils.clip_grad_norm_")
 
 
 def test_freezing_is_a_revision(capturing: Any) -> None:
@@ -225,7 +236,7 @@ def test_a_schedule_is_a_revision_when_it_is_first_stepped_alone(capturing: Any)
             optimizer.step()
             schedule.step()
 
-    never, stepped = (facts.optimizers[0].schedule for facts in facts_of(capturing, run))
+    never, stepped = (SCHEDULE.of(facts.optimizers[0]) for facts in facts_of(capturing, run))
     assert never == ScheduleFacts("OneCycleLR", 0.5)
     assert stepped == ScheduleFacts("OneCycleLR", 0.5, 1)
 
@@ -363,7 +374,7 @@ def test_units_that_start_alike_are_seen_before_the_first_step(capturing: Any, b
         assert not has_equal_rows(net[0].weight)
 
     first, *_ = facts_of(capturing, run)
-    assert {p.name: p.has_equal_rows for p in first.parameters}["Sequential_0.weight"] is alike
+    assert {p.name: HAS_EQUAL_ROWS.of(p) for p in first.parameters}["Sequential_0.weight"] is alike
 
 
 @pytest.mark.parametrize(
@@ -399,11 +410,7 @@ def test_what_a_loss_is_given(capturing: Any, loss: Any, is_weighted: bool, comp
         optimizer.step()
 
     ((found,),) = [facts.losses for facts in facts_of(capturing, run)]
-    assert (found.is_weighted, IS_BROADCAST.of(found), COMPARED_WITH.of(found)) == (
-        is_weighted,
-        compared_with > 0,
-        compared_with,
-    )
+    assert (found.is_weighted, COMPARED_WITH.of(found)) == (is_weighted, compared_with)
 
 
 @pytest.mark.parametrize(
@@ -468,7 +475,7 @@ def test_the_axes_that_a_layer_reads(capturing: Any, layer: Callable[[], nn.Modu
             optimizer.step()
 
     found = facts_of(capturing, run, model_inputs=1)[-1]
-    assert {m.name: m.sequence for m in found.modules}["layer"] == sequence
+    assert {m.name: SEQUENCE.of(m) for m in found.modules}["layer"] == sequence
     assert found.losses[0].input_shape == (6, 2)
 
 
@@ -553,7 +560,7 @@ def test_roles(module: nn.Module, expected: Role) -> None:
 
 
 def found(step: int, name: str = "Net") -> _Found:
-    return _Found(step, [[("", nn.Linear, ModuleFacts(name, "Linear"))]], (), [], [], [], ProgramFacts())
+    return _Found(step, [[("", nn.Linear, ModuleFacts(name, "Linear"))]], (), [], [], ProgramFacts())
 
 
 class Failing(MemoryStore):
@@ -681,7 +688,7 @@ def test_what_a_process_resumes(capturing: Any, make: Any, loaded: tuple[str, ..
     trial = Trial(store, store)
     trial.refresh()
     last = trial.parts.facts.revisions("worker_0")[-1]
-    assert (last.program.resumed_at, [each.state for each in last.optimizers]) == (40, [state])
+    assert (last.program.resumed_at, [STATE.of(each) for each in last.optimizers]) == (40, [state])
     found = list(IncompleteResume().check(trial.window(79, now=0.0)))
     assert [finding.subject for finding in found] == ([type(optimizer).__name__] if is_lost else [])
 
@@ -717,42 +724,3 @@ def test_looking_costs_little(capturing: Any) -> None:
     trial.refresh()
     assert trial.model_facts is not None
     assert len(trial.model_facts.modules) == 1003
-
-
-class _Freezes(nn.Module):
-    def train(self, mode: bool = True) -> Any:
-        self.requires_grad_(False)
-        return super().train(mode)
-
-
-class _HoldsNorms(nn.Module):
-    def train(self, mode: bool = True) -> Any:
-        super().train(mode)
-        for module in self.children():
-            module.eval()
-        return self
-
-
-class _ClearsACache(nn.Module):
-    def train(self, mode: bool = True) -> Any:
-        self.cache = None
-        return super().train(mode)
-
-
-class _DisablesTrain(nn.Module):
-    def train(self, mode: bool = True) -> Any:
-        return self.eval()
-
-
-@pytest.mark.parametrize(
-    ("kind", "freezes"),
-    [
-        pytest.param(_Freezes, True, id="freezes"),
-        pytest.param(_HoldsNorms, True, id="holds-norms"),
-        pytest.param(_ClearsACache, False, id="clears-a-cache"),
-        pytest.param(_DisablesTrain, False, id="never-trains"),
-        pytest.param(nn.Linear, False, id="torch"),
-    ],
-)
-def test_a_train_of_its_own_that_freezes(kind: type[nn.Module], freezes: bool) -> None:
-    assert has_own_train(kind) is freezes

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 
 from trackside.contracts.observations import (
     BEYOND_REACH,
     DROPOUTS,
-    OF_LOSSES,
     STEP_SHARE,
     TAKES_SCORES_FOR_PROBABILITIES,
-    Observation,
+    declared,
 )
-from trackside.frameworks.pytorch.losses import detector
+from trackside.frameworks.pytorch.losses import detector, detectors
 from trackside.frameworks.pytorch.losses.description import UNNAMED
 from trackside.frameworks.pytorch.losses.detector import SeenLoss, observed
+from trackside.frameworks.shared.detectors import Detector, detectors_in
 
 OF_KERAS = {TAKES_SCORES_FOR_PROBABILITIES}  # in PyTorch such a loss ends with an error
 
 
 def test_each_observation_has_one_detector() -> None:
-    seen = [observation for observation, _ in detector._all_detectors()]
+    seen = [observation for found in detectors_in(detectors) for observation in found.observations]
     assert len(seen) == len(set(seen))
-    assert {*seen} == {*OF_LOSSES} - OF_KERAS
+    assert {*seen} == {*declared("losses")} - OF_KERAS
 
 
 def test_what_is_as_by_default_is_left_out() -> None:
@@ -39,8 +37,8 @@ def test_a_detector_that_cannot_read_costs_its_own_observation_alone(monkeypatch
     def known(_: SeenLoss) -> float:
         return 0.5
 
-    found: tuple[tuple[Observation[Any], Any], ...] = ((BEYOND_REACH, overwritten), (STEP_SHARE, known))
-    monkeypatch.setattr(detector, "_all_detectors", lambda: found)
+    found = Detector((BEYOND_REACH,), overwritten), Detector((STEP_SHARE,), known)
+    monkeypatch.setattr(detector, "detectors_in", lambda _: found)
     loss = observed(SeenLoss(None, UNNAMED))
     assert loss == {STEP_SHARE: 0.5}
     assert DROPOUTS not in loss

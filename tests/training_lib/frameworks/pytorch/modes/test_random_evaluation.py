@@ -12,6 +12,7 @@ from torch.nn import functional
 from torch.nn.functional import dropout
 
 from trackside.contracts.model_facts import ProgramFacts
+from trackside.contracts.observations import RANDOM_EVALUATIONS, RANDOM_LINE
 from trackside.records.model_facts import read_facts
 
 torch.set_num_threads(1)
@@ -153,18 +154,18 @@ NOT_LIVE = [
 @pytest.mark.parametrize(("between", "evaluate"), LIVE)
 def test_a_live_dropout_is_counted(capturing: Any, between: Any, evaluate: Callable[[nn.Module], None]) -> None:
     program = program_of(capturing, Net(between), evaluate)
-    assert program.random_evaluations == 3
-    assert program.random_line.startswith("test_random_evaluation.py:")
+    assert RANDOM_EVALUATIONS.of(program) == 3
+    assert RANDOM_LINE.of(program).startswith("test_random_evaluation.py:")
 
 
 @pytest.mark.parametrize(("between", "evaluate"), NOT_LIVE)
 def test_other_randomness_is_none(capturing: Any, between: Any, evaluate: Callable[[nn.Module], None]) -> None:
-    assert program_of(capturing, Net(between), evaluate).random_evaluations == 0
+    assert RANDOM_EVALUATIONS.of(program_of(capturing, Net(between), evaluate)) == 0
 
 
 def test_a_training_in_eval_mode_is_no_evaluation(capturing: Any) -> None:
     program = program_of(capturing, Net(always), lambda _: None, trains_in=False)
-    assert program.random_evaluations == 0
+    assert RANDOM_EVALUATIONS.of(program) == 0
 
 
 def test_torch_is_left_as_it_was(capturing: Any) -> None:

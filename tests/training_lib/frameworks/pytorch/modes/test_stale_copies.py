@@ -13,6 +13,7 @@ from torch.nn import functional
 from torch.optim.swa_utils import AveragedModel, update_bn
 
 from trackside.contracts.model_facts import ProgramFacts
+from trackside.contracts.observations import STALE_COPY_EVALUATIONS, STALE_COPY_LINE
 from trackside.records.model_facts import read_facts
 
 torch.set_num_threads(1)
@@ -143,10 +144,10 @@ FRESH = [
 @pytest.mark.parametrize(("make", "average_of", "after_step", "use"), STALE)
 def test_stale_copies_are_counted(capturing: Any, make: Any, average_of: Any, after_step: Any, use: Any) -> None:
     facts = program(capturing, make, average_of, after_step, use)
-    assert facts.stale_copy_evaluations == 3
-    assert facts.stale_copy_line.startswith("test_stale_copies.py:")
+    assert STALE_COPY_EVALUATIONS.of(facts) == 3
+    assert STALE_COPY_LINE.of(facts).startswith("test_stale_copies.py:")
 
 
 @pytest.mark.parametrize(("make", "average_of", "after_step", "use"), FRESH)
 def test_what_is_right_is_not_counted(capturing: Any, make: Any, average_of: Any, after_step: Any, use: Any) -> None:
-    assert program(capturing, make, average_of, after_step, use).stale_copy_evaluations == 0
+    assert STALE_COPY_EVALUATIONS.of(program(capturing, make, average_of, after_step, use)) == 0

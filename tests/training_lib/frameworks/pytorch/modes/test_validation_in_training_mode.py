@@ -15,6 +15,7 @@ from torch.optim.swa_utils import update_bn
 from torch.utils.checkpoint import checkpoint
 
 from trackside.contracts.model_facts import ProgramFacts
+from trackside.contracts.observations import EVALUATION_LINE, TRAINING_MODE_EVALUATIONS
 from trackside.records.model_facts import read_facts
 
 torch.set_num_threads(1)
@@ -107,8 +108,8 @@ EVALUATIONS = [
 @pytest.mark.parametrize("evaluate", EVALUATIONS, ids=lambda function: function.__name__)
 def test_is_counted(capturing: Any, evaluate: Callable[[nn.Module], None]) -> None:
     facts = program_facts(capturing, evaluate)
-    assert facts.training_mode_evaluations == 3
-    assert facts.evaluation_line.startswith("test_validation_in_training_mode.py:")
+    assert TRAINING_MODE_EVALUATIONS.of(facts) == 3
+    assert EVALUATION_LINE.of(facts).startswith("test_validation_in_training_mode.py:")
 
 
 @torch.no_grad()
@@ -175,15 +176,15 @@ NO_EVALUATIONS = [
 
 @pytest.mark.parametrize("other", NO_EVALUATIONS, ids=lambda function: function.__name__)
 def test_is_not_counted(capturing: Any, other: Callable[[nn.Module], None]) -> None:
-    assert program_facts(capturing, other).training_mode_evaluations == 0
+    assert TRAINING_MODE_EVALUATIONS.of(program_facts(capturing, other)) == 0
 
 
 def test_not_what_belongs_to_every_step(capturing: Any) -> None:
-    assert program_facts(capturing, in_a_block, every=1).training_mode_evaluations == 0
+    assert TRAINING_MODE_EVALUATIONS.of(program_facts(capturing, in_a_block, every=1)) == 0
 
 
 def test_not_where_nothing_behaves_otherwise(capturing: Any) -> None:
-    assert program_facts(capturing, in_a_block, model=plain()).training_mode_evaluations == 0
+    assert TRAINING_MODE_EVALUATIONS.of(program_facts(capturing, in_a_block, model=plain())) == 0
 
 
 def test_once_eval_is_called_nothing_is_counted_any_more(capturing: Any) -> None:
@@ -193,11 +194,11 @@ def test_once_eval_is_called_nothing_is_counted_any_more(capturing: Any) -> None
         (in_a_block if calls else in_evaluation_mode)(model)
         calls.append(1)
 
-    assert program_facts(capturing, first_rightly).training_mode_evaluations == 0
+    assert TRAINING_MODE_EVALUATIONS.of(program_facts(capturing, first_rightly)) == 0
 
 
 def test_the_last_evaluation_of_a_training_counts(capturing: Any) -> None:
-    assert program_facts(capturing, in_a_block, every=6, steps=12).training_mode_evaluations == 2
+    assert TRAINING_MODE_EVALUATIONS.of(program_facts(capturing, in_a_block, every=6, steps=12)) == 2
 
 
 def recorded(
@@ -320,7 +321,7 @@ def test_a_validation_of_every_step_is_recorded_now_and_then(
 
 
 def test_a_validation_of_every_step_in_training_mode_is_counted(capturing: Any) -> None:
-    assert program_facts(capturing, held_out, every=1, steps=24).training_mode_evaluations == 3
+    assert TRAINING_MODE_EVALUATIONS.of(program_facts(capturing, held_out, every=1, steps=24)) == 3
 
 
 @pytest.mark.parametrize(

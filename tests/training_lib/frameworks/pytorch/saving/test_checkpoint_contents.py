@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from trackside.contracts.capture_request import CaptureRequest, StatisticsRequest
-from trackside.contracts.model_facts import CheckpointFacts
+from trackside.contracts.observations import CHECKPOINTS, CheckpointFacts
 from trackside.contracts.run_layout import RunLocation
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch.adapter import PyTorchAdapter
@@ -61,7 +61,7 @@ def contents(
             write(model, folder / f"{step}.pt")
     adapter.close()
     facts = read_facts(LocalStore(RunLocation(str(folder / "run")).tensors), "worker_0")
-    return facts[-1].program.checkpoints
+    return CHECKPOINTS.of(facts[-1].program)
 
 
 def _without(word: str) -> Write:

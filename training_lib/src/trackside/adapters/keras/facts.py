@@ -18,16 +18,27 @@ from trackside.adapters.keras.values import array_of, has_value, learning_rate_o
 from trackside.capture.ground.guard import Guard, describe
 from trackside.capture.ground.script_lines import Place, script_path, shown, user_place
 from trackside.contracts.model_facts import (
-    ClippingFacts,
     LossFacts,
     ModelFacts,
     ModuleFacts,
     OptimizerFacts,
     ParameterFacts,
     ProgramFacts,
-    SelectionFacts,
 )
-from trackside.contracts.observations import LOWERS_LIKELIHOOD, TAKES_SCORES_FOR_PROBABILITIES, Observation
+from trackside.contracts.observations import (
+    CLIPPINGS,
+    HAS_GRADIENT,
+    LOOKS_UNTRAINED,
+    LOWERS_LIKELIHOOD,
+    PROBABILITY,
+    SELECTIONS,
+    STATE,
+    TAKES_SCORES_FOR_PROBABILITIES,
+    ClippingFacts,
+    Observation,
+    SelectionFacts,
+    without_defaults,
+)
 from trackside.frameworks.shared.initial_draws import MOST_NUMBERS, Moments, is_drawn
 from trackside.frameworks.shared.selections import selections_of
 
@@ -172,8 +183,7 @@ class KerasFacts:
             world_size=program.world_size,
             autocast_dtype=compute if compute in ("float16", "bfloat16") else "",
             has_grad_scaler=isinstance(getattr(self.model, "optimizer", None), keras.optimizers.LossScaleOptimizer),
-            clipping=clipping,
-            selections=self._selections or (),
+            observed=without_defaults({CLIPPINGS: clipping, SELECTIONS: self._selections or ()}),
         )
 
     def _module_facts(self, layer: Any) -> ModuleFacts:
@@ -188,7 +198,7 @@ class KerasFacts:
             is_training=self._modes.get(layer.name, is_training),
             out_features=units if isinstance(units, int) else None,
             line=self.made.line(layer),
-            probability=float(rate) if isinstance(rate, (int, float)) else None,
+            observed=without_defaults({PROBABILITY: float(rate) if isinstance(rate, (int, float)) else None}),
         )
 
     def _optimizer_facts(self) -> OptimizerFacts:
@@ -202,7 +212,7 @@ class KerasFacts:
             line=self.made.line(optimizer),
             groups=({name: float(value) for name, value in group.items() if value is not None},),
             parameter_count=len(self._variables),
-            state="new",
+            observed={STATE: "new"},
         )
 
     def _loss_facts(self) -> LossFacts:
@@ -274,7 +284,12 @@ def _frozen_facts(model: Any) -> Iterator[ParameterFacts]:
             if not variable.trainable and id(variable) not in seen:
                 seen.add(id(variable))
                 facts = _parameter_facts(variable, has_gradient=False)
-                yield replace(facts, requires_grad=False, optimizer="", looks_untrained=_looks_untrained(variable))
+                yield replace(
+                    facts,
+                    requires_grad=False,
+                    optimizer="",
+                    observed=without_defaults({LOOKS_UNTRAINED: _looks_untrained(variable)}),
+                )
 
 
 def _looks_untrained(variable: Any) -> bool:
@@ -298,6 +313,6 @@ def _parameter_facts(variable: Any, has_gradient: bool) -> ParameterFacts:
         tuple(int(size) for size in variable.shape),
         str(variable.dtype),
         optimizer=OPTIMIZER,
-        has_gradient=has_gradient,
+        observed=without_defaults({HAS_GRADIENT: has_gradient}),
         units_last=True,
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trackside.contracts.observations import BEYOND_REACH, COMPARED_WITH, IS_BROADCAST, LOWERS_LIKELIHOOD, Observation
+from trackside.contracts.observations import BEYOND_REACH, COMPARED_WITH, LOWERS_LIKELIHOOD, Observation
 
-SEEN = (BEYOND_REACH, COMPARED_WITH, IS_BROADCAST, LOWERS_LIKELIHOOD)
+SEEN = (BEYOND_REACH, COMPARED_WITH, LOWERS_LIKELIHOOD)
 
 
 def of_graph(loss: Any) -> Mapping[Observation[Any], Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from trackside.contracts.cause import Cause
+from trackside.contracts.observations import HAS_EQUAL_ROWS
 from trackside.evidence.question import Answer, Known, changed, changed_at_first, grown, question
 from trackside.situation.constants import GROWN, REPLACED, SHRUNK, STILL, VISIBLE, WILD
 
@@ -33,7 +34,7 @@ def units_alike(known: Known) -> Answer:
     facts = known.window.facts
     if facts is None or not facts.parameters:
         return None
-    alike = any(parameter.has_equal_rows for parameter in facts.parameters)
+    alike = any(HAS_EQUAL_ROWS.of(parameter) for parameter in facts.parameters)
     return "all units of a layer started alike" if alike else False
 
 

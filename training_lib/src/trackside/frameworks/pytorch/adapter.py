@@ -126,7 +126,7 @@ class PyTorchAdapter:
             return []
         file = CheckpointsFile(session.open_folder, worker=worker_name(rank.number), start=session.start_position)
         written = ScriptCheckpoints(
-            self.steps.sources.facts.checkpoints,
+            self.steps.sources.checkpoints,
             step=lambda: session.engine.step - 1,
             written=file.add,
             fuse=Fuse(session.guard, "noting where the script writes checkpoints"),

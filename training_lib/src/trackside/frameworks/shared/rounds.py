@@ -19,6 +19,7 @@ from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, Ran
 from trackside.capture.statistics.always_on import Moment
 from trackside.capture.steps.schedule import NOTHING_DUE
 from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, ProgramFacts
+from trackside.contracts.observations import ROUNDS_BEFORE, without_defaults
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.shared import in_charge
 from trackside.frameworks.shared.listening import ListeningAdapter
@@ -92,7 +93,7 @@ class Learning:
             framework=self.framework,
             framework_version=self.version,
             world_size=rank.of,
-            rounds_before=self.rounds_before,
+            observed=without_defaults({ROUNDS_BEFORE: self.rounds_before}),
         )
         return ModelFacts(0, modules, (), (), losses, program)
 

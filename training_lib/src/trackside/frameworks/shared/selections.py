@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
-from trackside.contracts.model_facts import SelectionFacts
+from trackside.contracts.observations import SelectionFacts
 
 MOST_FRAMES = 64
 _KINDS = ("EarlyStopping", "ModelCheckpoint", "ReduceLROnPlateau")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModuleFacts
-from trackside.contracts.observations import MIXES_SAMPLES
+from trackside.contracts.observations import MIXES_SAMPLES, SEQUENCE
 from trackside.contracts.verdict import Finding
 from trackside.rules.rule import Rule
 from trackside.trial.window import Window
@@ -39,9 +39,10 @@ class MixedSamples(Rule):
     Example:
         ```python
         from trackside.contracts.model_facts import LossFacts, ModuleFacts
+        from trackside.contracts.observations import SEQUENCE
         from trackside.rules.data.mixed_samples import reads_samples
 
-        lstm = ModuleFacts("Net_lstm", "LSTM", sequence=(32, 10))  # 32 steps of 10 sequences
+        lstm = ModuleFacts("Net_lstm", "LSTM", observed={SEQUENCE: (32, 10)})  # 32 steps of 10 sequences
         assert reads_samples(lstm, LossFacts("CrossEntropyLoss_output_0", input_shape=(32, 4)))
         assert not reads_samples(lstm, LossFacts("CrossEntropyLoss_output_0", input_shape=(10, 4)))
         ```
@@ -75,7 +76,7 @@ class MixedSamples(Rule):
             (_SOFTMAX, loss.name, loss.line, loss.input_shape) for loss in facts.losses if MIXES_SAMPLES.of(loss)
         ]
         layers = [
-            (_SEQUENCE, module.name, module.line, module.sequence)
+            (_SEQUENCE, module.name, module.line, SEQUENCE.of(module))
             for module in facts.modules
             if any(reads_samples(module, loss) for loss in facts.losses)
         ]
@@ -109,8 +110,8 @@ class MixedSamples(Rule):
 
 def reads_samples(module: ModuleFacts, loss: LossFacts) -> bool:
     """Return True if a layer reads the samples of which a loss has predictions as the steps of a sequence."""
-    if len(module.sequence) != 2 or not loss.input_shape:
+    if len(SEQUENCE.of(module)) != 2 or not loss.input_shape:
         return False
-    steps, sequences = module.sequence
+    steps, sequences = SEQUENCE.of(module)
     is_of_steps = loss.input_shape[0] == steps and sequences not in loss.input_shape[1:2]
     return is_of_steps and 1 < sequences != steps > 1

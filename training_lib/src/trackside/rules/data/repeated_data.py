@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
+from trackside.contracts.observations import SHARED_RANDOMNESS
 from trackside.contracts.run.recorded_names import BATCH, BATCH_OF_ONE_ROW, BATCH_REPEATED, ROWS_REPEATED, SAME_VIEWS
 from trackside.contracts.verdict import Finding
 from trackside.evidence.question import Answer, Known
@@ -19,7 +20,7 @@ from trackside.trial.window import Column, Window
 
 _DRAWN = "share of rows drawn before in the same pass"
 _VIEWS = "share of looks at which both views of a batch were the same"
-SHARED_RANDOMNESS = "random numbers of the workers"
+WORKERS_ALIKE = "random numbers of the workers"
 _SPREADS_DATA = frozenset({"DDP", "FSDP1", "FSDP2"})
 
 
@@ -34,8 +35,8 @@ _EVIDENCE = {
 
 def _shared_randomness(known: Known) -> Answer:
     facts = known.window.facts
-    is_shared = facts is not None and bool(known.findings) and known.lead.subject == SHARED_RANDOMNESS
-    return f"every worker copies {facts.program.shared_randomness}" if is_shared and facts is not None else False
+    is_shared = facts is not None and bool(known.findings) and known.lead.subject == WORKERS_ALIKE
+    return f"every worker copies {SHARED_RANDOMNESS.of(facts.program)}" if is_shared and facts is not None else False
 
 
 @dataclass(frozen=True)
@@ -156,12 +157,12 @@ class RepeatedData(Rule):
 
     def _by_workers(self, window: Window) -> list[Finding]:
         facts = window.facts
-        if facts is None or not facts.program.shared_randomness:
+        if facts is None or not SHARED_RANDOMNESS.of(facts.program):
             return []
         return [
             finding_of(
                 window,
-                SHARED_RANDOMNESS,
+                WORKERS_ALIKE,
                 "random generators that all workers copy",
                 1.0,
                 above=0.0,

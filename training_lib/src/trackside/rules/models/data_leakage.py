@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.errors import TensorNotSavedError
+from trackside.contracts.observations import SEES_AHEAD
 from trackside.contracts.verdict import Finding
 from trackside.evidence.question import Answer, Known
 from trackside.evidence.suspects import Suspect
@@ -205,7 +206,7 @@ class DataLeakage(FoldingRule):
 
 def _that_see_ahead(window: Window) -> tuple[str, ...]:
     facts = window.facts
-    return tuple([module.name for module in facts.modules if module.sees_ahead]) if facts is not None else ()
+    return tuple([module.name for module in facts.modules if SEES_AHEAD.of(module)]) if facts is not None else ()
 
 
 def _saved(window: Window, collection: str) -> Iterator[Saved]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts
+from trackside.contracts.observations import CLIPPINGS
 from trackside.contracts.run.recorded_names import CLIPPING
 from trackside.contracts.verdict import Finding
 from trackside.evidence.suspects import Suspect
@@ -142,7 +143,7 @@ class GradientClipping(Rule):
         if not usual_share < self.share or not float(np.mean(kept < 1)) >= ALL_BUT_A_FEW:
             return None
         facts = window.facts
-        place = facts.program.clipping[0].line if facts and facts.program.clipping else ""
+        place = CLIPPINGS.of(facts.program)[0].line if facts and CLIPPINGS.of(facts.program) else ""
         return finding_of(
             window,
             CLIPPING,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import CheckpointFacts
+from trackside.contracts.observations import CHECKPOINTS, IDLE_LOAD, CheckpointFacts
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
@@ -61,7 +61,7 @@ class IncompleteCheckpoint(Rule):
 
     Example:
         ```python
-        from trackside.contracts.model_facts import CheckpointFacts
+        from trackside.contracts.observations import CheckpointFacts
         from trackside.rules.program.incomplete_checkpoint import is_export
 
         filtered = CheckpointFacts("last.pt", 12, missing=("Net_stem.weight",), missing_count=1)
@@ -95,7 +95,7 @@ class IncompleteCheckpoint(Rule):
         return [*self._of_load(window), *self._of_checkpoints(window)]
 
     def _of_load(self, window: Window) -> Iterator[Finding]:
-        load = window.facts.program.idle_load if window.facts is not None else None
+        load = IDLE_LOAD.of(window.facts.program) if window.facts is not None else None
         if window.facts is not None and load is not None:
             yield finding_of(
                 window,
@@ -109,7 +109,7 @@ class IncompleteCheckpoint(Rule):
 
     def _of_checkpoints(self, window: Window) -> list[Finding]:
         facts = window.facts
-        if facts is None or (found := facts.program.checkpoints) is None:
+        if facts is None or (found := CHECKPOINTS.of(facts.program)) is None:
             return []
         cases = (
             (_ALTERED, found.altered, found.altered_count),
@@ -135,7 +135,7 @@ class IncompleteCheckpoint(Rule):
         if window.facts is None:
             return "facts about the program, which Trackside's hook records"
         program = window.facts.program
-        is_known = program.checkpoints is not None or program.idle_load is not None
+        is_known = CHECKPOINTS.of(program) is not None or IDLE_LOAD.of(program) is not None
         return "" if is_known else "a checkpoint with weights of the model"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts
+from trackside.contracts.observations import STATE, STATE_LOST_EVERY
 from trackside.contracts.run.recorded_names import BATCH, BATCH_NUMBER, EPOCH
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.findings import finding_of
@@ -106,7 +107,7 @@ class IncompleteResume(Rule):
 
     def nothing_to_judge(self, facts: ModelFacts) -> str:
         """Return a clause for a run of one process that keeps its states."""
-        is_lost = any(each.state_lost_every for each in facts.optimizers)
+        is_lost = any(STATE_LOST_EVERY.of(each) for each in facts.optimizers)
         return "" if facts.program.resumed_at or is_lost else "no process has gone on with this run after another"
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
@@ -127,12 +128,12 @@ class IncompleteResume(Rule):
 
     def _emptied(self, window: Window) -> Iterator[Finding]:
         for optimizer in window.facts.optimizers if window.facts else ():
-            if 0 < optimizer.state_lost_every <= self.memory:
+            if 0 < STATE_LOST_EVERY.of(optimizer) <= self.memory:
                 yield finding_of(
                     window,
                     optimizer.name,
                     _EMPTIED,
-                    float(optimizer.state_lost_every),
+                    float(STATE_LOST_EVERY.of(optimizer)),
                     below=float(self.memory + 1),
                     since=0,
                     place=optimizer.line,
@@ -141,7 +142,12 @@ class IncompleteResume(Rule):
     def _lost_states(self, window: Window, before: ModelFacts, now: ModelFacts) -> Iterator[Finding]:
         for optimizer in now.optimizers:
             old = before.optimizer(optimizer.name)
-            if optimizer.state == "new" and old is not None and old.state and old.type_name == optimizer.type_name:
+            if (
+                STATE.of(optimizer) == "new"
+                and old is not None
+                and STATE.of(old)
+                and old.type_name == optimizer.type_name
+            ):
                 yield finding_of(
                     window, optimizer.name, _STATE, 1.0, above=0.0, since=now.program.resumed_at, place=optimizer.line
                 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts
+from trackside.contracts.observations import AUTOCAST
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
@@ -43,10 +44,14 @@ class OutsideAutocast(Rule):
     Example:
         ```python
         from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ParameterFacts
+        from trackside.contracts.observations import AUTOCAST
         from trackside.rules.program.outside_autocast import share_outside
 
         facts = ModelFacts(
-            modules=(ModuleFacts("body", "Linear", autocast="half"), ModuleFacts("head", "Linear", autocast="outside")),
+            modules=(
+                ModuleFacts("body", "Linear", observed={AUTOCAST: "half"}),
+                ModuleFacts("head", "Linear", observed={AUTOCAST: "outside"}),
+            ),
             parameters=(
                 ParameterFacts("Net_body.weight", "body", (30, 10), "float32"),
                 ParameterFacts("Net_head.weight", "head", (10, 10), "float32"),
@@ -83,18 +88,18 @@ class OutsideAutocast(Rule):
         facts = window.facts
         if facts is None:
             return []
-        bypassed = [module for module in facts.modules if module.autocast == BYPASSED]
+        bypassed = [module for module in facts.modules if AUTOCAST.of(module) == BYPASSED]
         if bypassed:
             return [self._finding(window, facts, module, measure=_IGNORED, observed=1.0) for module in bypassed]
         share = share_outside(facts)
         if not 0 < share < 1 or share < self.share:
             return []
-        outside = [module for module in facts.modules if module.autocast == OUTSIDE]
+        outside = [module for module in facts.modules if AUTOCAST.of(module) == OUTSIDE]
         return [self._finding(window, facts, module, measure=_LEFT_OUT, observed=share) for module in outside]
 
     def nothing_to_judge(self, facts: ModelFacts) -> str:
         """Return a clause for a training without autocast."""
-        is_used = any(module.autocast in (HALF, BYPASSED) for module in facts.modules)
+        is_used = any(AUTOCAST.of(module) in (HALF, BYPASSED) for module in facts.modules)
         return "" if is_used else "no layer was seen under autocast"
 
     def lacks(self, window: Window) -> str:
@@ -132,6 +137,6 @@ def share_outside(facts: ModelFacts) -> float:
     sizes = {HALF: 0, OUTSIDE: 0, BYPASSED: 0}
     for held in facts.parameters:
         module = facts.module(held.module)
-        if module is not None and module.autocast in sizes:
-            sizes[module.autocast] += held.size
+        if module is not None and AUTOCAST.of(module) in sizes:
+            sizes[AUTOCAST.of(module)] += held.size
     return sizes[OUTSIDE] / (sum(sizes.values()) or 1)

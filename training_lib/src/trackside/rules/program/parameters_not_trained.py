@@ -148,10 +148,12 @@ class ParametersNotTrained(Rule):
     Example:
         ```python
         from trackside.contracts.model_facts import ModelFacts, ParameterFacts
+        from trackside.contracts.observations import HAS_GRADIENT
         from trackside.situation.parts import left_out
 
-        body = ParameterFacts("Net_body.weight", "body", (8, 8), "float32", optimizer="SGD", has_gradient=True)
-        head = ParameterFacts("Net_head.weight", "head", (2, 8), "float32", has_gradient=True)
+        seen = {HAS_GRADIENT: True}
+        body = ParameterFacts("Net_body.weight", "body", (8, 8), "float32", optimizer="SGD", observed=seen)
+        head = ParameterFacts("Net_head.weight", "head", (2, 8), "float32", observed=seen)
         rest = ParameterFacts("Net_rest.weight", "rest", (2, 8), "float32")
         facts = ModelFacts(parameters=(body, head, rest))
         assert [p.name for p in left_out(facts)] == ["Net_head.weight"]

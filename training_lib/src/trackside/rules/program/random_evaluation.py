@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts
+from trackside.contracts.observations import RANDOM_EVALUATIONS, RANDOM_LINE
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
@@ -35,9 +36,10 @@ class RandomEvaluation(Rule):
     Example:
         ```python
         from trackside.contracts.model_facts import ModelFacts, ProgramFacts
+        from trackside.contracts.observations import RANDOM_EVALUATIONS
         from trackside.rules.program.random_evaluation import live_dropouts
 
-        assert live_dropouts(ModelFacts(program=ProgramFacts(random_evaluations=3))) == 3
+        assert live_dropouts(ModelFacts(program=ProgramFacts(observed={RANDOM_EVALUATIONS: 3}))) == 3
         assert live_dropouts(ModelFacts()) == 0
         ```
 
@@ -76,7 +78,7 @@ class RandomEvaluation(Rule):
                 float(live_dropouts(facts)),
                 above=float(self.evaluations - 1),
                 since=facts.from_step,
-                place=facts.program.random_line,
+                place=RANDOM_LINE.of(facts.program),
             )
         ]
 
@@ -87,4 +89,4 @@ class RandomEvaluation(Rule):
 
 def live_dropouts(facts: ModelFacts) -> int:
     """Return the number of calls of the model in eval mode with a live dropout, counted to 3."""
-    return facts.program.random_evaluations
+    return RANDOM_EVALUATIONS.of(facts.program)

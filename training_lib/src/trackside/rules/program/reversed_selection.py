@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import ModelFacts, SelectionFacts
+from trackside.contracts.model_facts import ModelFacts
+from trackside.contracts.observations import SELECTIONS, SelectionFacts
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule
@@ -49,7 +50,7 @@ class ReversedSelection(Rule):
 
     Example:
         ```python
-        from trackside.contracts.model_facts import SelectionFacts
+        from trackside.contracts.observations import SelectionFacts
         from trackside.rules.program.reversed_selection import is_reversed, direction_of
 
         assert direction_of("val_loss") == "min" and direction_of("val_accuracy") == "max"
@@ -87,7 +88,7 @@ class ReversedSelection(Rule):
                 since=facts.from_step,
                 place=found.line,
             )
-            for found in facts.program.selections
+            for found in SELECTIONS.of(facts.program)
             if is_reversed(found)
         ]
 

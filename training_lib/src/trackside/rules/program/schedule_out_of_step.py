@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts
+from trackside.contracts.observations import SCHEDULE
 from trackside.contracts.run.recorded_names import EPOCH
 from trackside.contracts.verdict import Finding
 from trackside.rules.rule import Rule, parameter
@@ -94,7 +95,7 @@ class ScheduleOutOfStep(Rule):
 
     def nothing_to_judge(self, facts: ModelFacts) -> str:
         """Return a clause for a program without a schedule."""
-        return "" if any(each.schedule for each in facts.optimizers) else "no schedule of PyTorch is used"
+        return "" if any(SCHEDULE.of(each) for each in facts.optimizers) else "no schedule of PyTorch is used"
 
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: what is wrong with the pace."""
@@ -111,7 +112,7 @@ class ScheduleOutOfStep(Rule):
         )
 
     def _judge(self, window: Window, facts: ModelFacts, optimizer: OptimizerFacts) -> Iterator[Finding]:
-        schedule = optimizer.schedule
+        schedule = SCHEDULE.of(optimizer)
         if schedule is None:
             return
         if schedule.calls > max(1, facts.program.world_size):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts
+from trackside.contracts.observations import STALE_COPY_EVALUATIONS, STALE_COPY_LINE, STALE_STATE
 from trackside.contracts.verdict import Finding
 from trackside.evidence.suspects import FirstOf, Suspect
 from trackside.rules.findings import finding_of
@@ -46,9 +47,11 @@ class StaleStatistics(Rule):
     Example:
         ```python
         from trackside.contracts.model_facts import ModelFacts, ModuleFacts
+        from trackside.contracts.observations import STALE_STATE
         from trackside.rules.program.stale_statistics import stale_modules
 
-        norm = ModuleFacts("norm", "BatchNorm1d", "normalization", is_training=False, stale_state="running statistics")
+        seen = {STALE_STATE: "running statistics"}
+        norm = ModuleFacts("norm", "BatchNorm1d", "normalization", is_training=False, observed=seen)
         assert stale_modules(ModelFacts(modules=(norm,))) == (norm,)
         ```
 
@@ -80,14 +83,14 @@ class StaleStatistics(Rule):
         facts = window.facts
         if facts is None:
             return []
-        found = [_of_copy(window, facts)] if facts.program.stale_copy_evaluations else []
+        found = [_of_copy(window, facts)] if STALE_COPY_EVALUATIONS.of(facts.program) else []
         if window.watched_since(facts.from_step) < self.steps:
             return found
         return found + [
             finding_of(
                 window,
                 module.name,
-                f"steps with {module.stale_state} as they began",
+                f"steps with {STALE_STATE.of(module)} as they began",
                 float(window.step - facts.from_step + 1),
                 above=float(self.steps),
                 since=facts.from_step,
@@ -106,10 +109,10 @@ def _of_copy(window: Window, facts: ModelFacts) -> Finding:
         window,
         "copy of the model",
         _OF_COPY,
-        float(facts.program.stale_copy_evaluations),
+        float(STALE_COPY_EVALUATIONS.of(facts.program)),
         above=0.0,
         since=facts.from_step,
-        place=facts.program.stale_copy_line,
+        place=STALE_COPY_LINE.of(facts.program),
     )
 
 
@@ -119,8 +122,8 @@ def stale_modules(facts: ModelFacts) -> tuple[ModuleFacts, ...]:
     Spectral normalisation counts only if a parameter of its layer trains: a frozen one needs no new estimate.
     """
     trained = {_layer(p.module) for p in facts.parameters if p.optimizer and p.requires_grad}
-    stale = [module for module in facts.modules if module.stale_state and not module.is_training]
-    return tuple([m for m in stale if m.stale_state != "spectral norm" or _layer(m.name) in trained])
+    stale = [module for module in facts.modules if STALE_STATE.of(module) and not module.is_training]
+    return tuple([m for m in stale if STALE_STATE.of(m) != "spectral norm" or _layer(m.name) in trained])
 
 
 def _layer(module: str) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
+from trackside.contracts.observations import HAS_GRADIENT
 from trackside.contracts.run.recorded_names import BACKWARD_PASSES, WITHOUT_GRADIENTS
 from trackside.contracts.verdict import Finding
 from trackside.evidence.question import Answer, Known
@@ -39,7 +40,7 @@ def _none_requires_a_gradient(known: Known) -> Answer:
 def _only_outside(known: Known) -> Answer:
     """Return the number of parameters in no optimizer that get gradients, where those in the optimizers get none."""
     outside, facts = known.seen.outside_optimizers, known.window.facts
-    held = [p for p in facts.parameters if p.optimizer and p.has_gradient] if facts else []
+    held = [p for p in facts.parameters if p.optimizer and HAS_GRADIENT.of(p)] if facts else []
     is_so = bool(outside) and not held and any(finding.subject == WITHOUT_GRADIENTS for finding in known.findings)
     return is_so and f"{len(outside)} parameters get gradients, and no optimizer holds any of them"
 

@@ -13,7 +13,6 @@ from trackside.contracts.model_facts import LossFacts
 from trackside.contracts.observations import (
     BEYOND_REACH,
     COMPARED_WITH,
-    IS_BROADCAST,
     LOWERS_LIKELIHOOD,
     MARGIN,
     TAKES_SCORES_FOR_PROBABILITIES,
@@ -217,9 +216,8 @@ class Misuse:
 
 def misuse(loss: LossFacts, *, level: float, has_several_aims: bool) -> Misuse | None:
     """Return the misuse of a loss with the value `level`; None without evidence of one."""
-    if IS_BROADCAST.of(loss):
-        of_input = loss.input_shape[0] if loss.input_shape else 0  # of facts that lack the number: at least two
-        return Misuse(BROADCAST, 1 / (COMPARED_WITH.of(loss) or max(of_input, 2)), 1.0)
+    if others := COMPARED_WITH.of(loss):
+        return Misuse(BROADCAST, 1 / others, 1.0)
     if LOWERS_LIKELIHOOD.of(loss) and not has_several_aims:
         return Misuse(LIKELIHOOD, -1.0, 0.0)
     if loss.type_name not in _NEVER_NEGATIVE:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts
+from trackside.contracts.observations import EVALUATION_LINE, OWN_TRAIN_UNUSED, PROBABILITY, TRAINING_MODE_EVALUATIONS
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
@@ -58,16 +59,17 @@ class WrongMode(Rule):
     Example:
         ```python
         from trackside.contracts.model_facts import ModelFacts, ModuleFacts
+        from trackside.contracts.observations import PROBABILITY
         from trackside.rules.program.wrong_mode import differing_modules, evaluating_modules
 
         net = ModuleFacts("Net", "Net", is_training=False)
-        drop = ModuleFacts("drop", "Dropout", "dropout", is_training=False, probability=0.5)
+        drop = ModuleFacts("drop", "Dropout", "dropout", is_training=False, observed={PROBABILITY: 0.5})
         assert evaluating_modules(ModelFacts(modules=(net, drop))) == (drop,)
 
         trains = ModuleFacts("Net", "Net", is_training=True)
         assert evaluating_modules(ModelFacts(modules=(trains, drop))) == ()
 
-        drops = ModuleFacts("drop", "Dropout", "dropout", probability=0.5)
+        drops = ModuleFacts("drop", "Dropout", "dropout", observed={PROBABILITY: 0.5})
         assert differing_modules(ModelFacts(modules=(trains, drops))) == (drops,)
         ```
 
@@ -100,12 +102,12 @@ class WrongMode(Rule):
         if facts is None:
             return []
         found: list[Finding] = []
-        if facts.program.training_mode_evaluations >= self.evaluations:
+        if TRAINING_MODE_EVALUATIONS.of(facts.program) >= self.evaluations:
             found += [self._evaluated(window, facts, module) for module in differing_modules(facts)]
         if window.watched_since(facts.from_step) >= self.steps:
             found += [self._trained(window, facts, module) for module in evaluating_modules(facts)]
         if window.watched_since(facts.from_step) >= self.own_train_steps:
-            found += [self._unused(window, facts, module) for module in facts.modules if module.own_train_unused]
+            found += [self._unused(window, facts, module) for module in facts.modules if OWN_TRAIN_UNUSED.of(module)]
         return found
 
     def lacks(self, window: Window) -> str:
@@ -119,10 +121,10 @@ class WrongMode(Rule):
             window,
             module.name,
             "evaluations in training mode",
-            float(facts.program.training_mode_evaluations),
+            float(TRAINING_MODE_EVALUATIONS.of(facts.program)),
             above=float(self.evaluations - 1),
             since=facts.from_step,
-            place=facts.program.evaluation_line or module.line,
+            place=EVALUATION_LINE.of(facts.program) or module.line,
         )
 
     def _unused(self, window: Window, facts: ModelFacts, module: ModuleFacts) -> Finding:
@@ -164,5 +166,6 @@ def differing_modules(facts: ModelFacts) -> tuple[ModuleFacts, ...]:
 
 def _differs_in_training(module: ModuleFacts) -> bool:
     if module.role == "dropout":
-        return module.probability is None or module.probability > 0
+        probability = PROBABILITY.of(module)
+        return probability is None or probability > 0
     return module.role in _DIFFERING_ROLES and module.type_name not in _ALIKE_TYPES

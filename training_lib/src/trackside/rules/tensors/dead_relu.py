@@ -10,6 +10,7 @@ import numpy as np
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts
+from trackside.contracts.observations import HAS_EQUAL_ROWS
 from trackside.contracts.verdict import Finding, Severity
 from trackside.evidence.causes import CERTAIN, TOO_HIGH_A_RATE
 from trackside.evidence.question import Answer, Known
@@ -52,7 +53,7 @@ class DeadUnits(Details):
 
 def _alike(known: Known) -> Answer:
     facts = known.window.facts
-    is_so = facts is not None and any(held.has_equal_rows for held in facts.parameters)
+    is_so = facts is not None and any(HAS_EQUAL_ROWS.of(held) for held in facts.parameters)
     return is_so and "all units of a layer are alike"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ParameterFacts
-from trackside.contracts.observations import STEP_SHARE
+from trackside.contracts.observations import HAS_EQUAL_ROWS, STEP_SHARE
 from trackside.contracts.verdict import Finding
 from trackside.evidence.question import Answer, Known
 from trackside.evidence.suspects import FirstOf, Suspect
@@ -197,7 +197,7 @@ class PoorWeightInitialization(Rule):
 
     def _alike(self, window: Window, facts: ModelFacts) -> list[Finding]:
         layers = _hidden_layers(facts)
-        alike = [held for held in layers if held.has_equal_rows and _began_above_zero(window, held)]
+        alike = [held for held in layers if HAS_EQUAL_ROWS.of(held) and _began_above_zero(window, held)]
         return [
             finding_of(
                 window,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts
+from trackside.contracts.observations import CLIPPINGS
 from trackside.runs.comparing.cure import Cure, CureVerdict, cure_of
 from trackside.runs.live_run import Curve, training_losses
 from trackside.runs.recorded_run import RecordedRun
@@ -339,7 +340,7 @@ def _of_program(facts: ModelFacts) -> dict[str, str]:
         "ranks": str(program.world_size),
         "torch.compile": _yes(program.is_compiled),
         "data parallel": program.data_parallel or "none",
-        "gradient clipping": ", ".join(f"{each.kind} {each.limit:g}" for each in program.clipping) or "none",
+        "gradient clipping": ", ".join(f"{each.kind} {each.limit:g}" for each in CLIPPINGS.of(program)) or "none",
     }
 
 

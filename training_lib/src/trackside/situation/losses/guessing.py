@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from trackside.contracts.errors import TensorNotSavedError
 from trackside.contracts.model_facts import LossFacts
-from trackside.contracts.observations import IS_BROADCAST
+from trackside.contracts.observations import COMPARED_WITH
 from trackside.situation.constants import (
     ENOUGH_FOR_A_SHARE,
     ERRORS,
@@ -93,7 +93,7 @@ def all_as_guessing(window: Window, *, share: float) -> bool:
 def loss_of_guessing(loss: LossFacts, labels: Sequence[NDArray[np.generic]]) -> float | None:
     """Return the loss of the best constant answer to these labels, batches of shape (samples, ...); None if unknown."""
     judge = _JUDGES.get(loss.type_name)
-    if judge is None or loss.reduction != "mean" or loss.is_weighted or IS_BROADCAST.of(loss):
+    if judge is None or loss.reduction != "mean" or loss.is_weighted or COMPARED_WITH.of(loss):
         return None
     widths = {batch.shape[1:] for batch in labels}
     if len(widths) != 1 or sum(len(batch) for batch in labels) < ENOUGH_FOR_A_SHARE:

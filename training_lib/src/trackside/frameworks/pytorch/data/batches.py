@@ -35,7 +35,6 @@ from trackside.frameworks.pytorch.data.drawn_rows import DrawnRows
 from trackside.frameworks.pytorch.data.evaluated_rows import EvaluatedRows
 from trackside.frameworks.pytorch.data.fingerprint import fingerprint
 from trackside.frameworks.pytorch.data.order_seed import OrderSeed, order_seed
-from trackside.frameworks.pytorch.data.worker_randomness import shared_randomness
 from trackside.frameworks.pytorch.ground.script_objects import length_of
 from trackside.frameworks.shared.adapter import StepHook, Undo
 from trackside.frameworks.shared.replaced_methods import ReplacedFunction, replace
@@ -78,7 +77,6 @@ class BatchSource:
     """A source of numbers about the batches of each step.
 
     Attributes:
-        shared_randomness: Source of random numbers that are the same in all workers of a DataLoader; "" if none.
         pass_begins: Called before the first batch of a pass. Returns True if that will be seen.
 
     Args:
@@ -104,7 +102,6 @@ class BatchSource:
         self._clock, self._loader_met, self._loader_starts = clock, loader_met, loader_starts
         self._seen: OrderedDict[int, _Seen] = OrderedDict()
         self._rows = EvaluatedRows()
-        self.shared_randomness = ""
         self._fetched = untraced(protect(self._look))
         self._drawn = untraced(protect(self._look_at_rows))
         self._pass_begins = untraced(protect(self._look_at_pass))
@@ -254,7 +251,6 @@ class BatchSource:
                 seen.passes += 1
             seen.counted = None
             self._loader_met(iterator, batch)
-            self._look_at_workers(iterator)
             self._add_order(seen.order[1])
         added = self._statistics.recorder.numbers.added
         in_fetches = self._clock.seconds[DATA]
@@ -309,10 +305,6 @@ class BatchSource:
             high, low = divmod(found.seed % 2**64, 2**32)
             added[ORDER_SEED_HIGH, "mean"], added[ORDER_SEED_LOW, "mean"] = float(high), float(low)
             added[ORDER_SEED_IS_FIRST, "mean"] = float(found.is_first)
-
-    def _look_at_workers(self, iterator: Any) -> None:
-        if iterator._num_workers > 1 and not self.shared_randomness:
-            self.shared_randomness = shared_randomness(iterator._dataset, getattr(iterator, "_worker_init_fn", None))
 
     def _of(self, dataset: Any) -> _Seen:
         seen = self._seen.get(id(dataset))

@@ -6,17 +6,14 @@ Findings are worked out, looked up in the script's source, and stored on the wri
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-import re
-import sys
 import time
 import weakref
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
@@ -26,21 +23,17 @@ from trackside.capture.ground.script_lines import Place, script_path, shown, use
 from trackside.capture.steps.step_engine import Position
 from trackside.contracts.errors import RecordError
 from trackside.contracts.model_facts import (
-    ClippingFacts,
-    LoadFacts,
     LossFacts,
     ModelFacts,
     ModuleFacts,
     OptimizerFacts,
     ParameterFacts,
     ProgramFacts,
-    SelectionFacts,
 )
+from trackside.contracts.observations import Observation, without_defaults
 from trackside.contracts.run_layout import model_facts_key
-from trackside.frameworks.pytorch.facts.initial_values import FirstValues, number_of
-from trackside.frameworks.pytorch.facts.lost_state import LostStates
-from trackside.frameworks.pytorch.facts.stale_state import StaleState, has_state
-from trackside.frameworks.pytorch.facts.state_loads import StateLoads
+from trackside.frameworks.pytorch.facts.detector import Detectors, InScript, SeenParameter
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.parameter_names import (
     ParameterNames,
     data_parallel,
@@ -51,11 +44,7 @@ from trackside.frameworks.pytorch.ground.parameter_names import (
 from trackside.frameworks.pytorch.ground.source_lines import ModuleTree, SourceLines, user_classes
 from trackside.frameworks.pytorch.losses.description import UNNAMED, LossDescription
 from trackside.frameworks.pytorch.losses.graph import addends, facts_of, half_precision
-from trackside.frameworks.pytorch.modes.stale_copies import StaleCopies
-from trackside.frameworks.pytorch.modules.roles import dropout_probability, reads_both_ways, role_of, widths
-from trackside.frameworks.pytorch.optimizers.schedules import Schedules
-from trackside.frameworks.pytorch.saving.checkpoint_contents import CheckpointContents
-from trackside.frameworks.shared.selections import of_running_trainer
+from trackside.frameworks.pytorch.modules.roles import role_of, widths
 from trackside.records.model_facts import MOST_BYTES, MOST_REVISIONS, encode_facts, read_facts
 from trackside.storage.store import Store
 
@@ -71,7 +60,7 @@ _WAIT_SECONDS = 1.0  # how long what was found may wait to be stored
 _IDLE_SECONDS = 5.0
 _LAST_RETRY_SECONDS = 60.0
 _REQUIRES_GRAD = attrgetter("requires_grad")
-_FREEZES = re.compile(r"freez|requires_grad|^eval$")
+_Observed = Mapping[Observation[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -83,20 +72,7 @@ class _Found:
     parameters: tuple[ParameterFacts, ...]
     optimizers: Sequence[tuple[OptimizerFacts, Place | None]]
     losses: Sequence[tuple[LossFacts, Place | None]]
-    clipping: Sequence[tuple[ClippingFacts, Place | None]]
     program: ProgramFacts
-    evaluated_at: Place | None = None
-    random_at: Place | None = None
-    copy_at: Place | None = None
-    load: tuple[LoadFacts | None, Place | None] = (None, None)
-    schedules: Sequence[tuple[SelectionFacts, Place | None]] = ()
-
-
-class Counter(Protocol):
-    """A counter of evaluations of one kind, and the place of the newest."""
-
-    count: int
-    place: Place | None
 
 
 class ModelFactsSource:
@@ -104,18 +80,8 @@ class ModelFactsSource:
 
     - `is_looking`: this step is looked at, so `before_step` matters
     - `wants_loss`: the same for `loss_seen`
-    - `checkpoints`: compares what the script saves
-    - `loads`: watches the states that the script loads
     - `program`: returns facts of the program that other parts know
-    - `clipping`: places where gradients were clipped, by kind and limit
-    - `unmasked`: the attention modules that were seen to read all of their input
-    - `sequences`: steps and sequences of the first input of layers that read time along the first axis
-    - `autocast`: returns what became of a layer under autocast, as `ModuleFacts.autocast`
-    - `schedules`: the learning-rate schedules of the optimizers
-    - `passes`: returns the number of backward passes of this process so far
-    - `evaluations`: counters of validations in training mode, and of those with a live dropout
-    - `copies`: counts evaluations of copies of the models with stale statistics
-    - `set_to_train`: the modules whose own `train` was called with True; None where that is not known from the start
+    - `detectors`: see all else of modules, parameters, optimizers and the program
 
     Of the methods only `wants_loss` could raise.
     """
@@ -126,28 +92,13 @@ class ModelFactsSource:
         names: ParameterNames,
         optimizer_name: Callable[[Optimizer], str],
         program: Callable[[], ProgramFacts],
-        clipping: Mapping[tuple[str, float], Place | None],
-        unmasked: Container[nn.Module] = (),
-        sequences: Mapping[nn.Module, tuple[int, int]] | None = None,
-        autocast: Callable[[nn.Module], str] = lambda _: "",
-        passes: Callable[[], int] = lambda: 0,
-        evaluations: tuple[Counter, Counter],
-        copies: StaleCopies,
-        set_to_train: weakref.WeakSet[nn.Module] | None = None,
+        detectors: Detectors,
         protect: Callable[[Callable[..., None]], Callable[..., None]],
     ) -> None:
         self.is_looking = True
+        self.steps = 0  # of this process
         self._names, self._optimizer_name = names, optimizer_name
-        self._program, self._clipping, self._unmasked = program, clipping, unmasked
-        self._sequences = sequences if sequences is not None else {}
-        self._autocast = autocast
-        self.schedules = Schedules(passes=passes, changed=self.look_soon, protect=protect)
-        self._lost_states = LostStates()
-        self._in_training_mode, self._random = evaluations
-        self._copies = copies
-        self._set_to_train = set_to_train
-        self.checkpoints = CheckpointContents(names, changed=self.look_soon)
-        self.loads = StateLoads(has_stepped=lambda: self._steps > 0, changed=self.look_soon, protect=protect)
+        self._program, self._detectors = program, detectors
         self._file: ModelFactsFile | None = None
         self._places: weakref.WeakKeyDictionary[Optimizer, Place | None] = weakref.WeakKeyDictionary()
         self._optimizers: weakref.WeakKeyDictionary[Optimizer, OptimizerFacts] = weakref.WeakKeyDictionary()
@@ -157,13 +108,10 @@ class ModelFactsSource:
         self._seen_losses: dict[str, int] = {}
         self._autocast_dtype: torch.dtype | None = None
         self._modules: list[weakref.ref[nn.Module]] = []
-        self._stale, self._with_state = StaleState(), list[weakref.ref[nn.Module]]()
         self._others: list[weakref.ref[torch.Tensor]] = []  # parameters that no optimizer holds
-        self._first_values = FirstValues()
         self._recorded_state: object = None
-        self._selections: tuple[SelectionFacts, ...] = ()
+        self._recorded_program: _Observed = {}
         self._revisions = 0
-        self._steps = 0
         self._interval = self._next_look = LOOK_INTERVAL
         self._looks_again = list(LOOKS_AGAIN)
         self._quiet_until = FIRST_LOOKS
@@ -171,6 +119,16 @@ class ModelFactsSource:
         self.loss_seen: Callable[[torch.Tensor, LossDescription], None] = protect(self._loss_seen)
         self.before_step: Callable[[Optimizer], None] = protect(self._before_step)
         self._look = protect(self._looked)
+
+    @property
+    def has_gathered(self) -> bool:
+        """True once facts were gathered."""
+        return self._revisions > 0
+
+    @property
+    def has_news_of_program(self) -> bool:
+        """True if what is seen of the program differs from what was gathered."""
+        return self._detectors.seen_of("program", self._detectors.watch) != self._recorded_program
 
     def connect(self, file: ModelFactsFile) -> None:
         """Set the file that stores the facts."""
@@ -181,7 +139,7 @@ class ModelFactsSource:
         if self.is_looking:
             self._followed_losses = len(self._losses)
             self._look(step)
-        self._steps += 1
+        self.steps += 1
         self.is_looking = False
         self._look_if_due()
 
@@ -191,22 +149,22 @@ class ModelFactsSource:
 
     def rest_ended(self, steps: int) -> None:
         """Count steps at rest: what was due among them is looked at as the open step ends."""
-        self._steps += steps
+        self.steps += steps
         self._look_if_due()
 
     def _look_if_due(self) -> None:
-        if self._steps < FIRST_LOOKS or self._steps >= self._next_look:
+        if self.steps < FIRST_LOOKS or self.steps >= self._next_look:
             self.is_looking = True
             between = self._steps_between()
-            self._next_look = (self._steps // between + 1) * between
+            self._next_look = (self.steps // between + 1) * between
 
     def _steps_between(self) -> int:
-        return self._interval if self._steps < OFTEN_UNTIL else SELDOM * self._interval
+        return self._interval if self.steps < OFTEN_UNTIL else SELDOM * self._interval
 
     def wants_loss(self, name: str) -> bool:
         """Return True if this loss is looked at: each loss of the first step, later only the first of a name."""
         count = self._seen_losses.get(name, 0)
-        return not (count and self._steps) and count < MOST_OF_A_LOSS and len(self._losses) < MOST_LOSSES
+        return not (count and self.steps) and count < MOST_OF_A_LOSS and len(self._losses) < MOST_LOSSES
 
     def has_loss_at(self, place: Place | None) -> bool:
         """Return True if a loss that a training step followed was seen at this place of the script."""
@@ -215,8 +173,8 @@ class ModelFactsSource:
 
     def _optimizer_created(self, optimizer: Optimizer) -> None:
         self._places[optimizer] = user_place()
-        if self._steps >= self._quiet_until and self._revisions < MOST_REVISIONS:  # some make one at each step
-            self._quiet_until = self._steps + LOOK_INTERVAL
+        if self.steps >= self._quiet_until and self._revisions < MOST_REVISIONS:  # some make one at each step
+            self._quiet_until = self.steps + LOOK_INTERVAL
             self.look_soon()
 
     def _loss_seen(self, tensor: torch.Tensor, loss: LossDescription) -> None:
@@ -242,24 +200,21 @@ class ModelFactsSource:
         kinds = tuple(tuple(map(_kind_of, group.values())) for group in groups)
         flags = mode_flags(m for r in self._modules if (m := r()) is not None)
         self._states[optimizer] = (parameters, kinds, flags)
-        self._lost_states.before_step(optimizer, self._steps, lambda: smallest_parameter(optimizer))
+        self._detectors.before_step(optimizer)
         if optimizer not in self._optimizers:
-            if not self._revisions:
-                self._first_values.look_before_first_step(held)
             self._optimizers[optimizer] = OptimizerFacts(
                 self._optimizer_name(optimizer),
                 type(optimizer).__name__,
                 groups=tuple(map(_numbers_of, groups)),
-                state="loaded" if _has_state(optimizer) else "",
             )
 
     def _looked(self, step: int) -> None:
         if self._file is None:
             return
         for optimizer in self._states:
-            self._lost_states.step_ended(optimizer, functools.partial(smallest_parameter, optimizer))
-        is_again = bool(self._looks_again) and self._steps >= self._looks_again[0]
-        self._looks_again = [steps for steps in self._looks_again if steps > self._steps]
+            self._detectors.after_step(optimizer)
+        is_again = bool(self._looks_again) and self.steps >= self._looks_again[0]
+        self._looks_again = [steps for steps in self._looks_again if steps > self.steps]
         if self._state() == self._recorded_state and not is_again:
             return
         is_first = not self._revisions
@@ -275,42 +230,19 @@ class ModelFactsSource:
     def _state(self) -> object:
         """Return a value that differs once something has changed."""
         others = bytes(p.requires_grad for r in self._others if (p := r()) is not None)
-        optimizers = [(id(o), s, self.schedules.facts(o)) for o, s in self._states.items()]
-        stale = self._stale.look(m for r in self._with_state if (m := r()) is not None)
-        return (
-            optimizers,
-            others,
-            stale,
-            self._lost_states.count,
-            len(self._losses),
-            len(self._clipping),
-            self._in_training_mode.count,
-            self._random.count,
-            self._copies.count,
-            self.checkpoints.count,
-            self.loads.count,
-            len(self.schedules.reversed),
-            self._set_to_train is None or len(self._set_to_train),
-        )
+        seen_of = self._detectors.seen_of
+        optimizers = [(id(o), s, seen_of("optimizers", o)) for o, s in self._states.items()]
+        program = seen_of("program", self._detectors.watch)
+        return optimizers, others, program, len(self._losses), self._detectors.changes()
 
     def _gather(self, step: int) -> _Found:
-        self._first_values.look()
-        if not self._revisions:
-            self._copies.look(self._names)
-            self._selections = of_running_trainer(sys._getframe())
-        owners = _Owners(
-            self._states,
-            self._optimizers,
-            self._names,
-            first_values=self._first_values,
-            looks_at_rows=not self._revisions,
-        )
+        self._detectors.look_begins()
+        owners = _Owners(self._states, self._optimizers, self._names, detectors=self._detectors)
         roots, parameters = [], []
-        self._modules, self._others, self._with_state = [], [], []
+        self._modules, self._others = [], []
         for index, (root_name, root) in enumerate([*self._names.roots(), *self._names.outside()]):
             modules = [(path, module) for path, module in inner_modules(root)]
             self._modules += [weakref.ref(module) for _, module in modules]
-            self._with_state += [weakref.ref(module) for _, module in modules if has_state(module)]
             prefix = f"{root_name}." if index else ""
             of_root = [(p, type(m), self._module_facts(m, f"{prefix}{p}" if p else root_name)) for p, m in modules]
             roots.append(of_root)
@@ -326,6 +258,7 @@ class ModelFactsSource:
         parameters += owners.homeless()
         has_single = any(parameter.dtype == "float32" for parameter in parameters)
         half = _dtype_name(self._autocast_dtype) if self._autocast_dtype is not None and has_single else ""
+        self._recorded_program = self._detectors.seen_of("program", self._detectors.watch)
         optimizers = [(self._as_now(o), self._places.get(o)) for o in self._states if o in self._optimizers]
         return _Found(
             from_step=step,
@@ -333,21 +266,11 @@ class ModelFactsSource:
             parameters=tuple(parameters),
             optimizers=optimizers,
             losses=list(self._losses.values()),
-            clipping=[(ClippingFacts(kind, limit), place) for (kind, limit), place in list(self._clipping.items())],
-            evaluated_at=self._in_training_mode.place,
-            random_at=self._random.place,
-            copy_at=self._copies.place,
-            load=self.loads.facts(),
-            schedules=list(self.schedules.reversed),
             program=replace(
                 self._program(),
                 autocast_dtype=half,
                 data_parallel=data_parallel([r for _, r in self._names.roots()]),
-                training_mode_evaluations=self._in_training_mode.count,
-                random_evaluations=self._random.count,
-                stale_copy_evaluations=self._copies.count,
-                checkpoints=self.checkpoints.facts(),
-                selections=self._selections,
+                observed=self._recorded_program,
             ),
         )
 
@@ -357,9 +280,7 @@ class ModelFactsSource:
         return replace(
             facts,
             parameter_count=sum(len(group["params"]) for group in optimizer.param_groups),
-            state=facts.state or ("new" if _has_state(optimizer) else ""),
-            schedule=self.schedules.facts(optimizer),
-            state_lost_every=self._lost_states.every(optimizer),
+            observed=self._detectors.seen_of("optimizers", optimizer),
         )
 
     def _module_facts(self, module: nn.Module, name: str) -> ModuleFacts:
@@ -373,31 +294,8 @@ class ModelFactsSource:
             is_training=module.training,
             in_features=in_features,
             out_features=out_features,
-            probability=dropout_probability(module),
-            sees_ahead=reads_both_ways(module) or module in self._unmasked,
-            stale_state=self._stale.of(module),
-            sequence=self._sequences.get(module, ()),
-            autocast=self._autocast(module),
-            own_train_unused=(
-                self._set_to_train is not None and module not in self._set_to_train and has_own_train(type(module))
-            ),
+            observed=self._detectors.seen_of("modules", module),
         )
-
-
-def has_own_train(kind: type[nn.Module]) -> bool:
-    """Return True if a class outside of torch has a `train` of its own that freezes something.
-
-    It names `requires_grad`, `eval` or a function with "freeze", and calls the inherited `train`. Others clear a cache
-    or write a log: they need no call, for a module begins in training mode.
-
-    Args:
-        kind: The class.
-    """
-    owner = next(base for base in kind.__mro__ if "train" in vars(base))
-    code = getattr(vars(owner)["train"], "__code__", None)
-    if owner.__module__.partition(".")[0] == "torch" or code is None or "train" not in code.co_names:
-        return False
-    return any(_FREEZES.search(name) for name in code.co_names)
 
 
 class _Owners:
@@ -409,11 +307,9 @@ class _Owners:
         optimizers: Mapping[Optimizer, OptimizerFacts],
         names: ParameterNames,
         *,
-        first_values: FirstValues,
-        looks_at_rows: bool,
+        detectors: Detectors,
     ) -> None:
-        self._names, self._first_values = names, first_values
-        self._looks_at_rows = looks_at_rows
+        self._names, self._detectors = names, detectors
         self._owner: dict[int, tuple[str, int, bool]] = {}
         self._parameters: dict[int, torch.Tensor] = {}
         self._first_names: dict[int, str] = {}
@@ -431,7 +327,6 @@ class _Owners:
         first = self._first_names.setdefault(id(parameter), self._names.name_of(parameter) or name)
         placements = getattr(parameter, "placements", ())
         is_trained = bool(optimizer) and requires_grad
-        is_untrained, has_changed = (False, False) if is_trained else self._first_values.facts(parameter)
         return ParameterFacts(
             name=name,
             module="",
@@ -442,10 +337,7 @@ class _Owners:
             group=group,
             tied_to=first if first != name else "",
             is_sharded=bool(placements) and not all(placement.is_replicate() for placement in placements),
-            has_gradient=parameter.grad is not None,
-            has_equal_rows=self._first_values.had_equal_rows(parameter, is_first_look=self._looks_at_rows),
-            looks_untrained=is_untrained,
-            has_changed=has_changed,
+            observed=self._detectors.seen_of("parameters", SeenParameter(parameter, is_trained)),
         )
 
     def homeless(self) -> Iterator[ParameterFacts]:
@@ -465,7 +357,7 @@ def _numbers_of(group: Mapping[str, Any]) -> dict[str, float]:
     for key, value in group.items():
         parts = value if isinstance(value, (tuple, list)) and key != "params" else [value]
         for k, given in enumerate(parts):
-            part = number_of(given)
+            part = _number_of(given)
             if isinstance(part, (bool, int, float)) and math.isfinite(part):
                 found[key if parts[0] is value else f"{key}_{k}"] = float(part)
     return found
@@ -480,17 +372,10 @@ def mode_flags(modules: Iterable[nn.Module]) -> bytes:
     return bytes([module.training for module in modules])
 
 
-def smallest_parameter(optimizer: Optimizer) -> Any:
-    """Return the parameter with the fewest elements; None without one.
-
-    Args:
-        optimizer: The optimizer that holds it.
-    """
-    return min((p for group in optimizer.param_groups for p in group["params"]), key=torch.Tensor.numel, default=None)
-
-
-def _has_state(optimizer: Optimizer) -> bool:
-    return bool(getattr(optimizer, "state", None))
+def _number_of(value: Any) -> Any:
+    """Return the number in a tensor of one element in memory of the processor; any other value as it is."""
+    is_number = isinstance(value, torch.Tensor) and value.is_cpu and value.numel() == 1 and has_memory(value)
+    return float(value.detach()) if is_number else value
 
 
 def _kind_of(value: Any) -> object:
@@ -617,37 +502,31 @@ class ModelFactsFile:
 
     def _with_lines(self, found: _Found) -> ModelFacts:
         script = script_path()
-        load, loaded_at = found.load
         places = self._module_places(found, script)
         modules = [
-            replace(facts, line=shown(of_root.get(path), script))
+            replace(facts, line=shown(of_root.get(path), script), observed=self._resolved(facts.observed, script))
             for root, of_root in zip(found.roots, places, strict=True)
             for path, _, facts in root
         ]
-        clipping = tuple(replace(facts, line=shown(place, script)) for facts, place in found.clipping)
-        return ModelFacts(
-            found.from_step,
-            tuple(modules),
-            found.parameters,
-            tuple(replace(facts, line=shown(place, script)) for facts, place in found.optimizers),
-            tuple(self._loss_with_lines(facts, place, script) for facts, place in found.losses),
-            replace(
-                found.program,
-                script=script,
-                clipping=clipping,
-                evaluation_line=shown(found.evaluated_at, script),
-                random_line=shown(found.random_at, script),
-                stale_copy_line=shown(found.copy_at, script),
-                idle_load=load and replace(load, line=shown(loaded_at, script)),
-                selections=(
-                    *found.program.selections,
-                    *(
-                        replace(facts, monitor=self._source.argument(place, "step"), line=shown(place, script))
-                        for facts, place in found.schedules
-                    ),
-                ),
-            ),
-        )
+        optimizers = [
+            replace(facts, line=shown(place, script), observed=self._resolved(facts.observed, script))
+            for facts, place in found.optimizers
+        ]
+        program = replace(found.program, script=script, observed=self._resolved(found.program.observed, script))
+        losses = tuple(self._loss_with_lines(facts, place, script) for facts, place in found.losses)
+        return ModelFacts(found.from_step, tuple(modules), found.parameters, tuple(optimizers), losses, program)
+
+    def _resolved(self, observed: _Observed, script: str) -> _Observed:
+        """Return what was seen with what the script's source holds of it, and without what is then as by default."""
+        return without_defaults({each: self._value(value, script) for each, value in observed.items()})
+
+    def _value(self, value: Any, script: str) -> Any:
+        if isinstance(value, InScript):
+            if value.facts is None:
+                return shown(value.place, script)
+            arguments = {field: self._source.argument(value.place, call) for field, call in value.arguments}
+            return replace(value.facts, line=shown(value.place, script), **arguments)
+        return tuple(self._value(each, script) for each in value) if type(value) is tuple else value
 
     def _loss_with_lines(self, facts: LossFacts, backward: Place | None, script: str) -> LossFacts:
         if backward is None:

@@ -9,9 +9,7 @@ from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch.sharding.ranks import rank_of_this_process
 
 
-def program_facts(
-    environment: CaptureEnvironment, *, has_grad_scaler: bool, is_compiled: bool, shared_randomness: str
-) -> ProgramFacts:
+def program_facts(environment: CaptureEnvironment, *, has_grad_scaler: bool, is_compiled: bool) -> ProgramFacts:
     """Return the facts about this process, with those that other sources have seen."""
     return ProgramFacts(
         framework="pytorch",
@@ -19,5 +17,4 @@ def program_facts(
         has_grad_scaler=has_grad_scaler,
         world_size=rank_of_this_process(environment).of,
         is_compiled=is_compiled,
-        shared_randomness=shared_randomness,
     )

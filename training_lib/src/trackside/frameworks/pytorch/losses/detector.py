@@ -1,4 +1,4 @@
-"""Detectors of losses: functions that each see one observation, found by walking `detectors`.
+"""The losses that detectors see: those in `detectors`, each a function of what is here.
 
 @sees(MARGIN)
 def margin(loss: SeenLoss) -> float: ...
@@ -6,15 +6,11 @@ def margin(loss: SeenLoss) -> float: ...
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from collections.abc import Callable
-from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from trackside.contracts.observations import Observation
-
-T = TypeVar("T")
+from trackside.frameworks.pytorch.losses import detectors
+from trackside.frameworks.shared.detectors import detectors_in
 
 
 class SeenLoss(NamedTuple):
@@ -33,37 +29,18 @@ class SeenLoss(NamedTuple):
     function: Any = None
 
 
-_Detector = Callable[[SeenLoss], Any]
-_seen_by: dict[str, tuple[Observation[Any], _Detector]] = {}
-
-
-def sees(observation: Observation[T]) -> Callable[[Callable[[SeenLoss], T]], Callable[[SeenLoss], T]]:
-    """Make a function the detector of an observation. A `RuntimeError` of it leaves the observation at its default."""
-
-    def noted(detector: Callable[[SeenLoss], T]) -> Callable[[SeenLoss], T]:
-        _seen_by[observation.name] = observation, detector
-        return detector
-
-    return noted
-
-
 def observed(loss: SeenLoss) -> dict[Observation[Any], Any]:
-    """Return all that is seen of a loss, without what is as by default."""
+    """Return all that is seen of a loss, without what is as by default.
+
+    A detector that raises a `RuntimeError` leaves its observation at the default.
+
+    Args:
+        loss: The loss.
+    """
     found: dict[Observation[Any], Any] = {}
-    for observation, detector in _all_detectors():
+    for detector in detectors_in(detectors):
         try:
-            value = detector(loss)
+            found |= detector.seen(detector.detects(loss))
         except RuntimeError:  # the script has written over what the graph keeps
             continue
-        if value != observation.default:
-            found[observation] = value
     return found
-
-
-@cache
-def _all_detectors() -> tuple[tuple[Observation[Any], _Detector], ...]:
-    from trackside.frameworks.pytorch.losses import detectors
-
-    for module in pkgutil.iter_modules(detectors.__path__, f"{detectors.__name__}."):
-        importlib.import_module(module.name)
-    return tuple(_seen_by.values())

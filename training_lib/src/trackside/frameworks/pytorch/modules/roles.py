@@ -45,7 +45,6 @@ _ROLE_OF_MODULE: Mapping[str, str] = {
     "pooling": "pooling", "container": "container", "loss": "loss",
 }  # fmt: skip
 _NOT_THAT = {"Identity", "Module"}
-_ATTENTION_ARGUMENTS = ("query", "key", "value", "key_padding_mask", "need_weights", "attn_mask")
 
 
 def role_of(module: nn.Module) -> Role:
@@ -129,38 +128,6 @@ def widths(module: nn.Module) -> tuple[int | None, int | None]:
         if None not in found:
             return found[0], found[1]
     return None, None
-
-
-def reads_both_ways(module: nn.Module) -> bool:
-    """Return True for a recurrent layer that reads a sequence backwards too."""
-    return module.__dict__.get("bidirectional") is True and role_of(module).role == "recurrent"
-
-
-def attends_to_all(module: nn.Module, args: Any, kwargs: Any) -> bool:
-    """Return True for a call of `nn.MultiheadAttention` without a mask: each place of the input sees all of it."""
-    if not isinstance(module, nn.MultiheadAttention):
-        return False
-    arguments = {**dict(zip(_ATTENTION_ARGUMENTS, args, strict=False)), **kwargs}
-    return arguments.get("query") is arguments.get("key") and arguments.get("attn_mask") is None
-
-
-def sequence_read(module: nn.Module, args: Any, kwargs: Any) -> tuple[int, int] | None:
-    """Return (steps, sequences) of the input of a layer of torch.nn with time along the first axis, or None."""
-    if not isinstance(module, (nn.RNNBase, nn.MultiheadAttention)) or module.batch_first:
-        return None
-    values = args[0] if args else kwargs.get("input", kwargs.get("query"))
-    if not isinstance(values, torch.Tensor) or values.dim() != 3:
-        return None
-    return int(values.shape[0]), int(values.shape[1])
-
-
-def dropout_probability(module: nn.Module) -> float | None:
-    """Return the probability of a dropout; None for any other module."""
-    kind: type = type(module)
-    p = module.__dict__.get("p")
-    if not isinstance(p, (int, float)) or isinstance(p, bool) or _role_of_class(kind) != Role("dropout"):
-        return None
-    return float(p)
 
 
 def _whole(value: Any) -> int | None:

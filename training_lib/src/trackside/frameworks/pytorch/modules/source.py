@@ -31,17 +31,14 @@ from trackside.frameworks.pytorch.ground.script_objects import own_buffers_of
 from trackside.frameworks.pytorch.ground.structures import flatten, is_no_computation
 from trackside.frameworks.pytorch.losses.description import is_loss_like
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
-from trackside.frameworks.pytorch.modules.autocast import AutocastLayers
 from trackside.frameworks.pytorch.modules.calls import ModuleCalls
 from trackside.frameworks.pytorch.modules.roles import (
     INPUT_COLLECTIONS,
     OUTPUT_COLLECTIONS,
     ROLE_COLLECTIONS,
-    attends_to_all,
     collections_of_inputs,
     collections_of_outputs,
     role_of,
-    sequence_read,
 )
 from trackside.frameworks.pytorch.modules.stand_ins import StandIns
 from trackside.frameworks.pytorch.modules.trial_calls import TrialCalls
@@ -158,8 +155,16 @@ class CallWatcher(Protocol):
         """Handle the output of a loss module."""
 
 
+class CallDetectors(Protocol):
+    """Detectors that hear calls while they are observed, by event. None of their functions raises."""
+
+    outermost_called: tuple[Callable[..., None], ...]
+    called: tuple[Callable[..., None], ...]
+    returned: tuple[Callable[..., None], ...]
+
+
 class ModuleSource:
-    """A source of the inputs and outputs of trained modules. It passes calls on to `watcher`."""
+    """A source of the inputs and outputs of trained modules. It passes calls on to `watcher` and `detectors`."""
 
     def __init__(
         self,
@@ -169,6 +174,7 @@ class ModuleSource:
         saver: TensorSaver,
         modules: TrainedModules,
         watcher: CallWatcher,
+        detectors: CallDetectors,
         loss_inputs: LossInputSource,
         numbering: Numbering,
         is_eager_allowed: bool,
@@ -185,9 +191,8 @@ class ModuleSource:
         self.trial_calls: TrialCalls | None = TrialCalls(  # until training begins
             engine, saver=saver, numbering=numbering, loss_inputs=loss_inputs
         )
-        self.unmasked: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # attention that was seen to see all
-        self.sequences: weakref.WeakKeyDictionary[torch.nn.Module, tuple[int, int]] = weakref.WeakKeyDictionary()
-        self.autocast = AutocastLayers()
+        self._outermost_called = detectors.outermost_called
+        self._called, self._returned = detectors.called, detectors.returned
         self._numbering = numbering
         self._stand_ins = StandIns()
         self._generation = 0
@@ -241,7 +246,8 @@ class ModuleSource:
             return
         if is_outermost:  # whatever an exception has left behind
             self._model, self._is_ignored = None, False
-            self.autocast.begin(module)
+            for see in self._outermost_called:
+                see(module)
         if self._model is None and self._watcher.is_model(module):
             self._model = id(module)
             self._is_ignored = self._is_outside = not self._watcher.model_called(module, args, kwargs)
@@ -251,11 +257,8 @@ class ModuleSource:
             return
         if is_loss_like(module) and not self._is_outside:
             self._watcher.loss_called(module, args, kwargs)
-        if attends_to_all(module, args, kwargs):
-            self.unmasked.add(module)
-        read = sequence_read(module, args, kwargs)
-        if read is not None:
-            self.sequences.setdefault(module, read)
+        for see in self._called:
+            see(module, args, kwargs)
         kinds = self._engine.due.kinds
         if "inputs" in kinds or not kinds.isdisjoint(INPUT_COLLECTIONS):
             is_root = self._modules.is_root(module)
@@ -274,7 +277,8 @@ class ModuleSource:
         if self._is_ignored:
             self._is_ignored = not is_model
             return
-        self.autocast.look(module, output)
+        for see in self._returned:
+            see(module, output)
         kinds = self._engine.due.kinds
         if "outputs" in kinds or "activation_gradients" in kinds or not kinds.isdisjoint(OUTPUT_COLLECTIONS):
             collections = collections_of_outputs(role_of(module))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from trackside.contracts.model_facts import CheckpointFacts
+from trackside.contracts.observations import CheckpointFacts
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames, without_wrappers
 from trackside.frameworks.pytorch.ground.script_objects import named_parameters_of

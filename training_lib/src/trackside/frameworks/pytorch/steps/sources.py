@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from trackside.capture.session import RunSession
+from trackside.frameworks.pytorch.facts.detector import Detectors, Watch
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
 from trackside.frameworks.pytorch.facts.program_facts import program_facts
 from trackside.frameworks.pytorch.ground.fuse import Fuse
@@ -16,6 +17,7 @@ from trackside.frameworks.pytorch.modes.evaluations import Evaluations
 from trackside.frameworks.pytorch.modules.source import ModuleSource, TrainedModules
 from trackside.frameworks.pytorch.optimizers.raw_gradients import RawGradients
 from trackside.frameworks.pytorch.optimizers.source import OptimizerSource, SkippedSteps
+from trackside.frameworks.pytorch.saving.checkpoint_contents import CheckpointContents
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNumbers
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
@@ -72,13 +74,15 @@ class PyTorchSources:
             reads_every_loss=lambda loss: session.statistics.is_on and not self.statistics.numbers.is_late(loss),
         )
         self.strategy = strategy(engine, self.names, self.validation)
-        self.calls = self._make_calls(session)
         self.gradient_numbers = GradientNumbers(
             self.statistics,
             is_of_training=lambda place: self.facts.has_loss_at(place),  # noqa: PLW0108 - made below
             outside=self.names.parameters_outside,
             protect=Fuse(guard, "watching whether gradients are cleared").protect,
         )
+        self.checkpoints = CheckpointContents(self.names, changed=self._facts_changed)
+        self.detectors = Detectors(self._make_watch(sees_start=sees_start), guard)
+        self.calls = self._make_calls(session)
         self.update_size = UpdateSize(self.statistics, protect=Fuse(guard, "measuring the size of updates").protect)
         self.raw_gradients = RawGradients(
             engine,
@@ -92,6 +96,7 @@ class PyTorchSources:
             modules=self.modules,
             is_evaluating=lambda: self.validation.is_on,
             is_compiler_used=lambda: self.calls.eager.is_compiler_used,
+            pass_met=self.detectors.pass_met,
         )
         self.batches = self.timing.batches
         self.skipped_steps = SkippedSteps(
@@ -100,7 +105,7 @@ class PyTorchSources:
             skipped=observer.step_skipped,
             read_later=self.statistics.read_later,
         )
-        self.facts = self._make_facts(session, sees_start=sees_start)
+        self.facts = self._make_facts(session)
         self.losses = LossSource(
             session,
             statistics=self.statistics,
@@ -134,8 +139,7 @@ class PyTorchSources:
             self.timing.windows,
             self.gradient_numbers,
             self.facts,
-            self.facts.schedules,
-            self.facts.loads,
+            self.detectors,
             *(make(session, self.modules) for make in extra),
         )
 
@@ -169,12 +173,33 @@ class PyTorchSources:
             saver=self.saver,
             modules=self.modules,
             watcher=self.strategy.watcher(),
+            detectors=self.detectors,
             loss_inputs=self.loss_inputs,
             numbering=self.numbering,
             is_eager_allowed=session.request.compiled == "eager_step",
         )
 
-    def _make_facts(self, session: RunSession, *, sees_start: bool) -> ModelFactsSource:
+    def _make_watch(self, *, sees_start: bool) -> Watch:
+        """Return the training as detectors see it; what it asks of later sources it asks during the training."""
+        return Watch(
+            changed=self._facts_changed,
+            steps=lambda: self.facts.steps,
+            passes=lambda: self.gradient_numbers.order.passes,
+            names=self.names,
+            is_first_look=lambda: not self.facts.has_gathered,
+            sees_start=sees_start,
+            clipping=self.gradient_numbers.clipping_places,
+            in_training_mode=self.evaluations.in_training_mode,
+            random=self.evaluations.random,
+            copies=self.evaluations.copies,
+            checkpoints=self.checkpoints,
+            set_to_train=self.validation.set_to_train,
+        )
+
+    def _facts_changed(self) -> None:
+        self.facts.look_soon()
+
+    def _make_facts(self, session: RunSession) -> ModelFactsSource:
         return ModelFactsSource(
             names=self.names,
             optimizer_name=self.optimizers.name,
@@ -182,16 +207,8 @@ class PyTorchSources:
                 session.environment,
                 has_grad_scaler=self.skipped_steps.has_scaler,
                 is_compiled=self.calls.eager.is_compiler_used,
-                shared_randomness=self.batches.shared_randomness,
             ),
-            clipping=self.gradient_numbers.clipping_places,
-            unmasked=self.calls.unmasked,
-            sequences=self.calls.sequences,
-            autocast=self.calls.autocast.of,
-            passes=lambda: self.gradient_numbers.order.passes,
-            evaluations=(self.evaluations.in_training_mode, self.evaluations.random),
-            copies=self.evaluations.copies,
-            set_to_train=self.validation.set_to_train if sees_start else None,
+            detectors=self.detectors,
             protect=Fuse(session.guard, "recording what the model is made of").protect,
         )
 

@@ -291,16 +291,8 @@ class TrainingSteps:
 
     def _end_validation(self) -> None:
         self._validation.end()
-        seen = self.sources.evaluations
-        seen.in_training_mode.training_goes_on()
-        count = (
-            seen.in_training_mode.count
-            + seen.random.count
-            + seen.copies.count
-            + self._facts.checkpoints.count
-            + self._facts.loads.count
-        )
-        has_news = self._facts.is_looking and count > 0
+        self.sources.evaluations.in_training_mode.training_goes_on()
+        has_news = self._facts.is_looking and self._facts.has_news_of_program
         if has_news and not self._strategy.boundary.is_open:  # no step will end after it
             self._facts.end_step(max(0, self._engine.step - 1))
 

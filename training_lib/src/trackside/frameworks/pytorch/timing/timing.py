@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import socket
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from trackside.capture.session import Rank, RunSession
 from trackside.capture.writing.writer_parts import BackgroundPart
@@ -47,9 +48,16 @@ class Timing:
         modules: TrainedModules,
         is_evaluating: Callable[[], bool],
         is_compiler_used: Callable[[], bool],
+        pass_met: Callable[[Any, Any], None],
     ) -> None:
         guard = session.guard
         self._loaders = Loaders()
+        fetched = Fuse(guard, "looking at DataLoaders").protect(self._loaders.fetched)
+
+        def loader_met(iterator: Any, batch: Any) -> None:
+            fetched(iterator, batch)
+            pass_met(iterator, batch)
+
         self.fetches = self._loaders.times
         self.phases = StepPhases(session.statistics, fuse=Fuse(guard, "timing the phases of steps"))
         self.batches = BatchSource(
@@ -57,7 +65,7 @@ class Timing:
             is_evaluating=is_evaluating,
             protect=Fuse(guard, "looking at batches").protect,
             clock=self.phases.clock,
-            loader_met=Fuse(guard, "looking at DataLoaders").protect(self._loaders.fetched),
+            loader_met=loader_met,
             loader_starts=Fuse(guard, "timing the workers of DataLoaders").protect(self._loaders.starts),
         )
         self.queues = QueueTakes(

@@ -12,8 +12,9 @@ import torch
 
 from trackside.contracts.observations import DROPOUTS
 from trackside.frameworks.pytorch.losses.attention import kept
-from trackside.frameworks.pytorch.losses.detector import SeenLoss, sees
+from trackside.frameworks.pytorch.losses.detector import SeenLoss
 from trackside.frameworks.pytorch.losses.targets import LAYERS
+from trackside.frameworks.shared.detectors import sees
 
 _MOST_NODES = 300  # of a graph, from the loss on
 _MOST_READ = 16  # masks and other factors

@@ -14,7 +14,8 @@ import torch
 
 from trackside.contracts.observations import LOWERS_LIKELIHOOD
 from trackside.frameworks.pytorch.ground.memory import has_memory
-from trackside.frameworks.pytorch.losses.detector import SeenLoss, sees
+from trackside.frameworks.pytorch.losses.detector import SeenLoss
+from trackside.frameworks.shared.detectors import sees
 
 _MOST_NODES = 200
 _CHOICES = {"GatherBackward0", "IndexBackward0", "DiagonalBackward0", "SelectBackward0", "TakeAlongDimBackward0"}

@@ -13,7 +13,8 @@ import torch
 
 from trackside.contracts.observations import MARGIN
 from trackside.frameworks.pytorch.ground.memory import readable
-from trackside.frameworks.pytorch.losses.detector import SeenLoss, sees
+from trackside.frameworks.pytorch.losses.detector import SeenLoss
+from trackside.frameworks.shared.detectors import sees
 
 _HINGES = {"ClampMinBackward0": "_saved_self", "ClampBackward1": "_saved_self", "ReluBackward0": "_saved_result"}
 _LENGTHS = {"NormBackward1", "LinalgVectorNormBackward0", "SqrtBackward0"}  # which keep what they gave

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from trackside.contracts.observations import MIXES_SAMPLES
-from trackside.frameworks.pytorch.losses.detector import SeenLoss, sees
+from trackside.frameworks.pytorch.losses.detector import SeenLoss
 from trackside.frameworks.pytorch.losses.targets import WHOLE, shape_of
+from trackside.frameworks.shared.detectors import sees
 
 _LONGEST_WALK = 16
 _OF_CLASS_NUMBERS = {"NllLossBackward0", "NllLoss2DBackward0"}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from trackside.contracts.observations import BEYOND_REACH
-from trackside.frameworks.pytorch.losses.detector import SeenLoss, sees
+from trackside.frameworks.pytorch.losses.detector import SeenLoss
 from trackside.frameworks.pytorch.losses.targets import share_beyond_reach, share_beyond_reach_by_hand
+from trackside.frameworks.shared.detectors import sees
 
 
 @sees(BEYOND_REACH)

@@ -11,7 +11,8 @@ import torch
 
 from trackside.contracts.observations import STEP_SHARE
 from trackside.frameworks.pytorch.losses.attention import kept
-from trackside.frameworks.pytorch.losses.detector import SeenLoss, sees
+from trackside.frameworks.pytorch.losses.detector import SeenLoss
+from trackside.frameworks.shared.detectors import sees
 
 _MOST_NODES = 300  # of a graph, from the loss on
 _MOST_ACTIVATIONS = 16

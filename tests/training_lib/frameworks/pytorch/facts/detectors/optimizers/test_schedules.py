@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch.optim import lr_scheduler
 
-from trackside.frameworks.pytorch.optimizers.schedules import Schedules
+from trackside.frameworks.pytorch.facts.detector import Watch
+from trackside.frameworks.pytorch.facts.detectors.optimizers.schedules import Schedules
 from trackside.frameworks.shared.replaced_methods import StepHooks
 
 RATE, TURNS = 0.1, 8
@@ -22,7 +23,7 @@ class Loop:
 
     def __init__(self) -> None:
         self.passes = self.changes = 0
-        self.schedules = Schedules(passes=lambda: self.passes, changed=self._changed, protect=lambda function: function)
+        self.schedules = Schedules(Watch(passes=lambda: self.passes, changed=self._changed))
         self.hooks = StepHooks([*self.schedules.step_hooks()])
         self.optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=RATE)
 
@@ -41,13 +42,11 @@ class Loop:
 @pytest.fixture
 def loop() -> Iterator[Loop]:
     found = Loop()
-    undo = found.schedules.install()
     found.hooks.put_in()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield found
     found.hooks.take_out()
-    undo()
 
 
 def times(count: int) -> Callable[[Any, int], None]:
@@ -97,7 +96,7 @@ CASES = [
 @pytest.mark.parametrize(("make", "calls", "expected"), CASES)
 def test_the_calls_of_a_turn(loop: Loop, make: Make, calls: Callable[[Any, int], None], expected: int) -> None:
     loop.run(make, calls)
-    facts = loop.schedules.facts(loop.optimizer)
+    facts = loop.schedules.of(loop.optimizer)
     assert facts is not None
     assert facts.calls == expected
     assert loop.changes <= 6, "a change is looked at"
@@ -115,22 +114,20 @@ def test_the_calls_of_a_turn(loop: Loop, make: Make, calls: Callable[[Any, int],
 )
 def test_the_highest_rate(loop: Loop, make: Make, highest: float) -> None:
     loop.run(make, times(1))
-    facts = loop.schedules.facts(loop.optimizer)
+    facts = loop.schedules.of(loop.optimizer)
     assert facts is not None
     assert facts.highest == pytest.approx(highest)
 
 
 def test_a_schedule_that_follows_a_measure_is_not_seen(loop: Loop) -> None:
     loop.run(lr_scheduler.ReduceLROnPlateau, lambda schedule, _: schedule.step(1.0))
-    assert loop.schedules.facts(loop.optimizer) is None
+    assert loop.schedules.of(loop.optimizer) is None
 
 
 def test_undone_and_equal_to_the_original(loop: Loop) -> None:
     schedule = loop.run(warm, times(1))
     watched = schedule.get_last_lr()
-    hooks = StepHooks(
-        [*Schedules(passes=lambda: 0, changed=lambda: None, protect=lambda function: function).step_hooks()]
-    )
+    hooks = StepHooks([*Schedules(Watch()).step_hooks()])
     hooks.put_in()
     assert hooks.take_out()
     bare = Loop().run(warm, times(1))
@@ -148,6 +145,6 @@ def test_calls_at_rest_are_not_calls_of_one_turn(loop: Loop, calls: int) -> None
         times(calls)(schedule, 0)  # after the last step at rest
     loop.passes += 1
     times(calls)(schedule, 0)
-    facts = loop.schedules.facts(loop.optimizer)
+    facts = loop.schedules.of(loop.optimizer)
     assert facts is not None
     assert facts.calls == calls

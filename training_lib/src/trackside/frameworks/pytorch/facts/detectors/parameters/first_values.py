@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
+from torch.optim.optimizer import Optimizer
 
+from trackside.contracts.observations import HAS_CHANGED, HAS_EQUAL_ROWS, LOOKS_UNTRAINED
+from trackside.frameworks.pytorch.facts.detector import SeenParameter, Watch
 from trackside.frameworks.pytorch.ground.memory import has_memory
+from trackside.frameworks.shared.detectors import watches
 from trackside.frameworks.shared.initial_draws import FEWEST_NUMBERS, MOST_NUMBERS, Moments, is_drawn
 
 _MOST_ROWS = 32
@@ -29,33 +31,30 @@ def has_equal_rows(parameter: torch.Tensor) -> bool:
         return torch.equal(rows[0], rows[1]) and torch.equal(rows[0], rows[-1])
 
 
-def number_of(value: Any) -> Any:
-    """Return the number in a tensor of one element in memory of the processor; any other value as it is."""
-    is_number = isinstance(value, torch.Tensor) and value.is_cpu and value.numel() == 1 and has_memory(value)
-    return float(value.detach()) if is_number else value
-
-
+@watches(HAS_EQUAL_ROWS, LOOKS_UNTRAINED, HAS_CHANGED)
 class FirstValues:
     """The values that parameters had when they were first seen, a few of each."""
 
-    def __init__(self) -> None:
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._seen_optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._samples: dict[int, _Sample] = {}
         self._alike: dict[int, weakref.ref[torch.Tensor]] = {}  # parameters that began with equal rows
 
-    def look_before_first_step(self, parameters: Iterable[torch.Tensor]) -> None:
-        """Note those with equal rows that are not zero. A step by random biases may be enough to make them differ."""
-        for parameter in parameters:
-            if has_equal_rows(parameter) and bool(parameter.detach()[0].any()):
-                self._alike[id(parameter)] = weakref.ref(parameter)
+    def before_step(self, optimizer: Optimizer) -> None:
+        """Note parameters with equal rows that are not zero, before the first step.
 
-    def had_equal_rows(self, parameter: torch.Tensor, *, is_first_look: bool) -> bool:
-        """Return True if all rows of a parameter were equal at the first look, however they have changed since."""
-        if is_first_look and has_equal_rows(parameter):
-            self._alike[id(parameter)] = weakref.ref(parameter)
-        reference = self._alike.get(id(parameter))
-        return reference is not None and reference() is parameter
+        A step by random biases may be enough to make them differ.
+        """
+        if optimizer in self._seen_optimizers:
+            return
+        self._seen_optimizers.add(optimizer)
+        if self._watch.is_first_look():
+            for parameter in (p for group in optimizer.param_groups for p in group["params"]):
+                if has_equal_rows(parameter) and bool(parameter.detach()[0].any()):
+                    self._alike[id(parameter)] = weakref.ref(parameter)
 
-    def look(self) -> None:
+    def look_begins(self) -> None:
         """Compare all parameters with their first values. Wait once for each device, for all parameters together."""
         answers: dict[torch.device, list[tuple[_Sample, torch.Tensor]]] = {}
         for sample in self._samples.values():
@@ -73,8 +72,21 @@ class FirstValues:
             for (sample, _), has_changed in zip(compared, differ, strict=True):
                 sample.has_changed = has_changed
 
-    def facts(self, parameter: torch.Tensor) -> tuple[bool, bool]:
-        """Return (looks untrained, had changed at the last `look`). The first look at one on a device waits for it."""
+    def of(self, parameter: SeenParameter) -> tuple[bool, bool, bool]:
+        """Return whether it had equal rows, looks untrained, and had changed when the look began.
+
+        The last two are known of those that are not trained. The first look at one on a device waits for it.
+        """
+        tensor = parameter.tensor
+        return (self._had_equal_rows(tensor), *((False, False) if parameter.is_trained else self._values_of(tensor)))
+
+    def _had_equal_rows(self, parameter: torch.Tensor) -> bool:
+        if self._watch.is_first_look() and has_equal_rows(parameter):
+            self._alike[id(parameter)] = weakref.ref(parameter)
+        reference = self._alike.get(id(parameter))
+        return reference is not None and reference() is parameter
+
+    def _values_of(self, parameter: torch.Tensor) -> tuple[bool, bool]:
         if not _is_readable(parameter):
             return False, False
         sample = self._samples.get(id(parameter))

@@ -14,11 +14,32 @@ from typing import Any
 import numpy as np
 import torch
 
+from trackside.contracts.observations import SHARED_RANDOMNESS
+from trackside.frameworks.pytorch.facts.detector import Watch
+from trackside.frameworks.shared.detectors import watches
+
 MOST_OBJECTS = 200  # of a data set
 _DEEPEST = 4
 _GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
 _ENTRIES = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__", "forward")
 _OF_ONE_WORKER = frozenset({"get_worker_info", "initial_seed", "getpid", "urandom", "time", "time_ns", "SeedSequence"})
+
+
+@watches(SHARED_RANDOMNESS)
+class WorkerRandomness:
+    """The first such source among the DataLoaders of a training."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._found = ""
+
+    def pass_met(self, iterator: Any, batch: Any) -> None:
+        """Look at the data of a DataLoader with several workers."""
+        if iterator._num_workers > 1 and not self._found:
+            self._found = shared_randomness(iterator._dataset, getattr(iterator, "_worker_init_fn", None))
+
+    def of(self, watch: Watch) -> str:
+        """Return the source; "" if none was found."""
+        return self._found
 
 
 def shared_randomness(dataset: Any, worker_init: Callable[..., object] | None) -> str:

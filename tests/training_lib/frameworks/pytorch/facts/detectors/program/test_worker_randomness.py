@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset
 
-from trackside.frameworks.pytorch.data.worker_randomness import shared_randomness
+from trackside.frameworks.pytorch.facts.detectors.program.worker_randomness import shared_randomness
 
 
 class OfImages(Dataset[Any]):

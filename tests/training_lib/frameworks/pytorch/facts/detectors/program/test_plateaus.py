@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from trackside.contracts.model_facts import SelectionFacts
+from trackside.contracts.observations import SELECTIONS, SelectionFacts
 from trackside.records.model_facts import read_facts
 
 torch.set_num_threads(1)
@@ -43,7 +43,7 @@ def selections(capturing: Any, mode: str, values: list[float], step: Callable[..
             functional.cross_entropy(model(torch.ones(4, 6)), torch.tensor([0, 1, 2, 1])).backward()
             optimizer.step()
             step(schedule, value)
-    return read_facts(store, "worker_0")[-1].program.selections
+    return SELECTIONS.of(read_facts(store, "worker_0")[-1].program)
 
 
 @pytest.mark.parametrize(

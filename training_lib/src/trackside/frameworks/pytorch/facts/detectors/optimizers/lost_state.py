@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch.optim.optimizer import Optimizer
 
+from trackside.contracts.observations import STATE_LOST_EVERY
+from trackside.frameworks.pytorch.facts.detector import Watch
 from trackside.frameworks.pytorch.ground.script_objects import attribute_of
+from trackside.frameworks.shared.detectors import watches
 
 FEWEST = 3  # looks that found it emptied, before it is reported
-
-
-Smallest = Callable[[], Any]  # returns the parameter of which a part of the state may be held in memory
 
 
 @dataclass
@@ -30,41 +30,48 @@ class _Kept:
     at: int = 0
 
 
+@watches(STATE_LOST_EVERY)
 class LostStates:
     """The looks at optimizers' states, before some of their steps and as these end.
 
     `state.clear()` leaves the dictionary of all parameters and takes their own ones from it. `load_state_dict` makes
     another dictionary, and is no loss.
-
-    Attributes:
-        count: Optimizers so far that are known to lose their state.
     """
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, watch: Watch) -> None:
+        self._steps = watch.steps
         self._kept: weakref.WeakKeyDictionary[Optimizer, _Kept] = weakref.WeakKeyDictionary()
         self._every: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
 
-    def before_step(self, optimizer: Optimizer, step: int, smallest: Smallest) -> None:
-        """Count a loss if the state is not the one that `step_ended` saw."""
+    def before_step(self, optimizer: Optimizer) -> None:
+        """Count a loss if the state is not the one that `after_step` saw."""
         kept = self._kept.get(optimizer)
         if kept is None or kept.part is None or kept.whole is not optimizer.state or optimizer in self._every:
             return
-        if kept.whole.get(smallest()) is not kept.part:
+        if kept.whole.get(smallest_parameter(optimizer)) is not kept.part:
             kept.losses += 1
+            step = self._steps()
             if kept.losses >= FEWEST:
                 self._every[optimizer] = step - kept.at
-                self.count += 1
             kept.at = step
 
-    def step_ended(self, optimizer: Optimizer, smallest: Smallest) -> None:
+    def after_step(self, optimizer: Optimizer) -> None:
         """Keep the state until the next look."""
         whole = attribute_of(optimizer, "state")
         if not isinstance(whole, dict) or not whole or optimizer in self._every:
             return
         kept = self._kept.setdefault(optimizer, _Kept(whole, None))
-        kept.whole, kept.part = whole, whole.get(smallest())
+        kept.whole, kept.part = whole, whole.get(smallest_parameter(optimizer))
 
-    def every(self, optimizer: Optimizer) -> int:
+    def of(self, optimizer: Optimizer) -> int:
         """Return the steps between the last two losses of an optimizer that is known to lose its state; else 0."""
         return self._every.get(optimizer, 0)
+
+
+def smallest_parameter(optimizer: Optimizer) -> Any:
+    """Return the parameter with the fewest elements, of which a part of the state may be held; None without one.
+
+    Args:
+        optimizer: The optimizer that holds it.
+    """
+    return min((p for group in optimizer.param_groups for p in group["params"]), key=torch.Tensor.numel, default=None)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from trackside.contracts.capture_request import CaptureRequest
+from trackside.contracts.observations import IDLE_LOAD
 from trackside.contracts.run_layout import RunLocation
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch import PyTorchAdapter
@@ -74,7 +75,7 @@ def facts(
         del model
     finally:
         adapter.uninstall()
-    found = read_facts(LocalStore(RunLocation(str(run)).tensors), "worker_0")[-1].program.idle_load
+    found = IDLE_LOAD.of(read_facts(LocalStore(RunLocation(str(run)).tensors), "worker_0")[-1].program)
     if found is None:
         return None
     assert "test_state_loads.py:" in found.line

@@ -12,6 +12,7 @@ from torch.nn import functional
 from torch.nn.utils import parametrizations, spectral_norm
 
 from trackside.contracts.model_facts import ModelFacts
+from trackside.contracts.observations import STALE_STATE
 from trackside.records.model_facts import read_facts
 from trackside.rules.program.stale_statistics import stale_modules
 
@@ -74,7 +75,7 @@ def stale(capturing: Any, make: Callable[[], nn.Module], prepare: Prepare, *, ea
             optimizer.step()
     facts = read_facts(store, "worker_0")[-1]
     assert isinstance(facts, ModelFacts)
-    return [module.stale_state for module in stale_modules(facts)]
+    return [STALE_STATE.of(module) for module in stale_modules(facts)]
 
 
 def trains_and_then_judges(model: nn.Module) -> None:

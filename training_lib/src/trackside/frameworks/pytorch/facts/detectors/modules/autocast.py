@@ -12,7 +12,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from trackside.contracts.observations import AUTOCAST
+from trackside.frameworks.pytorch.facts.detector import Watch
 from trackside.frameworks.pytorch.ground.script_objects import first_parameter_of
+from trackside.frameworks.shared.detectors import watches
 
 _LAYERS = frozenset(
     {nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d}
@@ -20,37 +23,25 @@ _LAYERS = frozenset(
 _HALF = frozenset({torch.float16, torch.bfloat16})
 
 
+@watches(AUTOCAST)
 class AutocastLayers:
     """Layers of torch.nn that were called in training. One that was ever in half precision is "half"."""
 
-    def __init__(self) -> None:
+    def __init__(self, watch: Watch) -> None:
         self._found: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
         self._was_on = self._is_used = False
 
     def of(self, module: nn.Module) -> str:
-        """Return what became of a layer, as in `ModuleFacts.autocast`; "" for all in a training without autocast.
-
-        Args:
-            module: The layer.
-        """
+        """Return what became of a layer; "" for all in a training without autocast."""
         return self._found.get(module, "") if self._is_used else ""
 
-    def begin(self, module: nn.Module) -> None:
-        """Note whether autocast is on as an outermost module is called.
-
-        Args:
-            module: That module.
-        """
+    def outermost_called(self, module: nn.Module) -> None:
+        """Note whether autocast is on as an outermost module is called."""
         first = first_parameter_of(module)
         self._was_on = first is not None and _is_on(first.device.type)
 
-    def look(self, module: nn.Module, output: Any) -> None:
-        """Note the precision of a layer's output.
-
-        Args:
-            module: The module that was called.
-            output: What it returned.
-        """
+    def returned(self, module: nn.Module, output: Any) -> None:
+        """Note the precision of a layer's output."""
         if type(module) not in _LAYERS or not isinstance(output, torch.Tensor) or not output.requires_grad:
             return
         if output.dtype in _HALF and module.weight.dtype == torch.float32:

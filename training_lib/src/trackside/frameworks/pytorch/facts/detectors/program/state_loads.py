@@ -10,37 +10,24 @@ import torch
 from torch import nn
 
 from trackside.capture.ground.script_lines import Place, user_place
-from trackside.contracts.model_facts import LoadFacts
+from trackside.contracts.observations import IDLE_LOAD, LoadFacts
 from trackside.frameworks.pytorch.compiling.tracing import is_dynamo_compiling
+from trackside.frameworks.pytorch.facts.detector import InScript, Watch
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.script_objects import attribute_of, named_parameters_of
+from trackside.frameworks.shared.detectors import watches
 
 _PLAIN = (torch.Tensor, nn.Parameter)
 
 
+@watches(IDLE_LOAD)
 class StateLoads:
-    """The loads of one training that had no effect. A later one that has an effect on the same module takes it back.
+    """The loads of one training that had no effect. A later one that has an effect on the same module takes it back."""
 
-    Attributes:
-        count: Number of changes of the facts.
-
-    Args:
-        has_stepped: Returns True once an optimizer has stepped: before, a model's own state may well be given to it.
-        changed: Called after each change.
-        protect: Keeps errors of ours from the script.
-    """
-
-    def __init__(
-        self,
-        *,
-        has_stepped: Callable[[], bool],
-        changed: Callable[[], None],
-        protect: Callable[[Callable[..., None]], Callable[..., None]],
-    ) -> None:
-        self.count = 0
-        self._has_stepped, self._changed = has_stepped, changed
+    def __init__(self, watch: Watch) -> None:
+        self._steps, self._changed = watch.steps, watch.changed
         self._idle: dict[int, tuple[LoadFacts, Place | None]] = {}  # by id of the module, which may be gone at the end
-        self._loading, self._loaded = protect(self._look_before), protect(self._look)
+        self._loading, self._loaded = watch.protect(self._look_before), watch.protect(self._look)
 
     def install(self) -> Callable[[], None]:
         """Wrap the method. Return the function that undoes it."""
@@ -66,13 +53,18 @@ class StateLoads:
 
         return undo
 
-    def facts(self) -> tuple[LoadFacts | None, Place | None]:
-        """Return the first load without an effect, and its place in the script."""
-        return next(iter(self._idle.values()), (None, None))
+    def of(self, watch: Watch) -> InScript | None:
+        """Return the first load without an effect, and its place in the script; None without one."""
+        for facts, place in self._idle.values():
+            return InScript(place, facts)
+        return None
 
     def _look_before(self, module: nn.Module, state: Any, own: list[LoadFacts]) -> None:
-        """Note in `own` that a state is the model's own. After a load by assignment any state is."""
-        if not isinstance(state, Mapping) or not self._has_stepped():
+        """Note in `own` that a state is the model's own: before the first step it may well be given to it.
+
+        After a load by assignment any state is.
+        """
+        if not isinstance(state, Mapping) or not self._steps():
             return
         held = dict(named_parameters_of(module, every_name=True))
         if held and all(_is_same(state.get(name), parameter) for name, parameter in held.items()):
@@ -86,7 +78,6 @@ class StateLoads:
         if found is not None:
             self._idle[id(module)] = found, user_place()
         if found is not None or before is not None:
-            self.count += 1
             self._changed()
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from trackside.contracts.observations import AUTOCAST
 from trackside.trial.trial import Trial
 
 
@@ -124,4 +125,4 @@ def test_the_precision_of_layers(
     trial = Trial(store, store)
     trial.refresh()
     found = trial.parts.facts.revisions("worker_0")[-1]
-    assert {module.name: module.autocast for module in found.modules if module.autocast} == expected
+    assert {module.name: AUTOCAST.of(module) for module in found.modules if AUTOCAST.of(module)} == expected

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from trackside.frameworks.pytorch.facts.lost_state import LostStates
+from trackside.frameworks.pytorch.facts.detector import Watch
+from trackside.frameworks.pytorch.facts.detectors.optimizers.lost_state import LostStates
 
 Optimizer = torch.optim.Optimizer
 Act = Callable[[Optimizer, int], None]
@@ -56,15 +57,16 @@ def plain(parameters: list[torch.nn.Parameter]) -> Optimizer:
 )
 def test_how_often_it_is_lost(make: Callable[[list[torch.nn.Parameter]], Optimizer], act: Act, expected: int) -> None:
     parameters = [torch.nn.Parameter(torch.ones(4)), torch.nn.Parameter(torch.ones(2))]
-    optimizer, states = make(parameters), LostStates()
+    now = [0]
+    optimizer, states = make(parameters), LostStates(Watch(steps=lambda: now[0]))
     for step in range(400):
+        now[0] = step
         for parameter in parameters:
             parameter.grad = torch.ones_like(parameter)
         if step % 10 == 0:
-            states.before_step(optimizer, step, lambda: parameters[1])
+            states.before_step(optimizer)
         optimizer.step()
         if step % 10 == 0:
-            states.step_ended(optimizer, lambda: parameters[1])
+            states.after_step(optimizer)
         act(optimizer, step + 1)
-    assert states.every(optimizer) in {expected, expected + (10 if expected == 30 else 0)}
-    assert states.count == (expected > 0)
+    assert states.of(optimizer) in {expected, expected + (10 if expected == 30 else 0)}

@@ -1,0 +1,1 @@
+"""Detectors of facts about a module: `of` gets the module."""

@@ -1,0 +1,1 @@
+"""Detectors of facts about an optimizer: `of` gets the optimizer."""

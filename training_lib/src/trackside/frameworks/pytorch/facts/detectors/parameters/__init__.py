@@ -1,0 +1,1 @@
+"""Detectors of facts about a parameter: `of` gets a `SeenParameter`."""

@@ -1,0 +1,1 @@
+"""Detectors of facts about the whole program: `of` gets the `Watch`."""
