@@ -28,13 +28,14 @@ from trackside.capture.ground.guard import Guard
 from trackside.capture.steps.step_engine import Position
 from trackside.capture.writing.restart import read_state, state_at, write_state
 from trackside.frameworks.pytorch.data.order_seed import order_seed
-from trackside.frameworks.pytorch.facts.lost_state import LostStates
-from trackside.frameworks.pytorch.facts.model_facts import mode_flags, smallest_parameter
+from trackside.frameworks.pytorch.facts.detector import Watch
+from trackside.frameworks.pytorch.facts.detectors.modules.autocast import AutocastLayers
+from trackside.frameworks.pytorch.facts.detectors.optimizers.lost_state import LostStates
+from trackside.frameworks.pytorch.facts.model_facts import mode_flags
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.losses.attention import attention_nodes, numbers_of
 from trackside.frameworks.pytorch.losses.terms import TermGradients
 from trackside.frameworks.pytorch.modes.random_evaluation import RandomEvaluation
-from trackside.frameworks.pytorch.modules.autocast import AutocastLayers
 from trackside.storage.local import LocalStore
 
 ROUNDS = 25
@@ -189,11 +190,11 @@ def _resume() -> Iterator[Row]:
         for each in parameters:
             each.grad = torch.ones_like(each)
         optimizer.step()
-        states, smallest = LostStates(), partial(smallest_parameter, optimizer)
+        states = LostStates(Watch())
 
-        def look(optimizer: Any = optimizer, states: LostStates = states, smallest: Any = smallest) -> None:
-            states.before_step(optimizer, 1, smallest)
-            states.step_ended(optimizer, smallest)
+        def look(optimizer: Any = optimizer, states: LostStates = states) -> None:
+            states.before_step(optimizer)
+            states.after_step(optimizer)
 
         yield f"whether the state of an optimizer was lost, {count} parameters", "each look at the model", _many(look)
     with tempfile.TemporaryDirectory() as folder:
@@ -206,11 +207,11 @@ def _resume() -> Iterator[Row]:
 
 def _autocast() -> Iterator[Row]:
     layer = nn.Linear(4, 4)
-    layers = AutocastLayers()
+    layers = AutocastLayers(Watch())
     with torch.autocast("cpu", dtype=torch.bfloat16):
         output = layer(torch.randn(2, 4))
     when = "each call of a layer, on steps that watch calls"
-    yield "the precision of a layer's output", when, _many(lambda: layers.look(layer, output))
+    yield "the precision of a layer's output", when, _many(lambda: layers.returned(layer, output))
 
 
 def fact_rows() -> Iterator[Row]:

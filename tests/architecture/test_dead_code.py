@@ -29,6 +29,7 @@ CALLED_BY_OTHERS = {
     "training_lib/src/trackside/frameworks/pytorch/probes/questions/*": "the registry, which walks this folder",
     "training_lib/src/trackside/evidence/questions/*": "the registry, which walks this folder",
     "training_lib/src/trackside/frameworks/pytorch/losses/detectors/*": "`losses/detector.py`, which walks this folder",
+    "training_lib/src/trackside/frameworks/pytorch/facts/detectors/*": "`facts/detector.py`, which walks this folder",
 }
 # Name -> why it stays.
 ALLOWED = {

@@ -67,11 +67,10 @@ class Watch:
         passes: Returns the number of its backward passes so far.
         names: The trained models.
         is_first_look: Returns True until facts were gathered once.
-        sees_start: True if the hooks are there before the script makes its models.
         clipping: Places where gradients were clipped, by kind and limit.
         in_training_mode, random, copies: Evaluations in training mode, with a live dropout, and of stale copies.
         checkpoints: Compares what the script saves; None where that is not watched.
-        set_to_train: The modules whose own `train` was called with True.
+        set_to_train: The modules whose own `train` was called with True; None where that is not known from the start.
     """
 
     protect: Protect = lambda function: function
@@ -80,13 +79,12 @@ class Watch:
     passes: Callable[[], int] = lambda: 0
     names: ParameterNames = field(default_factory=ParameterNames)
     is_first_look: Callable[[], bool] = lambda: True
-    sees_start: bool = False
     clipping: Mapping[tuple[str, float], Place | None] = field(default_factory=dict)
     in_training_mode: Counter | None = None
     random: Counter | None = None
     copies: Copies | None = None
     checkpoints: Contents | None = None
-    set_to_train: weakref.WeakSet[nn.Module] = field(default_factory=weakref.WeakSet)
+    set_to_train: weakref.WeakSet[nn.Module] | None = None
 
 
 class SeenParameter(NamedTuple):

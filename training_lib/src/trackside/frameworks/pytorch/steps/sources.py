@@ -6,9 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from trackside.capture.session import RunSession
-from trackside.frameworks.pytorch.facts.detector import Detectors, Watch
-from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
-from trackside.frameworks.pytorch.facts.program_facts import program_facts
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.numbering import Numbering
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
@@ -17,11 +14,11 @@ from trackside.frameworks.pytorch.modes.evaluations import Evaluations
 from trackside.frameworks.pytorch.modules.source import ModuleSource, TrainedModules
 from trackside.frameworks.pytorch.optimizers.raw_gradients import RawGradients
 from trackside.frameworks.pytorch.optimizers.source import OptimizerSource, SkippedSteps
-from trackside.frameworks.pytorch.saving.checkpoint_contents import CheckpointContents
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNumbers
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
 from trackside.frameworks.pytorch.statistics.update_size import UpdateSize
+from trackside.frameworks.pytorch.steps.facts import WatchedFacts
 from trackside.frameworks.pytorch.steps.losses import LossSource
 from trackside.frameworks.pytorch.steps.parameters import ParameterSource
 from trackside.frameworks.pytorch.steps.strategy import MakeStrategy, Observer
@@ -80,8 +77,17 @@ class PyTorchSources:
             outside=self.names.parameters_outside,
             protect=Fuse(guard, "watching whether gradients are cleared").protect,
         )
-        self.checkpoints = CheckpointContents(self.names, changed=self._facts_changed)
-        self.detectors = Detectors(self._make_watch(sees_start=sees_start), guard)
+        watched = WatchedFacts(
+            session,
+            names=self.names,
+            optimizer_name=self.optimizers.name,
+            numbers=self.gradient_numbers,
+            evaluations=self.evaluations,
+            set_to_train=self.validation.set_to_train if sees_start else None,
+            has_grad_scaler=lambda: self.skipped_steps.has_scaler,
+            is_compiled=lambda: self.calls.eager.is_compiler_used,
+        )
+        self.facts, self.detectors, self.checkpoints = watched.source, watched.detectors, watched.checkpoints
         self.calls = self._make_calls(session)
         self.update_size = UpdateSize(self.statistics, protect=Fuse(guard, "measuring the size of updates").protect)
         self.raw_gradients = RawGradients(
@@ -105,7 +111,6 @@ class PyTorchSources:
             skipped=observer.step_skipped,
             read_later=self.statistics.read_later,
         )
-        self.facts = self._make_facts(session)
         self.losses = LossSource(
             session,
             statistics=self.statistics,
@@ -177,39 +182,6 @@ class PyTorchSources:
             loss_inputs=self.loss_inputs,
             numbering=self.numbering,
             is_eager_allowed=session.request.compiled == "eager_step",
-        )
-
-    def _make_watch(self, *, sees_start: bool) -> Watch:
-        """Return the training as detectors see it; what it asks of later sources it asks during the training."""
-        return Watch(
-            changed=self._facts_changed,
-            steps=lambda: self.facts.steps,
-            passes=lambda: self.gradient_numbers.order.passes,
-            names=self.names,
-            is_first_look=lambda: not self.facts.has_gathered,
-            sees_start=sees_start,
-            clipping=self.gradient_numbers.clipping_places,
-            in_training_mode=self.evaluations.in_training_mode,
-            random=self.evaluations.random,
-            copies=self.evaluations.copies,
-            checkpoints=self.checkpoints,
-            set_to_train=self.validation.set_to_train,
-        )
-
-    def _facts_changed(self) -> None:
-        self.facts.look_soon()
-
-    def _make_facts(self, session: RunSession) -> ModelFactsSource:
-        return ModelFactsSource(
-            names=self.names,
-            optimizer_name=self.optimizers.name,
-            program=lambda: program_facts(
-                session.environment,
-                has_grad_scaler=self.skipped_steps.has_scaler,
-                is_compiled=self.calls.eager.is_compiler_used,
-            ),
-            detectors=self.detectors,
-            protect=Fuse(session.guard, "recording what the model is made of").protect,
         )
 
     def optimizer_created(self, optimizer: Any) -> None:

@@ -18,16 +18,15 @@ class OwnTrain:
     """Modules of which nothing has called the `train` of their class with True, where that is known from the start."""
 
     def __init__(self, watch: Watch) -> None:
-        self._watch = watch
+        self._called = watch.set_to_train
 
     def changes(self) -> object:
         """Return the number of modules that were set to training mode so."""
-        return len(self._watch.set_to_train)
+        return 0 if self._called is None else len(self._called)
 
     def of(self, module: nn.Module) -> bool:
         """Return True if nothing has called it."""
-        is_unused = self._watch.sees_start and module not in self._watch.set_to_train
-        return is_unused and has_own_train(type(module))
+        return self._called is not None and module not in self._called and has_own_train(type(module))
 
 
 def has_own_train(kind: type[nn.Module]) -> bool:
