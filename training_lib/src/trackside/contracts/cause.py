@@ -1,12 +1,11 @@
 """The causes that a verdict may suspect: a closed list, so that verdicts of different rules can be compared.
 
 Two rules that suspect the same cause of one run report one problem, and their findings are merged. The same holds for
-a cause and its symptoms (`LOOKS_LIKE`).
+a cause and its symptoms, as the learned table has them (`evaluation/results/verdicts.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -361,56 +360,3 @@ SPEED_CAUSES = frozenset(
         Cause.SLOW_LINE,
     ]
 )
-
-
-_UNITS_AND_GRADIENTS = frozenset(
-    [Cause.DEAD_UNITS, Cause.SATURATED_UNITS, Cause.VANISHING_GRADIENTS, Cause.EXPLODING_GRADIENTS]
-)
-_NOTHING_IS_LEARNED = frozenset([Cause.WRONG_LABELS, Cause.LEARNING_RATE_TOO_LOW])
-_BREAKS_UP = frozenset(
-    [*_UNITS_AND_GRADIENTS, Cause.LEARNING_RATE_TOO_HIGH, Cause.CLIPPING_TOO_LOW, Cause.WRONG_LABELS]
-)
-
-# Cause -> other causes with the same symptoms, which a rule that sees only the symptom may suspect. A cause that is
-# missing here resembles no other.
-LOOKS_LIKE: Mapping[Cause, frozenset[Cause]] = {
-    Cause.LEARNING_RATE_TOO_HIGH: _BREAKS_UP
-    | {Cause.BAD_INITIALIZATION, Cause.PRECISION_OVERFLOW, Cause.WEIGHT_DECAY_TOO_STRONG},
-    Cause.LEARNING_RATE_TOO_LOW: frozenset(
-        [Cause.WRONG_LABELS, Cause.VANISHING_GRADIENTS, Cause.FROZEN_PARAMETERS, Cause.DEAD_UNITS]
-    ),
-    Cause.LEARNING_RATE_SCHEDULE: _BREAKS_UP | _NOTHING_IS_LEARNED | {Cause.OVERFITTING},
-    Cause.VANISHING_GRADIENTS: _NOTHING_IS_LEARNED | {Cause.DEAD_UNITS, Cause.FROZEN_PARAMETERS},
-    Cause.EXPLODING_GRADIENTS: _BREAKS_UP | {Cause.PRECISION_OVERFLOW},
-    Cause.CLIPPING_TOO_LOW: _NOTHING_IS_LEARNED | {Cause.VANISHING_GRADIENTS, Cause.FROZEN_PARAMETERS},
-    Cause.DEAD_UNITS: _NOTHING_IS_LEARNED | {Cause.VANISHING_GRADIENTS},
-    Cause.SATURATED_UNITS: _NOTHING_IS_LEARNED | {Cause.VANISHING_GRADIENTS, Cause.OVERFITTING},
-    Cause.BAD_INITIALIZATION: _BREAKS_UP | _NOTHING_IS_LEARNED | {Cause.WEIGHT_DECAY_TOO_STRONG, Cause.OVERFITTING},
-    Cause.SYMMETRIC_INITIALIZATION: _UNITS_AND_GRADIENTS | _NOTHING_IS_LEARNED | {Cause.OVERFITTING},
-    Cause.UNNORMALIZED_INPUTS: _BREAKS_UP | _NOTHING_IS_LEARNED | {Cause.BAD_INITIALIZATION, Cause.OVERFITTING},
-    Cause.CONSTANT_INPUTS: _UNITS_AND_GRADIENTS
-    | _NOTHING_IS_LEARNED
-    | {Cause.UNNORMALIZED_INPUTS, Cause.OVERFITTING, Cause.CLASS_IMBALANCE},
-    Cause.NON_FINITE_DATA: _BREAKS_UP | {Cause.PRECISION_OVERFLOW},
-    Cause.UNDEFINED_VALUE: _BREAKS_UP | {Cause.PRECISION_OVERFLOW, Cause.NON_FINITE_DATA},
-    Cause.WRONG_LABELS: frozenset([Cause.OVERFITTING]),
-    Cause.CLASS_IMBALANCE: frozenset([Cause.WRONG_LABELS, Cause.OVERFITTING]),
-    Cause.DATA_ORDER: _BREAKS_UP | {Cause.CLASS_IMBALANCE, Cause.OVERFITTING},
-    Cause.WRONG_LOSS: _BREAKS_UP | _NOTHING_IS_LEARNED | {Cause.WEIGHT_DECAY_TOO_STRONG, Cause.OVERFITTING},
-    Cause.LOSS_SIGN: _BREAKS_UP | _NOTHING_IS_LEARNED | {Cause.WEIGHT_DECAY_TOO_STRONG, Cause.OVERFITTING},
-    Cause.DOUBLE_SOFTMAX: _NOTHING_IS_LEARNED | {Cause.VANISHING_GRADIENTS, Cause.SATURATED_UNITS},
-    Cause.MISSING_ZERO_GRAD: _BREAKS_UP | {Cause.WEIGHT_DECAY_TOO_STRONG, Cause.OVERFITTING},
-    Cause.FROZEN_PARAMETERS: _NOTHING_IS_LEARNED | {Cause.OVERFITTING},
-    Cause.PARAMETERS_NOT_IN_OPTIMIZER: _NOTHING_IS_LEARNED | {Cause.OVERFITTING},
-    Cause.WEIGHT_DECAY_TOO_STRONG: _BREAKS_UP
-    | _NOTHING_IS_LEARNED
-    | {Cause.LOSS_SIGN, Cause.WRONG_LOSS, Cause.OVERFITTING},
-    Cause.PRECISION_OVERFLOW: _BREAKS_UP | {Cause.NON_FINITE_DATA},
-    Cause.STEP_ORDER: _BREAKS_UP
-    | _NOTHING_IS_LEARNED
-    | {Cause.FROZEN_PARAMETERS, Cause.PARAMETERS_NOT_IN_OPTIMIZER, Cause.MISSING_ZERO_GRAD, Cause.STALLED},
-    Cause.REPEATED_DATA: frozenset([Cause.OVERFITTING, Cause.CONSTANT_INPUTS, Cause.DATA_ORDER]),
-    Cause.LOST_UPDATES: _NOTHING_IS_LEARNED | {Cause.FROZEN_PARAMETERS},
-    Cause.COLLAPSED_ROUTING: frozenset([Cause.FROZEN_PARAMETERS]),
-    Cause.TRAIN_EVAL_MODE: frozenset([Cause.WRONG_LABELS, Cause.OVERFITTING, Cause.CLASS_IMBALANCE]),
-}

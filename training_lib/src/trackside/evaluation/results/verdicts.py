@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import ALL
-from trackside.contracts.cause import LOOKS_LIKE, Cause, Sign, Suspicion
+from trackside.contracts.cause import Cause, Sign, Suspicion
 from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.observation import is_recorded_number
 from trackside.contracts.rule_request import RuleConfiguration
@@ -261,14 +261,19 @@ def group_of(verdict: Verdict, others: Iterable[Verdict]) -> str:
 def is_one_problem(one: Verdict, other: Verdict) -> bool:
     """Return True if two verdicts are signs of one problem.
 
-    They share one of their two likeliest causes, or the likeliest cause of one looks like that of the other.
+    They share one of their two likeliest causes, or the finding of one speaks for the likeliest cause of the other.
     """
     causes, others = _likeliest(one), _likeliest(other)
     if not causes or not others:  # an unknown cause may be that of the other
         return bool(one.signs and other.signs)
     if not set(causes).isdisjoint(others):
         return True
-    return causes[0] in LOOKS_LIKE.get(others[0], ()) or others[0] in LOOKS_LIKE.get(causes[0], ())
+    return _speaks_for(one, others[0]) or _speaks_for(other, causes[0])
+
+
+def _speaks_for(verdict: Verdict, cause: Cause) -> bool:
+    """Return True if the finding of a rule is evidence of a cause, by the learned weights; False for unknown rules."""
+    return weights().present.get(f"{FOUND}{verdict.rule_id}", {}).get(cause.value, 0.0) > 0
 
 
 def _likeliest(verdict: Verdict) -> list[Cause]:
