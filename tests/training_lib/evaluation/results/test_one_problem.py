@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.training_lib.local.verdicts import issue
-from trackside.contracts.cause import Cause, Suspicion
+from trackside.contracts.cause import Cause, Sign, Suspicion
 from trackside.evaluation.results.verdicts import is_one_problem
 
 HIGH, LOW, DEAD = Cause.LEARNING_RATE_TOO_HIGH, Cause.LEARNING_RATE_TOO_LOW, Cause.DEAD_UNITS
@@ -35,3 +35,17 @@ def test_whether_they_are_one(one: Issue, other: Issue, expected: bool) -> None:
         replace(issue(rule), suspicions=tuple(map(Suspicion, causes)), signs=()) for rule, causes in (one, other)
     )
     assert is_one_problem(first, second) is is_one_problem(second, first) is expected
+
+
+@pytest.mark.parametrize(
+    ("signs", "expected"),
+    [
+        pytest.param(("shown:bad-initialization", "found:poor-weight-initialization"), True, id="evidence-for-it"),
+        pytest.param(("found:overfit",), False, id="evidence-of-another"),
+        pytest.param((), False, id="no-evidence"),
+    ],
+)
+def test_the_cause_that_stands_may_explain_the_new_issue(signs: tuple[str, ...], expected: bool) -> None:
+    new = replace(issue("overfit"), suspicions=(Suspicion(Cause.OVERFITTING),), signs=tuple(map(Sign, signs)))
+    standing = replace(issue("of-somebody"), suspicions=(Suspicion(Cause.BAD_INITIALIZATION),), signs=())
+    assert is_one_problem(new, standing) is expected

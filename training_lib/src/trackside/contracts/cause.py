@@ -1,7 +1,7 @@
 """The causes that a verdict may suspect: a closed list, so that verdicts of different rules can be compared.
 
 Two rules that suspect the same cause of one run report one problem, and their findings are merged. The same holds for
-a cause and its symptoms, as the learned table has them (`evaluation/results/verdicts.py`).
+a cause and its symptoms, by the evidence of both (`evaluation/results/verdicts.py`).
 """
 
 from __future__ import annotations

@@ -115,6 +115,12 @@ class Finding:
         default=FindingKind.NUMBER,
         metadata=stored(choice(FindingKind), "Its kind; left out for a number beyond its limit.", optional=True),
     )
+    grade: Severity | None = field(
+        default=None,
+        metadata=stored(
+            nullable(choice(Severity)), "How bad it is by itself; left out: as its rule says of all.", optional=True
+        ),
+    )
 
     @property
     def comparison(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from trackside.contracts.verdict import Finding
@@ -19,6 +20,14 @@ class Details:
     def numbers(self) -> dict[str, float]:
         """Return the details as numbers by name."""
         return {name: float(value) for name, value in vars(self).items() if value is not None}
+
+    def beside(self, finding: Finding) -> Finding:
+        """Return a finding with these details beside the numbers that it has.
+
+        Args:
+            finding: A finding of the rule.
+        """
+        return replace(finding, statistics={**finding.statistics, **self.numbers()})
 
     @classmethod
     def of(cls: type[D], finding: Finding) -> D:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from trackside.contracts.verdict import Finding, FindingKind
+from trackside.contracts.verdict import Finding, FindingKind, Severity
 from trackside.trial.window import Column, Window
 
 _NONE: Mapping[str, float] = MappingProxyType({})
@@ -25,6 +25,7 @@ def finding_of(
     series: tuple[tuple[int, float], ...] | None = None,
     place: str = "",
     kind: FindingKind = FindingKind.NUMBER,
+    grade: Severity | None = None,
 ) -> Finding:
     """Return a finding at the judged step.
 
@@ -41,6 +42,7 @@ def finding_of(
         series: The evidence; None for the values of the column.
         place: The line of the user's code; "" if unknown.
         kind: The kind of the finding.
+        grade: How bad it is; None for the severity of its rule.
     """
     subject, own = (of, ()) if isinstance(of, str) else (of.tensor, of.series)
     return Finding(
@@ -56,4 +58,5 @@ def finding_of(
         series=own if series is None else series,
         place=place,
         kind=kind,
+        grade=grade,
     )

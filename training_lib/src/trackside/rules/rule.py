@@ -196,12 +196,15 @@ class Rule(ABC):
         return suspected(self.suspects, findings, window)
 
     def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return the severity of these findings; a rule may be less sure of some than of others.
+        """Return the severity of these findings: the gravest of their grades, or the rule's if they have none.
+
+        A rule whose severity follows from all findings together overrides it.
 
         Args:
             findings: The findings, worst first.
         """
-        return self.severity
+        grades = [finding.grade for finding in findings if finding.grade is not None]
+        return max(grades, key=lambda grade: grade.rank, default=self.severity)
 
     @classmethod
     def describe(cls, preset: str = CALIBRATED) -> RuleDescription:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.errors import TensorNotSavedError
+from trackside.contracts.model_facts import ModelFacts
 from trackside.situation.constants import ENOUGH_SAMPLES, FLOAT32_ROUNDING, MASKED, MOST_VALUES, SEVERAL
 from trackside.situation.medians import median
 from trackside.trial.window import Window
@@ -100,3 +102,36 @@ def _unscaled(samples: NDArray[np.float64], scale: float, *, size: float, ratio:
         if usual > 0 and float(sizes.max()) / usual > ratio:
             return Wrong(SPREAD, float(sizes.max()) / usual, ">", ratio)
     return None
+
+
+def came_before(window: Window, name: str, batch: NDArray[np.generic], *, worker: str) -> bool:
+    """Return True if each earlier saved batch of tokens was the same: then one text is all that was read.
+
+    A group of generations shares its prompt, and the next group has another one.
+
+    Args:
+        window: The run up to the step of the batch.
+        name: The input.
+        batch: The batch of the judged step, shape (samples, ...).
+        worker: The worker that saved it.
+    """
+    columns = [c for c in window.statistic(name, "mean", mode=None) if c.worker == worker]
+    texts = []
+    for step in sorted({step for c in columns for step in c.steps[c.steps < window.step].tolist()}):
+        with suppress(TensorNotSavedError):  # reductions only
+            texts.append(window.value(name, worker=worker, step=step))
+    return bool(texts) and all(text.ndim > 1 and np.array_equal(text[:1], batch[:1]) for text in texts)
+
+
+def normalizes_itself(facts: ModelFacts | None) -> bool:
+    """Return True if the first layer that computes anything is a normalisation.
+
+    Args:
+        facts: The facts about the program; None if they are unknown.
+    """
+    if facts is None:
+        return False
+    working = [
+        m for m in facts.modules if m.role in {"linear", "convolution", "recurrent", "attention", "normalization"}
+    ]
+    return bool(working) and working[0].role == "normalization"

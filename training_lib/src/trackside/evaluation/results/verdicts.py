@@ -171,11 +171,11 @@ def grouped(verdict: Verdict, standing: Iterable[Verdict], *, before: Verdict | 
     known = tuple(standing)
     group = group_of(verdict, (before, *known) if before is not None else known)
     members = tuple([other for other in known if other.group == group])
-    ranked = diagnosed(replace(verdict, group=group), members)
+    diagnosis = diagnosed(replace(verdict, group=group), members)
     notified = [other for other in members if Action.NOTIFY in other.actions]
-    if not notified or is_news(ranked, notified):
-        return ranked
-    return replace(ranked, actions=tuple([a for a in ranked.actions if a is not Action.NOTIFY]))
+    if not notified or is_news(diagnosis, notified):
+        return diagnosis
+    return replace(diagnosis, actions=tuple([a for a in diagnosis.actions if a is not Action.NOTIFY]))
 
 
 def is_news(verdict: Verdict, notified: Sequence[Verdict]) -> bool:
@@ -261,17 +261,26 @@ def group_of(verdict: Verdict, others: Iterable[Verdict]) -> str:
 def is_one_problem(one: Verdict, other: Verdict) -> bool:
     """Return True if two verdicts are signs of one problem.
 
-    They share one of their two likeliest causes, or the finding of one speaks for the likeliest cause of the other.
+    They share one of their two likeliest causes; or the finding of one is evidence of the likeliest cause of the other;
+    or that of the other comes first by the evidence of both.
+
+    Args:
+        one: A new issue.
+        other: One that stands.
     """
     causes, others = _likeliest(one), _likeliest(other)
     if not causes or not others:  # an unknown cause may be that of the other
         return bool(one.signs and other.signs)
     if not set(causes).isdisjoint(others):
         return True
-    return _speaks_for(one, others[0]) or _speaks_for(other, causes[0])
+    if _is_evidence_of(one, others[0]) or _is_evidence_of(other, causes[0]):
+        return True
+    pooled = tuple(pooled_signs(one, [other]))
+    hints = {each.rule_id: each.suspicions for each in (other, one)}
+    return any(first.cause is others[0] for first in suspicions_of(pooled, weights(), hints=hints)[:1])
 
 
-def _speaks_for(verdict: Verdict, cause: Cause) -> bool:
+def _is_evidence_of(verdict: Verdict, cause: Cause) -> bool:
     """Return True if the finding of a rule is evidence of a cause, by the learned weights; False for unknown rules."""
     return weights().present.get(f"{FOUND}{verdict.rule_id}", {}).get(cause.value, 0.0) > 0
 

@@ -12,6 +12,7 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.run.recorded_names import BATCH_NUMBER, BATCH_REPEATED, EPOCH
 from trackside.contracts.verdict import Finding
 from trackside.evidence.suspects import Suspect
+from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.situation.aims import has_several_aims
@@ -20,6 +21,18 @@ from trackside.situation.medians import median
 from trackside.trial.window import Column, Window
 
 _SECOND_ORDER = frozenset({"LBFGS"})  # a step of theirs is many evaluations of one batch
+
+
+@dataclass(frozen=True)
+class Epochs(Details):
+    """Details of a finding.
+
+    passes  number of passes over the data
+    gone    share of the loss that they took away
+    """
+
+    passes: int = 0
+    gone: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -103,7 +116,7 @@ class OneBatchEpochs(Rule):
                 since=int(passes.steps[0]),
                 worker=passes.worker,
                 series=passes.series,
-                statistics={"passes": float(len(passes.values)), "gone": gone},
+                statistics=Epochs(len(passes.values), gone).numbers(),
             )
             for passes in self._of_one_batch(window)
         ]
@@ -114,10 +127,10 @@ class OneBatchEpochs(Rule):
 
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: the number of steps, and the share of the loss that they took away."""
-        numbers = findings[0].statistics
+        seen = Epochs.of(findings[0])
         return (
-            f"Each batch held the whole data set: {numbers['passes']:.0f} epochs were as many steps, which took "
-            f"{max(0.0, 100 * numbers['gone']):.0f} % of the loss away, and it was still falling."
+            f"Each batch held the whole data set: {seen.passes} epochs were as many steps, which took "
+            f"{max(0.0, 100 * seen.gone):.0f} % of the loss away, and it was still falling."
         )
 
     def _has_many_rows(self, window: Window) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +22,18 @@ from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.situation.aims import has_several_aims
 from trackside.situation.constants import ENOUGH_SAMPLES, HALF_LEARNED, SEVERAL
-from trackside.situation.inputs import BROKEN, CONSTANT, SIZE, SPREAD, UNLIKE, is_mask, unlikeness, wrong_with
+from trackside.situation.inputs import (
+    BROKEN,
+    CONSTANT,
+    SIZE,
+    SPREAD,
+    UNLIKE,
+    came_before,
+    is_mask,
+    normalizes_itself,
+    unlikeness,
+    wrong_with,
+)
 from trackside.situation.losses.losses import learned_share
 from trackside.situation.medians import median
 from trackside.trial.window import Column, Window
@@ -34,9 +44,12 @@ class Beside(Details):
     """Details of a finding.
 
     is_one_of_many  True if most inputs of the module are well scaled
+    in_training, in_evaluation   deviations of the input in both, where they differ
     """
 
     is_one_of_many: bool = False
+    in_training: float | None = None
+    in_evaluation: float | None = None
 
 
 @dataclass(frozen=True)
@@ -146,13 +159,16 @@ class UnnormalizedInputs(Rule):
                     continue
                 if several and finding.measure == CONSTANT:  # what one model makes for another is no data
                     continue
-                if finding.measure == CONSTANT and batch.dtype.kind != "f" and not _came_before(window, finding, batch):
+                if (
+                    finding.measure == CONSTANT
+                    and batch.dtype.kind != "f"
+                    and not came_before(window, name, batch, worker=column.worker)
+                ):
                     continue
                 found.append(finding)
         large = Counter(_module_of(finding.subject) for finding in found)
-        beside = {module: Beside(well_scaled[module] > count) for module, count in large.items()}
         return [
-            replace(each, statistics={**each.statistics, **beside[_module_of(each.subject)].numbers()})
+            _graded(each, is_one_of_many=well_scaled[_module_of(each.subject)] > large[_module_of(each.subject)])
             for each in found
             if each.measure != CONSTANT or not varies or self._varied_before(window, each)
         ]
@@ -163,20 +179,15 @@ class UnnormalizedInputs(Rule):
             return "such an estimator takes inputs of any size: trees read their order, and others solve in one step"
         return "trees read the order of inputs, and not their size" if facts.is_of_trees else ""
 
-    def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return INFO if each finding is the size of one entry of many, which may enter no layer; else WARNING."""
-        doubtful = [f.measure in {SIZE, SPREAD} and Beside.of(f).is_one_of_many for f in findings]
-        return Severity.INFO if all(doubtful) else Severity.WARNING
-
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return a sentence with both deviations, for inputs that training and evaluation prepare in two ways."""
         lead = findings[0]
         if lead.measure != UNLIKE:
             return ""
-        trained, evaluated = lead.statistics["in_training"], lead.statistics["in_evaluation"]
+        seen = Beside.of(lead)
         return (
-            f"Training and evaluation feed the model unlike inputs: the deviation of {lead.subject} is {trained:.3g} "
-            f"in training and {evaluated:.3g} in evaluation."
+            f"Training and evaluation feed the model unlike inputs: the deviation of {lead.subject} is "
+            f"{seen.in_training:.3g} in training and {seen.in_evaluation:.3g} in evaluation."
         )
 
     def _judge(
@@ -236,22 +247,16 @@ class UnnormalizedInputs(Rule):
         )
 
 
+def _graded(finding: Finding, *, is_one_of_many: bool) -> Finding:
+    """Return a finding with its grade: a remark for the size of one entry of many, which may enter no layer."""
+    is_doubtful = is_one_of_many and finding.measure in {SIZE, SPREAD}
+    grade = Severity.INFO if is_doubtful else Severity.WARNING
+    return replace(Beside(is_one_of_many).beside(finding), grade=grade)
+
+
 def _column(window: Window, name: str, worker: str, *, mode: str) -> Column | None:
     columns = window.statistic(name, "std", mode=mode)
     return next((column for column in columns if column.worker == worker and len(column.steps)), None)
-
-
-def _came_before(window: Window, finding: Finding, batch: NDArray[np.generic]) -> bool:
-    """Return True if each earlier saved batch of tokens was the same: then one text is all that was read.
-
-    A group of generations shares its prompt, and the next group has another one.
-    """
-    columns = [c for c in window.statistic(finding.subject, "mean", mode=None) if c.worker == finding.worker]
-    texts = []
-    for step in sorted({step for c in columns for step in c.steps[c.steps < window.step].tolist()}):
-        with suppress(TensorNotSavedError):  # reductions only
-            texts.append(window.value(finding.subject, worker=finding.worker, step=step))
-    return bool(texts) and all(text.ndim > 1 and np.array_equal(text[:1], batch[:1]) for text in texts)
 
 
 def _is_batch(window: Window, column: Column) -> bool:
@@ -289,14 +294,4 @@ def _excused(window: Window) -> frozenset[str]:
 def _copes(window: Window) -> bool:
     """Return True if the training does not need inputs of usual size."""
     learned = learned_share(window)
-    return (learned is not None and learned > HALF_LEARNED) or _normalizes_itself(window.facts)
-
-
-def _normalizes_itself(facts: ModelFacts | None) -> bool:
-    """Return True if the first layer that computes anything is a normalisation."""
-    if facts is None:
-        return False
-    working = [
-        m for m in facts.modules if m.role in {"linear", "convolution", "recurrent", "attention", "normalization"}
-    ]
-    return bool(working) and working[0].role == "normalization"
+    return (learned is not None and learned > HALF_LEARNED) or normalizes_itself(window.facts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from trackside.contracts.capture_request import CollectionRequest, Schedule
@@ -103,6 +103,7 @@ class ClassImbalance(FoldingRule):
         is_certain = certain_imbalance(counts) > self.threshold_imbalance
         if seen.samples < self.samples or not is_certain or not names or _is_weighted(window):
             return seen, []
+        details = Imbalance(_counts_alike(window))
         finding = finding_of(
             window,
             names[0],
@@ -111,15 +112,12 @@ class ClassImbalance(FoldingRule):
             above=self.threshold_imbalance,
             since=seen.batches[0][0] if seen.batches else window.step,
             statistics={
-                **Imbalance(_counts_alike(window)).numbers(),
+                **details.numbers(),
                 **{f"class_{name}": float(count) for name, count in sorted(counts.items())[:20]},
             },
+            grade=Severity.WARNING if details.knows_the_loss else Severity.INFO,
         )
         return seen, [finding]
-
-    def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return INFO if the loss is unknown and may make up for the imbalance, else WARNING."""
-        return Severity.WARNING if Imbalance.of(findings[0]).knows_the_loss else Severity.INFO
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: labels."""

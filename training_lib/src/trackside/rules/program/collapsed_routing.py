@@ -115,19 +115,16 @@ class CollapsedRouting(Rule):
             return "what a hook of this version tells of the program (modules, parameters, optimizers)"
         return "" if window.step >= self.steps else f"{self.steps} steps of the program"
 
-    def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return WARNING if half of a layer's experts have stayed idle and nothing was learned, else INFO."""
-        has_collapsed = any(
-            f.observed >= MOST and Routing.of(f) == Routing(is_known_of_each=True, learned_nothing=True)
-            for f in findings
-        )
-        return Severity.WARNING if has_collapsed else Severity.INFO
-
     def _judge(self, window: Window, layer: Experts) -> Finding | None:
         idle, subject, since = self._idle_modules(window, layer) if layer.members else self._idle_rows(window, layer)
         share = idle / layer.count
         if not 0 < share < 1 or share < self.share:
             return None
+        routing = Routing(
+            is_known_of_each=bool(layer.members),
+            learned_nothing=bool(training_losses(window)) and not has_gained(window, share=GAIN),
+        )
+        has_collapsed = share >= MOST and routing.is_known_of_each and routing.learned_nothing
         return finding_of(
             window,
             subject,
@@ -138,12 +135,10 @@ class CollapsedRouting(Rule):
             statistics={
                 "experts": float(layer.count),
                 "idle": float(idle),
-                **Routing(
-                    is_known_of_each=bool(layer.members),
-                    learned_nothing=bool(training_losses(window)) and not has_gained(window, share=GAIN),
-                ).numbers(),
+                **routing.numbers(),
             },
             place=layer.line,
+            grade=Severity.WARNING if has_collapsed else Severity.INFO,
         )
 
     def _idle_modules(self, window: Window, layer: Experts) -> tuple[int, str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,11 +90,6 @@ class GradientsNotCleared(Rule):
             return ""
         return f"{self.steps} steps with always-on statistics"
 
-    def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return a warning where gradients are cleared at every n-th step."""
-        is_periodic = all(finding.measure == _PERIODIC for finding in findings)
-        return Severity.WARNING if is_periodic else self.severity
-
     def _judge(self, window: Window, column: Column) -> Finding | None:
         share = kept_share(column.values, steps=self.steps)
         if share is None or not share > 0:
@@ -113,6 +108,7 @@ class GradientsNotCleared(Rule):
             worker=column.worker,
             series=column.series,
             place=facts.losses[0].backward_line if facts and facts.losses else "",
+            grade=None if period is None else Severity.WARNING,
         )
 
 

@@ -25,9 +25,11 @@ _MISSING, _ALTERED, _NOT_TAKEN, _OWN = (
 class InFile(Details):
     """Details of a finding.
 
+    trained    number of trained parameters of the models that are held
     is_export  True if nothing but the end of a model is missing
     """
 
+    trained: int = 0
     is_export: bool = False
 
 
@@ -105,15 +107,17 @@ class IncompleteCheckpoint(Rule):
                 above=0.0,
                 since=min(window.facts.from_step, window.step),
                 place=load.line,
+                grade=Severity.WARNING,
             )
 
     def _of_checkpoints(self, window: Window) -> list[Finding]:
         facts = window.facts
         if facts is None or (found := CHECKPOINTS.of(facts.program)) is None:
             return []
+        details = InFile(found.parameter_count, is_export(found))
         cases = (
-            (_ALTERED, found.altered, found.altered_count),
-            (_MISSING, found.missing, found.missing_count),
+            (_ALTERED, found.altered, found.altered_count, Severity.WARNING),
+            (_MISSING, found.missing, found.missing_count, Severity.INFO if details.is_export else Severity.WARNING),
         )
         return [
             finding_of(
@@ -123,10 +127,11 @@ class IncompleteCheckpoint(Rule):
                 float(count),
                 above=0.0,
                 since=min(facts.from_step, window.step),
-                statistics={"of": float(found.parameter_count), **InFile(is_export(found)).numbers()},
+                statistics=details.numbers(),
                 place=found.path,
+                grade=grade,
             )
-            for measure, names, count in cases
+            for measure, names, count, grade in cases
             if names
         ]
 
@@ -138,11 +143,6 @@ class IncompleteCheckpoint(Rule):
         is_known = CHECKPOINTS.of(program) is not None or IDLE_LOAD.of(program) is not None
         return "" if is_known else "a checkpoint with weights of the model"
 
-    def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return INFO where only the last parameters of a model are missing, else WARNING."""
-        is_meant = all(f.measure == _MISSING and InFile.of(f).is_export for f in findings)
-        return Severity.INFO if is_meant else Severity.WARNING
-
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: the number of parameters, the first one, and the file."""
         lead = findings[0]
@@ -151,7 +151,7 @@ class IncompleteCheckpoint(Rule):
             return f"The model took none of {count} tensors of a state that load_state_dict was given{at}."
         if lead.measure == _OWN:
             return f"load_state_dict{at} was given the model's own parameters, not a copy of them: it changed nothing."
-        of, more = int(lead.statistics["of"]), f" and {count - 1} more" if count > 1 else ""
+        of, more = InFile.of(lead).trained, f" and {count - 1} more" if count > 1 else ""
         if lead.measure == _MISSING:
             return f"{lead.subject}{more}, of {of} trained parameters, are in no checkpoint; the first is {lead.place}."
         return f"{lead.place} holds other values of {lead.subject}{more} than the model had; the rest agree."

@@ -110,10 +110,6 @@ class IncompleteResume(Rule):
         is_lost = any(STATE_LOST_EVERY.of(each) for each in facts.optimizers)
         return "" if facts.program.resumed_at or is_lost else "no process has gone on with this run after another"
 
-    def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return WARNING if the state of an optimizer is lost, else INFO."""
-        return Severity.WARNING if any(finding.measure in (_STATE, _EMPTIED) for finding in findings) else Severity.INFO
-
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: what began anew, and at which step."""
         lead = findings[0]
@@ -137,6 +133,7 @@ class IncompleteResume(Rule):
                     below=float(self.memory + 1),
                     since=0,
                     place=optimizer.line,
+                    grade=Severity.WARNING,
                 )
 
     def _lost_states(self, window: Window, before: ModelFacts, now: ModelFacts) -> Iterator[Finding]:
@@ -149,7 +146,14 @@ class IncompleteResume(Rule):
                 and old.type_name == optimizer.type_name
             ):
                 yield finding_of(
-                    window, optimizer.name, _STATE, 1.0, above=0.0, since=now.program.resumed_at, place=optimizer.line
+                    window,
+                    optimizer.name,
+                    _STATE,
+                    1.0,
+                    above=0.0,
+                    since=now.program.resumed_at,
+                    place=optimizer.line,
+                    grade=Severity.WARNING,
                 )
 
     def _begun_again(self, window: Window, *, began: int) -> Iterator[Finding]:
@@ -158,7 +162,8 @@ class IncompleteResume(Rule):
         unread = [column for column in fingerprints if _was_in_a_pass(window, column.worker, began)]
         for column, measure in (*((c, _RATES) for c in jumped), *((c, _BATCHES) for c in unread)):
             if begins_again(*_split(column, began), steps=self.steps):
-                yield finding_of(window, column, measure, float(self.steps), above=0.0, since=began, series=())
+                steps, remark = float(self.steps), Severity.INFO
+                yield finding_of(window, column, measure, steps, above=0.0, since=began, series=(), grade=remark)
 
 
 def begins_again(before: NDArray[np.float64], after: NDArray[np.float64], *, steps: int) -> bool:

@@ -106,10 +106,6 @@ class OutsideAutocast(Rule):
         """Return a clause if the hook recorded no facts about modules."""
         return "" if window.facts is not None else "facts about the program's modules, which Trackside's hook records"
 
-    def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return WARNING for layers that went round autocast, INFO for layers outside of it."""
-        return Severity.WARNING if any(f.measure == _IGNORED for f in findings) else Severity.INFO
-
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: how many layers, and whether autocast was on."""
         lead, count = findings[0], len(findings)
@@ -129,6 +125,7 @@ class OutsideAutocast(Rule):
             above=0.0 if measure == _IGNORED else min(self.share, observed) * (1 - A_HAIR),
             since=min(facts.from_step, window.step),
             place=module.line,
+            grade=Severity.WARNING if measure == _IGNORED else Severity.INFO,
         )
 
 

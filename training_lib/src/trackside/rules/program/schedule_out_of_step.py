@@ -13,6 +13,7 @@ from trackside.contracts.model_facts import ModelFacts, OptimizerFacts
 from trackside.contracts.observations import SCHEDULE
 from trackside.contracts.run.recorded_names import EPOCH
 from trackside.contracts.verdict import Finding
+from trackside.rules.details import Details
 from trackside.rules.rule import Rule, parameter
 from trackside.situation.constants import FEWEST, FEWEST_CHANGES, LONGEST_WARM_UP, MOST, SEVERAL, SHORT_STRETCH
 from trackside.trial.window import Column, Window
@@ -22,6 +23,16 @@ TOO_OFTEN, NEVER, TOO_SELDOM = (
     "steps of the schedule",
     "turns of the warm-up",
 )
+
+
+@dataclass(frozen=True)
+class Rate(Details):
+    """Details of a finding.
+
+    share  newest rate over the highest that the schedule names
+    """
+
+    share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -104,7 +115,7 @@ class ScheduleOutOfStep(Rule):
             TOO_OFTEN: f"The schedule of {lead.subject} moves on by {lead.observed:.0f} places each time that it is "
             "stepped, and ends long before the training.",
             NEVER: f"The schedule of {lead.subject} was never stepped: the learning rate stays at its first value, "
-            f"{lead.statistics['share']:.0%} of the highest.",
+            f"{Rate.of(lead).share:.0%} of the highest.",
         }.get(
             lead.measure,
             f"The learning rate of {lead.subject} changes so seldom that its warm-up would take {lead.observed:.0f} "
@@ -156,7 +167,7 @@ class ScheduleOutOfStep(Rule):
             observed=observed,
             relation="<" if measure == NEVER else ">",
             threshold=threshold,
-            statistics={"share": share},
+            statistics=Rate(share).numbers(),
             place=optimizer.line,
         )
 

@@ -9,10 +9,21 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts
 from trackside.contracts.observations import DROPOUTS
 from trackside.contracts.verdict import Finding
+from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.situation.constants import A_HAIR, SEVERAL
 from trackside.trial.window import Window
+
+
+@dataclass(frozen=True)
+class Dropouts(Details):
+    """Details of a finding.
+
+    dropouts  number of dropouts beyond the limit
+    """
+
+    dropouts: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,7 +92,7 @@ class StrongDropout(Rule):
                 DROPOUTS.of(loss)[0],
                 above=min(limit, DROPOUTS.of(loss)[0] * (1 - A_HAIR)),
                 since=min(facts.from_step, window.step),
-                statistics={"dropouts": float(sum(share > limit for share in DROPOUTS.of(loss)))},
+                statistics=Dropouts(sum(share > limit for share in DROPOUTS.of(loss))).numbers(),
                 place=loss.line,
             )
             for loss in facts.losses
@@ -105,6 +116,6 @@ class StrongDropout(Rule):
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: how much is dropped."""
         lead = findings[0]
-        others = int(lead.statistics["dropouts"]) - 1
+        others = Dropouts.of(lead).dropouts - 1
         more = f" and {others} more dropout{'s' if others > 1 else ''} nearly as much" if others > 0 else ""
         return f"A dropout before {lead.subject} drops {100 * lead.observed:.3g} % of the values{more}."

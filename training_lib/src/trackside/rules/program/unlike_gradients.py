@@ -122,10 +122,6 @@ class UnlikeGradients(Rule):
         odd = odd_one(norms[:, at:], times=self.times) if at >= 0 else None
         return Oddity.OF_ANOTHER_SIZE, at, [] if odd is None else [odd]
 
-    def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return INFO for gradients of another size, WARNING for missing ones and those that are not finite."""
-        return Severity.INFO if all(Unlike.of(f).kind is Oddity.OF_ANOTHER_SIZE for f in findings) else Severity.WARNING
-
     def nothing_to_judge(self, facts: ModelFacts) -> str:
         """Return a clause for a training by a single process."""
         return "one process trains, so nothing is averaged" if facts.program.world_size == 1 else ""
@@ -166,6 +162,7 @@ class UnlikeGradients(Rule):
             threshold=limit,
             statistics=Unlike(kind).numbers(),
             series=tuple([(int(step), float(value)) for step, value in zip(steps[-20:], norms[-20:], strict=True)]),
+            grade=Severity.INFO if kind is Oddity.OF_ANOTHER_SIZE else Severity.WARNING,
         )
 
 

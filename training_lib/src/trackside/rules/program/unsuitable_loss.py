@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -183,10 +183,6 @@ class UnsuitableLoss(Rule):
                 found.append(self._finding(window, column, loss, wrong))
         return found
 
-    def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return WARNING if all findings may be meant so, else CRITICAL."""
-        return Severity.WARNING if {f.measure for f in findings} <= _MAY_BE_MEANT else Severity.CRITICAL
-
     def lacks(self, window: Window) -> str:
         """Return a clause if the hook recorded no facts about losses."""
         if window.facts is None or not window.facts.losses:
@@ -202,6 +198,7 @@ class UnsuitableLoss(Rule):
             below=wrong.threshold,
             since=int(column.steps[0]),
             place=loss.line,
+            grade=Severity.WARNING if wrong.measure in _MAY_BE_MEANT else Severity.CRITICAL,
         )
 
 

@@ -12,10 +12,27 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding
 from trackside.evidence.question import Answer, Known
 from trackside.evidence.suspects import Suspect
+from trackside.rules.details import Details
 from trackside.rules.rule import parameter
 from trackside.rules.speed import AMAZONS_TOO, STEPS, SpeedRule, Values, amazons, found_in, step_times
 from trackside.situation.constants import A_HAIR, ENOUGH_STEPS
 from trackside.trial.window import Window
+
+
+@dataclass(frozen=True)
+class Slow(Details):
+    """Details of a finding.
+
+    lost_percent     share of the time that slow steps took beyond the usual
+    slowest_step     the slowest step
+    slowest_seconds  its seconds
+    usual_seconds    median seconds of a step
+    """
+
+    lost_percent: float = 0.0
+    slowest_step: int = 0
+    slowest_seconds: float = 0.0
+    usual_seconds: float = 0.0
 
 
 def _garbage(known: Known) -> Answer:
@@ -24,7 +41,7 @@ def _garbage(known: Known) -> Answer:
     garbage = facts.garbage if facts is not None else None
     if garbage is None or 2 * garbage.count < known.lead.observed:
         return False
-    is_long = 2 * garbage.longest_seconds >= known.lead.statistics["slowest_seconds"]
+    is_long = 2 * garbage.longest_seconds >= Slow.of(known.lead).slowest_seconds
     return is_long and f"Python collected all garbage {garbage.count} times in these steps, for {garbage.seconds:.3g} s"
 
 
@@ -106,12 +123,9 @@ class StepOutlier(SpeedRule):
                     threshold=self.n_outliers,
                     since=int(times.steps[places[0]]),
                     worker=times.worker,
-                    statistics={
-                        "lost_percent": 100 * lost,
-                        "slowest_step": float(times.steps[slowest]),
-                        "slowest_seconds": float(times.seconds[slowest]),
-                        "usual_seconds": usual,
-                    },
+                    statistics=Slow(
+                        100 * lost, int(times.steps[slowest]), float(times.seconds[slowest]), usual
+                    ).numbers(),
                 )
 
     def lacks(self, window: Window) -> str:

@@ -18,12 +18,25 @@ from trackside.contracts.run.recorded_names import (
     loss_term_guess,
 )
 from trackside.contracts.verdict import Finding
+from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.situation.constants import FIRST, HALF_LEARNED, THREEFOLD
 from trackside.situation.medians import median
 from trackside.situation.phases import newest_phase, since
 from trackside.trial.window import Column, Window
+
+
+@dataclass(frozen=True)
+class Term(Details):
+    """Details of a finding.
+
+    value_over_guess  value of the term over that of a constant answer
+    term              number of the term, from 0; None for a column of the target
+    """
+
+    value_over_guess: float = 0.0
+    term: int | None = None
 
 
 @dataclass(frozen=True)
@@ -113,13 +126,13 @@ class DwarfedLossTerm(Rule):
 
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: how much larger the other gradient is, and what the term has learned."""
-        lead = findings[0]
-        if lead.subject == TARGET_SCALE:
+        lead, of = findings[0], Term.of(findings[0])
+        if of.term is None:
             return (
                 f"One column of the target has {lead.observed:.3g} times the deviation of another, which costs "
-                f"{lead.statistics['value_over_guess']:.2f} times what a constant answer to it costs."
+                f"{of.value_over_guess:.2f} times what a constant answer to it costs."
             )
-        number, share = int(lead.statistics["term"]) + 1, lead.statistics["value_over_guess"]
+        number, share = of.term + 1, of.value_over_guess
         what = f"term {number} of the loss" if lead.subject == loss_term(number - 1) else lead.subject
         return (
             f"Another term of the loss sends a gradient of at least {lead.observed:.3g} times that of {what} "
@@ -146,7 +159,7 @@ class DwarfedLossTerm(Rule):
                     since=int(column.steps[-self.looks]),
                     worker=worker,
                     series=small[worker].series,
-                    statistics={"value_over_guess": of_small},
+                    statistics=Term(of_small).numbers(),
                 )
 
     def _judge(self, window: Window, number: int, values: Column, began: int) -> Finding | None:
@@ -184,7 +197,7 @@ class DwarfedLossTerm(Rule):
             since=int(values.steps[0]),
             worker=values.worker,
             series=own.series,
-            statistics={"value_over_guess": share, "term": float(number)},
+            statistics=Term(share, number).numbers(),
         )
 
     def _dominance(self, own: Column, others: Sequence[Column]) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
@@ -109,11 +109,6 @@ class GrowingAttention(Rule):
         )
         return "" if most >= FEWEST_UPDATES else f"{FEWEST_UPDATES} looks at attention; the run has {most}"
 
-    def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return WARNING if a learning rate has risen beyond all before, else INFO."""
-        has_risen = any(Growth.of(finding).rate_has_risen for finding in findings)
-        return Severity.WARNING if has_risen else Severity.INFO
-
     def _judge(self, window: Window, column: Column, began: int) -> Finding | None:
         values = column.values
         if len(values) < FEWEST_UPDATES or not has_run_away(values, deviations=self.deviations, beyond=self.beyond):
@@ -126,6 +121,7 @@ class GrowingAttention(Rule):
         if entropy[-1] > 0 and not median(entropy[-NEWEST:]) < float(entropy[:-NEWEST].min()):
             return None
         first = int(column.steps[-NEWEST])
+        growth = Growth(risen_rate(window, before=first - COURSE_STEPS) is not None)
         return finding_of(
             window,
             ATTENTION_LOGIT,
@@ -137,6 +133,7 @@ class GrowingAttention(Rule):
             series=column.series,
             statistics={
                 "entropy": float(entropy[-1]),
-                **Growth(risen_rate(window, before=first - COURSE_STEPS) is not None).numbers(),
+                **growth.numbers(),
             },
+            grade=Severity.WARNING if growth.rate_has_risen else Severity.INFO,
         )

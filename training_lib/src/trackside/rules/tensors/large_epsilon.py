@@ -11,6 +11,7 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ParameterFacts
 from trackside.contracts.verdict import Finding
 from trackside.evidence.suspects import Suspect
+from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.situation.aims import has_several_aims
@@ -18,6 +19,18 @@ from trackside.situation.constants import HALF_LEARNED, SHORT_STRETCH
 from trackside.situation.losses.losses import learned_share
 from trackside.situation.medians import median
 from trackside.trial.window import Column, Window
+
+
+@dataclass(frozen=True)
+class Sizes(Details):
+    """Details of a finding.
+
+    least   least ratio of epsilon to the size of a gradient
+    update  median change of the weights in a step, over their size
+    """
+
+    least: float = 0.0
+    update: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -101,16 +114,16 @@ class LargeEpsilon(Rule):
                 ratio,
                 above=self.times,
                 since=int(gradient.steps[0]),
-                statistics={"least": least, "update": median(updates)},
+                statistics=Sizes(least, median(updates)).numbers(),
             )
         ]
 
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: how much epsilon outweighs, and the size of steps."""
-        numbers = findings[0].statistics
+        sizes = Sizes.of(findings[0])
         return (
-            f"The optimizer's epsilon is at least {numbers['least']:.3g} times the size of the gradients, and a step "
-            f"changes the weights by {numbers['update']:.2g} of their size."
+            f"The optimizer's epsilon is at least {sizes.least:.3g} times the size of the gradients, and a step "
+            f"changes the weights by {sizes.update:.2g} of their size."
         )
 
 

@@ -9,6 +9,7 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import OptimizerFacts
 from trackside.contracts.verdict import Finding
 from trackside.evidence.suspects import Suspect
+from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.situation.constants import NEARLY_ALL
@@ -16,6 +17,18 @@ from trackside.situation.losses.losses import learned_share, training_losses
 from trackside.trial.window import Window
 
 _MOMENTA = ("momentum", "betas_0")
+
+
+@dataclass(frozen=True)
+class Averaged(Details):
+    """Details of a finding.
+
+    momentum  the momentum
+    steps     number of steps of the run
+    """
+
+    momentum: float = 0.0
+    steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -83,7 +96,7 @@ class LongMomentum(Rule):
                 above=self.times,
                 since=int(longest.steps[0]),
                 worker=longest.worker,
-                statistics={"momentum": momentum, "steps": float(taken)},
+                statistics=Averaged(momentum, taken).numbers(),
                 place=optimizer.line,
             )
             for optimizer in window.facts.optimizers
@@ -93,10 +106,10 @@ class LongMomentum(Rule):
 
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: the steps that are averaged, and those of the run."""
-        numbers = findings[0].statistics
+        seen = Averaged.of(findings[0])
         return (
-            f"The optimizer averages the gradients of about {averaged_steps(numbers['momentum']):,.0f} steps "
-            f"(momentum {numbers['momentum']:.6g}), and the run had {numbers['steps']:,.0f}."
+            f"The optimizer averages the gradients of about {averaged_steps(seen.momentum):,.0f} steps "
+            f"(momentum {seen.momentum:.6g}), and the run had {seen.steps:,.0f}."
         )
 
 

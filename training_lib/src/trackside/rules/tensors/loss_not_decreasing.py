@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,9 +48,18 @@ from trackside.trial.window import Column, Window
 class Stuck(Details):
     """Details of a finding.
 
-    learned_nothing  True if nothing was learned in all the steps that a training is given
+    first_loss, lost_above   first loss, and the level above which a training is lost
+    level, window_losses     level and number of the newest losses
+    compared_with, error_percent   level of before, and its error
+    learned_nothing          True if nothing was learned in all the steps that a training is given
     """
 
+    first_loss: float = 0.0
+    lost_above: float = 0.0
+    level: float = 0.0
+    compared_with: float = 0.0
+    error_percent: float = 0.0
+    window_losses: int = 0
     learned_nothing: bool = False
 
 
@@ -195,13 +204,6 @@ class LossNotDecreasing(Rule):
             return "a validation loss that has fallen by a tenth, or a training loss"
         return f"{needed} steps of a training loss, or a loss that has fallen; this is step {window.step}"
 
-    def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return CRITICAL if the training is lost for certain."""
-        risen, stuck = ([f for f in findings if f.relation == relation] for relation in (">", "<"))
-        is_lost = any(f.statistics["level"] > f.statistics["lost_above"] for f in risen)
-        is_dead = any(Stuck.of(f).learned_nothing or f.step - f.since_step > self.num_steps for f in stuck)
-        return Severity.CRITICAL if is_lost or is_dead else Severity.WARNING
-
     def is_over(self, opened: Finding, window: Window) -> bool:
         """Return True if the loss is better than it was before the fault, and than guessing, beyond noise."""
         place = opened.subject, opened.worker
@@ -215,11 +217,11 @@ class LossNotDecreasing(Rule):
         moves = may_move(window, column.tensor, worker=column.worker)  # then the labels of old steps are no measure
         if guess is not None and not moves and not beats(losses[-size:], guess.loss):
             return False
-        before = opened.statistics["compared_with"]
+        before = (stuck := Stuck.of(opened)).compared_with
         if opened.relation == ">":
             return median(losses[-size:]) <= before + self.increase_threshold_percent / 100 * abs(before)
-        error = opened.statistics["error_percent"] / 100 * abs(before)
-        now, level = losses[-size:], min(before, opened.statistics["level"])
+        error = stuck.error_percent / 100 * abs(before)
+        now, level = losses[-size:], min(before, stuck.level)
         return median(now) + 2 * math.hypot(error, error_of_median(now)) < level
 
     def _finite(self, window: Window, column: Column, *, through: int | None = None) -> tuple[Steps, Losses, int]:
@@ -245,25 +247,23 @@ class LossNotDecreasing(Rule):
             _, losses, window_losses = self._finite(window, column)
             if not is_driven(window, worker=column.worker) if rises else had_learned(losses, window_losses):
                 return None
-        learned_nothing = not rises and window.is_last and len(steps) and answer.learned < 1 - AS_GUESSING
+        since, learns = int(steps[answer.since]), not rises and window.is_last and answer.learned < 1 - AS_GUESSING
+        learned_nothing = learns and window.step >= self.start_step
+        lost_above = (TENFOLD if is_by_hand else HALF_AS_MUCH_AGAIN) * first
+        is_long = learned_nothing or window.step - since > self.num_steps
         return Finding(
             subject=column.tensor,
             worker=column.worker,
             step=window.step,
-            since_step=int(steps[answer.since]),
+            since_step=since,
             measure="rise of the loss in %" if rises else "decrease of the loss in %",
             observed=answer.percent,
             relation=">" if rises else "<",
             threshold=self.increase_threshold_percent if rises else self.diff_percent,
-            statistics={
-                "first_loss": first,
-                "lost_above": (TENFOLD if is_by_hand else HALF_AS_MUCH_AGAIN) * first,
-                "level": answer.level,
-                "compared_with": answer.compared_with,
-                "error_percent": answer.error_percent,
-                "window_losses": float(size),
-                **Stuck(bool(learned_nothing) and window.step >= self.start_step).numbers(),
-            },
+            statistics=Stuck(
+                first, lost_above, answer.level, answer.compared_with, answer.error_percent, size, learned_nothing
+            ).numbers(),
+            grade=Severity.CRITICAL if (answer.level > lost_above if rises else is_long) else Severity.WARNING,
             series=column.series,
             place=facts.line if facts else "",
         )

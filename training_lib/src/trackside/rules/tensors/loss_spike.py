@@ -51,6 +51,7 @@ class SpikeDetails(Details):
     reason          evidence that the training is being hurt
     may_move        True for a loss that may rise in a right training
     main_term       course of the largest term of a sum; None for a loss without looks at its terms
+    epoch, first_batch, last_batch   batches around its first step; None where no DataLoader is used
     """
 
     loss: float = 0.0
@@ -62,6 +63,9 @@ class SpikeDetails(Details):
     reason: Reason = Reason.UNKNOWN
     may_move: bool = False
     main_term: MainTerm | None = None
+    epoch: int | None = None
+    first_batch: int | None = None
+    last_batch: int | None = None
 
 
 NOT_FINITE = "losses in a row that are not finite"
@@ -207,26 +211,20 @@ class LossSpike(FoldingRule):
         most = max((len(column.values) for column in whole_losses(window)), default=0)
         return "" if most >= ENOUGH_STEPS else f"{ENOUGH_STEPS} losses; the run has {most}"
 
-    def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return INFO for losses that only moved, CRITICAL where updates or a rate have driven them up for long."""
-        found = [self._severity(SpikeDetails.of(finding)) for finding in findings]
-        return max(found, key=lambda severity: severity.rank)
-
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: how far the loss rose, and since which step."""
         lead = findings[0]
-        of, batches = lead.statistics, ""
-        if "first_batch" in of:
-            span = f"{of['first_batch']:.0f} to {of['last_batch']:.0f}"
-            batches = f" It began with batches {span} of epoch {of['epoch']:.0f}."
-        if of["not_finite"]:
+        spike, batches = SpikeDetails.of(lead), ""
+        if spike.first_batch is not None:
+            batches = f" It began with batches {spike.first_batch} to {spike.last_batch} of epoch {spike.epoch}."
+        if spike.not_finite:
             return f"The training loss {lead.subject} is not finite since step {lead.since_step}.{batches}"
         return (
-            f"The training loss {lead.subject} rose from {of['level_before']:.4g} to {of['loss']:.4g} since step "
+            f"The training loss {lead.subject} rose from {spike.level_before:.4g} to {spike.loss:.4g} since step "
             f"{lead.since_step}.{batches}"
         )
 
-    def _severity(self, spike: SpikeDetails) -> Severity:
+    def _grade(self, spike: SpikeDetails) -> Severity:
         if spike.reason is Reason.MOVED or spike.main_term is MainTerm.STAYS:
             return Severity.INFO
         if spike.not_finite >= NEWEST:
@@ -268,6 +266,17 @@ class LossSpike(FoldingRule):
 
     def _finding(self, column: Column, spike: Spike, window: Window) -> Finding:
         facts = window.facts.loss(column.tensor) if window.facts else None
+        details = SpikeDetails(
+            loss=float(column.values[-1]),
+            level_before=spike.level,
+            highest_before=spike.highest,
+            steps=window.watched_since(spike.since),
+            steps_lost=steps_above(window, column, spike.highest),
+            not_finite=spike.broken,
+            reason=spike.reason,
+            may_move=may_move(window, column.tensor, worker=column.worker),
+            main_term=main_term_of(window, column, spike.since),
+        )
         return finding_of(
             window,
             column,
@@ -275,19 +284,7 @@ class LossSpike(FoldingRule):
             float(spike.broken) or float(np.nanmax(column.values[-SHORT_STRETCH:])),
             above=0.0 if spike.broken else spike.level + spike.allowed,
             since=spike.since,
-            statistics={
-                **batches_near(window, spike.since, worker=column.worker),
-                **SpikeDetails(
-                    loss=float(column.values[-1]),
-                    level_before=spike.level,
-                    highest_before=spike.highest,
-                    steps=window.watched_since(spike.since),
-                    steps_lost=steps_above(window, column, spike.highest),
-                    not_finite=spike.broken,
-                    reason=spike.reason,
-                    may_move=may_move(window, column.tensor, worker=column.worker),
-                    main_term=main_term_of(window, column, spike.since),
-                ).numbers(),
-            },
+            statistics={**batches_near(window, spike.since, worker=column.worker), **details.numbers()},
             place=facts.line if facts else "",
+            grade=self._grade(details),
         )

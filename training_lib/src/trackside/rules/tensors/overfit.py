@@ -13,6 +13,7 @@ from trackside.evidence.causes import MOVES_WILDLY
 from trackside.evidence.question import Answer, Known
 from trackside.evidence.suspects import Suspect
 from trackside.rules.advice import Advice, Concerns
+from trackside.rules.details import Details
 from trackside.rules.rule import Rule, parameter
 from trackside.situation.constants import (
     A_HANDFUL,
@@ -41,17 +42,37 @@ from trackside.trial.window import Column, Window
 LOST, UNSHARED = "share of the gain lost on validation data", "share of the gain seen on validation data"
 
 
+@dataclass(frozen=True)
+class Gains(Details):
+    """Details of a finding.
+
+    lowest, now      lowest validation loss, and that of now
+    best_step        step of the lowest
+    validation_gain, training_gain   what was learned on either data
+    kept_to_itself   share of the training's gain that validation data lack
+    guessing         loss of a guess; None where it is unknown
+    """
+
+    lowest: float = 0.0
+    now: float = 0.0
+    best_step: int = 0
+    validation_gain: float = 0.0
+    training_gain: float = 0.0
+    kept_to_itself: float = 0.0
+    guessing: float | None = None
+
+
 def _never_better(known: Known) -> Answer:
     """Return the evidence that nothing was learned but the labels of the training."""
-    lead = known.lead.statistics
-    guessing = lead.get("guessing")
+    gains = Gains.of(known.lead)
+    guessing = gains.guessing
     if guessing is None:
-        has_none = lead["validation_gain"] < GAIN * lead["training_gain"]
+        has_none = gains.validation_gain < GAIN * gains.training_gain
         return "the validation loss has never fallen" if has_none else False
-    if not is_near_guessing(guessing, lowest=lead["lowest"], now=lead["now"]):
+    if not is_near_guessing(guessing, lowest=gains.lowest, now=gains.now):
         return False
-    if lead["lowest"] > TWICE * guessing:
-        costs = f"the validation loss was never below {lead['lowest']:.3g}, and guessing costs {guessing:.3g}"
+    if gains.lowest > TWICE * guessing:
+        costs = f"the validation loss was never below {gains.lowest:.3g}, and guessing costs {guessing:.3g}"
         return f"{costs}: are its labels coded as those of the training?"
     return f"the validation loss was never clearly better than guessing ({guessing:.3g})"
 
@@ -243,15 +264,15 @@ class Overfit(Rule):
             observed=shared if lost is None else lost.share,
             relation="<" if lost is None else ">",
             threshold=self._threshold(lost),
-            statistics={
-                "lowest": lowest,
-                "now": float(seen.means[-1]) if lost is None else lost.now,
-                "best_step": float(seen.steps[best]),
-                "validation_gain": (seen.first if lost is None else float(seen.means[0])) - lowest,
-                "training_gain": (seen.first if lost is None else float(seen.training[0])) - float(seen.training[-1]),
-                "kept_to_itself": seen.unshared(float(seen.means[-1])),
-                **({} if guess is None else {"guessing": guess.loss}),
-            },
+            statistics=Gains(
+                lowest=lowest,
+                now=float(seen.means[-1]) if lost is None else lost.now,
+                best_step=int(seen.steps[best]),
+                validation_gain=(seen.first if lost is None else float(seen.means[0])) - lowest,
+                training_gain=(seen.first if lost is None else float(seen.training[0])) - float(seen.training[-1]),
+                kept_to_itself=seen.unshared(float(seen.means[-1])),
+                guessing=None if guess is None else guess.loss,
+            ).numbers(),
             series=tuple([(int(s), float(v)) for s, v in zip(seen.steps[-20:], seen.means[-20:], strict=True)]),
         )
 

@@ -26,14 +26,18 @@ from trackside.trial.window import Window
 class Growth(Details):
     """Details of a finding.
 
+    usual           usual size of an update
+    largest_before  largest size of the run so far
     rate_has_risen  True if a learning rate has risen beyond all before
     """
 
+    usual: float = 0.0
+    largest_before: float = 0.0
     rate_has_risen: bool = False
 
 
 def _grown_updates(known: Known) -> Answer:
-    usual = known.lead.statistics["usual"]
+    usual = Growth.of(known.lead).usual
     return times_as_large(known.lead.observed / usual if usual > 0 else math.inf)
 
 
@@ -107,6 +111,7 @@ class RunawayUpdates(Rule):
             growth = growth_of_updates(window, worker=worker, deviations=self.deviations)
             if growth is None or not has_run_away(growth.column.values, deviations=self.deviations, beyond=self.beyond):
                 continue
+            has_risen = risen_rate(window, before=growth.since - COURSE_STEPS) is not None
             findings.append(
                 finding_of(
                     window,
@@ -117,11 +122,8 @@ class RunawayUpdates(Rule):
                     since=growth.since,
                     worker=worker,
                     series=growth.column.series,
-                    statistics={
-                        "usual": growth.usual,
-                        "largest_before": growth.peak,
-                        **Growth(risen_rate(window, before=growth.since - COURSE_STEPS) is not None).numbers(),
-                    },
+                    statistics=Growth(growth.usual, growth.peak, has_risen).numbers(),
+                    grade=Severity.WARNING if has_risen else Severity.INFO,
                 )
             )
         return findings

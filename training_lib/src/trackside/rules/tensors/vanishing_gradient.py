@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from trackside.contracts.cause import Cause
@@ -38,15 +38,19 @@ SIZE, SHARE = "mean |gradient|", "share of the largest mean |gradient|"
 class Vanished(Details):
     """Details of a finding.
 
+    largest_mean_abs_gradient  largest mean |gradient| of the step
+    zero_gradients  number of gradients of zeros
     is_side_path  True if another path leads around the quiet modules
     """
 
+    largest_mean_abs_gradient: float = 0.0
+    zero_gradients: int = 0
     is_side_path: bool = False
 
 
 def _beside_another(known: Known) -> Answer:
     lead = known.lead
-    largest = lead.statistics["largest_mean_abs_gradient"]
+    largest = Vanished.of(lead).largest_mean_abs_gradient
     size = lead.observed * largest if lead.measure == SHARE else lead.observed
     return f"{lead.subject} gets {size:.2g}, another {largest:.2g}"
 
@@ -173,11 +177,6 @@ class VanishingGradient(Rule):
         fitting = ((activations, saturates), (normalisation, not is_normalised), (initial, True))
         return tuple(text for text, fits in fitting if fits)
 
-    def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return CRITICAL if a gradient vanished on its way to the first layers, else WARNING."""
-        is_certain = any(f.measure == SIZE and not Vanished.of(f).is_side_path for f in findings)
-        return Severity.CRITICAL if is_certain else Severity.WARNING
-
     def _judge(self, window: Window, worker: str, sizes: Mapping[str, float]) -> list[Finding]:
         loss_left = loss_left_of(window, worker)
         quiet = vanished(
@@ -221,6 +220,7 @@ class VanishingGradient(Rule):
                 observed=float(column.values[-1]) / largest_of(sizes),
                 threshold=HARDLY_VISIBLE,
                 since_step=int(column.steps[0]),
+                grade=Severity.WARNING,
             )
             for column in columns
             if column.values[-1] < limit and int(column.steps[-1] - column.steps[0]) >= LONG_STEPS
@@ -234,9 +234,6 @@ class VanishingGradient(Rule):
             float(column.values[-1]),
             below=self.threshold,
             since=quiet_since(column, self.threshold),
-            statistics={
-                "largest_mean_abs_gradient": largest_of(sizes),
-                "zero_gradients": float(sum(size == 0 for size in sizes.values())),
-                **Vanished(is_side_path).numbers(),
-            },
+            statistics=Vanished(largest_of(sizes), sum(size == 0 for size in sizes.values()), is_side_path).numbers(),
+            grade=Severity.WARNING if is_side_path else Severity.CRITICAL,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -144,18 +144,13 @@ class WeightUpdateRatio(Rule):
         threshold = self.large_threshold if kind == "large" else small
         concerned = [name for name, r in ratios.items() if (r > threshold if kind == "large" else r < threshold)]
         concerned.sort(key=lambda name: ratios[name], reverse=kind == "large")
-        return [self._finding(window, columns[name], ratios[name], kind, threshold) for name in concerned]
+        found = [self._finding(window, columns[name], ratios[name], kind, threshold) for name in concerned]
+        is_hopeless = kind == "small" and all(each.observed < HOPELESS for each in found)
+        return [replace(each, grade=Severity.CRITICAL) for each in found] if is_hopeless else found
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: measured updates."""
         return "" if typical_ratios(window) else f"{FEWEST} measurements of the updates of weights"
-
-    def severity_of(self, findings: Sequence[Finding]) -> Severity:
-        """Return CRITICAL if the steps are hopelessly small, or have raised the loss, else WARNING."""
-        lead = findings[0]
-        if lead.relation == ">":
-            return Severity.CRITICAL if lead.statistics["loss_left"] > HALF_AS_MUCH_AGAIN else Severity.WARNING
-        return Severity.CRITICAL if max(f.observed for f in findings) < HOPELESS else Severity.WARNING
 
     def _is_too_large(self, window: Window) -> bool:
         if not must_loss_fall(window) or window.step < self.start_step:
@@ -224,6 +219,7 @@ class WeightUpdateRatio(Rule):
         self, window: Window, column: Column, ratio: float, kind: str, threshold: float, *, measure: str = _RATIO
     ) -> Finding:
         learned = learned_share(window)
+        loss_left = 1 - learned if learned is not None else math.nan
         module = window.facts.module_of(column.tensor) if window.facts else None
         beyond = column.values > threshold if kind == "large" else column.values < threshold
         within = np.flatnonzero(~beyond)
@@ -237,7 +233,8 @@ class WeightUpdateRatio(Rule):
             observed=ratio,
             relation=">" if kind == "large" else "<",
             threshold=threshold,
-            statistics={"loss_left": 1 - learned if learned is not None else math.nan},
+            statistics={"loss_left": loss_left},
+            grade=Severity.CRITICAL if kind == "large" and loss_left > HALF_AS_MUCH_AGAIN else Severity.WARNING,
             series=column.series,
             place=module.line if module else "",
         )
