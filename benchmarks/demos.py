@@ -55,11 +55,9 @@ def ran(script: Path, python: str) -> Demo:
         run = Path(folder) / "run"
         options = ["--out", str(run), "--fail-on", "never", "--"]
         captured = _output([python, "-m", "trackside", "run", *options, python, script.name], script.parent)
-        verdicts = run / "rule-output" / "verdicts.jsonl"
-        lines = verdicts.read_text("utf-8").splitlines() if verdicts.exists() else []
+        found = verdicts_in(run)
         trial = open_trial(str(run)) if (run / "watermarks").exists() or (run / "statistics").exists() else None
-        steps = 0 if trial is None else len(_steps(trial))
-    found = [Verdict.from_json(line) for line in lines]
+        steps = 0 if trial is None else len(steps_of(trial))
     issues = {f"{v.rule_id} ({v.severity.value})" for v in found if v.outcome is Outcome.ISSUE_FOUND}
     is_steady = bare[0] == bare[1]
     is_same = captured == bare[0] if is_steady else captured[0] == 0
@@ -121,7 +119,13 @@ def main() -> None:
     put(text, arguments.write, begin="<!-- demonstrations -->", end="<!-- end -->")
 
 
-def _steps(trial: Trial) -> set[int]:
+def verdicts_in(run: Path) -> list[Verdict]:
+    """Return the verdicts in the folder of a run; none if nothing was judged."""
+    file = run / "rule-output" / "verdicts.jsonl"
+    return [Verdict.from_json(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
+
+
+def steps_of(trial: Trial) -> set[int]:
     """Return the steps with a saved tensor or a recorded loss."""
     steps = set(trial.steps())
     for mode in ("TRAIN", "EVAL"):
