@@ -34,7 +34,7 @@ from trackside.trial.trial import open_trial
 
 BEGIN, END = "<!-- outside -->", "<!-- end of outside -->"
 IMAGES, TEST_IMAGES = 6000, 1000
-PAPERS, WORDS, COMMUNITIES = 1200, 400, 7
+PAPERS, WORDS, COMMUNITIES = 2708, 400, 7
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts
+from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, OptimizerFacts
+from trackside.contracts.observations import CLASS_WEIGHTS, IGNORED_CLASS
 from trackside.contracts.verdict import Severity
 from trackside.rules.models.class_imbalance import ClassImbalance, certain_imbalance, imbalance
 from trackside.testing.rule_case import RuleCase, assert_case, replay
@@ -52,6 +53,20 @@ def of_rows(*classes: int) -> ModelFacts:
     return ModelFacts(losses=(replace(PLAIN, classes=classes),))
 
 
+def weighing(*weights: float) -> ModelFacts:
+    """Facts with a loss that weighs the classes so."""
+    return ModelFacts(losses=(replace(PLAIN, is_weighted=True, observed={CLASS_WEIGHTS: weights}),))
+
+
+def padded() -> Any:
+    """Labels of sequences whose ends are filled up with a class of its own."""
+    labels = RANDOM.integers(1, 4, (8, 16))
+    labels[:, 11:] = 0
+    return labels.ravel()
+
+
+IGNORING = ModelFacts(losses=(replace(PLAIN, class_count=4, observed={IGNORED_CLASS: 0}),))
+WORDS = (ModuleFacts("words", "Embedding", "embedding"),)
 PHASES = (
     ModelFacts(optimizers=(OptimizerFacts("Adam", "Adam"),)),
     ModelFacts(optimizers=(OptimizerFacts("Adam_1", "Adam"),), from_step=50),
@@ -72,6 +87,15 @@ CASES = [
     case("rows of another set than the one that is trained on", RARE, facts=of_rows(950, 950)),
     case("a class that the training set lacks", drawn(0.5, 0.5), facts=of_rows(950, 0, 900)),
     case("weights in the loss", RARE, facts=ModelFacts(losses=(replace(PLAIN, is_weighted=True),))),
+    case("weights upside down", drawn(0.6, 0.3, 0.1), fires=True, facts=weighing(1.8, 0.9, 0.3)),
+    case("weights upside down, of very rare classes", RARE, fires=True, facts=weighing(1.96, 0.04)),
+    case("weights of all classes in their order", drawn(0.6, 0.3, 0.1), facts=weighing(0.5, 1.1, 3.3)),
+    case("weights that favour one class of many on purpose", drawn(0.3, 0.4, 0.3), facts=weighing(1.0, 2.0, 1.0)),
+    case("weights for fewer classes than labels have", drawn(0.6, 0.3, 0.1), facts=weighing(1.8, 0.9)),
+    case("a class that the loss ignores", drawn(0.25, 0.25, 0.25, 0.25), fires=True, facts=IGNORING),
+    case("a class that the loss ignores of words", drawn(0.25, 0.75), facts=replace(IGNORING, modules=WORDS)),
+    case("padding that the loss ignores", [padded() for _ in range(20)], facts=IGNORING),
+    case("another class than the one that is ignored", [batch + 1 for batch in drawn(0.5, 0.5)], facts=IGNORING),
     case("perhaps chance", [np.array([0] * 46 + [1] * 4)] * 3),
     case("uneven, as data are", drawn(0.7, 0.2, 0.1)),
     case("too few labels to tell", drawn(0.98, 0.02, batches=1)),

@@ -184,6 +184,17 @@ DROPOUTS = Observation[tuple[float, ...]](
     "shares of the values that dropouts before it drop: the largest four, largest first",
     item=float,
 )
+CLASS_WEIGHTS = Observation[tuple[float, ...]](
+    "class_weights",
+    (),
+    "weights of the classes in their order, of at most 20; of `pos_weight` those of no and yes; () for none",
+    item=float,
+)
+IGNORED_CLASS = Observation(
+    "ignored_class",
+    -1,
+    "number of the class whose labels do not count (`ignore_index`), if the predictions have such a class; else -1",
+)
 
 PROBABILITY = Observation[float | None](
     "probability", None, "probability of a dropout; left out for any other module", "modules", float

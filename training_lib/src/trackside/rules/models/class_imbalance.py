@@ -5,19 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
 from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
+from trackside.contracts.observations import CLASS_WEIGHTS
 from trackside.contracts.verdict import Finding, Severity
+from trackside.evidence.suspects import Suspect
 from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import FoldingRule, parameter
 from trackside.situation.aims import has_several_aims
-from trackside.situation.constants import ERRORS
+from trackside.situation.constants import ERRORS, TRACE, TWICE
 from trackside.situation.labels import SeenLabels, with_labels_of
 from trackside.trial.window import Window
 
+_OF_SEQUENCES = frozenset({"embedding", "recurrent", "attention"})
 _OF_CLASSES = frozenset({"CrossEntropyLoss", "NLLLoss", "BCELoss", "BCEWithLogitsLoss"})
+
+
+UNEVEN, WEIGHTED, IGNORED = (
+    "commonest class over rarest",
+    "commonest class over rarest as weighted",
+    "share of the labels that the loss ignores",
+)
 
 
 @dataclass(frozen=True)
@@ -45,10 +56,15 @@ class ClassImbalance(FoldingRule):
         1. After `samples` labels at least, r is the count of the commonest class over that of the rarest that came at
            all.
         2. It fires where r > `threshold_imbalance`, with the rarest class's count m put up by its error, 2 sqrt(m).
-        3. A loss that was given weights of classes or samples (`weight`, `pos_weight`) makes up for it: silent.
-        4. Where the number of samples of each class in the whole training set is at hand (XGBoost), it decides: the
+        3. A loss that was given weights of classes or samples (`weight`, `pos_weight`) makes up for it: silent. But
+           where the weights of classes rise with their counts, though the commonest class certainly comes twice as
+           often as the rarest, they are upside down: it fires with the ratio that they make of r.
+        4. Labels of a class that the loss ignores (`ignore_index`) are in no count. It fires where they are more than
+           5 % of all and come in random order among the others; in a row they are padding, as is expected where the
+           model has layers for sequences.
+        5. Where the number of samples of each class in the whole training set is at hand (XGBoost), it decides: the
            labels that are saved there are those of the evaluated set, which is not filled up when a small class is.
-        5. Labels that are no classes (numbers to regress, more than 20 different ones, letters or words of a text) are
+        6. Labels that are no classes (numbers to regress, more than 20 different ones, letters or words of a text) are
            left out, and so are those below zero (places that do not count) and programs with several optimizers.
 
         A warning where a loss of the framework's counts each sample alike, by itself or as a part of a sum; information
@@ -77,7 +93,12 @@ class ClassImbalance(FoldingRule):
     needs = (CollectionRequest("labels", Schedule(10, end_step=401)),)
     since = "0.1"
     patience = 2
-    likely_causes = (Cause.CLASS_IMBALANCE,)
+    likely_causes = (Cause.CLASS_IMBALANCE, Cause.WRONG_LOSS)
+    suspects = (
+        Suspect(Cause.WRONG_LOSS, "the weights of classes rise with their counts: {comparison}", (WEIGHTED,)),
+        Suspect(Cause.WRONG_LOSS, "the loss ignores labels of a class that comes: {comparison}", (IGNORED,)),
+        Suspect(Cause.CLASS_IMBALANCE, only=(UNEVEN,)),
+    )
     what_to_do = (
         "Weight the classes in the loss, or sample them evenly (WeightedRandomSampler).",
         "Judge the model class by class: recall of the rare ones, not accuracy.",
@@ -98,24 +119,26 @@ class ClassImbalance(FoldingRule):
             return state, []
         seen = with_labels_of(state, window)
         counts = _training_set(window) or seen.counts
-        ratio = imbalance(counts)
         names = window.tensors("labels")
-        is_certain = certain_imbalance(counts) > self.threshold_imbalance
-        if seen.samples < self.samples or not is_certain or not names or _is_weighted(window):
+        found = _as_counted(window, counts, limit=self.threshold_imbalance)
+        if found is None and seen.ignored_share > TRACE and not _is_of_sequences(window):
+            found = IGNORED, seen.ignored_share, TRACE
+        if seen.samples < self.samples or not names or found is None:
             return seen, []
         details = Imbalance(_counts_alike(window))
+        measure, observed, limit = found
         finding = finding_of(
             window,
             names[0],
-            "commonest class over rarest",
-            ratio,
-            above=self.threshold_imbalance,
+            measure,
+            observed,
+            above=limit,
             since=seen.batches[0][0] if seen.batches else window.step,
             statistics={
                 **details.numbers(),
                 **{f"class_{name}": float(count) for name, count in sorted(counts.items())[:20]},
             },
-            grade=Severity.WARNING if details.knows_the_loss else Severity.INFO,
+            grade=Severity.WARNING if measure != UNEVEN or details.knows_the_loss else Severity.INFO,
         )
         return seen, [finding]
 
@@ -137,15 +160,47 @@ def certain_imbalance(counts: Mapping[str, int]) -> float:
     return max(1.0, max(counts.values()) / (rarest + ERRORS * math.sqrt(rarest)))
 
 
+def upside_down(counts: Mapping[str, int], weights: Sequence[float]) -> float | None:
+    """Return the imbalance that weights make of counts, where they rise with them and make it worse; else None.
+
+    Args:
+        counts: Number of labels by class, whose names are numbers.
+        weights: Weight of each class.
+    """
+    known = {name: weights[int(name)] for name in counts if int(name) < len(weights)}
+    if len(known) < len(counts) or certain_imbalance(counts) <= TWICE or min(known.values(), default=0.0) <= 0:
+        return None
+    pairs = [
+        (counts[one] - counts[other]) * (known[one] - known[other])
+        for one, other in combinations(counts, 2)
+        if abs(counts[one] - counts[other]) > ERRORS * math.sqrt(counts[one] + counts[other])
+    ]
+    rising, falling = (sum(sign * pair > 0 for pair in pairs) for sign in (1, -1))
+    weighted = [counts[name] * weight for name, weight in known.items()]
+    ratio = max(weighted) / min(weighted)
+    return ratio if rising > falling and ratio > imbalance(counts) else None
+
+
+def _as_counted(window: Window, counts: Mapping[str, int], *, limit: float) -> tuple[str, float, float] | None:
+    """Return the measure of the imbalance, its value and its limit; None if the loss counts classes evenly."""
+    losses = window.facts.losses if window.facts is not None else ()
+    if not any(loss.is_weighted for loss in losses):
+        is_uneven = certain_imbalance(counts) > limit
+        return (UNEVEN, imbalance(counts), limit) if is_uneven else None
+    weights = {CLASS_WEIGHTS.of(loss) for loss in losses if loss.is_weighted}
+    ratio = upside_down(counts, weights.pop()) if len(weights) == 1 else None
+    return None if ratio is None else (WEIGHTED, ratio, imbalance(counts))
+
+
 def _training_set(window: Window) -> Mapping[str, int]:
     """Return the number of samples of each class in the training set, where the facts have it."""
     losses = window.facts.losses if window.facts is not None else ()
     return next(({str(k): n for k, n in enumerate(loss.classes) if n} for loss in losses if loss.classes), {})
 
 
-def _is_weighted(window: Window) -> bool:
-    facts = window.facts
-    return facts is not None and any(loss.is_weighted for loss in facts.losses)
+def _is_of_sequences(window: Window) -> bool:
+    """Return True if the model has layers for sequences."""
+    return window.facts is not None and any(module.role in _OF_SEQUENCES for module in window.facts.modules)
 
 
 def _counts_alike(window: Window) -> bool:

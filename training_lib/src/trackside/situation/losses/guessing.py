@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from trackside.contracts.errors import TensorNotSavedError
 from trackside.contracts.model_facts import LossFacts
-from trackside.contracts.observations import COMPARED_WITH
+from trackside.contracts.observations import COMPARED_WITH, IGNORED_CLASS
 from trackside.situation.constants import (
     ENOUGH_FOR_A_SHARE,
     ERRORS,
@@ -99,6 +99,8 @@ def loss_of_guessing(loss: LossFacts, labels: Sequence[NDArray[np.generic]]) -> 
     if len(widths) != 1 or sum(len(batch) for batch in labels) < ENOUGH_FOR_A_SHARE:
         return None
     rows = np.concatenate(labels)
+    if IGNORED_CLASS.of(loss) >= 0 and rows.dtype.kind in "iu":
+        rows = rows[rows != IGNORED_CLASS.of(loss)]
     return judge(rows) if rows.dtype.kind in "fiub" and bool(np.isfinite(rows).all()) else None
 
 
