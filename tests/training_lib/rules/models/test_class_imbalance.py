@@ -66,7 +66,8 @@ def padded() -> Any:
 
 
 IGNORING = ModelFacts(losses=(replace(PLAIN, class_count=4, observed={IGNORED_CLASS: 0}),))
-WORDS = (ModuleFacts("words", "Embedding", "embedding"),)
+WORDS = (ModuleFacts("words", "Embedding", "embedding", in_features=900),)
+LETTERS = (replace(WORDS[0], in_features=2),)
 PHASES = (
     ModelFacts(optimizers=(OptimizerFacts("Adam", "Adam"),)),
     ModelFacts(optimizers=(OptimizerFacts("Adam_1", "Adam"),), from_step=50),
@@ -96,6 +97,8 @@ CASES = [
     case("a class that the loss ignores of words", drawn(0.25, 0.75), facts=replace(IGNORING, modules=WORDS)),
     case("padding that the loss ignores", [padded() for _ in range(20)], facts=IGNORING),
     case("another class than the one that is ignored", [batch + 1 for batch in drawn(0.5, 0.5)], facts=IGNORING),
+    case("two letters, one after the other", RARE, facts=ModelFacts(modules=LETTERS, losses=(PLAIN,))),
+    case("two classes of texts", RARE, fires=True, facts=ModelFacts(modules=WORDS, losses=(PLAIN,))),
     case("perhaps chance", [np.array([0] * 46 + [1] * 4)] * 3),
     case("uneven, as data are", drawn(0.7, 0.2, 0.1)),
     case("too few labels to tell", drawn(0.98, 0.02, batches=1)),

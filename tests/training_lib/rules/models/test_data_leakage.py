@@ -132,6 +132,22 @@ def same_words() -> Batch:
     return words, words.ravel()
 
 
+def shifted(ahead: int, *, is_turned: bool = False) -> Batch:
+    words = RANDOM.integers(0, 40, size=(16, 24))
+    inputs, labels = words[:, 2:22], words[:, 2 + ahead : 22 + ahead]
+    return (inputs.T, labels.T.ravel()) if is_turned else (inputs, labels.ravel())
+
+
+def hidden_words() -> Batch:
+    words, labels = same_words()
+    return np.where(RANDOM.random(words.shape) < 0.15, 40, words), labels
+
+
+def half_said_again() -> Batch:
+    words, labels = same_words()
+    return words, np.where(RANDOM.random(labels.shape) < 0.5, labels, RANDOM.integers(0, 40, labels.shape))
+
+
 SAME = noise(48, 8)
 CASES = [
     case("a column is the class", lambda: leaky(3), fires=True),
@@ -154,7 +170,16 @@ CASES = [
     case("the same, the last place left out", lambda: next_words(shorter=1), fires=True, facts=BOTH_WAYS),
     case("the next word, read forwards", next_words, facts=ONE_WAY),
     case("the next word, of a model of which nothing is known", next_words),
-    case("words to be said again, read both ways", same_words, facts=BOTH_WAYS),
+    case("labels that were not shifted", same_words, fires=True, facts=ONE_WAY),
+    case("labels that were not shifted, read both ways", same_words, fires=True, facts=BOTH_WAYS),
+    case("labels that were shifted the wrong way", lambda: shifted(-1), fires=True),
+    case("the same, places first", lambda: shifted(-1, is_turned=True), fires=True),
+    case("labels that were not shifted, in one batch", same_words, batches=1),
+    case("words of which some are hidden", hidden_words, facts=BOTH_WAYS),
+    case("the word after the next", lambda: shifted(2)),
+    case("some of the words", lambda: (same_words()[0], shifted(3)[1])),
+    case("words that are said again half of the time", half_said_again),
+    case("one word, again and again", lambda: (np.full((16, 20), 7), np.full(320, 7))),
     case("classes of words, read both ways", lambda: (same_words()[0], classes(3, size=320)), facts=BOTH_WAYS),
     case("the next word, in one batch", next_words, batches=1, facts=BOTH_WAYS),
     case("noise", lambda: (noise(48, 8), classes(3))),

@@ -47,11 +47,13 @@ def feature_name(number: int) -> str:
     return f"holds_word_{number - LEAK_WORDS}" if number >= LEAK_WORDS else f"feature_{number}"
 
 
-def share_of_next(inputs: NDArray[np.generic], labels: NDArray[np.generic]) -> float:
-    """Return the share of places in sequences with the next input as their label; 0 for inputs that are no sequences.
+def share_of_inputs(inputs: NDArray[np.generic], labels: NDArray[np.generic], *, ahead: int) -> float:
+    """Return the share of places in sequences with an input as their label; 0 for inputs that are no sequences.
 
-    inputs  whole numbers, shape (samples, places) or (places, samples)
-    labels  as many as inputs, or one less for each sample; labels below zero do not count
+    Args:
+        inputs: Whole numbers, shape (samples, places) or (places, samples).
+        labels: As many as inputs, or one less for each sample; labels below zero do not count.
+        ahead: Places from the label's to the input's: 1 for the next input, 0 for the own one, -1 for the one before.
     """
     if inputs.dtype.kind not in "iu" or labels.dtype.kind not in "iu" or inputs.ndim != 2 or min(inputs.shape) < 2:
         return 0.0
@@ -63,10 +65,11 @@ def share_of_next(inputs: NDArray[np.generic], labels: NDArray[np.generic]) -> f
         if places is None:
             continue
         own = answers.reshape(places, samples).T if is_turned else answers.reshape(samples, places)
-        own, following_words = own[:, : length - 1], rows[:, 1:]
+        first, last = max(0, -ahead), min(places, length - ahead)
+        own, given = own[:, first:last], rows[:, first + ahead : last + ahead]
         counts = own >= 0
-        if counts.sum() >= LEAK_OF_ALL and len(np.unique(following_words)) > 2:
-            shares.append(float((own == following_words)[counts].mean()))
+        if counts.sum() >= LEAK_OF_ALL and len(np.unique(given)) > 2:
+            shares.append(float((own == given)[counts].mean()))
     return max(shares, default=0.0)
 
 

@@ -65,7 +65,8 @@ class ClassImbalance(FoldingRule):
         5. Where the number of samples of each class in the whole training set is at hand (XGBoost), it decides: the
            labels that are saved there are those of the evaluated set, which is not filled up when a small class is.
         6. Labels that are no classes (numbers to regress, more than 20 different ones, letters or words of a text) are
-           left out, and so are those below zero (places that do not count) and programs with several optimizers.
+           left out, and so are answers of a model whose inputs are of the same
+           kind (as many classes as a table of its has rows), those below zero (places that do not count) and programs with several optimizers.
 
         A warning where a loss of the framework's counts each sample alike, by itself or as a part of a sum; information
         where the loss is composed of plain operations (a focal loss), since it may make up for the imbalance or not.
@@ -123,7 +124,7 @@ class ClassImbalance(FoldingRule):
         found = _as_counted(window, counts, limit=self.threshold_imbalance)
         if found is None and seen.ignored_share > TRACE and not _is_of_sequences(window):
             found = IGNORED, seen.ignored_share, TRACE
-        if seen.samples < self.samples or not names or found is None:
+        if seen.samples < self.samples or not names or found is None or _continues_its_inputs(window):
             return seen, []
         details = Imbalance(_counts_alike(window))
         measure, observed, limit = found
@@ -201,6 +202,13 @@ def _training_set(window: Window) -> Mapping[str, int]:
 def _is_of_sequences(window: Window) -> bool:
     """Return True if the model has layers for sequences."""
     return window.facts is not None and any(module.role in _OF_SEQUENCES for module in window.facts.modules)
+
+
+def _continues_its_inputs(window: Window) -> bool:
+    """Return True if there are as many classes as rows in a table for the inputs: answers are words, too."""
+    facts = window.facts
+    tables = {module.in_features for module in facts.modules if module.role == "embedding"} if facts else set()
+    return facts is not None and any(loss.class_count in tables for loss in facts.losses if loss.class_count)
 
 
 def _counts_alike(window: Window) -> bool:

@@ -25,12 +25,17 @@ from trackside.situation.leaks import (
     following,
     has_several_answers,
     separates_all_classes,
-    share_of_next,
+    share_of_inputs,
 )
 from trackside.situation.losses.losses import TRAINING_MODES
 from trackside.trial.window import Window
 
-FORETOLD = "share of the places whose answer is the next input"
+FORETOLD, REPEATED, LAGGING = (
+    "share of the places whose answer is the next input",
+    "share of the places whose answer is their own input",
+    "share of the places whose answer is the input before",
+)
+_AHEAD = {FORETOLD: 1, REPEATED: 0, LAGGING: -1}  # places from the answer's to the input's
 
 Saved = tuple[str, str, NDArray[np.generic]]  # worker, name, value
 
@@ -42,7 +47,7 @@ class Suspects:
     batches   number of compared batches
     samples   number of samples in them
     features  features of the input that followed the labels in all of them
-    foretold  number of batches with the next inputs as labels, by input
+    foretold  number of batches with inputs as labels, by the measure and the input
     """
 
     batches: Mapping[str, int] = field(default_factory=dict)
@@ -92,7 +97,10 @@ class DataLeakage(FoldingRule):
            word is to be predicted), and a layer sees later places: a recurrent one that reads both ways, or an
            `nn.MultiheadAttention` over its own input without a mask. Attention by hand is not seen, and a model with
            several inputs (an encoder and a decoder) is left out.
-        5. Programs with several optimizers, and labels with several numbers per sample, are left out.
+        5. The same where the labels are the inputs at their own place, or at the place before, whatever the layers are:
+           labels of a next word that were shifted not at all, or the wrong way. A model that is to restore words has
+           some of them hidden, so that fewer than 99 % are the same.
+        6. Programs with several optimizers, and labels with several numbers per sample, are left out.
 
         Amazon's Debugger has no such rule; its FeatureImportanceOverweight looks for a feature of XGBoost's that weighs
         too much.
@@ -124,11 +132,16 @@ class DataLeakage(FoldingRule):
         CollectionRequest("labels", Schedule(50, end_step=101)),
     )
     since = "0.1"
-    likely_causes = (Cause.DATA_LEAKAGE,)
-    suspects = (Suspect(Cause.DATA_LEAKAGE, _sees_ahead, (FORETOLD,)), Suspect(Cause.DATA_LEAKAGE))
+    likely_causes = (Cause.DATA_LEAKAGE, Cause.WRONG_LABELS)
+    suspects = (
+        Suspect(Cause.DATA_LEAKAGE, _sees_ahead, (FORETOLD,)),
+        Suspect(Cause.WRONG_LABELS, "the labels are the inputs: {comparison}", (REPEATED, LAGGING)),
+        Suspect(Cause.DATA_LEAKAGE),
+    )
     shows_its_cause = True
     what_to_do = (
         "Find out when the values of the features named above are known: before the answer, or only with it.",
+        "If the next word is to be predicted, let the labels be the inputs moved on by one place.",
         "If the next word is to be predicted, give attention a causal mask and read forwards only.",
         "Take out features made from the label, and split the data before any processing.",
     )
@@ -176,16 +189,18 @@ class DataLeakage(FoldingRule):
     def _foretold(
         self, state: Suspects, window: Window, given: Saved, answers: Sequence[Saved]
     ) -> tuple[Suspects, list[Finding]]:
-        """Count a batch with the next inputs as labels, if some layer can see these."""
+        """Count a batch with inputs as labels: its own, those before, or the next ones if some layer can see them."""
         worker, name, inputs = given
-        share = max((share_of_next(inputs, labels) for of, _, labels in answers if of == worker), default=0.0)
-        if not share > ALL_BUT_CHANCE or not _that_see_ahead(window):
-            return state, []
-        state = replace(state, foretold={**state.foretold, name: state.foretold.get(name, 0) + 1})
-        if state.foretold[name] < SEVERAL:
-            return state, []
-        finding = finding_of(window, name, FORETOLD, share, above=ALL_BUT_CHANCE, worker=worker)
-        return state, [finding]
+        own = [labels for of, _, labels in answers if of == worker]
+        for measure, ahead in _AHEAD.items():
+            share = max((share_of_inputs(inputs, labels, ahead=ahead) for labels in own), default=0.0)
+            if not share > ALL_BUT_CHANCE or (measure == FORETOLD and not _that_see_ahead(window)):
+                continue
+            seen = f"{measure}: {name}"
+            state = replace(state, foretold={**state.foretold, seen: state.foretold.get(seen, 0) + 1})
+            if state.foretold[seen] >= SEVERAL:
+                return state, [finding_of(window, name, measure, share, above=ALL_BUT_CHANCE, worker=worker)]
+        return state, []
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: inputs and labels of the same steps."""
