@@ -79,6 +79,9 @@ TURNS = {
 LATER = {**NEVER_SEEN, BODY.gradient: {"l2": steady(1.0, STEPS), "is_present": along([0.0] * 30 + [1.0] * 300)}}
 AT_ONCE = {**NEVER_SEEN, BODY.gradient: {"l2": steady(1.0, STEPS), "is_present": along([0.0] * 3 + [1.0] * 327)}}
 MOVED = {**along([11.3] * 20), 276: 11.4}
+FLAT = rows(head=0.0, update=0.0)
+FLAT_ALL = {**FLAT, BODY.gradient: FLAT[HEAD.gradient]}
+OPENS = {**rows(), HEAD.gradient: {"l2": along([0.0] * 40 + [1e-3] * 290), "is_present": steady(1.0, STEPS)}}
 ORPHAN = replace(HEAD, module="", **UNSEEN)
 CORRECTED = (
     BODY,
@@ -175,6 +178,12 @@ CASES = [
         recorded=short(rows()),
         fires=(HEAD, replace(HEAD, name="Net_neck.weight")),
     ),
+    case("a gradient of exactly zero", BODY, HEAD, recorded=FLAT, fires=(HEAD,)),
+    case("the same, in a short run that has ended", BODY, HEAD, recorded=short(FLAT, steps=40), fires=(HEAD,)),
+    case("a gradient of exactly zero at first", BODY, HEAD, recorded=FLAT, step=60),
+    case("a gate that opens", BODY, HEAD, recorded=OPENS),
+    case("all gradients are exactly zero", BODY, HEAD, recorded=FLAT_ALL),
+    case("the bias before a normalisation", BODY, replace(HEAD, shape=(10,)), recorded=FLAT),
     case("all of it trains", BODY, HEAD),
     case(
         "frozen for the first steps",

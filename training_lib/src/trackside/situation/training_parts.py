@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from trackside.contracts.model_facts import ModelFacts, ParameterFacts
-from trackside.situation.constants import LONG_LASTING, LONG_STEPS, NOISE, SEVERAL
+from trackside.situation.constants import FEWEST, LONG_LASTING, LONG_STEPS, NOISE, SEVERAL
 from trackside.situation.medians import median
 from trackside.situation.parts import root_of, should_train
 from trackside.situation.phases import revisions_of
@@ -122,6 +122,27 @@ def unchanged(window: Window, facts: ModelFacts, present: Mapping[str, float]) -
     still = [p for p in held if p.name not in moved and _never_moved(window, p)]
     largest = _largest_gradients(window) if still else {}
     return tuple([p for p in still if _has_worthy_gradients(window, p, largest)])
+
+
+def without_slope(window: Window, facts: ModelFacts, present: Mapping[str, float]) -> tuple[ParameterFacts, ...]:
+    """Return the parameters of optimizers with gradients of exactly zero at each measured step.
+
+    A vector counts with the weights of its module alone: the gradient of a bias before a normalisation is 0 in theory.
+    None if no matrix has another gradient: the loss does not depend on the weights, or all units are dead.
+    """
+    held = [p for p in facts.parameters if should_train(p) and p.optimizer and present.get(p.name) == 1]
+    newest = window.newest(tuple([p.gradient for p in held]), "l2", last=1, mode=None)
+    loud = {t for panel in newest for t, norm in zip(panel.tensors, panel.newest[:, -1], strict=True) if norm}
+    zero = [p for p in held if p.gradient not in loud and _never_had_a_slope(window, p)]
+    modules = {p.module for p in zero if len(p.shape) > 1}
+    if not any(p.gradient in loud and len(p.shape) > 1 for p in held):
+        return ()
+    return tuple([p for p in zero if len(p.shape) > 1 or p.module in modules])
+
+
+def _never_had_a_slope(window: Window, held: ParameterFacts) -> bool:
+    columns = window.statistic(held.gradient, "l2", mode=None)
+    return bool(columns) and all(len(column.values) >= FEWEST and not column.values.any() for column in columns)
 
 
 def _never_moved(window: Window, held: ParameterFacts) -> bool:

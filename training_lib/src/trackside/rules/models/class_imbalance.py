@@ -65,8 +65,8 @@ class ClassImbalance(FoldingRule):
         5. Where the number of samples of each class in the whole training set is at hand (XGBoost), it decides: the
            labels that are saved there are those of the evaluated set, which is not filled up when a small class is.
         6. Labels that are no classes (numbers to regress, more than 20 different ones, letters or words of a text) are
-           left out, and so are answers of a model whose inputs are of the same
-           kind (as many classes as a table of its has rows), those below zero (places that do not count) and programs with several optimizers.
+           left out, and so are those of a model that answers with what it reads (as many classes as rows of a table for
+           the inputs), those below zero (places that do not count) and programs with several optimizers.
 
         A warning where a loss of the framework's counts each sample alike, by itself or as a part of a sum; information
         where the loss is composed of plain operations (a focal loss), since it may make up for the imbalance or not.
@@ -205,7 +205,7 @@ def _is_of_sequences(window: Window) -> bool:
 
 
 def _continues_its_inputs(window: Window) -> bool:
-    """Return True if there are as many classes as rows in a table for the inputs: answers are words, too."""
+    """Return True for as many classes as rows in a table for the inputs: answers are words, too."""
     facts = window.facts
     tables = {module.in_features for module in facts.modules if module.role == "embedding"} if facts else set()
     return facts is not None and any(loss.class_count in tables for loss in facts.losses if loss.class_count)

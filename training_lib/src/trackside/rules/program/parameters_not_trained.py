@@ -15,7 +15,7 @@ from trackside.evidence.suspects import FirstOf, Suspect
 from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
-from trackside.situation.constants import ENOUGH_STEPS, FLOAT32_ROUNDING, LONG_LASTING, MOST
+from trackside.situation.constants import ENOUGH_STEPS, FLOAT32_ROUNDING, LONG_LASTING, LONG_STEPS, MOST
 from trackside.situation.experts import idle_among_others
 from trackside.situation.parts import (
     all_frozen,
@@ -38,20 +38,24 @@ from trackside.situation.training_parts import (
     takes_turns,
     unchanged,
     was_measured,
+    without_slope,
 )
 from trackside.trial.window import Window
 
-NO_OPTIMIZER, NO_MODULE, NO_GRADIENT, NO_CHANGE, FROZEN = (
+NO_OPTIMIZER, NO_MODULE, NO_GRADIENT, NO_CHANGE, FROZEN, NO_SLOPE = (
     "optimizers that hold it",
     "modules that hold it",
     "share of steps with a gradient",
     "relative update",
     "gradients that it may get",
+    "largest gradient so far",
 )
+_MAY_COME = frozenset({FROZEN, NO_GRADIENT, NO_SLOPE})
 _INSIDE = {
     FROZEN: "require no gradient",
     NO_GRADIENT: "require a gradient that never reaches them",
     NO_CHANGE: "get gradients and never change",
+    NO_SLOPE: "had gradients of exactly zero at each measured step",
 }
 
 
@@ -132,9 +136,12 @@ class ParametersNotTrained(Rule):
            trains is reported whatever its values: each step of it does nothing.
         6. *Frozen since*: weight matrices are frozen now, those of the last layer too, and the optimizer that holds
            them is the one that trained them. With another optimizer, made for what is left, they are meant to stay.
-        7. A frozen weight that looks trained is left alone: that is what freezing is for. So are models of which no
+        7. *No slope*: an optimizer holds it and it gets a gradient, which was exactly zero in each entry whenever it was
+           measured, for 100 steps, or for 30 where the run has ended; some other matrix has another gradient. A branch
+           that is multiplied by zero is so, and a term whose value cancels itself; a gate that opens is not.
+        8. A frozen weight that looks trained is left alone: that is what freezing is for. So are models of which no
            optimizer holds anything and no gradient reaches anything (a target network, an average of the weights).
-        8. Patience: what is frozen or gets no gradient may have its turn in the next epoch (gradual unfreezing). It
+        9. Patience: what is frozen or gets no gradient may have its turn in the next epoch (gradual unfreezing). It
            must last for 100 steps with two evaluations, or for 200, or for 30 where the run has ended and it is the
            first matrix of the model, or several; unless nothing of the model trains at all. Once frozen parameters were
            trained in this run, further frozen ones are information.
@@ -204,19 +211,18 @@ class ParametersNotTrained(Rule):
         findings = []
         for held, reason in sorted(reasons, key=lambda pair: -pair[0].size):
             since = self._since(history, held, reason, present)
-            may_wait = reason in {FROZEN, NO_GRADIENT} and not stands
+            may_wait = reason in _MAY_COME and not stands
             lasted = window.watched_since(since)
-            if (
-                reason == NO_GRADIENT
-                and may_wait
-                and not was_measured(window, held, after=since + (window.step - since) // 2)
-            ):
+            half = since + (window.step - since) // 2
+            if reason == NO_GRADIENT and may_wait and not was_measured(window, held, after=half):
                 continue
             if reason in {NO_GRADIENT, NO_CHANGE} and moves_by_hand(window, held, since=since):
                 continue
             can_wait = may_wait and not (is_over and lasted >= ENOUGH_STEPS)
-            if lasted >= self.steps and (not can_wait or history.had_its_turn(since)):
-                is_passing = is_meant if reason == FROZEN else may_turn or aside
+            if reason == NO_SLOPE:
+                can_wait = lasted < (ENOUGH_STEPS if window.is_last else LONG_STEPS)
+            if lasted >= self.steps and (not can_wait or (reason != NO_SLOPE and history.had_its_turn(since))):
+                is_passing = is_meant if reason == FROZEN else reason != NO_SLOPE and (may_turn or aside)
                 findings.append(self._finding(window, facts, held, reason, since=since, takes_turns=is_passing))
         return findings
 
@@ -233,7 +239,7 @@ class ParametersNotTrained(Rule):
         """
         if all(_may_be_meant(finding) for finding in findings):
             return Severity.INFO
-        certain = [f for f in findings if f.measure not in {NO_GRADIENT, FROZEN}]  # others may have their turn yet
+        certain = [f for f in findings if f.measure not in _MAY_COME]  # others may have their turn yet
         lasting = [f for f in certain if f.step - f.since_step >= LONG_LASTING]
         share = sum(Untrained.of(finding).share_of_model for finding in lasting)
         return Severity.CRITICAL if share > MOST else Severity.WARNING
@@ -253,6 +259,7 @@ class ParametersNotTrained(Rule):
             (NO_MODULE, [p for p in without if not p.module]),
             (NO_GRADIENT, [p for p in without if p.module]),
             (NO_CHANGE, unchanged(window, facts, present)),
+            (NO_SLOPE, [p for p in without_slope(window, facts, present) if p.name not in idle]),
         ):
             found.update({id(held): (held, reason) for held in some})
         return list(found.values())
@@ -260,6 +267,8 @@ class ParametersNotTrained(Rule):
     def _since(self, history: History, held: ParameterFacts, reason: str, present: Mapping[str, float]) -> int:
         if reason in {NO_OPTIMIZER, FROZEN}:
             return history.as_now_since(held)
+        if reason == NO_SLOPE:
+            return history.may_train_since(held)
         if reason in {NO_MODULE, NO_GRADIENT}:  # measurements from before it could train say nothing
             return max(history.without_gradient_since(held), history.may_train_since(held))
         return 0
@@ -274,7 +283,7 @@ class ParametersNotTrained(Rule):
             held.name,
             reason,
             0.0,
-            below={NO_GRADIENT: 1 / self.steps, NO_CHANGE: math.ulp(0.0)}.get(reason, 1.0),
+            below={NO_GRADIENT: 1 / self.steps, NO_CHANGE: math.ulp(0.0), NO_SLOPE: math.ulp(0.0)}.get(reason, 1.0),
             since=since,
             statistics={
                 "numbers": float(held.size),
@@ -287,4 +296,4 @@ class ParametersNotTrained(Rule):
 def _may_be_meant(finding: Finding) -> bool:
     if finding.measure == NO_OPTIMIZER:
         return not Untrained.of(finding).looks_untrained
-    return finding.measure in {NO_GRADIENT, FROZEN} and Untrained.of(finding).takes_turns
+    return finding.measure in _MAY_COME and Untrained.of(finding).takes_turns
