@@ -274,15 +274,25 @@ def test_only_classes_can_be_unequal(labels: Any, is_refuted: bool) -> None:
     assert (Cause.CLASS_IMBALANCE in refuted_by(signs_of(run))) is is_refuted
 
 
-ROWS = {"Net_input_0": {step: np.arange(32.0).reshape(8, 4) for step in (0, 50)}}
-EQUAL_ROWS = {"Net_input_0": {step: np.ones((8, 4)) for step in (0, 50)}}
+RANDOM = np.random.default_rng(0)
+
+
+def of_inputs(rows: Any, *, noise: float = 1.0) -> Mapping[str, Any]:
+    return {"Net_input_0": {step: rows + noise * RANDOM.normal(size=rows.shape) for step in (0, 50)}}
+
+
+ROWS = of_inputs(np.zeros((32, 4)))
+TELLING = of_inputs(np.eye(8)[np.arange(32) % 8], noise=0.1)
 
 
 @pytest.mark.parametrize(
     ("run", "answer"),
     [
         pytest.param(stuck(ROWS), True, id="inputs-differ-and-weights-move"),
-        pytest.param(stuck(EQUAL_ROWS), False, id="inputs-are-alike"),
+        pytest.param(stuck(TELLING), False, id="inputs-tell-the-labels"),
+        pytest.param(stuck({"Net_input_0": {0: np.arange(128).reshape(32, 4)}}), None, id="words"),
+        pytest.param(stuck({"Net_input_0": {0: RANDOM.normal(size=(8, 4))}}), None, id="fewer-inputs-than-labels"),
+        pytest.param(stuck(of_inputs(np.ones((32, 4)), noise=0.0)), False, id="inputs-are-alike"),
         pytest.param(stuck({}), None, id="no-inputs-were-saved"),
         pytest.param(stuck(ROWS, ratio=1e-6), False, id="hardly-a-step"),
         pytest.param(stuck(ROWS, ratio=0.9), False, id="wild-steps"),

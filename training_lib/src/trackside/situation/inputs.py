@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from trackside.contracts.errors import TensorNotSavedError
 from trackside.contracts.model_facts import ModelFacts
-from trackside.situation.constants import ENOUGH_SAMPLES, FLOAT32_ROUNDING, MASKED, MOST_VALUES, SEVERAL
+from trackside.situation.constants import (
+    DOUBLE_ROUNDING,
+    ENOUGH_SAMPLES,
+    ENOUGH_TO_COMPARE,
+    FLOAT32_ROUNDING,
+    MASKED,
+    MOST_VALUES,
+    SEVERAL,
+)
+from trackside.situation.labels import as_classes
 from trackside.situation.medians import median
 from trackside.trial.window import Window
 
@@ -56,6 +65,54 @@ def inputs_differ(window: Window) -> bool | None:
         if batch.ndim > 1 and len(batch) > 1:
             answer = answer is not False and bool((batch != batch[:1]).any())
     return answer
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Samples beside those with the most similar inputs.
+
+    samples   number of compared samples
+    alike     number of those with the label of their nearest neighbour
+    expected  that number if labels did not depend on inputs
+    """
+
+    samples: int
+    alike: int
+    expected: float
+
+    @property
+    def deviations(self) -> float:
+        """The difference from what is expected, in standard deviations of chance."""
+        return (self.alike - self.expected) / math.sqrt(self.expected * (1 - self.expected / self.samples))
+
+
+def neighbours_of(inputs: NDArray[np.generic], labels: NDArray[np.generic]) -> Neighbours | None:
+    """Return how many samples have the label of their nearest neighbour; None where that shows nothing.
+
+    Args:
+        inputs: Numbers, shape (samples, ...). Words and other whole numbers have no distances.
+        labels: Classes, or numbers, of which two classes are made, above their median and not; shape (samples, ...).
+    """
+    if inputs.dtype.kind != "f" or inputs.ndim < 2 or len(labels) != len(inputs) or len(inputs) < ENOUGH_TO_COMPARE:
+        return None
+    rows = inputs.reshape(len(inputs), -1)[:, : MOST_VALUES // len(inputs)].astype(np.float64)
+    deviation = rows.std(axis=0)
+    rows = (rows - rows.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
+    classes = as_classes(labels)
+    if classes is None:
+        if labels.size != len(labels) or labels.dtype.kind != "f":
+            return None
+        numbers = labels.reshape(-1)
+        classes = (numbers > median(numbers)).astype(np.int64)
+    shares = np.unique(classes, return_counts=True)[1] / len(classes)
+    if len(shares) < SEVERAL or not np.isfinite(rows).all():
+        return None
+    squares = np.square(rows).sum(axis=1)
+    distances = squares[:, None] + squares - 2 * rows @ rows.T
+    np.fill_diagonal(distances, np.inf)
+    distances[distances <= DOUBLE_ROUNDING * squares[:, None]] = np.inf  # the same sample, drawn again
+    alike = int(np.count_nonzero(classes[distances.argmin(axis=1)] == classes))
+    return Neighbours(len(rows), alike, float(np.square(shares).sum() * len(rows)))
 
 
 def unlikeness(trained: NDArray[np.float64], evaluated: float) -> float:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
+from trackside.contracts.errors import TensorNotSavedError
 from trackside.evidence.question import Answer, Known, question
 from trackside.evidence.questions import gradients, losses, weights
 from trackside.situation.constants import (
     ABOUT_EQUAL,
     ENOUGH_TO_COMPARE,
+    ERRORS,
     LABELS_OF_A_CLASS,
+    MOST_READ,
     NEGLIGIBLE_SHARE,
     SHORT_WAY,
     VISIBLE,
     WILD,
 )
-from trackside.situation.inputs import inputs_differ
+from trackside.situation.inputs import Neighbours, inputs_differ, neighbours_of
 from trackside.situation.labels import as_classes
 from trackside.situation.losses.guessing import difference_of_labels, labels_of
 from trackside.situation.losses.losses import TRAINING_MODES, training_losses
+from trackside.trial.window import Column, Window
 
 
 @question(supports=(Cause.WRONG_LABELS,), explains=(Cause.OVERFITTING,), proves=(Cause.WRONG_LABELS,))
@@ -84,9 +89,9 @@ def classes(known: Known) -> Answer:
 
 @question(proves=(Cause.WRONG_LABELS,))
 def labels_unlearned(known: Known) -> Answer:
-    """The labels were not learned, though inputs differ, gradients flow, and weights move.
+    """The labels were not learned, though gradients flow and weights move, and similar inputs have them by chance.
 
-    Unknown where one of these is.
+    Unknown where one of these is. Labels that inputs tell belong to them, whatever the model makes of them.
     """
     seen = known.seen
     fell, way, ratio, zeros = losses.loss_fell(known), seen.way, seen.update_ratio, seen.zero_gradients
@@ -97,9 +102,45 @@ def labels_unlearned(known: Known) -> Answer:
         return False
     if way[0] < SHORT_WAY or any(known_fault(known) for known_fault in _OTHER_FAULTS):
         return False
-    differ = inputs_differ(known.window)
+    if inputs_differ(known.window) is False:
+        return False
+    near = _neighbours(known.window)
+    if near is None or near.deviations > ERRORS:
+        return None if near is None else False
     level = is_at_guessing if isinstance(is_at_guessing, str) else "the loss has not fallen"
-    return differ and f"inputs differ, gradients flow, weights came {way[0]:.2g} times their size, and {level}"
+    return (
+        f"{near.alike} of {near.samples} samples have the label of the most similar one, as by chance; gradients flow, "
+        f"weights came {way[0]:.2g} times their size, and {level}"
+    )
+
+
+def _neighbours(window: Window) -> Neighbours | None:
+    """Return what the saved batches of inputs tell of the labels of their samples; None for nothing."""
+    for inputs in window.columns("model_inputs", "mean", mode="TRAIN"):
+        for labels in window.columns("labels", "mean", mode="TRAIN"):
+            if labels.worker != inputs.worker:
+                continue
+            steps = [step for step in inputs.steps.tolist() if step in labels.steps][:MOST_READ]
+            pairs = [_saved(window, inputs, labels, step) for step in steps]
+            whole = [pair for pair in pairs if pair is not None]
+            batches = [pair for pair in whole if [one.shape[1:] for one in pair] == [one.shape[1:] for one in whole[0]]]
+            if not batches:
+                continue
+            found = neighbours_of(*(np.concatenate(parts) for parts in zip(*batches, strict=True)))
+            if found is not None:
+                return found
+    return None
+
+
+def _saved(
+    window: Window, inputs: Column, labels: Column, step: int
+) -> tuple[NDArray[np.generic], NDArray[np.generic]] | None:
+    """Return a batch of inputs and its labels, shape (samples, ...) each; None if values or samples are missing."""
+    try:
+        batch, answers = (window.value(one.tensor, worker=one.worker, step=step) for one in (inputs, labels))
+    except TensorNotSavedError:  # reductions only
+        return None
+    return (batch, answers) if batch.ndim > 1 and answers.ndim and len(batch) == len(answers) else None
 
 
 _OTHER_FAULTS = (weights.torn_at_first, weights.weights_grew, gradients.gradient_spread, gradients.gradient_fades)

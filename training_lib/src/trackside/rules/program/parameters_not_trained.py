@@ -136,9 +136,9 @@ class ParametersNotTrained(Rule):
            trains is reported whatever its values: each step of it does nothing.
         6. *Frozen since*: weight matrices are frozen now, those of the last layer too, and the optimizer that holds
            them is the one that trained them. With another optimizer, made for what is left, they are meant to stay.
-        7. *No slope*: an optimizer holds it and it gets a gradient, which was exactly zero in each entry whenever it was
-           measured, for 100 steps, or for 30 where the run has ended; some other matrix has another gradient. A branch
-           that is multiplied by zero is so, and a term whose value cancels itself; a gate that opens is not.
+        7. *No slope*: an optimizer holds it, and its gradient was exactly zero in each entry whenever it was measured,
+           for 100 steps, or for 30 where the run has ended; some other matrix has another gradient. A branch that is
+           multiplied by zero is so, and a term whose value cancels itself; a gate that opens is not.
         8. A frozen weight that looks trained is left alone: that is what freezing is for. So are models of which no
            optimizer holds anything and no gradient reaches anything (a target network, an average of the weights).
         9. Patience: what is frozen or gets no gradient may have its turn in the next epoch (gradual unfreezing). It
