@@ -271,6 +271,7 @@ REASONS: Mapping[str, tuple[str, str]] = {
     "long-momentum": (OF_NETWORKS, "an optimizer's momentum is not read"),
     "one-batch-epochs": (OF_NETWORKS, "batches are not counted by their pass"),
     "noisy-labels": (OF_NETWORKS, "dropouts, which make a training loss higher, are not read"),
+    "contradictory-settings": (OF_NETWORKS, "Keras refuses words that an optimizer does not know"),
     "strong-dropout": (OF_NETWORKS, "Keras names the share to drop `rate`; dropouts are not read"),
     "outside-autocast": (OF_NETWORKS, "mixed precision is a policy of each layer"),
     "schedule-out-of-step": (OF_NETWORKS, "Keras steps schedules itself, once per update"),

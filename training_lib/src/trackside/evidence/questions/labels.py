@@ -115,7 +115,7 @@ def labels_unlearned(known: Known) -> Answer:
 
 
 def _neighbours(window: Window) -> Neighbours | None:
-    """Return what the saved batches of inputs tell of the labels of their samples; None for nothing."""
+    """Compare labels of samples with similar inputs, of the batches with both saved; None if nothing is known."""
     for inputs in window.columns("model_inputs", "mean", mode="TRAIN"):
         for labels in window.columns("labels", "mean", mode="TRAIN"):
             if labels.worker != inputs.worker:
