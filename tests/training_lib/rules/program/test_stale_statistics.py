@@ -6,7 +6,12 @@ import pytest
 
 from tests.training_lib.rules.columns import steady
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ParameterFacts, ProgramFacts
-from trackside.contracts.observations import STALE_COPY_EVALUATIONS, STALE_COPY_LINE, STALE_STATE
+from trackside.contracts.observations import (
+    STALE_COPY_EVALUATIONS,
+    STALE_COPY_LINE,
+    STALE_STATE,
+    STILL_COPY_EVALUATIONS,
+)
 from trackside.rules.program.stale_statistics import StaleStatistics
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -21,6 +26,10 @@ def layer(state: str, *, name: str = "norm", is_training: bool = False, from_ste
 def with_weight(facts: ModelFacts, **values: object) -> ModelFacts:
     weight = ParameterFacts("Net_fc.weight", "fc", (8, 6), "float32", **values)  # type: ignore[arg-type]
     return ModelFacts(modules=facts.modules, parameters=(weight,))
+
+
+def still(evaluations: int) -> ModelFacts:
+    return ModelFacts(program=ProgramFacts(observed={STILL_COPY_EVALUATIONS: evaluations}))
 
 
 SPECTRAL = layer("spectral norm", name="fc")
@@ -40,6 +49,8 @@ CASES = [
         facts=ModelFacts(program=ProgramFacts(observed={STALE_COPY_EVALUATIONS: 1, STALE_COPY_LINE: "train.py:93"})),
         fires=("copy of the model",),
     ),
+    RuleCase("an average that nothing updates", recorded=LOSS, facts=still(3), fires=("copy of the model",)),
+    RuleCase("a copy that was evaluated twice", recorded=LOSS, facts=still(2)),
     RuleCase("no average that is stale", recorded=LOSS, facts=ModelFacts(program=ProgramFacts())),
     RuleCase("nothing stale", recorded=LOSS, facts=layer("")),
     RuleCase("in training mode again", recorded=LOSS, facts=layer("running statistics", is_training=True)),

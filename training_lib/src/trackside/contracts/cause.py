@@ -277,8 +277,8 @@ EXPLANATIONS = {
         "Call these layers within `with torch.autocast(...)`.",
     ),
     Cause.STALE_COPY: Explanation(
-        "an average of the weights is used without the running statistics of its batch norms",
-        "Copy the buffers with the weights, as AveragedModel does, or call update_bn before the average is used.",
+        "an average of the weights is used that nothing updates, or without the running statistics of its batch norms",
+        "Update weights and buffers after each step, as AveragedModel does, or call update_bn before it is used.",
     ),
     Cause.DROPOUT_TOO_STRONG: Explanation(
         "dropout drops so many values that little is left to learn from",

@@ -304,6 +304,14 @@ STALE_COPY_EVALUATIONS = Observation(
     "program",
 )
 STALE_COPY_LINE = Observation("stale_copy_line", "", "line of the newest such call", "program")
+STILL_COPY_EVALUATIONS = Observation(
+    "still_copy_evaluations",
+    0,
+    "number of evaluations of a copy of the model that is as at the first step, while the model is not and is never "
+    "evaluated itself; counted to 3",
+    "program",
+)
+STILL_COPY_LINE = Observation("still_copy_line", "", "line of the newest such call", "program")
 SHARED_RANDOMNESS = Observation(
     "shared_randomness",
     "",

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts
-from trackside.contracts.observations import STALE_COPY_EVALUATIONS, STALE_COPY_LINE, STALE_STATE
+from trackside.contracts.observations import (
+    STALE_COPY_EVALUATIONS,
+    STALE_COPY_LINE,
+    STALE_STATE,
+    STILL_COPY_EVALUATIONS,
+    STILL_COPY_LINE,
+)
 from trackside.contracts.verdict import Finding
 from trackside.evidence.suspects import FirstOf, Suspect
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
+from trackside.situation.constants import SEVERAL
 from trackside.trial.window import Window
 
 _OF_COPY = "evaluations of a copy with running statistics as they began"
+_OF_STILL_COPY = "evaluations of a copy that has never changed"
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,9 @@ class StaleStatistics(Rule):
         4. It also fires where a copy of the model is called in eval mode: its parameters have changed since the first
            step, its running statistics are mean 0 and variance 1, and those of the trained model are not. Found are
            copies that were made before the first step.
+        5. It fires where a copy of the model is evaluated three times, its parameters as at the first step, while the
+           model itself trains and is never evaluated: an average that nothing updates. A copy that is called at each
+           step is a teacher or a reference, and is left alone.
 
         Frozen layers with statistics of a checkpoint are silent, and layers in training mode. State on a device is not
         read.
@@ -68,11 +79,14 @@ class StaleStatistics(Rule):
     paced = True
     since = "0.1"
     likely_causes = (Cause.TRAIN_EVAL_MODE, Cause.STALE_COPY)
-    suspects = (FirstOf((Suspect(Cause.STALE_COPY, only=(_OF_COPY,)),), (Suspect(Cause.TRAIN_EVAL_MODE),)),)
+    suspects = (
+        FirstOf((Suspect(Cause.STALE_COPY, only=(_OF_COPY, _OF_STILL_COPY)),), (Suspect(Cause.TRAIN_EVAL_MODE),)),
+    )
     shows_its_cause = True
     what_to_do = (
         "Call model.train() before training, so that the layers learn their statistics.",
         "If these layers are frozen on purpose, load a checkpoint with their statistics first.",
+        "Update an average of the weights after each step, or evaluate the model itself.",
         "Copy the buffers of an average with its weights, or call torch.optim.swa_utils.update_bn before it is used.",
     )
 
@@ -83,7 +97,7 @@ class StaleStatistics(Rule):
         facts = window.facts
         if facts is None:
             return []
-        found = [_of_copy(window, facts)] if STALE_COPY_EVALUATIONS.of(facts.program) else []
+        found = list(_of_copies(window, facts))
         if window.watched_since(facts.from_step) < self.steps:
             return found
         return found + [
@@ -104,16 +118,17 @@ class StaleStatistics(Rule):
         return "" if window.facts is not None else "what a hook of this version tells of the program (its modules)"
 
 
-def _of_copy(window: Window, facts: ModelFacts) -> Finding:
-    return finding_of(
-        window,
-        "copy of the model",
-        _OF_COPY,
-        float(STALE_COPY_EVALUATIONS.of(facts.program)),
-        above=0.0,
-        since=facts.from_step,
-        place=STALE_COPY_LINE.of(facts.program),
-    )
+def _of_copies(window: Window, facts: ModelFacts) -> Iterator[Finding]:
+    stale, still = STALE_COPY_EVALUATIONS.of(facts.program), STILL_COPY_EVALUATIONS.of(facts.program)
+    for measure, count, limit, line in (
+        (_OF_COPY, stale, 0.0, STALE_COPY_LINE),
+        (_OF_STILL_COPY, still, float(SEVERAL), STILL_COPY_LINE),
+    ):
+        if count > limit:
+            place = line.of(facts.program)
+            yield finding_of(
+                window, "copy of the model", measure, float(count), above=limit, since=facts.from_step, place=place
+            )
 
 
 def stale_modules(facts: ModelFacts) -> tuple[ModuleFacts, ...]:

@@ -43,7 +43,7 @@ class Counter(Protocol):
 
 
 class Copies(Counter, Protocol):
-    """A counter of evaluations of stale copies."""
+    """A counter of evaluations of copies of the models."""
 
     def look(self, names: ParameterNames) -> None:
         """Find the copies of the models."""
@@ -68,7 +68,8 @@ class Watch:
         names: The trained models.
         is_first_look: Returns True until facts were gathered once.
         clipping: Places where gradients were clipped, by kind and limit.
-        in_training_mode, random, copies: Evaluations in training mode, with a live dropout, and of stale copies.
+        in_training_mode, random, copies, still: Evaluations in training mode, with a live dropout, of stale copies and
+            of copies that never change.
         checkpoints: Compares what the script saves; None where that is not watched.
         set_to_train: The modules whose own `train` was called with True; None where that is not known from the start.
     """
@@ -83,6 +84,7 @@ class Watch:
     in_training_mode: Counter | None = None
     random: Counter | None = None
     copies: Copies | None = None
+    still: Copies | None = None
     checkpoints: Contents | None = None
     set_to_train: weakref.WeakSet[nn.Module] | None = None
 

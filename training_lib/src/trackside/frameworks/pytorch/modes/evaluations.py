@@ -12,6 +12,7 @@ from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
 from trackside.frameworks.pytorch.modes.random_evaluation import RandomEvaluation
 from trackside.frameworks.pytorch.modes.stale_copies import StaleCopies
+from trackside.frameworks.pytorch.modes.still_copies import StillCopies
 from trackside.frameworks.pytorch.modes.validation import Validation
 from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
 from trackside.frameworks.pytorch.modules.source import TrainedModules
@@ -25,6 +26,7 @@ class Evaluations:
         in_training_mode: Counts evaluations in training mode.
         random: Counts evaluations with a live dropout.
         copies: Counts evaluations of copies with stale statistics.
+        still: Counts evaluations of copies that never change.
 
     Args:
         session: The session that they add to.
@@ -43,6 +45,7 @@ class Evaluations:
     ) -> None:
         self._session, self._modules, self._counted = session, modules, counted
         self.copies = StaleCopies()
+        self.still = StillCopies()
         self.in_training_mode = ValidationInTrainingMode(
             modules=modules,
             step=lambda: session.engine.mode_step(TRAIN),
@@ -84,6 +87,7 @@ class Evaluations:
             in_training_mode=self.in_training_mode,
             random=self.random,
             copies=self.copies,
+            still=self.still,
             copy_counted=self._counted,
             fuse=Fuse(self._session.guard, "watching evaluation"),
         )

@@ -54,7 +54,7 @@ class StaleCopies:
         for other in names.others():
             for module in modules_of(other):
                 for root in by_type.get(type(module), ()):
-                    if any(map(is_stale_norm, modules_of(module))) and _is_copy(module, root):
+                    if any(map(is_stale_norm, modules_of(module))) and is_copy(module, root):
                         self._add(module, root)
 
     def __contains__(self, module: nn.Module) -> bool:
@@ -70,18 +70,25 @@ class StaleCopies:
             is_stale_norm(norm) and not norm.training and not is_stale_norm(trained)
             for norm, trained in zip(modules_of(module), modules_of(root), strict=False)
         )
-        if not is_stale or not _has_changed(parameters_of(module)[found.number], found.sample):
+        if not is_stale or not has_changed(parameters_of(module)[found.number], found.sample):
             return False
         self.count += 1
         self.place = user_place()
         return True
 
     def _add(self, module: nn.Module, root: nn.Module) -> None:
-        parameters = zip(parameters_of(module), parameters_of(root), strict=False)
-        for number, (copied, trained) in enumerate(parameters):
-            if trained.requires_grad and copied is not trained and copied.is_cpu and has_memory(copied):
-                self._copies[module] = _Copy(weakref.ref(root), number, _sample(copied).clone())
-                return
+        number = first_readable(module, root)
+        if number is not None:
+            sample = sample_of(parameters_of(module)[number]).clone()
+            self._copies[module] = _Copy(weakref.ref(root), number, sample)
+
+
+def first_readable(module: nn.Module, root: nn.Module) -> int | None:
+    """Return the number of the first trained parameter of a root that its copy holds apart, and that can be read."""
+    for number, (copied, trained) in enumerate(zip(parameters_of(module), parameters_of(root), strict=False)):
+        if trained.requires_grad and copied is not trained and copied.is_cpu and has_memory(copied):
+            return number
+    return None
 
 
 def is_stale_norm(module: nn.Module) -> bool:
@@ -97,7 +104,8 @@ def _is_as_made(norm: Any) -> bool:
         return not bool(mean.any()) and bool((variance == 1).all())
 
 
-def _is_copy(module: nn.Module, root: nn.Module) -> bool:
+def is_copy(module: nn.Module, root: nn.Module) -> bool:
+    """Return True for another module with parameters of the same names and shapes."""
     return module is not root and _shapes(named_parameters_of(module)) == _shapes(named_parameters_of(root))
 
 
@@ -105,9 +113,11 @@ def _shapes(named: Iterable[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.
     return [(name, tensor.shape) for name, tensor in named]
 
 
-def _has_changed(parameter: torch.Tensor, sample: torch.Tensor) -> bool:
-    return has_memory(parameter) and not torch.equal(_sample(parameter), sample)
+def has_changed(parameter: torch.Tensor, sample: torch.Tensor) -> bool:
+    """Return True if a parameter has memory, and other first numbers than the sample."""
+    return has_memory(parameter) and not torch.equal(sample_of(parameter), sample)
 
 
-def _sample(parameter: torch.Tensor) -> torch.Tensor:
+def sample_of(parameter: torch.Tensor) -> torch.Tensor:
+    """Return the first numbers of a parameter, of shape (n,)."""
     return parameter.detach().reshape(-1)[:_SAMPLED]

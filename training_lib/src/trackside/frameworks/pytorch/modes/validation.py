@@ -37,6 +37,7 @@ from trackside.frameworks.pytorch.losses.description import LOSS_OF_FUNCTION
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
 from trackside.frameworks.pytorch.modes.random_evaluation import RandomEvaluation
 from trackside.frameworks.pytorch.modes.stale_copies import StaleCopies
+from trackside.frameworks.pytorch.modes.still_copies import StillCopies
 from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
 from trackside.frameworks.pytorch.modes.validation_losses import ValidationLosses
 from trackside.frameworks.pytorch.modules.source import TrainedModules, as_written
@@ -54,7 +55,8 @@ class Validation:
     - `protect` makes a function of ours harmless to the script
     - `modules` are the trained modules
     - `has_set_mode` is True if a step of the validation has set the engine's mode, which is put back when it ends
-    - `copies` counts evaluations of copies with stale statistics, `copy_counted()` is called after each that counts
+    - `copies` counts evaluations of copies with stale statistics, `still` of those that never change;
+      `copy_counted()` is called after each that counts
     - `records_in_training_mode` is True if losses of a validation without `eval()` are recorded
     """
 
@@ -71,12 +73,13 @@ class Validation:
         in_training_mode: ValidationInTrainingMode,
         random: RandomEvaluation,
         copies: StaleCopies,
+        still: StillCopies,
         copy_counted: Callable[[], None],
         fuse: Fuse,
     ) -> None:
         self._engine = engine
         self._in_training_mode, self._random = in_training_mode, random
-        self._copies, self._copy_counted = copies, copy_counted
+        self._copies, self._still, self._copy_counted = copies, still, copy_counted
         in_training_mode.look_changed = self._watching_changed
         self.records_in_training_mode = True
         self.modules = modules
@@ -214,7 +217,8 @@ class Validation:
 
     def is_model(self, module: torch.nn.Module) -> bool:
         """Return True for a trained model or a copy of one; see `CallWatcher`."""
-        return self.modules.root_of(module) is not None or self._stands_for_root(module)
+        is_of_root = self.modules.root_of(module) is not None
+        return is_of_root or module in self._still or self._stands_for_root(module)
 
     def model_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> bool:
         """Begin or end a step of the validation; see `CallWatcher`."""
@@ -222,6 +226,10 @@ class Validation:
         root = self.modules.root_of(module)
         is_trained = (root or module).training
         if root is None and not is_trained and self._copies.called(module):
+            self._copy_counted()
+        if root is not None and not torch.is_grad_enabled():
+            self._still.explained()
+        elif root is None and self._still.called(module, self._engine.mode_step(TRAIN)):
             self._copy_counted()
         if is_trained and root is not None and self._in_training_mode.is_looking:
             self._in_training_mode.model_called(args, kwargs)

@@ -61,6 +61,7 @@ class WatchedFacts:
             in_training_mode=evaluations.in_training_mode,
             random=evaluations.random,
             copies=evaluations.copies,
+            still=evaluations.still,
             checkpoints=self.checkpoints,
             set_to_train=set_to_train,
         )

@@ -1,4 +1,4 @@
-"""Evaluations in a wrong mode: in training mode, with a live dropout, or of a copy with stale statistics."""
+"""Evaluations in a wrong mode: in training mode, with a live dropout, or of a copy that is stale or stands still."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from trackside.contracts.observations import (
     RANDOM_LINE,
     STALE_COPY_EVALUATIONS,
     STALE_COPY_LINE,
+    STILL_COPY_EVALUATIONS,
+    STILL_COPY_LINE,
     TRAINING_MODE_EVALUATIONS,
 )
 from trackside.frameworks.pytorch.facts.detector import Counter, InScript, Watch
@@ -53,6 +55,23 @@ class OfStaleCopies:
     def of(self, watch: Watch) -> tuple[int, InScript | str]:
         """Return their number and line."""
         return _seen(self._watch.copies)
+
+
+@watches(STILL_COPY_EVALUATIONS, STILL_COPY_LINE)
+class OfStillCopies:
+    """Evaluations of copies that never change, and the line of the newest."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def look_begins(self) -> None:
+        """Look for copies of the models, once these are known."""
+        if self._watch.is_first_look() and self._watch.still is not None:
+            self._watch.still.look(self._watch.names)
+
+    def of(self, watch: Watch) -> tuple[int, InScript | str]:
+        """Return their number and line."""
+        return _seen(self._watch.still)
 
 
 def _seen(counter: Counter | None) -> tuple[int, InScript | str]:
