@@ -191,6 +191,11 @@ def test_evidence_that_is_absent_from_a_sound_run(name: str) -> None:
             id="training-has-learned-nothing-either",
         ),
         pytest.param(
+            "worse-than-guessing",
+            window({LOSS: {"mean": steady(2.07, 101)}}, evaluated={LOSS: {"mean": steady(3.0, 10, every=10)}}),
+            id="training-is-a-hair-better-than-a-guess",
+        ),
+        pytest.param(
             "uphill",
             window({LOSS: {"mean": along([*falling(2.3, 1.0, 30).values(), *falling(1.0, 9.0, 71).values()])}}),
             id="it-fell-before",
@@ -206,6 +211,19 @@ def test_evidence_that_is_absent_from_a_sound_run(name: str) -> None:
 )
 def test_evidence_that_is_absent_from_a_similar_run(name: str, run: Window) -> None:
     assert QUESTIONS[name].answer(Known(run)) is False
+
+
+@pytest.mark.parametrize(
+    ("losses", "answer"),
+    [
+        pytest.param(along([0.7 + 0.4 * step for step in range(60)]), True, id="rises"),
+        pytest.param(falling(0.7, 0.2, 60), False, id="falls"),
+    ],
+)
+def test_trees_that_follow_the_gradient_the_wrong_way(losses: Mapping[int, float], answer: bool) -> None:
+    facts = ModelFacts(program=ProgramFacts(framework="xgboost"))
+    run = RuleCase("trees", recorded={"logloss_output_0": {"mean": losses}}, facts=facts).window
+    assert bool(QUESTIONS["uphill"].answer(Known(run))) is answer
 
 
 @pytest.mark.parametrize(

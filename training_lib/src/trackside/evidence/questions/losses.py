@@ -115,7 +115,7 @@ def loss_of_guessing(known: Known) -> Answer:
 
 @question(supports=(Cause.WRONG_LABELS,), outranks=(Cause.OVERFITTING,), proves=(Cause.WRONG_LABELS,))
 def worse_than_guessing(known: Known) -> Answer:
-    """Training is better than a guess, and no evaluation came near one."""
+    """Training is clearly better than a guess, and no evaluation came near one."""
     window, answer = known.window, None
     trained = training_losses(window)
     for column in window.columns("losses", "mean", mode="EVAL"):
@@ -130,7 +130,7 @@ def worse_than_guessing(known: Known) -> Answer:
             continue
         lowest = float(seen.means.min())
         is_worse = is_no_better(seen, guess) if guess is not None else lowest > A_TENTH_MORE * level
-        if not is_worse or not median(seen.training[-NEWEST:]) < level:
+        if not is_worse or not median(seen.training[-NEWEST:]) < AT_GUESSING * level:
             return False
         answer = f"the validation loss was never below {lowest:.3g}, and guessing costs {level:.3g}"
     return answer
@@ -140,12 +140,13 @@ def worse_than_guessing(known: Known) -> Answer:
     supports=(Cause.LOSS_SIGN,), explains=(Cause.LEARNING_RATE_TOO_HIGH, Cause.EXPLODING_GRADIENTS, Cause.WRONG_LABELS)
 )
 def uphill(known: Known) -> Answer:
-    """The loss rose from its first step on, by small steps."""
+    """The loss rose from its first step on, by small steps, or with each round of trees."""
     window, columns = known.window, training_losses(known.window)
+    is_of_trees = window.facts is not None and window.facts.is_of_trees
     updates = window.columns("weights", "update_ratio", mode=None)
-    if not updates or not columns:
+    if not columns or not (updates or is_of_trees):
         return None
-    ratio = median([float(column.values[:FIRST].max()) for column in updates])
+    ratio = median([float(column.values[:FIRST].max()) for column in updates]) if updates else 0.0
     if not ratio < SMALL_STEP:
         return False
     for column in columns:
@@ -156,4 +157,6 @@ def uphill(known: Known) -> Answer:
         levels = medians_of_rows(losses[: len(losses) // SHORT_STRETCH * SHORT_STRETCH].reshape(-1, SHORT_STRETCH))
         if float(np.nanmin(levels)) < (1 - LEARNS) * first or losses[-1] <= HALF_AS_MUCH_AGAIN * first:
             return False
+    if is_of_trees:
+        return "the loss rose from the first tree on: each follows the gradient the wrong way"
     return f"the loss rose from its first step on, by steps of {ratio:.1%} of the weights"
