@@ -279,18 +279,14 @@ def table(runs: Sequence[Run]) -> str:
             ", ".join(_shown(card) for card in run.cards) or "silent",
         )
         for run in trained
+        if run.cards or run.program.mistake
     ]
     sums = (
         f"**{len(trained)} of {len(runs)} programs run here. Of {len(sound)} that are thought to be sound, {warned} "
         f"are warned of, {stopped} of these at critical level; of {len(faulty)} with a documented mistake {found} are "
         "found.**"
     )
-    lines = [
-        sums,
-        "",
-        *rows_of("program | steps | at the end", rows),
-    ]
-    return "\n".join(lines)
+    return "\n".join([sums, "", *rows_of("program with a finding | steps | at the end", rows)])
 
 
 def _shown(card: IssueGroup) -> str:

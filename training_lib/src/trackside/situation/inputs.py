@@ -102,7 +102,7 @@ def neighbours_of(inputs: NDArray[np.generic], labels: NDArray[np.generic]) -> N
     if classes is None:
         if labels.size != len(labels) or labels.dtype.kind != "f":
             return None
-        numbers = labels.reshape(-1)
+        numbers = labels.reshape(-1).astype(np.float64)
         classes = (numbers > median(numbers)).astype(np.int64)
     shares = np.unique(classes, return_counts=True)[1] / len(classes)
     if len(shares) < SEVERAL or not np.isfinite(rows).all():
