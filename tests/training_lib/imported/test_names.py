@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.run.recorded_names import LOGGED
+from trackside.imported.finding import LeftOut, find_logs
 from trackside.imported.names import Meanings, meanings_of, parse_columns, words_of
+from trackside.imported.written_run import write_run
+from trackside.storage.memory import MemoryStore
+from trackside.trial.trial import Trial
 
 # Names of a log; its training losses, evaluation losses with the loss they belong to, learning rate, norm, step, epoch.
 TABLE = {
@@ -111,3 +119,34 @@ def test_wrong_columns_are_named_all_at_once() -> None:
 def test_words() -> None:
     assert words_of("trainLoss") == words_of("train/loss") == words_of("trainloss") == ("train", "loss")
     assert words_of("valid_1's l2") == ("valid", "1", "s", "l2")
+
+
+def test_a_log_of_reinforcement_learning_is_a_run_with_our_names(tmp_path: Path) -> None:
+    rows = [
+        {
+            "step": 10 * k,
+            "actor/pg_loss": 0.1,
+            "critic/score/mean": k / 10,
+            "val-core/gsm8k/acc/mean@1": 0.5,
+            "other": 1,
+        }
+        for k in range(5)
+    ]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (log,) = find_logs(str(tmp_path / "log.jsonl"), {}, LeftOut())
+    store = MemoryStore()
+    write_run(log, uri="memory://run", stores=lambda _: store)
+    trial = Trial(store, store)
+    trial.refresh()
+    found = {
+        name: [
+            (c.steps.tolist(), c.values.tolist()) for c in trial.columns(LOGGED + name, "mean", last_step=99, mode=None)
+        ]
+        for name in ("reward", "held_out_reward", "other")
+    }
+    steps = [0, 10, 20, 30, 40]
+    assert found == {
+        "reward": [(steps, [0.0, 0.1, 0.2, 0.3, 0.4])],
+        "held_out_reward": [(steps, [0.5] * 5)],
+        "other": [],
+    }

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from trackside.adapters.jax.run import JaxRun
     from trackside.adapters.keras.hook import KerasHook
     from trackside.adapters.xgboost.hook import XGBoostHook
+    from trackside.capture.statistics.logged_numbers import log
     from trackside.contracts.errors import (
         AccessDeniedError,
         ConfigurationError,
@@ -62,6 +63,7 @@ __all__ = [
     "XGBoostHook",
     "__version__",
     "judge",
+    "log",
     "open_profile",
     "open_trial",
     "watch",
@@ -78,6 +80,7 @@ _HOME = {
     "WatchedRun": "trackside.local.watched_run",
     "XGBoostHook": "trackside.adapters.xgboost.hook",
     "judge": "trackside.runs.judgement",
+    "log": "trackside.capture.statistics.logged_numbers",
     "open_profile": "trackside.speed.performance.profile",
     "open_trial": "trackside.views.drawn_trial",
     "watch": "trackside.local.watched_run",

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from trackside.capture.statistics.statistics_log import StatisticsLog
 from trackside.contracts.model_facts import LOG, ModelFacts, ProgramFacts
-from trackside.contracts.run.recorded_names import RESTED_STEPS
+from trackside.contracts.run.language_numbers import names_of
+from trackside.contracts.run.recorded_names import LOGGED, RESTED_STEPS
 from trackside.contracts.run_layout import END_MARKER_KEY, RunLocation, collections_key, model_facts_key, worker_name
 from trackside.imported.names import Meanings
 from trackside.imported.numbering import STEPS, NumberedLog
@@ -97,6 +98,9 @@ def _columns_of_training(found: NumberedLog, most_rows: int) -> tuple[dict[Key, 
     if meanings.rate:
         rates = found.series[meanings.rate]
         columns[RATE, "mean"] = thinned(rates.kept(np.isfinite(rates.values)), most_rows)
+    counters = {found.meanings.step, found.meanings.epoch}
+    for column, name in names_of([name for name in found.series if name not in counters]).items():
+        columns |= _with_counts(LOGGED + name, "mean", thinned(found.series[column], most_rows))
     return columns, merged
 
 

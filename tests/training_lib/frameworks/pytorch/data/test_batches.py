@@ -154,6 +154,13 @@ REPEATED = [
     pytest.param(lambda: DataLoader(rows(1024), batch_size=32, sampler=drawn(9, 4096)), ROWS_REPEATED, id="one pass"),
 ]
 IN_TURN = [
+    pytest.param(
+        lambda: DataLoader(rows(1024), 16, sampler=[k // 4 % 64 for k in range(1024)]), id="four answers to each prompt"
+    ),
+    pytest.param(
+        lambda: DataLoader(rows(1024), 16, sampler=[k // 128 * 4 + k % 16 // 4 for k in range(1024)]),
+        id="answers that are trained on eight times",
+    ),
     pytest.param(lambda: epochs(DataLoader(rows(), batch_size=8, shuffle=True)), id="shuffled"),
     pytest.param(lambda: epochs(DataLoader(rows(64), batch_size=8)), id="in order, three epochs"),
     pytest.param(lambda: counted(DataLoader(rows(), batch_size=8, shuffle=True)), id="counted batches, shuffled"),

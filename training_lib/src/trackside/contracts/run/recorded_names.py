@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 RECORDED = "trackside/"  # how all of them begin
+LOGGED = "trackside/logged/"  # how those begin that the script or its trainer has logged
 
 GRADIENTS_KEPT = "trackside/gradients_kept"
 BACKWARD_PASSES = "trackside/backward_passes"
@@ -95,6 +96,8 @@ def plain_name(name: str) -> str:
     """
     if not name.startswith(RECORDED):
         return name
+    if name.startswith(LOGGED):
+        return f"the logged {name.removeprefix(LOGGED).replace('_', ' ')}"
     numbered = _NUMBERED.fullmatch(name)
     known, number = (numbered[1], f" {numbered[2]}") if numbered else (name, "")
     return f"{_PLAIN.get(known) or known.removeprefix(RECORDED).replace('_', ' ')}{number}"

@@ -7,6 +7,7 @@ fire.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import torch
@@ -26,7 +27,7 @@ from trackside.frameworks.pytorch.steps.sources import ExtraSource
 from trackside.frameworks.pytorch.steps.strategy import ByOptimizer, MakeStrategy
 from trackside.frameworks.pytorch.steps.torch_calls import install_torch_calls, step_hooks
 from trackside.frameworks.pytorch.steps.training_steps import TrainingSteps
-from trackside.frameworks.shared import in_charge
+from trackside.frameworks.shared import in_charge, trainer_logs
 from trackside.frameworks.shared.adapter import Undo, machine_parts
 from trackside.frameworks.shared.replaced_methods import StepHooks
 
@@ -117,6 +118,7 @@ class PyTorchAdapter:
         for optimizer in optimizers_beside(boundary.contains, seen=sources.names.optimizers_seen):
             sources.strategy.created(optimizer)
         sources.training_began(is_reduced=session.is_reduced)
+        self._undo.append(trainer_logs.watch(functools.partial(session.logged.take, is_of_trainer=True)))
         return True
 
     def _checkpoints(self, rank: Rank) -> list[BackgroundPart]:

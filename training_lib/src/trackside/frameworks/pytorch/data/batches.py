@@ -274,7 +274,8 @@ class BatchSource:
             added[BATCH, "mean"] = float(found.number)
             if found.rows > 1:
                 added[BATCH_OF_ONE_ROW, "mean"] = float(found.is_one_row)
-                repeated = seen.has(found.number, within=_distance(iterator))
+                within = 0 if seen.drawn.is_grouped else _distance(iterator)  # answers are trained on several times
+                repeated = seen.has(found.number, within=within)
                 if repeated is not None:
                     added[BATCH_REPEATED, "mean"] = float(repeated)
 

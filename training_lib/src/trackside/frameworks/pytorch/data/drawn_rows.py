@@ -1,13 +1,14 @@
 """The rows that the sampler of a DataLoader draws: the share that came before in the same pass, while most never came.
 
-Reads the numbers of the first rows of each batch, and nothing of the data.
+Reads the numbers of the first rows of each batch, and nothing of the data. Where a batch holds each of its rows several
+times in a row, as for several answers to one prompt, the row counts once, and so does a batch that comes again at once.
 """
 
 from __future__ import annotations
 
 import operator
 import weakref
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 from trackside.frameworks.pytorch.ground.script_objects import attribute_of, length_of
@@ -22,6 +23,7 @@ class DrawnRows:
     """The rows of one data set, over the newest pass and that before.
 
     Attributes:
+        is_grouped: The newest batch held each of its rows several times in a row.
         repeated_share: Share of the rows of a pass that had been drawn in it before: of the newest whole pass, or of
             the present one once each of its rows came five times. 0 if half of the data set came, or its
             length is unknown.
@@ -29,6 +31,8 @@ class DrawnRows:
 
     def __init__(self) -> None:
         self.repeated_share = 0.0
+        self.is_grouped = False
+        self._group: list[int] = []  # the rows of the newest grouped batch
         self._iterator: weakref.ref[Any] | None = None
         self._fetched = 0
         self._rows: set[int] = set()
@@ -57,6 +61,10 @@ class DrawnRows:
             some = [*map(operator.index, islice(rows, MOST_OF_A_BATCH) if isinstance(rows, (list, tuple)) else [rows])]
         except TypeError:  # a sampler may give names, or pairs
             return
+        each = _of_groups(some)
+        self.is_grouped = each is not None
+        if each is not None:
+            some, self._group = [] if each == self._group else each, each
         self._rows.update(some)
         self._count += len(some)
         is_early = self._count >= FEWEST and self._count >= _TIMES * len(self._rows)
@@ -84,6 +92,15 @@ class DrawnRows:
         rows = length_of(iterator._dataset)
         is_covered = rows is None or 2 * len(self._rows) >= rows
         self.repeated_share = 0.0 if is_covered else 1 - len(self._rows) / self._count
+
+
+def _of_groups(rows: list[int]) -> list[int] | None:
+    """Return each row of a batch once, if it holds each equally often in a row, and more than one; else None."""
+    runs = [(row, len(list(some))) for row, some in groupby(rows)]
+    size = runs[0][1] if runs else 0
+    *whole, last = runs or [(0, 0)]
+    is_even = bool(whole) and size > 1 and last[1] <= size and all(count == size for _, count in whole)
+    return [row for row, _ in runs] if is_even else None
 
 
 def _batches_of(iterator: Any) -> int:

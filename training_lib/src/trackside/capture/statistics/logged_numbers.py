@@ -1,0 +1,171 @@
+"""Numbers that a script or its trainer logs, recorded at the training step that they belong to.
+
+A number that is logged after an optimizer's step, and before the next backward pass, is of that step. At rest, and
+before the first step has ended, numbers wait for the next step that is recorded; of one name it gets their mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trackside.capture.ground.guard import Guard
+from trackside.capture.statistics.step_statistics import StepStatistics
+from trackside.contracts.run.language_numbers import names_of
+from trackside.contracts.run.recorded_names import LOGGED
+
+MOST_WAITING = 64  # names that wait for a run
+WAIT_SECONDS = 0.05  # for a thread that is making rows
+Key = tuple[str, str]
+
+
+class Waiting:
+    """Numbers that wait for their step: by name their sum and count."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, tuple[float, int]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._sums)
+
+    def add(self, values: Mapping[str, float]) -> None:
+        """Add numbers.
+
+        Args:
+            values: Numbers by our names.
+        """
+        for name, value in values.items():
+            if name in self._sums or len(self._sums) < MOST_WAITING:
+                total, count = self._sums.get(name, (0.0, 0))
+                self._sums[name] = total + value, count + 1
+
+    def take(self) -> dict[str, float]:
+        """Return the means, and forget them."""
+        sums, self._sums = self._sums, {}
+        return {name: total / count for name, (total, count) in sums.items()}
+
+
+class LoggedNumbers:
+    """The receiver of the numbers that are logged during one run.
+
+    Attributes:
+        is_step_open: Returns True if what is logged now belongs to the open step; else it is of the one before.
+
+    Args:
+        statistics: The session's statistics.
+        guard: Keeps errors of ours from the training.
+    """
+
+    def __init__(self, statistics: StepStatistics, guard: Guard) -> None:
+        self._statistics, self._guard = statistics, guard
+        self.is_step_open: Callable[[], bool] = lambda: True
+        self._waiting = Waiting()
+        statistics.samplers.append(self._sample)
+
+    def take(self, values: Mapping[str, Any], *, is_of_trainer: bool = False) -> None:
+        """Record numbers. Those without a name of ours, and values that are no number, are left out.
+
+        Args:
+            values: Numbers by the tool's names; anything that `float` takes.
+            is_of_trainer: They stand in the log of a trainer.
+        """
+        self._guard.attempt("recording logged numbers", lambda: self._take(named(values, is_of_trainer=is_of_trainer)))
+
+    def begin(self) -> None:
+        """Receive what is logged from now on, and what was logged before the first step."""
+        _Receivers.now = self
+        if early := _Receivers.early.take():
+            self._waiting.add(early)
+
+    def end(self) -> None:
+        """Record what still waits with the newest step, and receive nothing more."""
+        if _Receivers.now is self:
+            _Receivers.now = None
+        if self._waiting:
+            self._guard.attempt("recording logged numbers", lambda: self._note(self._waiting.take()))
+
+    def _take(self, numbers: Mapping[str, float]) -> None:
+        if not numbers or not self._statistics.is_on or self._guard.is_off:
+            return
+        if self.is_step_open() or self._statistics.recorder.newest is None:
+            self._waiting.add(numbers)
+        else:
+            self._note(numbers)
+
+    def _note(self, numbers: Mapping[str, float]) -> None:
+        meter = self._statistics.meter
+        is_metered = meter.is_on
+        if is_metered:
+            meter.enter()
+        self._statistics.recorder.note(_keyed(numbers), wait_seconds=WAIT_SECONDS)
+        if is_metered:
+            meter.leave()
+
+    def _sample(self, found: dict[Key, Any]) -> None:
+        if self._waiting:
+            found.update(_keyed(self._waiting.take()))
+
+
+def log(values: Mapping[str, Any] | None = None, /, **named_values: Any) -> None:
+    """Record numbers of the training step that the script is in: its reward, KL, entropy, lengths.
+
+    A number that is logged after an optimizer's step, and before the next backward pass, is of that step. Names are
+    ours (`reward`, `kl`, `entropy`, `answer_length`, `held_out_reward`, ...), or those under which TRL, verl, OpenRLHF
+    and prime-rl log the same; the page "Watch a fine-tuning" lists them. Others are left out. Without a run nothing
+    happens. Never raises.
+
+    Args:
+        values: Numbers by name, for names that are no identifiers: `{"completions/mean_length": 212.0}`.
+        **named_values: Numbers by name: `reward=0.4, kl=0.02`.
+    """
+    receiver = _Receivers.now
+    try:
+        numbers = {**(values or {}), **named_values}
+        if receiver is not None:
+            receiver.take(numbers)
+        else:
+            _Receivers.early.add(named(numbers))
+    except Exception:  # noqa: BLE001 - a script's mapping may raise anything, and its training goes on
+        return
+
+
+def named(values: Mapping[str, Any], *, is_of_trainer: bool = False) -> dict[str, float]:
+    """Return the numbers with a name of ours, by it.
+
+    Args:
+        values: Values by the tool's names.
+        is_of_trainer: They stand in the log of a trainer.
+    """
+    found = {}
+    for key, name in names_of([str(key) for key in values], is_of_trainer=is_of_trainer).items():
+        number = _number(values.get(key))
+        if number is not None:
+            found[name] = number
+    return found
+
+
+def _number(value: Any) -> float | None:
+    if value is None or isinstance(value, (str, bytes)):
+        return None
+    try:
+        return float(value)
+    except Exception:  # noqa: BLE001 - an array of several numbers, or whatever a script's object raises
+        return None
+
+
+def _keyed(numbers: Mapping[str, float]) -> dict[Key, float]:
+    """Return numbers with the keys of a row, and the count of those that are not finite, as of a loss."""
+    found: dict[Key, float] = {}
+    for name, value in numbers.items():
+        found[LOGGED + name, "mean"] = value
+        if not math.isfinite(value):
+            found[LOGGED + name, "nonfinite_count"] = 1.0
+    return found
+
+
+class _Receivers:
+    """The receiver of this process, and the numbers that were logged before it began."""
+
+    now: LoggedNumbers | None = None
+    early = Waiting()
