@@ -45,7 +45,9 @@ def within_the_step() -> None:
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     for reward in REWARDS:
         model(torch.ones(2, 3)).sum().backward()
-        trackside.log({"reward": torch.tensor(reward), "words": "many", "rewards/format/mean": [1, 2]})
+        trackside.log(
+            {"reward": torch.tensor(reward, requires_grad=True), "words": "many", "rewards/format/mean": [1, 2]}
+        )
         optimizer.step()
 
 

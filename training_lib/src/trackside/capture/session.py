@@ -13,7 +13,6 @@ from typing import NamedTuple, Protocol
 from trackside.capture.ground.guard import Guard
 from trackside.capture.process_end import ProcessEnd, call_in_children
 from trackside.capture.request_reading import RequestReading
-from trackside.capture.statistics.logged_numbers import LoggedNumbers
 from trackside.capture.statistics.statistics_log import StatisticsLog
 from trackside.capture.statistics.step_statistics import StepStatistics
 from trackside.capture.steps.last_step import HeldSteps, LastStep
@@ -119,7 +118,6 @@ class RunSession:
         guard: Keeps errors of ours from the training.
         engine: Counts steps and collects what they save.
         statistics: The always-on statistics.
-        logged: Receives the numbers that the script or its trainer logs.
         rest: Decides when the training rests, and counts its steps then.
         shards: Part of a sharded tensor that this worker saves, by name; an adapter adds to it.
         last: Holds the last step back, if the options request that.
@@ -148,7 +146,6 @@ class RunSession:
             self.request_reading.request, kinds_of_regex=self._options.kinds_of_regex, regexes=self._options.regexes
         )
         self.statistics = StepStatistics(self.request_reading.request.statistics, self.guard)
-        self.logged = LoggedNumbers(self.statistics, self.guard)
         self.rest = self.statistics.rest(self.engine)
         self.shards: dict[str, Shard] = {}
         self.last = LastStep() if self._options.holds_last_step else None
@@ -239,7 +236,6 @@ class RunSession:
         self.has_begun = True
         writer.start()
         self.statistics.connect(log, background=writer.background.processor_seconds)
-        self.logged.begin()
         if saves_tensors and not self._options.saves_nothing:
             destination: HeldSteps | Writer = writer
             if self.held is not None:
@@ -270,7 +266,7 @@ class RunSession:
         if writer is None:
             return
         self._is_closing = True
-        self.logged.end()
+        self.statistics.logged.end()
         self.statistics.finish()
         is_removed = self._is_removed
         self.guard.attempt(

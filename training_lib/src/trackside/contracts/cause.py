@@ -74,6 +74,18 @@ class Cause(str, Enum):
     DROPOUT_TOO_STRONG = "dropout-too-strong"
     MOMENTUM_TOO_HIGH = "momentum-too-high"
     LARGE_BATCHES = "large-batches"
+    REWARD_GAMED = "reward-gamed"
+    UNINFORMATIVE_REWARD = "uninformative-reward"
+    UNRELATED_REWARD = "unrelated-reward"
+    ENTROPY_COLLAPSE = "entropy-collapse"
+    ENTROPY_TOO_HIGH = "entropy-too-high"
+    STALE_ROLLOUTS = "stale-rollouts"
+    SAMPLER_DIFFERS = "sampler-differs"
+    UNENDED_ANSWERS = "unended-answers"
+    PREFERENCE_COLLAPSE = "preference-collapse"
+    LABEL_MASK = "label-mask"
+    UNTRAINED_TOKENS = "untrained-tokens"
+    HIDDEN_LOSS = "hidden-loss"
 
 
 @dataclass(frozen=True)
@@ -299,6 +311,53 @@ EXPLANATIONS = {
     Cause.INCOMPLETE_CHECKPOINT: Explanation(
         "what is saved is not the model that trains",
         "Save model.state_dict() as it is, load it into a new model, and compare.",
+    ),
+    Cause.REWARD_GAMED: Explanation(
+        "the policy earns its reward without doing what is wanted",
+        "Read a few answers with a high reward, and mend the reward; stop at the best held-out reward.",
+    ),
+    Cause.UNINFORMATIVE_REWARD: Explanation(
+        "the reward is the same for all answers to a prompt, so that nothing tells a good one from a bad one",
+        "Call the reward function on a right and on a wrong answer by hand: does it parse what the model writes?",
+    ),
+    Cause.UNRELATED_REWARD: Explanation(
+        "the rewards do not belong to the answers that they are given for",
+        "Print prompts, answers and rewards of one step side by side: is their order the same?",
+    ),
+    Cause.ENTROPY_COLLAPSE: Explanation(
+        "the policy has become certain of its answers before they are right",
+        "Lower the learning rate, subtract the mean reward of each group, and clip high ratios less (clip-higher).",
+    ),
+    Cause.ENTROPY_TOO_HIGH: Explanation(
+        "the policy is driven to answer by chance", "Lower the weight of the entropy in the objective."
+    ),
+    Cause.STALE_ROLLOUTS: Explanation(
+        "the rollouts were made by weights of many updates ago",
+        "Copy the weights to the sampler more often, or bound the age of a rollout that is trained on.",
+    ),
+    Cause.SAMPLER_DIFFERS: Explanation(
+        "the sampler is another model than the trained one: its tokens have other probabilities there",
+        "Compare the log-probabilities of one answer in both: same weights, temperature, precision and template?",
+    ),
+    Cause.UNENDED_ANSWERS: Explanation(
+        "answers are cut off and never end",
+        "Check the end token of the sampler (eos_token_id), and allow longer answers (max_completion_length).",
+    ),
+    Cause.PREFERENCE_COLLAPSE: Explanation(
+        "the chosen answers become unlikely together with the rejected ones",
+        "Lower the learning rate, raise beta, or add the likelihood of the chosen answers to the loss (rpo_alpha).",
+    ),
+    Cause.LABEL_MASK: Explanation(
+        "the labels do not cover what the model is to write",
+        "Print the tokens of one row beside its labels: prompt and padding -100, the answer and its end not.",
+    ),
+    Cause.UNTRAINED_TOKENS: Explanation(
+        "the embeddings of added tokens are never trained",
+        "Add the embeddings to modules_to_save, or the new rows to trainable_token_indices.",
+    ),
+    Cause.HIDDEN_LOSS: Explanation(
+        "the trainer logs another number in place of a loss that is NaN or infinite",
+        "Set logging_nan_inf_filter=False, and look at the first step named here.",
     ),
     Cause.COLLAPSED_ROUTING: Explanation(
         "a router chooses few of its experts, and the others learn nothing",

@@ -8,16 +8,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from trackside.capture.ground.guard import Guard
-from trackside.capture.statistics.step_statistics import StepStatistics
+from trackside.capture.statistics.always_on import AlwaysOn
+from trackside.capture.statistics.budget import ThreadMeter
+from trackside.capture.statistics.step_numbers import NumberSampler
 from trackside.contracts.run.language_numbers import names_of
 from trackside.contracts.run.recorded_names import LOGGED
 
 MOST_WAITING = 64  # names that wait for a run
 WAIT_SECONDS = 0.05  # for a thread that is making rows
 Key = tuple[str, str]
+
+
+class Recorded(Protocol):
+    """The statistics of a session, as `StepStatistics` has them."""
+
+    is_on: bool
+    recorder: AlwaysOn
+    meter: ThreadMeter
+    samplers: list[NumberSampler]
 
 
 class Waiting:
@@ -57,7 +68,7 @@ class LoggedNumbers:
         guard: Keeps errors of ours from the training.
     """
 
-    def __init__(self, statistics: StepStatistics, guard: Guard) -> None:
+    def __init__(self, statistics: Recorded, guard: Guard) -> None:
         self._statistics, self._guard = statistics, guard
         self.is_step_open: Callable[[], bool] = lambda: True
         self._waiting = Waiting()
@@ -149,7 +160,8 @@ def _number(value: Any) -> float | None:
     if value is None or isinstance(value, (str, bytes)):
         return None
     try:
-        return float(value)
+        detach = getattr(value, "detach", None)  # a tensor within a graph warns
+        return float(detach() if callable(detach) else value)
     except Exception:  # noqa: BLE001 - an array of several numbers, or whatever a script's object raises
         return None
 

@@ -24,11 +24,16 @@ from trackside.contracts.run.recorded_names import (
     CLIPPING,
     DATA_PROCESSOR_WAIT_SECONDS,
     DATA_SECONDS,
+    DOUBLE_BEGINS,
     EPOCH,
     EVALUATED_ROWS_TRAINED_ON,
     EVALUATION_SECONDS,
     GRADIENTS_KEPT,
     HELD_OUT_SCORE,
+    LABELLED_ENDS,
+    LABELLED_PADDING,
+    LABELLED_TOKENS,
+    LABELS_SHIFTED,
     LARGE_TARGET_ERROR,
     LOCAL_GRADIENT,
     LOST_UPDATES,
@@ -48,6 +53,7 @@ from trackside.contracts.run.recorded_names import (
     SMALL_TARGET_ERROR,
     STEP_SECONDS,
     TARGET_SCALE,
+    UNTRAINED_TOKENS,
     UPDATE_SIZE,
     WITHOUT_GRADIENTS,
     loss_term,
@@ -157,6 +163,24 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         ROWS_REPEATED,
         "mean",
         "share of the rows that a DataLoader drew twice or more in a pass, while most of its data never came",
+    ),
+    StepNumber(
+        LABELLED_TOKENS,
+        "mean",
+        "share of the tokens of a batch with a label, without padding; of causal language models, at steps with a look",
+    ),
+    StepNumber(LABELLED_PADDING, "mean", "share of the padding with a label; not recorded without padding"),
+    StepNumber(
+        LABELLED_ENDS, "mean", "share of the rows with a label on an end token; not recorded if that token is unknown"
+    ),
+    StepNumber(
+        LABELS_SHIFTED,
+        "mean",
+        "1 where each label is the token after the one that it stands at, else 0 (the token itself)",
+    ),
+    StepNumber(DOUBLE_BEGINS, "mean", "share of the rows that begin with two begin tokens"),
+    StepNumber(
+        UNTRAINED_TOKENS, "mean", "tokens of the batch whose embedding is frozen, and the mean of all, as of added ones"
     ),
     StepNumber(
         EVALUATED_ROWS_TRAINED_ON,

@@ -12,6 +12,7 @@ from trackside.capture.ground.guard import Guard, describe
 from trackside.capture.ground.values import Values
 from trackside.capture.statistics.always_on import AlwaysOn, Moment
 from trackside.capture.statistics.budget import OverheadBudget, ThreadMeter
+from trackside.capture.statistics.logged_numbers import LoggedNumbers
 from trackside.capture.statistics.rest import Rest
 from trackside.capture.statistics.statistics_log import StatisticsLog
 from trackside.capture.statistics.step_numbers import NumberSampler
@@ -32,6 +33,7 @@ class StepStatistics:
         wait: Waits for numbers on their way, at most the given seconds. An adapter of a device sets it.
         when_off: Called once statistics are switched off.
         samplers: Functions that add numbers at the end of each training step.
+        logged: Receives the numbers that the script or its trainer logs.
     """
 
     def __init__(self, request: StatisticsRequest, guard: Guard) -> None:
@@ -41,6 +43,7 @@ class StepStatistics:
         self.samplers: list[NumberSampler] = []
         self.meter = ThreadMeter()
         self.use_request(request)
+        self.logged = LoggedNumbers(self, guard)
 
     def use_request(self, request: StatisticsRequest) -> None:
         """Replace the request. Drop the numbers of ended steps."""
@@ -57,6 +60,7 @@ class StepStatistics:
         """
         self.recorder.connect(log)
         self.budget.background = background
+        self.logged.begin()
 
     def add_loss(self, name: str, value: float | Values, *, mode: str) -> None:
         """Add a loss to the open step of a mode."""

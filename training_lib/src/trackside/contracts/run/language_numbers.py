@@ -32,7 +32,7 @@ class LanguageNumber:
 
     name: str
     meaning: str
-    spellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    spellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     @property
     def recorded(self) -> str:

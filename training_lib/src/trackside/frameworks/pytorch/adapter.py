@@ -118,7 +118,7 @@ class PyTorchAdapter:
         for optimizer in optimizers_beside(boundary.contains, seen=sources.names.optimizers_seen):
             sources.strategy.created(optimizer)
         sources.training_began(is_reduced=session.is_reduced)
-        self._undo.append(trainer_logs.watch(functools.partial(session.logged.take, is_of_trainer=True)))
+        self._undo.append(trainer_logs.watch(functools.partial(session.statistics.logged.take, is_of_trainer=True)))
         return True
 
     def _checkpoints(self, rank: Rank) -> list[BackgroundPart]:

@@ -35,6 +35,7 @@ from trackside.frameworks.pytorch.data.drawn_rows import DrawnRows
 from trackside.frameworks.pytorch.data.evaluated_rows import EvaluatedRows
 from trackside.frameworks.pytorch.data.fingerprint import fingerprint
 from trackside.frameworks.pytorch.data.order_seed import OrderSeed, order_seed
+from trackside.frameworks.pytorch.data.token_batches import TokenBatches
 from trackside.frameworks.pytorch.ground.script_objects import length_of
 from trackside.frameworks.shared.adapter import StepHook, Undo
 from trackside.frameworks.shared.replaced_methods import ReplacedFunction, replace
@@ -86,6 +87,7 @@ class BatchSource:
         clock: The clock of the training; fetches are a phase of it.
         loader_met: Called with an iterator whose first batch was fetched for the training, and that batch.
         loader_starts: Called with a DataLoader before its workers are started.
+        roots: Returns the trained models, with their names.
     """
 
     def __init__(
@@ -97,11 +99,13 @@ class BatchSource:
         clock: PhaseClock,
         loader_met: Callable[[Any, Any], None],
         loader_starts: Callable[[Any], None] = lambda loader: None,
+        roots: Callable[[], Iterable[tuple[str, torch.nn.Module]]] = tuple,
     ) -> None:
         self._statistics, self._is_evaluating = statistics, is_evaluating
         self._clock, self._loader_met, self._loader_starts = clock, loader_met, loader_starts
         self._seen: OrderedDict[int, _Seen] = OrderedDict()
         self._rows = EvaluatedRows()
+        self._tokens = TokenBatches(roots)
         self._fetched = untraced(protect(self._look))
         self._drawn = untraced(protect(self._look_at_rows))
         self._pass_begins = untraced(protect(self._look_at_pass))
@@ -262,6 +266,7 @@ class BatchSource:
         added[EPOCH, "mean"] = float(seen.passes - 1)
         if ready >= 0:
             added[BATCHES_READY, "mean"] = ready
+        self._tokens.look(batch, added)
         if self._rows.is_waiting and (share := self._rows.share(besides=iterator)) is not None:
             added[EVALUATED_ROWS_TRAINED_ON, "mean"] = share
         if seen.count > LOOKS_AT_FIRST and seen.count % LOOK_INTERVAL >= LOOKS_IN_A_ROW:

@@ -79,7 +79,9 @@ class TrainingSteps:
         self._update_size = sources.update_size
         self._validation, self._facts = sources.validation, sources.facts
         self.resting = Resting(session, sources, strategy=sources.strategy, others=self.other_optimizers)
-        session.logged.is_step_open = lambda: session.rest.is_on or self._numbers.order.passes > self._passes_at_end
+        self._record.logged.is_step_open = lambda: (
+            session.rest.is_on or self._numbers.order.passes > self._passes_at_end
+        )
 
     # What PyTorch shows.
 

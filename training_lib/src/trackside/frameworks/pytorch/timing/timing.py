@@ -67,6 +67,7 @@ class Timing:
             clock=self.phases.clock,
             loader_met=loader_met,
             loader_starts=Fuse(guard, "timing the workers of DataLoaders").protect(self._loaders.starts),
+            roots=modules.roots,
         )
         self.queues = QueueTakes(
             session.statistics, clock=self.phases.clock, protect=Fuse(guard, "looking at queues").protect

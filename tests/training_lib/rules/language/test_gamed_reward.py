@@ -1,0 +1,36 @@
+"""gamed-reward: the reward rises and the held-out one falls."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.training_lib.rules.language.courses import logged, noisy, to_a_level
+from trackside.contracts.run.language_numbers import HELD_OUT_REWARD, REWARD
+from trackside.rules.language.gamed_reward import GamedReward
+from trackside.testing.rule_case import RuleCase, assert_case
+
+HELD_OUT = HELD_OUT_REWARD.recorded
+
+
+def case(name: str, reward: list[float], held_out: list[float], *, fires: bool = False) -> RuleCase:
+    """A reward at each step, a held-out one at every tenth."""
+    recorded = {**logged({REWARD: reward}), **logged({HELD_OUT_REWARD: held_out}, every=10)}
+    return RuleCase(name, recorded=recorded, fires=(HELD_OUT,) if fires else (), step=len(reward) - 1)
+
+
+CASES = [
+    case("from the start", noisy(0.1, 0.9), noisy(0.4, 0.05, 12), fires=True),
+    case("after a gain", noisy(0.1, 0.9), [0.2, 0.4, 0.5, 0.5, 0.4, 0.3, 0.2, 0.2, 0.1, 0.1, 0.1, 0.1], fires=True),
+    case("of another scale", noisy(0.1, 0.9), noisy(40, 10, 12, noise=1), fires=True),
+    case("both rise", noisy(0.1, 0.9), noisy(0.1, 0.7, 12)),
+    case("the held-out one rises to a level", noisy(0.1, 0.9), to_a_level(0.1, 0.4, 12)),
+    case("both fall", noisy(0.9, 0.1), noisy(0.8, 0.1, 12)),
+    case("the held-out one is noise", noisy(0.1, 0.9), noisy(0.5, 0.5, 12, noise=0.1)),
+    case("a slight loss at the end", noisy(0.1, 0.9), [*noisy(0.1, 0.8, 10), 0.78, 0.77]),
+    case("too few evaluations", noisy(0.1, 0.9), [0.5, 0.4, 0.1]),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(GamedReward(), case)

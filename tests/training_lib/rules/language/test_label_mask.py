@@ -1,0 +1,54 @@
+"""label-mask: labels on padding, on no end, on no token, one token ahead; silent on the whole text."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.training_lib.rules.columns import steady
+from trackside.contracts.run.recorded_names import (
+    DOUBLE_BEGINS,
+    LABELLED_ENDS,
+    LABELLED_PADDING,
+    LABELLED_TOKENS,
+    LABELS_SHIFTED,
+)
+from trackside.rules.language.label_mask import LabelMask
+from trackside.testing.rule_case import RuleCase, assert_case
+
+SHORT = {
+    "tokens": LABELLED_TOKENS,
+    "padding": LABELLED_PADDING,
+    "ends": LABELLED_ENDS,
+    "shifted": LABELS_SHIFTED,
+    "begins": DOUBLE_BEGINS,
+}
+
+
+def case(name: str, *fires: str, looks: int = 20, **shares: float) -> RuleCase:
+    """A run with the same shares at each look."""
+    recorded = {SHORT[key]: {"mean": steady(share, looks)} for key, share in shares.items()}
+    return RuleCase(name, recorded=recorded, fires=fires)
+
+
+CASES = [
+    case("no token", LABELLED_TOKENS, tokens=0.0, ends=0.0),
+    case("padding", LABELLED_PADDING, tokens=0.4, padding=1.0, ends=1.0),
+    case("padding, and no end is known", LABELLED_PADDING, tokens=1.0, padding=1.0),
+    case("no end, prompts masked", LABELLED_ENDS, tokens=0.5, ends=0.0),
+    case("no end, rows padded", LABELLED_ENDS, tokens=1.0, padding=0.0, ends=0.0),
+    case("one token ahead", LABELS_SHIFTED, tokens=0.9, padding=0.0, ends=1.0, shifted=1.0),
+    case("two begins", DOUBLE_BEGINS, tokens=0.5, ends=1.0, begins=1.0),
+    case("prompts masked", tokens=0.4, padding=0.0, ends=1.0, shifted=0.0, begins=0.0),
+    case("the whole text on purpose", tokens=1.0, padding=0.0, ends=1.0),
+    case("blocks of a stream of text without ends", tokens=1.0, ends=0.0),
+    case("most rows cut off, some end", tokens=0.5, padding=0.0, ends=0.1),
+    case("one label of padding as the end", tokens=0.5, padding=0.1, ends=1.0),
+    case("the end is unknown", tokens=0.5, padding=0.0),
+    case("too few looks", looks=3, tokens=0.0),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    findings = assert_case(LabelMask(), case)
+    assert not findings or LabelMask().sentence(findings)

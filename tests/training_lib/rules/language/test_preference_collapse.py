@@ -1,0 +1,36 @@
+"""preference-collapse: both answers become unlikely, or pairs are of one answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.training_lib.rules.language.courses import kept, logged, noisy
+from trackside.contracts.run.language_numbers import CHOSEN_LOGP, MARGIN, REJECTED_LOGP
+from trackside.rules.language.preference_collapse import PreferenceCollapse
+from trackside.testing.rule_case import RuleCase, assert_case
+
+RISING = noisy(0, 4)
+
+
+def case(name: str, margin: list[float], chosen: list[float], rejected: list[float], *fires: Any) -> RuleCase:
+    recorded = logged({MARGIN: margin, CHOSEN_LOGP: chosen, REJECTED_LOGP: rejected})
+    return RuleCase(name, recorded=recorded, fires=tuple(number.recorded for number in fires))
+
+
+CASES = [
+    case("both fall far", RISING, noisy(-20, -80, noise=1), noisy(-25, -120, noise=1), CHOSEN_LOGP),
+    case("both fall by more than half", RISING, noisy(-200, -320, noise=3), noisy(-210, -400, noise=3), CHOSEN_LOGP),
+    case("pairs of one answer", kept(0.0), noisy(-20, -20), noisy(-20, -20), MARGIN),
+    case("the chosen ones become likelier", RISING, noisy(-20, -15, noise=1), noisy(-25, -60, noise=1)),
+    case("the chosen ones lose a little", RISING, noisy(-20, -24, noise=1), noisy(-25, -60, noise=1)),
+    case("noise", noisy(0, 0), noisy(-20, -20, noise=5), noisy(-20, -20, noise=5)),
+    case("the margin falls", noisy(0, -3), noisy(-20, -80, noise=1), noisy(-25, -60, noise=1)),
+    case("too few logs", RISING[:12], noisy(-20, -80, 12), noisy(-25, -120, 12)),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: RuleCase) -> None:
+    assert_case(PreferenceCollapse(), case)

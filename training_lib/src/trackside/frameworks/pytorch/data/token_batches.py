@@ -1,0 +1,135 @@
+"""The tokens and labels of a batch for a causal language model, as transformers' collators make it.
+
+Looks at the batch as the DataLoader gives it, on the processor, at the first batches and rarely after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from trackside.contracts.run.recorded_names import (
+    DOUBLE_BEGINS,
+    LABELLED_ENDS,
+    LABELLED_PADDING,
+    LABELLED_TOKENS,
+    LABELS_SHIFTED,
+    UNTRAINED_TOKENS,
+)
+
+LOOKS_AT_FIRST, LOOK_INTERVAL = 32, 128  # batches
+MOST_TOKENS = 1 << 16  # of a batch that are looked at
+MOST_ADDED = 64  # highest tokens of a batch whose embeddings are looked at
+_SAMPLE = 512  # embeddings whose mean stands for that of all
+_NEAR = 0.15  # of the usual distance from the mean: an embedding that was set to it
+_NO_LABEL = -100
+_CAUSAL = ("ForCausalLM", "LMHeadModel")  # ends of names of transformers' classes, which shift labels themselves
+
+
+class TokenBatches:
+    """Numbers about the batches of one training.
+
+    Args:
+        roots: Returns the trained models, with their names.
+    """
+
+    def __init__(self, roots: Callable[[], Iterable[tuple[str, torch.nn.Module]]]) -> None:
+        self._roots = roots
+        self._count = 0
+
+    def look(self, batch: Any, added: dict[tuple[str, str], Any]) -> None:
+        """Add the numbers of a batch, if it has tokens and labels and a look is due.
+
+        Args:
+            batch: The batch of a DataLoader.
+            added: The numbers of the open step, by name and statistic.
+        """
+        if not isinstance(batch, Mapping) or not {"input_ids", "labels"} <= batch.keys():
+            return
+        self._count += 1
+        if self._count > LOOKS_AT_FIRST and self._count % LOOK_INTERVAL:
+            return
+        tokens, labels = batch["input_ids"], batch["labels"]
+        model = next((root for _, root in self._roots() if type(root).__name__.endswith(_CAUSAL)), None)
+        if model is None or not _are_rows(tokens, labels):
+            return
+        with torch.no_grad():
+            mask = batch.get("attention_mask")
+            for name, value in _numbers(tokens, labels, mask, getattr(model, "config", None)):
+                added[name, "mean"] = value
+            if (untrained := _untrained(model, tokens)) is not None:
+                added[UNTRAINED_TOKENS, "mean"] = untrained
+
+
+def _are_rows(tokens: Any, labels: Any) -> bool:
+    return (
+        isinstance(tokens, torch.Tensor)
+        and isinstance(labels, torch.Tensor)
+        and tokens.ndim == 2
+        and tokens.shape == labels.shape
+        and 0 < tokens.numel() <= MOST_TOKENS
+        and tokens.device.type == labels.device.type == "cpu"
+        and not tokens.is_floating_point()
+        and not labels.is_floating_point()
+    )
+
+
+def _numbers(tokens: torch.Tensor, labels: torch.Tensor, mask: Any, config: Any) -> Iterator[tuple[str, float]]:
+    ends, begins, fills = (_ids(config, name) for name in ("eos_token_id", "bos_token_id", "pad_token_id"))
+    labelled = labels != _NO_LABEL
+    if isinstance(mask, torch.Tensor) and mask.shape == tokens.shape:
+        read = mask != 0
+    elif fills and not set(fills) & set(ends):
+        read = ~_is_any(tokens, fills)
+    else:
+        read = torch.ones_like(labelled)
+    count = int(read.sum())
+    if not count:
+        return
+    yield LABELLED_TOKENS, int((labelled & read).sum()) / count
+    if count < tokens.numel():
+        yield LABELLED_PADDING, float(labelled[~read].float().mean())
+    if ends:
+        yield LABELLED_ENDS, float((_is_any(tokens, ends) & read & labelled).any(1).float().mean())
+    own = labelled[:, :-1]
+    if bool(own.any()):
+        same = float((labels == tokens)[:, :-1][own].float().mean())
+        following = float((labels[:, :-1] == tokens[:, 1:])[own].float().mean())
+        yield LABELS_SHIFTED, float(following > 0.99 and same < 0.5)
+    if begins and tokens.shape[1] > 1:
+        first = read.long().argmax(1).clamp(max=tokens.shape[1] - 2)[:, None]
+        twice = _is_any(tokens.gather(1, first), begins) & _is_any(tokens.gather(1, first + 1), begins)
+        yield DOUBLE_BEGINS, float(twice.float().mean())
+
+
+def _ids(config: Any, name: str) -> tuple[int, ...]:
+    """Return the numbers of a special token in the configuration of a model; () if it names none."""
+    found = getattr(config, name, None)
+    values = found if isinstance(found, (list, tuple)) else [found]
+    return tuple(value for value in values if isinstance(value, int) and not isinstance(value, bool))
+
+
+def _is_any(tokens: torch.Tensor, ids: tuple[int, ...]) -> torch.Tensor:
+    found = tokens == ids[0]
+    for each in ids[1:]:
+        found = found | (tokens == each)
+    return found
+
+
+def _untrained(model: torch.nn.Module, tokens: torch.Tensor) -> float | None:
+    """Return the number of tokens whose frozen embedding is the mean of all; None if embeddings are trained."""
+    embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
+    if embedding is None or any(parameter.requires_grad for parameter in embedding.parameters()):
+        return None
+    weight = getattr(embedding, "weight", None)
+    if not isinstance(weight, torch.Tensor) or weight.ndim != 2 or weight.device.type != "cpu":
+        return None
+    rows = weight[:: max(1, len(weight) // _SAMPLE)].float()
+    center = rows.mean(0)
+    usual = float((rows - center).norm(dim=1).median())
+    used = tokens.unique()[-MOST_ADDED:]
+    used = used[(used >= 0) & (used < len(weight))]
+    near = (weight[used].float() - center).norm(dim=1) < _NEAR * usual
+    return float(near.sum())

@@ -1,0 +1,1 @@
+"""Rules about the fine-tuning and reinforcement learning of language models: rewards, answers, preferences, labels."""

@@ -1,0 +1,127 @@
+"""label-mask: the labels of a fine-tuning cover the wrong tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trackside.contracts.cause import Cause
+from trackside.contracts.run.recorded_names import (
+    DOUBLE_BEGINS,
+    LABELLED_ENDS,
+    LABELLED_PADDING,
+    LABELLED_TOKENS,
+    LABELS_SHIFTED,
+)
+from trackside.contracts.verdict import Finding
+from trackside.rules.findings import finding_of
+from trackside.rules.rule import Rule, parameter
+from trackside.situation.constants import ALL_BUT_A_FEW, ALL_BUT_CHANCE, MOST, NEARLY_ALL
+from trackside.trial.window import Window
+
+_NONE = "tokens with a label, in %"
+_PADDING = "padding with a label, in %"
+_SHIFTED = "batches whose labels are one token ahead, in %"
+_ENDS = "rows with a label on an end token, in %"
+_BEGINS = "rows with two begin tokens, in %"
+_SENTENCES = {
+    _NONE: "No token of the batches has a label: the loss is a mean over nothing.",
+    _PADDING: "The padding has labels: the model is trained to write padding.",
+    _SHIFTED: "The labels are one token ahead, and the model shifts them once more: it learns the token after next.",
+    _ENDS: "No row has a label on an end token: the model never learns to end.",
+    _BEGINS: "The rows begin with two begin tokens, as where a template and the tokenizer add one each.",
+}
+
+
+@dataclass(frozen=True)
+class LabelMask(Rule):
+    """The labels of a fine-tuning cover the wrong tokens.
+
+    Why it matters:
+        The loss of a supervised fine-tuning falls whatever its labels say. With labels on padding, with the end token
+        masked (as where the padding token is the end token), or with labels that a collator has shifted already, the
+        curve looks as always, and the model writes without an end, or the token after next.
+
+    How it decides:
+        It reads the batches of a causal language model of transformers as its DataLoader gives them (`input_ids`,
+        `labels`, `attention_mask`), at the first 32 batches and rarely after, and fires where it is so in the median of
+        `fewest` looks or more:
+
+        1. no token has a label;
+        2. more than half of the padding has a label;
+        3. each label is the token after the one that it stands at: transformers' models shift labels themselves;
+        4. in no look any row has a label on an end token, while rows are texts of their own: some tokens have no label,
+           or rows are padded. Blocks cut from a stream of text need no end;
+        5. nearly all rows begin with two begin tokens.
+
+        Labels on the whole text, prompts included, may be meant, and are silent.
+
+    Example:
+        ```python
+        from trackside.rules.language.label_mask import LabelMask
+
+        assert LabelMask().fewest == 5
+        ```
+
+    References:
+        - transformers, `DataCollatorForLanguageModeling`: where padding and end are one token, both are masked.
+    """
+
+    rule_id = "label-mask"
+    code = "TS508"
+    only_of = ("pytorch",)
+    is_of_networks = True
+    watches = ("losses",)
+    needs = ()
+    paced = True
+    since = "0.1"
+    likely_causes = (Cause.LABEL_MASK,)
+    shows_its_cause = True
+    what_to_do = (
+        "Print the tokens of one row beside its labels: padding -100, the answer and its end not.",
+        "Give the tokenizer a padding token that is not the end token.",
+        "Let the model shift the labels: give it labels that are a copy of input_ids.",
+    )
+
+    fewest: int = parameter(5, "looks at batches from which on it judges", minimum=1)
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """Return one finding for each kind of wrong labels."""
+        tokens = self._looks(window, LABELLED_TOKENS)
+        if tokens is None:
+            return []
+        share = float(np.median(tokens))
+        if share == 0:
+            return [finding_of(window, LABELLED_TOKENS, _NONE, 0.0, below=100 * (1 - ALL_BUT_CHANCE), series=())]
+        found = []
+        padding, ends = self._looks(window, LABELLED_PADDING), self._looks(window, LABELLED_ENDS)
+        if padding is not None and np.median(padding) > MOST:
+            labelled = 100 * float(np.median(padding))
+            found.append(finding_of(window, LABELLED_PADDING, _PADDING, labelled, above=100 * MOST, series=()))
+        shifted = self._looks(window, LABELS_SHIFTED)
+        if shifted is not None and np.mean(shifted) > NEARLY_ALL:
+            found.append(finding_of(window, LABELS_SHIFTED, _SHIFTED, 100.0, above=100 * NEARLY_ALL, series=()))
+        is_of_texts = share < ALL_BUT_A_FEW or padding is not None
+        if ends is not None and ends.max() == 0 and is_of_texts and not found:
+            found.append(finding_of(window, LABELLED_ENDS, _ENDS, 0.0, below=100 * (1 - ALL_BUT_CHANCE), series=()))
+        begins = self._looks(window, DOUBLE_BEGINS)
+        if begins is not None and np.median(begins) > NEARLY_ALL:
+            twice = 100 * float(np.median(begins))
+            found.append(finding_of(window, DOUBLE_BEGINS, _BEGINS, twice, above=100 * NEARLY_ALL, series=()))
+        return found
+
+    def lacks(self, window: Window) -> str:
+        """Return a clause without enough looks."""
+        missing = self._looks(window, LABELLED_TOKENS) is None
+        return f"{self.fewest} batches with labels for a causal language model of transformers" if missing else ""
+
+    def sentence(self, findings: Sequence[Finding]) -> str:
+        """Return the message: which tokens have labels."""
+        return _SENTENCES[findings[0].measure]
+
+    def _looks(self, window: Window, name: str) -> np.ndarray | None:
+        columns = window.statistic(name, "mean", mode=None)
+        values = columns[0].values if columns else np.zeros(0)
+        return values if len(values) >= self.fewest else None

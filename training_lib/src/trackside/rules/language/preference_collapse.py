@@ -1,0 +1,114 @@
+"""preference-collapse: the chosen answers become unlikely, or the pairs say nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trackside.contracts.cause import Cause
+from trackside.contracts.run.language_numbers import CHOSEN_LOGP, MARGIN, REJECTED_LOGP
+from trackside.contracts.verdict import Finding
+from trackside.evidence.suspects import Suspect
+from trackside.rules.findings import finding_of
+from trackside.rules.rule import Rule, parameter
+from trackside.situation.constants import NOISE
+from trackside.situation.rollouts import Course, course_of
+from trackside.trial.window import Window
+
+_FALLS = "log-probability of the chosen answers, in nats"
+_EQUAL = "margin between chosen and rejected answers"
+
+
+@dataclass(frozen=True)
+class PreferenceCollapse(Rule):
+    """The chosen answers become unlikely, or the pairs say nothing.
+
+    Why it matters:
+        A loss of preferences sees the difference of two log-probabilities alone. It goes down as well where both fall,
+        and the model writes neither: margins and accuracies rise to the end, and what is generated is noise. Pairs
+        whose answers are the same teach nothing at all.
+
+    How it decides:
+        1. The log-probabilities of the chosen and of the rejected answers have both fallen beyond noise since the first
+           logs, that of the chosen ones by `share` of its first size, while the margin has risen.
+        2. The margin is zero in each of `fewest` logs: the answers of each pair are the same.
+
+        A slight fall of the chosen answers is usual, and silent.
+
+    Example:
+        ```python
+        import numpy as np
+        from trackside.rules.language.preference_collapse import PreferenceCollapse
+        from trackside.situation.rollouts import Course
+        from trackside.trial.window import Column
+
+        def course(first, last):
+            return Course(Column("logp", "worker_0", np.arange(40), np.linspace(first, last, 40)))
+
+        assert PreferenceCollapse().collapses(course(-20, -60), course(-20, -90))
+        assert not PreferenceCollapse().collapses(course(-20, -22), course(-20, -60))
+        ```
+
+    References:
+        - Pal et al.: Smaug (2024); Razin et al.: Unintentional unalignment (2024): the likelihood of both falls.
+    """
+
+    rule_id = "preference-collapse"
+    code = "TS506"
+    watches = ("losses",)
+    needs = ()
+    paced = True
+    since = "0.1"
+    likely_causes = (Cause.PREFERENCE_COLLAPSE, Cause.UNINFORMATIVE_REWARD)
+    suspects = (
+        Suspect(Cause.PREFERENCE_COLLAPSE, only=(_FALLS,)),
+        Suspect(Cause.UNINFORMATIVE_REWARD, only=(_EQUAL,)),
+    )
+    what_to_do = (
+        "Generate a few answers, and read them.",
+        "Lower the learning rate, raise beta, or add the likelihood of the chosen answers to the loss.",
+        "Print a few pairs: each should have two different answers.",
+    )
+
+    share: float = parameter(0.5, "share of its first size, by which a log-probability must have fallen", minimum=0)
+    fewest: int = parameter(20, "number of logs from which on it judges", minimum=10)
+
+    def check(self, window: Window) -> Iterable[Finding]:
+        """Return one finding if both answers become unlikely, or are the same."""
+        margin = course_of(window, MARGIN, fewest=self.fewest)
+        if margin is None:
+            return []
+        if float(np.abs(margin.column.values).max()) <= NOISE:
+            return [finding_of(window, MARGIN.recorded, _EQUAL, 0.0, below=NOISE, series=())]
+        chosen, rejected = course_of(window, CHOSEN_LOGP, fewest=self.fewest), course_of(window, REJECTED_LOGP)
+        if chosen is None or rejected is None or not margin.rose() or not self.collapses(chosen, rejected):
+            return []
+        numbers = {"rejected": rejected.now, "first": chosen.first}
+        limit = chosen.first - self.share * abs(chosen.first)
+        return [
+            finding_of(window, CHOSEN_LOGP.recorded, _FALLS, chosen.now, below=limit, statistics=numbers, series=())
+        ]
+
+    def collapses(self, chosen: Course, rejected: Course) -> bool:
+        """Return True if both have become unlikely.
+
+        Args:
+            chosen: Log-probabilities of the chosen answers.
+            rejected: Those of the rejected ones.
+        """
+        return chosen.fell() and rejected.fell() and chosen.first - chosen.now > self.share * abs(chosen.first)
+
+    def lacks(self, window: Window) -> str:
+        """Return a clause without enough logs."""
+        missing = course_of(window, MARGIN, fewest=self.fewest) is None
+        return f"{self.fewest} logs of the margin of preferences, by TRL or trackside.log" if missing else ""
+
+    def sentence(self, findings: Sequence[Finding]) -> str:
+        """Return the message: what became of the chosen answers."""
+        lead = findings[0]
+        if lead.measure == _EQUAL:
+            return "The margin between chosen and rejected answers is zero: the answers of each pair are the same."
+        fall = f"from {lead.statistics['first']:.3g} to {lead.observed:.3g} nats"
+        return f"The chosen answers become unlikely with the rejected ones: their log-probability fell {fall}."
