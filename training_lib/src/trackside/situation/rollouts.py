@@ -156,7 +156,7 @@ def nats_of_an_answer(window: Window) -> float | None:
 
 
 def share_of_equal_groups(window: Window) -> float | None:
-    """Return the share of groups whose answers got the same reward, over the newest logs; None if it is not logged."""
+    """Return the share of groups with equal rewards, over the newest logs; None if it is not logged."""
     equal = recent(window, EQUAL_GROUPS)
     if equal is not None:
         return float(np.mean(equal))

@@ -90,7 +90,7 @@ class HiddenLoss(Rule):
 
 
 def hidden_at(broken: np.ndarray, shown_steps: np.ndarray, shown: np.ndarray) -> int | None:
-    """Return the first step with a broken loss whose log is a finite number; None without one.
+    """Return the first step with a broken loss and a finite number in the log; None without one.
 
     Args:
         broken: Steps with a loss that is not finite, ascending, shape (n,).

@@ -36,7 +36,7 @@ _UPDATES = (_MEASURES[CLIPPED_SHARE.name], _MEASURES[UPDATE_KL.name])
 
 
 def _grows_with_age(known: Known) -> str | bool:
-    """Are the rollouts old, and further from the policy the older they are?"""
+    """Return a clause if the rollouts are old, and further from the policy the older they are."""
     age = course_of(known.window, STALENESS)
     if age is None or float(age.column.values.max()) < SEVERAL:
         return False

@@ -1,4 +1,4 @@
-"""preference-collapse: the chosen answers become unlikely, or the pairs say nothing."""
+"""preference-collapse: the chosen answers become unlikely, or the pairs teach nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EQUAL = "margin between chosen and rejected answers"
 
 @dataclass(frozen=True)
 class PreferenceCollapse(Rule):
-    """The chosen answers become unlikely, or the pairs say nothing.
+    """The chosen answers become unlikely, or the pairs teach nothing.
 
     Why it matters:
         A loss of preferences sees the difference of two log-probabilities alone. It goes down as well where both fall,

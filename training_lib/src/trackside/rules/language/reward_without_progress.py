@@ -37,7 +37,7 @@ _RANDOM = "entropy of the next token, in nats, which rises while the reward does
 
 
 def _goes_the_wrong_way(known: Known) -> str | bool:
-    """Was the reward never above where it began, while the policy changed slowly?"""
+    """Return a clause if the reward was never above its first level, and the policy changed slowly."""
     reward, entropy = course_of(known.window, REWARD), course_of(known.window, ENTROPY)
     if reward is None or reward.best > reward.first + CERTAIN * reward.error_of_change:
         return False
@@ -47,7 +47,7 @@ def _goes_the_wrong_way(known: Known) -> str | bool:
 
 
 def _breaks_off(known: Known) -> str | bool:
-    """Had the reward risen before it fell?"""
+    """Return a clause if the reward had risen before it fell."""
     reward, kl = course_of(known.window, REWARD), course_of(known.window, KL)
     if reward is None or reward.best <= reward.first + CERTAIN * reward.error_of_change:
         return False

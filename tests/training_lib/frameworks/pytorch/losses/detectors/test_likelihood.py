@@ -31,6 +31,19 @@ def entropy(scores: Tensor) -> Any:
     return Categorical(logits=scores).entropy().mean()  # type: ignore[no-untyped-call] # as above
 
 
+def ratio(scores: Tensor) -> Tensor:
+    """The gain of a clipped ratio to the policy before, as of PPO and GRPO."""
+    own = chosen(scores)[:, 0]
+    ratios = (own - own.detach()).exp()
+    return torch.minimum(ratios * GAINED, ratios.clamp(0.8, 1.2) * GAINED).mean()
+
+
+def divergence(scores: Tensor) -> Tensor:
+    """The divergence from a reference, by samples: positive, and zero at the reference."""
+    gap = -1.5 - chosen(scores)[:, 0]
+    return (gap.exp() - gap - 1).mean()
+
+
 def one_by_one(scores: Tensor, sign: float) -> Tensor:
     logs = of_policy(scores)
     return torch.stack([sign * logs[k] * float(PAID[k]) for k in range(len(PAID))]).sum()
@@ -51,6 +64,8 @@ def one_by_one(scores: Tensor, sign: float) -> Tensor:
         pytest.param(lambda s: (of_policy(s) * -PAID).mean(), False, id="minus-in-the-rewards"),
         pytest.param(lambda s: one_by_one(s, -1.0), False, id="right-one-by-one"),
         pytest.param(lambda s: (of_policy(s) * GAINED).mean(), False, id="less-a-baseline"),
+        pytest.param(lambda s: 0.04 * divergence(s) - ratio(s), False, id="ratio-and-divergence"),
+        pytest.param(divergence, False, id="divergence-alone"),
         pytest.param(lambda s: -entropy(s), False, id="entropy"),
         pytest.param(lambda s: (s.softmax(1) * s.log_softmax(1)).sum(1).mean(), False, id="entropy-by-hand"),
         pytest.param(lambda s: s.log_softmax(1).mean(), False, id="nothing-chosen"),

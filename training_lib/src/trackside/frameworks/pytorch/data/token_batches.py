@@ -119,7 +119,7 @@ def _is_any(tokens: torch.Tensor, ids: tuple[int, ...]) -> torch.Tensor:
 
 
 def _untrained(model: torch.nn.Module, tokens: torch.Tensor) -> float | None:
-    """Return the number of tokens whose frozen embedding is the mean of all; None if embeddings are trained."""
+    """Return the number of tokens with a frozen embedding that is the mean of all; None if embeddings are trained."""
     embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
     if embedding is None or any(parameter.requires_grad for parameter in embedding.parameters()):
         return None

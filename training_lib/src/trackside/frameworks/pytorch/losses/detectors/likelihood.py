@@ -2,7 +2,8 @@
 
 Only chosen entries of a log-softmax count (`gather`, an index, a diagonal), as in cross entropy by hand and in the
 steps of a policy, and only if all their factors have one sign. Rewards less a baseline have both signs, and their
-effect is unknown. Reads such factors, once a run.
+effect is unknown, as is that of a ratio of probabilities beside a divergence from another policy. Reads such factors,
+once a run.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ def lowers_likelihood(loss: SeenLoss) -> bool:
 
 def _signs(end: Any) -> Iterator[float]:
     """Return the sign of each chosen log-probability; 0 if it is unknown."""
-    waiting, seen = [(end, 1.0, False)], 0
-    while waiting and seen < _MOST_NODES:
-        node, sign, is_chosen = waiting.pop()
+    waiting, unclear, seen = [(end, 1.0, False)], list[tuple[Any, float, bool]](), 0
+    while (waiting or unclear) and seen < _MOST_NODES:
+        node, sign, is_chosen = (waiting or unclear).pop()
         seen += 1
         kind = type(node).__name__
         inputs = [following for following, _ in getattr(node, "next_functions", ())]
         if kind == "LogSoftmaxBackward0" or _is_less_logsumexp(kind, inputs):
-            if is_chosen or kind != "LogSoftmaxBackward0":
+            if is_chosen or (kind != "LogSoftmaxBackward0" and sign):  # an entropy chooses none
                 yield sign
         elif kind in _CHOICES:
             waiting += [(inputs[0], sign, True)]
@@ -61,6 +62,8 @@ def _signs(end: Any) -> Iterator[float]:
             waiting += [(found, sign, is_chosen) for found in inputs]
         elif kind == "SubBackward0":
             waiting += [(found, sign if place == 0 else -sign, is_chosen) for place, found in enumerate(inputs)]
+        else:  # as a ratio to an older policy: what lies behind it enters the loss in an unknown way
+            unclear += [(found, 0.0, is_chosen) for found in inputs if found is not None]
 
 
 def _is_less_logsumexp(kind: str, inputs: list[Any]) -> bool:
