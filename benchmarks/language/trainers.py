@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable
 from functools import partial
@@ -226,17 +227,20 @@ def preferences(seed: int, *, swapped: bool = False, equal: bool = False, by_len
     given = {"learning_rate": 1e-3, "max_steps": 60, "per_device_train_batch_size": 16, "seed": seed, "beta": 0.1}
     arguments = DPOConfig("out", **{**given, **COMMON, **settings})
     data = rows(prompt=prompts, chosen=chosen, rejected=rejected)
-    DPOTrainer(net, args=arguments, train_dataset=data, processing_class=words).train()
+    reference = copy.deepcopy(net)  # it would be loaded by the model's name
+    DPOTrainer(net, reference, args=arguments, train_dataset=data, processing_class=words).train()
 
 
-def rollouts(seed: int, *, judge: str = "right", **settings: Any) -> None:
+def rollouts(seed: int, *, judge: str = "right", adapter: bool = False, **settings: Any) -> None:
     """Train by GRPO with TRL's trainer.
 
     Args:
         seed: The seed.
         judge: "right" counts the wanted number, "all" and "none" give every answer the same, "length" likes long ones.
+        adapter: Train a LoRA, whose model without it is the reference.
         **settings: Further arguments.
     """
+    from peft import LoraConfig
     from trl import GRPOConfig, GRPOTrainer
 
     words, net = tokenizer(), model(seed)
@@ -253,7 +257,8 @@ def rollouts(seed: int, *, judge: str = "right", **settings: Any) -> None:
     given |= {"max_completion_length": 8, "seed": seed, "beta": 0.0}
     arguments = GRPOConfig("out", **{**given, **COMMON, **settings})
     data = rows(prompt=[prompt for prompt, _ in pairs(seed)])
-    GRPOTrainer(net, reward, args=arguments, train_dataset=data, processing_class=words).train()
+    peft = LoraConfig(task_type="CAUSAL_LM", r=8, target_modules="all-linear") if adapter else None
+    GRPOTrainer(net, reward, args=arguments, train_dataset=data, processing_class=words, peft_config=peft).train()
 
 
 _LORA = {"target_modules": ["q_proj", "v_proj"]}
@@ -300,7 +305,7 @@ SOUND: tuple[tuple[str, str, Any], ...] = (
     ("preferences-noisy", REPORT, partial(preferences, noisy=0.2)),
     ("preferences-strong-beta", REPORT, partial(preferences, beta=0.5)),
     ("grpo", TUNE, rollouts),
-    ("grpo-penalty", REPORT, partial(rollouts, beta=0.04, max_steps=30)),
+    ("grpo-penalty", REPORT, partial(rollouts, adapter=True, beta=0.04, max_steps=30)),
     ("grpo-two-iterations", REPORT, partial(rollouts, num_iterations=2, max_steps=40)),
 )  # fmt: skip
 

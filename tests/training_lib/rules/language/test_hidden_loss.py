@@ -7,7 +7,9 @@ import math
 import pytest
 
 from tests.training_lib.rules.columns import along
+from trackside.contracts.cause import Cause
 from trackside.contracts.run.language_numbers import SHOWN_LOSS
+from trackside.contracts.run.recorded_names import LABELLED_TOKENS
 from trackside.rules.language.hidden_loss import HiddenLoss
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -42,3 +44,12 @@ def test_cases(case: RuleCase) -> None:
 def test_without_a_log_of_a_trainer_it_is_silent() -> None:
     run = {LOSS: {"mean": along([1.0] * 9), "nonfinite_count": along([1.0] * 9)}}
     assert_case(HiddenLoss(), RuleCase("no log", recorded=run))
+
+
+def test_a_batch_without_a_label_is_the_cause() -> None:
+    broken = case("one step", 7, shown=EACH, fires=True)
+    looks = along([0.0 if step == 7 else 0.5 for step in range(STEPS)])
+    seen = RuleCase("no label", recorded={**broken.recorded, LABELLED_TOKENS: {"mean": looks}}, fires=(LOSS,))
+    for one, cause in ((broken, Cause.HIDDEN_LOSS), (seen, Cause.LABEL_MASK)):
+        findings = assert_case(HiddenLoss(), one)
+        assert [each.cause for each in HiddenLoss().suspicions(findings, one.window)] == [cause]

@@ -17,6 +17,7 @@ from trackside.contracts.observations import CHECKPOINTS, CheckpointFacts
 from trackside.contracts.run_layout import RunLocation
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch.adapter import PyTorchAdapter
+from trackside.frameworks.pytorch.saving.checkpoint_contents import bare
 from trackside.records.model_facts import read_facts
 from trackside.storage.local import LocalStore
 
@@ -183,3 +184,15 @@ def test_random_numbers_and_the_saved_file_are_those_of_the_script(adapter: PyTo
     assert torch.equal(after, torch.rand(3))
     loaded = torch.load(tmp_path / "19.pt")
     assert all(torch.equal(loaded[name], value) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "base_model.model.embed.weight",
+        "base_model.model.embed.modules_to_save.default.weight",
+        "module.base_model.model.embed.modules_to_save.weight",
+    ],
+)
+def test_a_module_that_peft_trains_whole_has_its_own_path(path: str) -> None:
+    assert bare(path) == "base_model.model.embed.weight"

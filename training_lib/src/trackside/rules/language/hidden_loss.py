@@ -9,10 +9,20 @@ import numpy as np
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.run.language_numbers import SHOWN_LOSS
+from trackside.contracts.run.recorded_names import LABELLED_TOKENS
 from trackside.contracts.verdict import Finding
+from trackside.evidence.question import Known
+from trackside.evidence.suspects import FirstOf, Suspect
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule
 from trackside.trial.window import Window
+
+
+def _has_no_labels(known: Known) -> str | bool:
+    """Return a clause if a batch of the step has no label at all, over which a mean has no value."""
+    looks = known.window.statistic(LABELLED_TOKENS, "mean", mode=None)
+    none = any((column.values[column.steps == known.lead.since_step] == 0).any() for column in looks)
+    return "no token of the batch of that step has a label" if none else False
 
 
 @dataclass(frozen=True)
@@ -51,7 +61,8 @@ class HiddenLoss(Rule):
     needs = ()
     paced = True
     since = "0.1"
-    likely_causes = (Cause.HIDDEN_LOSS,)
+    likely_causes = (Cause.HIDDEN_LOSS, Cause.LABEL_MASK)
+    suspects = (FirstOf((Suspect(Cause.LABEL_MASK, _has_no_labels),), (Suspect(Cause.HIDDEN_LOSS),)),)
     shows_its_cause = True
     what_to_do = (
         "Set logging_nan_inf_filter=False, so that the log shows the loss as it is.",

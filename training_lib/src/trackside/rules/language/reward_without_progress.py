@@ -18,12 +18,15 @@ from trackside.situation.constants import (
     A_HAIR,
     ALL_BUT_A_FEW,
     CERTAIN,
+    FEWEST,
     GROWN,
     HALF_AS_MUCH_AGAIN,
     HALF_LEARNED,
     HARDLY_ANY,
     MOST,
+    MOST_OF_THE_TIME,
     NEGLIGIBLE_SHARE,
+    TRACE,
     TWICE,
 )
 from trackside.situation.rollouts import Course, course_of, nats_of_an_answer, share_of_equal_groups
@@ -83,8 +86,8 @@ class RewardWithoutProgress(Rule):
         is the mean of a tenth of the logs, 5 to 20; noise is the deviation of a log from its neighbours.
 
         1. The reward falls: after `fewest` logs the newest level is below the first one, or below what it had gained,
-           by four standard errors and by half of the gain, or half of the first spread of rewards within a group; and
-           it does not rise again.
+           by four standard errors and by three quarters of the gain, or half of the first spread of rewards within a
+           group, for three levels on end, in which it does not rise again.
         2. All answers to a prompt got the same reward in 95 % of the groups of the newest logs, and the reward has not
            risen, though the answers differ: an answer holds two nats of entropy or more. A solved task is silent: there
            the answers are the same, or the reward has risen. A reward that was the same number in each of `fewest` logs
@@ -179,9 +182,10 @@ class RewardWithoutProgress(Rule):
             spread: The spread of rewards within a group at first; 0 if unknown.
         """
         lost, gain = reward.best - reward.now, reward.best - reward.first
-        if lost <= CERTAIN * reward.error_of_change or reward.still_rises():
+        lasting = reward.levels[-FEWEST:]
+        if reward.best - lasting.max() <= CERTAIN * reward.error_of_change or reward.still_rises():
             return False
-        return bool(lost > MOST * max(gain, spread, NEGLIGIBLE_SHARE * abs(reward.first)))
+        return bool(lost > max(MOST_OF_THE_TIME * gain, MOST * spread, TRACE * abs(reward.first)))
 
     def observes(self, findings: Sequence[Finding]) -> bool:
         """Return True if the finding is its cause itself: equal rewards, or a policy that learns noise."""

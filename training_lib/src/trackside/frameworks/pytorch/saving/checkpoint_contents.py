@@ -116,8 +116,11 @@ class CheckpointContents:
 
 
 def bare(path: str) -> str:
-    """Return a parameter's path without what wrappers add. PEFT leaves the adapter's name out of what it saves."""
-    return without_wrappers(path.removeprefix(_WRAPPER)).replace(".default.", ".")
+    """Return a parameter's path without what wrappers add.
+
+    PEFT leaves the adapter's name out of what it saves, and saves a module that is trained whole by its own name.
+    """
+    return without_wrappers(path.removeprefix(_WRAPPER)).replace(".default.", ".").replace(".modules_to_save.", ".")
 
 
 def shape_of(value: Any) -> tuple[int, ...] | None:
