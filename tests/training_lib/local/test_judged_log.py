@@ -75,6 +75,25 @@ TABLE: dict[str, tuple[list[Row], set[str]]] = {
     ),
     "learnt by heart": (rows(falling(120, noise=0.001), eval_loss=memorised), {"overfit"}),
     "the rate collapses": (rows(falling(150), lr=lambda k, x: 1e-3 if k < 30 else 1e-9), {"learning-rate-collapsed"}),
+    "the reward falls": (
+        rows([0.0] * 80, **{"critic/score/mean": lambda k, x: 0.8 - k / 150 + 0.01 * math.sin(k * k)}),
+        {"reward-without-progress"},
+    ),
+    "the reward rises, the answers end": (
+        rows(
+            [0.0] * 80,
+            **{
+                "reward": lambda k, x: k / 100 + 0.01 * math.sin(k * k),
+                "completions/clipped_ratio": lambda k, x: 0.1,
+                "entropy": lambda k, x: 2 / k,
+            },
+        ),
+        set(),
+    ),
+    "no answer ends": (
+        rows([0.0] * 80, reward=lambda k, x: k / 100, **{"completions/clipped_ratio": lambda k, x: 1.0}),
+        {"unended-answers"},
+    ),
     "gradients explode": (rows(falling(60), grad_norm=lambda k, x: 1.0 if k < 55 else 1e6), {"exploding-gradient"}),
 }
 
@@ -115,7 +134,7 @@ def test_losses_that_need_not_fall_are_only_asked_for_finite_numbers(tmp_path: P
     rising = [0.1 + k / 50 for k in range(120)]
     one = judged(tmp_path, rows(rising, reward=lambda k, x: k))
     assert found_in(one) == {}
-    assert [rule.rule_id for rule in one.recorded.rules] == ["exploding-tensor"]
+    assert {rule.rule_id for rule in one.recorded.rules} == {"exploding-tensor", "reward-without-progress"}
     assert "loss-not-decreasing" in found_in(judged(tmp_path, rows(rising)))
 
 

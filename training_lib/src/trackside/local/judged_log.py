@@ -10,6 +10,19 @@ from dataclasses import dataclass, replace
 from trackside.choosing.rule_choice import Chosen
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.run.language_numbers import (
+    CLIPPED_SHARE,
+    CUT_SHARE,
+    ENTROPY,
+    HELD_OUT_REWARD,
+    MARGIN,
+    REWARD,
+    SAMPLER_GAP,
+    SAMPLER_KL,
+    STALENESS,
+    UPDATE_KL,
+    names_of,
+)
 from trackside.contracts.run_layout import RULE_REQUEST_KEY, RunLocation
 from trackside.contracts.verdict import Outcome
 from trackside.evaluation.evaluator import evaluate
@@ -30,6 +43,15 @@ _STEPS_TO_BE_STUCK, _LONGEST_WINDOW = 300, 500  # of the rule, where each step h
 _STUCK, _BROKEN = "loss-not-decreasing", "exploding-tensor"
 _STANDING_STILL = frozenset({_STUCK, "overtraining"})
 _OF_FALLING_LOSSES = frozenset({_STUCK, "loss-spike", "overfit", "overtraining"})
+# Rules about language models, and the numbers that each needs; any of several sets will do.
+_OF_LANGUAGE = (
+    ("reward-without-progress", ((REWARD,),)),
+    ("gamed-reward", ((REWARD, HELD_OUT_REWARD),)),
+    ("entropy-collapse", ((REWARD, ENTROPY),)),
+    ("off-policy-rollouts", ((SAMPLER_GAP,), (SAMPLER_KL,), (UPDATE_KL,), (CLIPPED_SHARE,), (STALENESS,))),
+    ("unended-answers", ((CUT_SHARE,),)),
+    ("preference-collapse", ((MARGIN,),)),
+)
 _SAFE = re.compile(r"[^A-Za-z0-9._=+-]+")
 _HIDDEN = (
     "No number in the log is NaN or infinite, but transformers logs the mean of earlier losses in place of such a one "
@@ -135,7 +157,9 @@ def _answered_by(found: NumberedLog) -> frozenset[str]:
     falling = frozenset() if meanings.has_several_aims else _OF_FALLING_LOSSES
     of_rate = frozenset({"learning-rate-collapsed"} if meanings.rate else ())
     of_norm = frozenset({"exploding-gradient"} if meanings.norm else ())
-    return falling | of_rate | of_norm | {_BROKEN}
+    logged = set(names_of(found.series).values())
+    of_language = frozenset(rule for rule, needed in _OF_LANGUAGE for one in needed if {n.name for n in one} <= logged)
+    return falling | of_rate | of_norm | of_language | {_BROKEN}
 
 
 def _tuned(rule: RuleConfiguration, found: NumberedLog, interval: int) -> RuleConfiguration:
