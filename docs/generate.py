@@ -47,6 +47,7 @@ PYTHON = ROOT / "docs" / "reference" / "python.md"
 SCHEMAS = ROOT / "docs" / "schemas"
 DECISIONS = ROOT / "docs" / "decisions"
 VERDICTS = ROOT / "docs" / "formats" / "verdicts.md"
+FINE_TUNING = ROOT / "docs" / "fine-tuning.md"
 FACTS = ROOT / "docs" / "formats" / "model-facts.md"
 DESCRIBED = {
     kind.__name__: kind for kind in (Verdict, Finding, Suspicion, Sign, Repair, Place, RuleEvaluation, Evidence)
@@ -104,6 +105,7 @@ def generate() -> Mapping[Path, str]:
         PYTHON: python_page(),
         DECISIONS / "index.md": decision_index(),
         VERDICTS: with_field_tables(VERDICTS.read_text(encoding="utf-8")),
+        FINE_TUNING: with_language_numbers(FINE_TUNING.read_text(encoding="utf-8")),
         FACTS: with_observations(FACTS.read_text(encoding="utf-8")),
         FRAMEWORKS: with_frameworks(FRAMEWORKS.read_text(encoding="utf-8"), rules),
         MORE_FRAMEWORKS: with_more_frameworks(MORE_FRAMEWORKS.read_text(encoding="utf-8")),
@@ -205,6 +207,20 @@ def with_observations(page: str) -> str:
     return _with_table(
         page, "observations", ["| section | field | default | meaning | since |", "|---|---|---|---|---|", *rows]
     )
+
+
+def with_language_numbers(page: str) -> str:
+    """Return the page with the names under which tools log the numbers of a language model's training."""
+    from trackside.contracts.run.language_numbers import LANGUAGE_NUMBERS, TOOLS
+
+    rows = [
+        f"| `{one.name}` | {_cell(one.meaning)} | "
+        + " | ".join(", ".join(f"`{name}`" for name in one.spellings.get(tool, ())) for tool in TOOLS)
+        + " |"
+        for one in LANGUAGE_NUMBERS
+    ]
+    heads = ["ours", "meaning", *TOOLS]
+    return _with_table(page, "names of numbers", [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows])
 
 
 def _with_table(page: str, name: str, lines: list[str]) -> str:

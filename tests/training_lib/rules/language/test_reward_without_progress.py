@@ -30,6 +30,14 @@ def case(name: str, numbers: dict[Any, Any], *fires: str, every: int = 1) -> Rul
 FIRES = [
     (case("it falls from the start", {REWARD: noisy(0.4, 0.1), REWARD_SPREAD: noisy(0.2, 0.2)}, MEAN), Cause.LOSS_SIGN),
     (case("it falls, logged every tenth step", {REWARD: noisy(0.4, 0.1, 60)}, MEAN, every=10), Cause.LOSS_SIGN),
+    (
+        case(
+            "it fell at once, and stays",
+            {REWARD: to_a_level(0.2, 0.0, 160, noise=0.01), REWARD_SPREAD: kept(0.2, 160)},
+            MEAN,
+        ),
+        Cause.LOSS_SIGN,
+    ),
     (case("below zero it falls", {REWARD: noisy(-1, -3)}, MEAN), Cause.LOSS_SIGN),
     (
         case("it had risen and broke off", {REWARD: joined(noisy(0.1, 0.8, 80), noisy(0.2, 0.1, 40))}, MEAN),

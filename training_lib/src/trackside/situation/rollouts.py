@@ -74,8 +74,8 @@ class Course:
 
     @property
     def best(self) -> float:
-        """The highest level."""
-        return float(self.levels.max())
+        """The highest level, the first one included."""
+        return max(self.first, float(self.levels.max()))
 
     @property
     def noise(self) -> float:
