@@ -518,6 +518,8 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
         "run": "text",
         "steps": "count",
         "exit_code": "count",
+        "judged": "boolean",
+        "not_judged": "text",
         "probes": [
             {
                 "probe": "text",

@@ -24,6 +24,7 @@ from trackside.evaluation.backtest import backtest
 from trackside.frameworks.pytorch import attach
 from trackside.local.check import CheckResult, checked, for_rehearsal
 from trackside.local.run import LocalRunResult
+from trackside.runs.rule_state import rule_statuses
 
 SETTINGS = RehearsalEnvironment(steps=50)  # as `trackside check` without options
 RESULT = "result.json"
@@ -50,8 +51,10 @@ def variables(run: Path) -> dict[str, str]:
 def judged(run: Path, *, status: int) -> Rehearsed:
     """Return the result of a rehearsal that left a run, or none, and ended with this exit code."""
     plan = plan_rules((), catalogue=built_in_catalogue(), actions=(), save_interval=1)
-    found = backtest(str(run), plan.request.rules, clock=time.time).verdicts if run.exists() else ()
-    result = checked(LocalRunResult(run, status, None, found, (), (), "", ""), now=time.time())
+    found = backtest(str(run), plan.request.rules, clock=time.time) if run.exists() else None
+    verdicts, progress = (found.verdicts, found.progress) if found else ((), {})
+    rules = rule_statuses(plan.request.rules, verdicts, progress=progress, is_running=False)
+    result = checked(LocalRunResult(run, status, None, verdicts, rules, (), "", ""), now=time.time())
     return Rehearsed(result.exit_code, tuple(_reasons(result)))
 
 

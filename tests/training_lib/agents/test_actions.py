@@ -54,6 +54,11 @@ def test_a_script_without_a_training_gives_no_result(actions: Actions, where: Pa
     assert (where / found.run).is_dir()
 
 
+def test_a_script_that_trains_nothing_is_not_said_to_pass(actions: Actions) -> None:
+    found = end_of(actions, [sys.executable, "-c", "print('done')"])
+    assert (found.state, found.exit_code, found.faults) == ("not judged", 8, ())
+
+
 def test_a_rehearsal_runs_without_a_shell_and_ends_with_the_server(where: Path) -> None:
     actions = Actions(runs_of(where), clock=lambda: WALL_TIME)
     started = [actions.start_check([*WAITS, "; touch here"], steps=5) for _ in range(MOST_CHECKS)]

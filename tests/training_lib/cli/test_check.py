@@ -45,11 +45,13 @@ def test_a_mistake_is_refused_before_the_script_starts(arguments: list[str], mes
     assert not Path("it-ran").exists()
 
 
-def test_a_command_without_a_training_could_not_be_tried() -> None:
-    result = check("--json", "--", *TOUCH)
+def test_a_command_without_a_training_is_not_judged() -> None:
+    result = check("--json", "--junit", "check.xml", "--", *TOUCH)
     document = json.loads(result.stdout)
     outcomes = {probe["probe"]: probe["outcome"] for probe in document["probes"]}
-    assert (result.exit_code, document["exit_code"], document["steps"]) == (0, 0, 0)
+    assert (result.exit_code, document["exit_code"], document["steps"]) == (8, 8, 0)
+    assert (document["judged"], "captured" in document["not_judged"]) == (False, True), document["not_judged"]
+    assert f'<error message="{document["not_judged"]}' in Path("check.xml").read_text()
     assert outcomes == {
         "script-runs": "could not try",
         "loss-at-the-start": "could not try",
@@ -66,7 +68,7 @@ def test_whoever_reads_a_failed_rehearsal_later_reads_of_its_fault() -> None:
 
 def test_a_script_alone_is_run_by_python() -> None:
     Path("train.py").write_text("import sys; open('it-ran', 'w').write(' '.join(sys.argv))")
-    assert check("--json", "train.py", "--epochs", "1").exit_code == 0
+    assert check("--json", "train.py", "--epochs", "1").exit_code == 8
     assert Path("it-ran").read_text() == "train.py --epochs 1"
 
 

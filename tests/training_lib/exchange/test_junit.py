@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+import pytest
+
 from tests.training_lib.local.verdicts import issue
 from trackside.contracts.run.check import Answer, Outcome
 from trackside.contracts.verdict import Severity
@@ -33,6 +35,14 @@ def test_counts_and_names() -> None:
     assert "Mend it." in (failure.text or "")
     assert [name for name, case in cases.items() if case.find("skipped") is not None] == ["unknown", "other"]
     assert list(cases["fine"]) == []
+
+
+@pytest.mark.parametrize(("why", "errors"), [("backward was never called & no step made", 1), ("", 0)])
+def test_a_rehearsal_that_judged_nothing_is_an_error(why: str, errors: int) -> None:
+    text = junit_report(ANSWERS[2:], (), failing=(), not_judged=why)
+    suite = ElementTree.fromstring(text.encode())  # noqa: S314 - our own text
+    assert (suite.attrib["errors"], len(suite)) == (str(errors), 2 + errors)
+    assert [case.attrib["message"] for case in suite.iter("error")] == [why][:errors]
 
 
 def test_issues_that_fail_the_rehearsal_are_failures_and_others_are_not() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.training_lib.local.verdicts import issue
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest
+from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run.check import Answer, Outcome, ProcessReport, StepDigest
 from trackside.contracts.run_layout import check_key
@@ -28,6 +29,7 @@ from trackside.local.check import (
     what_is_high,
 )
 from trackside.local.run import LocalRun, LocalRunResult
+from trackside.runs.rule_state import RuleState, RuleStatus
 
 CLEAN = VerdictOutcome.CLEAN
 
@@ -113,7 +115,9 @@ def test_no_loss_is_no_answer(tmp_path: Path) -> None:
     ("outcome", "severity", "fail_on", "code"),
     [
         pytest.param(Outcome.OK, None, Severity.WARNING, 0, id="fine"),
-        pytest.param(Outcome.NOT_TRIED, None, Severity.WARNING, 0, id="not-tried"),
+        pytest.param(Outcome.NOT_TRIED, None, Severity.WARNING, NOT_JUDGED, id="nothing-tried"),
+        pytest.param(Outcome.NOT_TRIED, None, None, NOT_JUDGED, id="nothing-tried-and-any-issue-may-be"),
+        pytest.param(Outcome.NOT_TRIED, Severity.WARNING, Severity.WARNING, 1, id="nothing-tried-and-a-warning"),
         pytest.param(Outcome.OK, Severity.INFO, Severity.WARNING, 0, id="a-remark"),
         pytest.param(Outcome.OK, Severity.WARNING, Severity.WARNING, 1, id="a-warning"),
         pytest.param(Outcome.OK, Severity.WARNING, Severity.CRITICAL, 0, id="a-warning-that-may-be"),
@@ -130,6 +134,34 @@ def test_exit_code(
     assert CheckResult(result(tmp_path), 20, answers, issues, fail_on=fail_on).exit_code == code
 
 
+FINE = Answer("evaluation-repeats", Outcome.OK)
+RUNS = Answer("script-runs", Outcome.OK, "3 steps made")
+LACKS = Answer("loss-at-the-start", Outcome.NOT_TRIED, "no loss was recorded")
+JUDGED = (RuleStatus("overfit", "overfit", RuleState.OK, "", judged=5, judged_through=40, verdict=None),)
+TOO_FEW = (RuleStatus("overfit", "overfit", RuleState.NOT_ENOUGH_DATA, "", judged=1, judged_through=0, verdict=None),)
+
+
+@pytest.mark.parametrize(
+    ("answers", "rules", "problems", "why"),
+    [
+        pytest.param((RUNS, FINE), JUDGED, ("", ""), "", id="both"),
+        pytest.param((RUNS, LACKS), JUDGED, ("", ""), "", id="rules-alone"),
+        pytest.param((RUNS, FINE), TOO_FEW, ("", ""), "", id="probes-alone"),
+        pytest.param((RUNS, LACKS), TOO_FEW, ("", ""), "too little for any rule", id="a-script-that-runs-is-no-answer"),
+        pytest.param((LACKS,), (), ("", "backward was never called."), "was never called", id="nothing-was-captured"),
+        pytest.param((RUNS, FINE), JUDGED, ("the evaluator crashed.", ""), "crashed", id="the-evaluator-crashed"),
+    ],
+)
+def test_a_rehearsal_that_judged_nothing_does_not_pass(
+    tmp_path: Path, answers: tuple[Answer, ...], rules: tuple[RuleStatus, ...], problems: tuple[str, str], why: str
+) -> None:
+    evaluator, capture = problems
+    ended = replace(result(tmp_path), rules=rules, evaluator_problem=evaluator, capture_problem=capture)
+    found = CheckResult(ended, 3, answers, ())
+    assert (why in found.not_judged, bool(found.not_judged)) == (True, bool(why)), found.not_judged
+    assert found.exit_code == (NOT_JUDGED if why else 0)
+
+
 @pytest.mark.parametrize(
     ("state", "standing", "recovered"),
     [
@@ -144,7 +176,7 @@ def test_the_issues_are_those_that_stand_at_the_end(
     later = replace(opened, state=state, step=40, outcome=opened.outcome if state is State.OPENED else CLEAN)
     ended = replace(result(tmp_path), verdicts=(opened, later))
     found = checked(ended, now=0.0)
-    assert (len(found.issues), found.recovered, found.exit_code) == (standing, recovered, standing)
+    assert (len(found.issues), found.recovered, len(found.failing)) == (standing, recovered, standing)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from trackside.agents.answers import CheckResult, FindingLine, ProbeLine, Starte
 from trackside.agents.runs import Runs
 from trackside.agents.text import MOST_LINE, one_line, sentence, shown_name
 from trackside.contracts.errors import ConfigurationError, Problem, RunNotFoundError
+from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.run.check import Outcome
 from trackside.environment import inherited
 from trackside.local.stop_request import MOST_REASON, request_stop
@@ -100,7 +101,7 @@ class Actions:
         if document is None:
             return CheckResult(run, "broken", code, 0, (), (), printed)
         faults = [probe for probe in document["probes"] if probe["outcome"] == Outcome.FAULT.value]
-        state = "failed" if document["exit_code"] else "passed" if document["steps"] else "broken"
+        state = {0: "passed", NOT_JUDGED: "not judged"}.get(document["exit_code"], "failed")
         return CheckResult(
             run=run,
             state=state,

@@ -303,7 +303,7 @@ class ProbeLine:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The end of a rehearsal: "running", "passed", "failed", or "broken" where it made no step or gave no result."""
+    """The end of a rehearsal: "running", "passed", "failed", "not judged", or "broken" where it gave no result."""
 
     run: str
     state: str

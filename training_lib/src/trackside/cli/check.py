@@ -93,7 +93,7 @@ def command(
     give it a folder of its own if that matters.
 
     Exits with 1 if a probe finds a fault, if an issue of the rules stands at the end that reaches --fail-on, or if the
-    script fails; 2 for wrong usage.
+    script fails; 8 if nothing was judged, as no training was seen; 2 for wrong usage.
 
     \b
     Example:
@@ -132,7 +132,8 @@ def command(
     if junit is not None:
         from trackside.exchange.junit import junit_report
 
-        junit.write_text(junit_report(result.answers, result.issues, failing=result.failing), encoding="utf-8")
+        report = junit_report(result.answers, result.issues, failing=result.failing, not_judged=result.not_judged)
+        junit.write_text(report, encoding="utf-8")
     if output == "json":
         click.echo(json.dumps(_document(result), indent=2))
     elif output == "github":
@@ -180,6 +181,8 @@ def _document(result: CheckResult) -> dict[str, object]:
         "run": str(result.run.folder),
         "steps": result.steps,
         "exit_code": result.exit_code,
+        "judged": not result.not_judged,
+        "not_judged": result.not_judged,
         "probes": [document_of(answer) for answer in result.answers],
         "findings": [verdict_document(issue) for issue in result.issues],
     }

@@ -11,19 +11,26 @@ from trackside.contracts.verdict import Verdict
 _ALLOWED_BELOW_SPACE = "\t\n\r"
 
 
-def junit_report(answers: Sequence[Answer], issues: Sequence[Verdict], *, failing: Sequence[Verdict]) -> str:
+def junit_report(
+    answers: Sequence[Answer], issues: Sequence[Verdict], *, failing: Sequence[Verdict], not_judged: str = ""
+) -> str:
     """Return the report: a test case for each probe and each issue. What could not be tried is skipped.
+
+    A rehearsal in which nothing was judged has an error: a report of skipped cases alone would look like a pass.
 
     Args:
         answers: The answers of the probes.
         issues: The issues of the rules that stand at the end.
         failing: Those of them that fail the rehearsal.
+        not_judged: A clause about why nothing was judged; "" if something was.
     """
     failed = sum(each.outcome is Outcome.FAULT for each in answers) + len(failing)
     skipped = sum(each.outcome in {Outcome.NOT_TRIED, Outcome.DOES_NOT_APPLY} for each in answers)
-    cases = [*map(_probe_case, answers), *(_issue_case(issue, is_failure=issue in failing) for issue in issues)]
+    error = [_case("trackside", "judged", 0.0, f"<error message={attribute(not_judged)}/>")] if not_judged else []
+    cases = [*error, *map(_probe_case, answers), *(_issue_case(issue, is_failure=issue in failing) for issue in issues)]
     seconds = sum(each.seconds for each in answers)
-    head = f'<testsuite name="trackside check" tests="{len(cases)}" failures="{failed}" skipped="{skipped}"'
+    head = f'<testsuite name="trackside check" tests="{len(cases)}" failures="{failed}"'
+    head = f'{head} errors="{len(error)}" skipped="{skipped}"'
     return "\n".join(
         ['<?xml version="1.0" encoding="utf-8"?>', f'{head} time="{seconds:.3f}">', *cases, "</testsuite>", ""]
     )

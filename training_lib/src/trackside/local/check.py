@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import ConfigurationError, TracksideError
+from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.issue_group import issue_groups
 from trackside.contracts.run.check import Answer, Outcome, ProcessReport
 from trackside.contracts.run_layout import CHECK, RULE_OUTPUT
@@ -28,6 +29,7 @@ FAIL_ON = Severity.WARNING  # a rehearsal is a gate: its few steps leave most ru
 LOSS_RATIO = 4.0  # as `poor-weight-initialization`
 _COMES_DOWN = 0.9  # of the first loss: what falls below it in a rehearsal may be on its way
 _NEWEST = 5  # losses
+_ANSWERS = frozenset({Outcome.OK, Outcome.FAULT})
 _SCRIPT, _LOSS, _RANKS = "script-runs", "loss-at-the-start", "ranks-agree"
 
 
@@ -61,9 +63,27 @@ class CheckResult:
         return tuple(issue for issue in self.issues if fails(issue, self.fail_on))
 
     @property
+    def not_judged(self) -> str:
+        """A clause about why nobody can say that the training is right; "" if rules or probes have judged it.
+
+        The script's own end is no answer about its training.
+        """
+        if self.run.evaluator_problem:
+            return self.run.evaluator_problem.rstrip(".")
+        is_probed = any(each.outcome in _ANSWERS and each.probe != _SCRIPT for each in self.answers)
+        if is_probed or self.run.judged.has_answer:
+            return ""
+        return self.run.capture_problem.rstrip(".") or "no probe could be tried, and too little for any rule was seen"
+
+    @property
     def exit_code(self) -> int:
-        """1 if a probe found a fault, or an issue that fails the rehearsal stands at its end; else 0."""
-        return int(bool(self.faults or self.failing))
+        """1 if a probe found a fault, or an issue that fails the rehearsal stands at its end.
+
+        Else `NOT_JUDGED` if the training was not judged, and 0 if it was.
+        """
+        if self.faults or self.failing:
+            return 1
+        return NOT_JUDGED if self.not_judged else 0
 
 
 def fails(issue: Verdict, fail_on: Severity | None) -> bool:

@@ -121,6 +121,8 @@ def _verdict(result: CheckResult, fail_on: str) -> str:
         found.append(f"{_count(len(result.failing), 'issue')} at --fail-on {fail_on}")
     if found:
         return f"Failed: {' and '.join(found)}."
+    if result.not_judged:
+        return f"Not judged: {result.not_judged}."
     return "Passed, but hardly checked: few probes could be tried." if _is_hardly_checked(result) else "Passed."
 
 
