@@ -1,8 +1,8 @@
-"""The process behind `warm_python.py`: imports PyTorch and Trackside once, then forks one child for each script.
+"""The process behind `warm_python.py`: imports a framework and Trackside once, then forks one child for each script.
 
-Run as `python -c "from tests.warm_fork_server import serve; serve(FD)"`, FD being a connected Unix socket. An order is
-one JSON object with four file descriptors: standard input, output, error, and a pipe for the exit status. Orders end
-with the connection, and so does this process.
+Run as `python -c "from tests.warm_fork_server import serve; serve(FD, FRAMEWORK)"`, FD being a connected Unix socket.
+An order is one JSON object with four file descriptors: standard input, output, error, and a pipe for the exit status.
+Orders end with the connection, and so does this process.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import importlib
 import importlib.abc
 import importlib.machinery
 import json
@@ -26,14 +27,41 @@ from types import ModuleType
 from typing import Any
 
 START_UP_FILE = Path(__file__).parents[1] / "training_lib" / "trackside.pth"
-# The first optimizer imports the second one; whether it is there already is something that a capture asks.
-WITHHELD = ("torch", "torch._dynamo")
+# The modules that are withheld until the script imports them, and others that are imported beforehand.
+IMPORTS = {
+    # The first optimizer imports the second one; whether it is there already is something that a capture asks.
+    "torch": (
+        ("torch", "torch._dynamo"),
+        (
+            "boto3.session",
+            "trackside.evaluation.__main__",
+            "trackside.evaluation.rule_container",
+            "trackside.frameworks.pytorch",
+            "trackside.storage.s3",
+        ),
+    ),
+    # Its modules import one another, so that none can be withheld: its adapters attach themselves as the child begins.
+    "sklearn": (
+        (),
+        (
+            "sklearn.ensemble",
+            "sklearn.neural_network",
+            *(f"sklearn.{name}" for name in ("calibration", "cluster", "decomposition", "feature_selection")),
+            *(f"sklearn.{name}" for name in ("linear_model", "metrics", "model_selection", "naive_bayes", "neighbors")),
+            *(f"sklearn.{name}" for name in ("pipeline", "preprocessing", "svm", "tree")),
+            "trackside.adapters.sklearn.boosting",
+            "trackside.adapters.sklearn.fits",
+            "trackside.adapters.sklearn.networks",
+        ),
+    ),
+}
 ORDER_BYTES = 1 << 20
 
 
-def serve(connection_fd: int) -> None:
+def serve(connection_fd: int, framework: str) -> None:
     """Fork a child for each order. Return in a child only, whose script has then ended by Ctrl-C."""
-    _import_what_scripts_import()
+    withheld, others = IMPORTS[framework]
+    _import_what_scripts_import([*withheld, *others])
     connection = socket.socket(fileno=connection_fd)
     connection.send(b"ready")
     running: dict[int, tuple[int, int]] = {}  # by pidfd: the process and the pipe for its status
@@ -49,7 +77,7 @@ def serve(connection_fd: int) -> None:
             os._exit(0)  # the tests are over: nothing of theirs is to be run on the way out
         pid = os.fork()
         if pid == 0:
-            _become(json.loads(message), descriptors)
+            _become(json.loads(message), descriptors, withheld)
             return
         connection.send(str(pid).encode())
         for descriptor in descriptors[:3]:
@@ -65,18 +93,13 @@ def _report(pidfd: int, pid: int, status_pipe: int) -> None:
     os.close(pidfd)
 
 
-def _import_what_scripts_import() -> None:
-    import boto3.session  # noqa: F401
+def _import_what_scripts_import(modules: Sequence[str]) -> None:
     import numpy as np
-    import torch._dynamo  # noqa: F401
 
-    import trackside.evaluation.__main__
-    import trackside.evaluation.rule_container
-    import trackside.frameworks.pytorch
-    import trackside.storage.s3  # noqa: F401
-    from trackside.rules.catalogue import built_in_rules
-
-    built_in_rules()
+    for name in modules:
+        importlib.import_module(name)
+    if "trackside.evaluation" in sys.modules:
+        importlib.import_module("trackside.rules.catalogue").built_in_rules()
 
     np.random.seed(0)
     main = sys.modules["__main__"].__dict__
@@ -87,7 +110,7 @@ def _import_what_scripts_import() -> None:
     gc.freeze()
 
 
-def _become(order: dict[str, Any], descriptors: Sequence[int]) -> None:
+def _become(order: dict[str, Any], descriptors: Sequence[int], withheld: Sequence[str]) -> None:
     """Make this child the process that `python SCRIPT` would be, run the script, and end as Python would."""
     for number in range(3):
         os.dup2(descriptors[number], number)
@@ -112,7 +135,7 @@ def _become(order: dict[str, Any], descriptors: Sequence[int]) -> None:
     multiprocessing.process.ORIGINAL_DIR = order["cwd"]  # type: ignore[attr-defined]
     tempfile.tempdir = None
     sys.modules["numpy"].random.seed()
-    sys.meta_path.insert(0, _Withheld(WITHHELD))
+    sys.meta_path.insert(0, _Withheld(withheld))
     exec(START_UP_FILE.read_text(), {})  # noqa: S102 - as `site` does, before the script
     _run(script)
 
@@ -133,11 +156,11 @@ class _Withheld:
     """A finder that gives modules out which have been imported before, when the script imports them."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._modules = {name: sys.modules.pop(name) for name in names}
         for name in names:
             parent, _, child = name.rpartition(".")
             if parent:
-                del self._modules[parent].__dict__[child]
+                del sys.modules[parent].__dict__[child]
+        self._modules = {name: sys.modules.pop(name) for name in names}
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
         module = self._modules.get(name)

@@ -1,4 +1,4 @@
-"""Runs scripts in processes that have PyTorch imported already, for tests that are not about how a Python starts.
+"""Runs scripts in processes that have a framework imported already, for tests that are not about how a Python starts.
 
 A real `python train.py` spends three seconds on `import torch` and the first optimizer. Here one process a test
 session does that once, and each script gets a fork of it: a process of its own with its own arguments, environment,
@@ -87,9 +87,15 @@ class WarmProcess:
 
 
 class WarmPython:
-    """Starts scripts; the process that they are forked from begins with the first one."""
+    """Starts scripts; the process that they are forked from begins with the first one.
 
-    def __init__(self) -> None:
+    Args:
+        framework: The framework that it has imported: see `warm_fork_server.py`.
+        options: Options of its Python.
+    """
+
+    def __init__(self, framework: str = "torch", options: Sequence[str] = ()) -> None:
+        self._framework, self._options = framework, options
         self._connection: socket.socket | None = None
         self._server: subprocess.Popen[bytes] | None = None
         self._readers = ThreadPoolExecutor(32, "warm-python-reader")
@@ -162,15 +168,16 @@ class WarmPython:
     def _connect(self) -> socket.socket:
         if self._connection is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            code = f"from tests.warm_fork_server import serve; serve({theirs.fileno()})"
+            code = f"from tests.warm_fork_server import serve; serve({theirs.fileno()}, {self._framework!r})"
             environment = {name: value for name, value in inherited().items() if not name.startswith("TRACKSIDE_")}
             self._server = subprocess.Popen(
-                [sys.executable, "-c", code], cwd=ROOT, env=environment | FIXED, pass_fds=[theirs.fileno()],
+                [sys.executable, *self._options, "-c", code], cwd=ROOT, env=environment | FIXED,
+                pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             )  # fmt: skip
             theirs.close()
             ours.settimeout(HANGS_SECONDS)
-            assert ours.recv(32) == b"ready", "PyTorch cannot be imported: see above"
+            assert ours.recv(32) == b"ready", f"{self._framework} cannot be imported: see above"
             self._connection = ours
         return self._connection
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import trackside
 from tests.patience import HANGS_SECONDS
+from tests.warm_python import WarmPython
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.environment import inherited
 from trackside.trial.trial import Trial
@@ -26,17 +27,32 @@ ROWS = CaptureRequest(
 )
 
 
-def printed(script: str, run: Path | None = None, request: CaptureRequest = EVERYTHING) -> tuple[str, str]:
-    """Run a script, captured if `run` is a folder. Return its output, and what it logged."""
+def printed(
+    script: str,
+    run: Path | None = None,
+    request: CaptureRequest = EVERYTHING,
+    *,
+    warm: tuple[WarmPython, Path] | None = None,
+) -> tuple[str, str]:
+    """Run a script, captured if `run` is a folder. Return its output, and what it logged.
+
+    With `warm` its process is a fork of that one, which works in the folder beside it.
+    """
     captured = {"TRACKSIDE_RUN": str(run), "TRACKSIDE_CAPTURE_REQUEST": request.to_json()} if run else {}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script],
-        env={**inherited(), "OMP_NUM_THREADS": "1", **captured},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=HANGS_SECONDS,
-    )
+    environment = {**inherited(), "OMP_NUM_THREADS": "1", **captured}
+    if warm is None:
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", script],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=HANGS_SECONDS,
+        )
+    else:
+        python, folder = warm
+        (folder / "script.py").write_text(script, encoding="utf-8")
+        done = python.run(folder / "script.py", env=environment, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
 
