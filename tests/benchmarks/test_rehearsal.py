@@ -5,11 +5,13 @@ Which of them fail in which program is measured by `python -m benchmarks.rehears
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from benchmarks.rehearsal.forked import judged, variables
+from benchmarks.rehearsal.__main__ import Cell, right_lines, spread
+from benchmarks.rehearsal.forked import Rehearsed, judged, variables
 from benchmarks.rehearsal.mistakes import LANGUAGE, MISTAKES, PROGRAMS, REGRESSION, Mistake, pairs, right
 from tests.warm_python import WarmPython
 from trackside.environment import inherited
@@ -48,6 +50,26 @@ def test_a_right_program_passes(warm_python: WarmPython, tmp_path: Path, program
 def test_a_mistake_fails(warm_python: WarmPython, tmp_path: Path, mistake: Mistake, program: str) -> None:
     code, reasons = exit_code(warm_python, tmp_path, mistake.planted(program))
     assert (code, bool(reasons)) == (1, True), reasons
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        pytest.param({"a": Rehearsed(0, ()), "b": Rehearsed(0, ())}, ["2 of 2", "0 fail"], id="all-pass"),
+        pytest.param({"a": Rehearsed(0, ()), "b": Rehearsed(1, ("`overfit`",))}, ["1 of 2", "1 fail", "- b: `overfit`"],
+                     id="one-fails"),
+        pytest.param({"a": Rehearsed(8, ())}, ["0 of 2", "1 are not judged", "1 came to no end"], id="no-end"),
+    ],
+)  # fmt: skip
+def test_right_programs_that_fail_are_named(found: dict[str, Rehearsed], words: list[str]) -> None:
+    text = "\n".join(right_lines(found, 2))
+    assert [word for word in words if word not in text] == []
+
+
+@pytest.mark.parametrize(("count", "numbers"), [(2, [0, 5]), (3, [0, 3, 6]), (10, range(10)), (99, range(10))])
+def test_a_sample_is_spread_evenly(count: int, numbers: Sequence[int]) -> None:
+    cells = [Cell("right", str(number), "") for number in range(10)]
+    assert [int(cell.program) for cell in spread(cells, count)] == list(numbers)
 
 
 def test_each_mistake_changes_each_program() -> None:
