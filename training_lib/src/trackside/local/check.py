@@ -64,7 +64,7 @@ class CheckResult:
 
     @property
     def not_judged(self) -> str:
-        """A clause about why nobody can say that the training is right; "" if rules or probes have judged it.
+        """A clause about why the training was not judged; "" if rules or probes have judged it.
 
         The script's own end is no answer about its training.
         """
