@@ -72,12 +72,12 @@ def spread(cells: Sequence[Cell], count: int) -> list[Cell]:
     return [cells[len(cells) * number // count] for number in range(count)] if count < len(cells) else list(cells)
 
 
-def right_lines(found: Mapping[str, Rehearsed], chosen: int) -> Iterator[str]:
-    """Yield how many right programs pass, and a line for each that fails."""
+def right_lines(found: Mapping[str, Rehearsed], chosen: int, known: int) -> Iterator[str]:
+    """Yield how many of the chosen right programs pass, of all that are known, and a line for each that fails."""
     codes = Counter(one.exit_code for one in found.values())
     failing = {name: one for name, one in found.items() if one.exit_code not in FINE}
     yield (
-        f"{codes[0]} of {chosen} right programs of the [corpus](rule-quality.md) pass, "
+        f"Of {chosen} of the {known} right programs of the [corpus](rule-quality.md) {codes[0]} pass, "
         f"{codes[NOT_JUDGED]} are not judged, {len(failing)} fail, and {chosen - len(found)} came to no end."
     )
     yield from (f"\n- {name}: {', '.join(one.reasons)}" for name, one in sorted(failing.items()))
@@ -101,7 +101,7 @@ def main(words: Sequence[str] | None = None) -> int:
     options.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options.add_argument("--write", type=Path)
     arguments = options.parse_args(words)
-    known = right_cells() if arguments.right else cells()
+    known = list(right_cells() if arguments.right else cells())
     named = [cell for cell in known if any(word in cell.name for word in arguments.only)]
     chosen = spread(named, arguments.sample or len(named))
     built_in_catalogue()  # once for all forks
@@ -116,7 +116,7 @@ def main(words: Sequence[str] | None = None) -> int:
     todo = [(cell, partial(rehearse, cell.text)) for cell in chosen]
     failed = train_each(todo, root=ROOT, processes=arguments.processes, told=ended)
     if arguments.right:
-        put("\n".join(right_lines(found, len(chosen))), arguments.write, begin=BEGIN_RIGHT, end=END_RIGHT)
+        put("\n".join(right_lines(found, len(chosen), len(known))), arguments.write, begin=BEGIN_RIGHT, end=END_RIGHT)
         return int(bool(failed) or any(one.exit_code not in FINE for one in found.values()))
     put(table(found), arguments.write, begin=BEGIN, end=END)
     return 1 if failed else 0

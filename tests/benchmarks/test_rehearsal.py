@@ -55,14 +55,14 @@ def test_a_mistake_fails(warm_python: WarmPython, tmp_path: Path, mistake: Mista
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        pytest.param({"a": Rehearsed(0, ()), "b": Rehearsed(0, ())}, ["2 of 2", "0 fail"], id="all-pass"),
-        pytest.param({"a": Rehearsed(0, ()), "b": Rehearsed(1, ("`overfit`",))}, ["1 of 2", "1 fail", "- b: `overfit`"],
+        pytest.param({"a": Rehearsed(0, ()), "b": Rehearsed(0, ())}, ["Of 2 of the 9", "2 pass", "0 fail"], id="all-pass"),
+        pytest.param({"a": Rehearsed(0, ()), "b": Rehearsed(1, ("`overfit`",))}, ["1 pass", "1 fail", "- b: `overfit`"],
                      id="one-fails"),
-        pytest.param({"a": Rehearsed(8, ())}, ["0 of 2", "1 are not judged", "1 came to no end"], id="no-end"),
+        pytest.param({"a": Rehearsed(8, ())}, ["0 pass", "1 are not judged", "1 came to no end"], id="no-end"),
     ],
 )  # fmt: skip
 def test_right_programs_that_fail_are_named(found: dict[str, Rehearsed], words: list[str]) -> None:
-    text = "\n".join(right_lines(found, 2))
+    text = "\n".join(right_lines(found, 2, 9))
     assert [word for word in words if word not in text] == []
 
 

@@ -209,7 +209,7 @@ def _action_tools(actions: Actions) -> list[Tool]:
     def check_result(
         run: Annotated[str, Field(description="Name that start_check returned.", max_length=300)],
     ) -> Annotated[CallToolResult, answers.CheckResult]:
-        """Read the end of a rehearsal: running, passed, failed or broken."""
+        """Read the end of a rehearsal: running, passed, failed, not judged or broken."""
         return _answer(actions.check_result(run))
 
     @_tool(tools, STOPS)
