@@ -135,6 +135,41 @@ def test_all_outputs_agree_on_a_warning_that_stands(
     assert failed == (["gradients-not-cleared (warning)"] if code else [])
 
 
+OWN_CLASS = """class Own:
+    def __init__(self, parameters):
+        self.param_groups = [{"params": list(parameters), "lr": 0.1}]
+
+    def step(self):
+        with torch.no_grad():
+            for each in self.param_groups[0]["params"]:
+                each -= 0.1 * each.grad
+"""
+BY_HAND = """with torch.no_grad():
+            for each in model.parameters():
+                each -= 0.1 * each.grad"""
+
+
+@pytest.mark.parametrize(
+    ("made", "step"),
+    [
+        pytest.param(f"{OWN_CLASS}\noptimizer = Own(model.parameters())", "optimizer.step()", id="of-another-kind"),
+        pytest.param("", BY_HAND, id="by-hand"),
+    ],
+)
+def test_steps_without_an_optimizer_of_pytorch_are_rehearsed_too(tmp_path: Path, made: str, step: str) -> None:
+    script = SCRIPT.format(training="self.training", steps=10**6, after="")
+    for old, new in (
+        ("optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)", made),
+        ("optimizer.step()", step),
+        ("optimizer.zero_grad()", "model.zero_grad()"),
+    ):
+        script = script.replace(old, new)
+    status, document, messages = check(tmp_path, script, "--steps", "20")
+    answers = {probe["probe"]: probe["outcome"] for probe in document["probes"]}
+    assert (status, document["steps"]) == (0, 20), messages
+    assert [answers[name] for name in ("evaluation-repeats", "gradients-reach-parameters")] == ["ok", "ok"], document
+
+
 def test_a_script_that_never_steps_is_ended_and_fails(tmp_path: Path) -> None:
     script = SCRIPT.format(training="self.training", steps=10**6, after="").replace("        optimizer.step()\n", "")
     status, document, _ = check(tmp_path, script, "--steps", "8")

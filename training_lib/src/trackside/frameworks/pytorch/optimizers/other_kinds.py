@@ -50,6 +50,7 @@ class OtherOptimizers:
     Attributes:
         before: Handles the moment before a step, as a hook of PyTorch's.
         after: Handles the moment after it.
+        ended: Called with what stands for the optimizer after a step that was handled, also one by hand.
         by_hand: The steps that a script makes itself.
 
     Args:
@@ -64,6 +65,7 @@ class OtherOptimizers:
         self, met: Callable[[Optimizer], object], *, protect: Callable[[Callable[..., None]], Callable[..., None]]
     ) -> None:
         self._met = met
+        self.ended: Callable[[Optimizer], object] = id
         self.by_hand = StepsByHand()
         self._stand_ins: dict[int, tuple[weakref.ref[Any], Optimizer]] = {}
         self._stepping: set[int] = set()
@@ -130,6 +132,7 @@ class OtherOptimizers:
                 others.after(stand_in, (stand_in,), {})
             finally:
                 others._stepping.discard(id(self))
+            others.ended(stand_in)
             return result
 
         skip_frame(step)

@@ -29,6 +29,7 @@ from trackside.frameworks.pytorch.probes.step_program import StepProgram
 from trackside.frameworks.pytorch.probes.step_recorder import StepRecorder
 from trackside.frameworks.pytorch.probes.subject import Subject, named_state
 from trackside.frameworks.pytorch.sharding.ranks import rank_of_this_process
+from trackside.frameworks.pytorch.steps.training_steps import TrainingSteps
 from trackside.frameworks.shared import in_charge
 from trackside.frameworks.shared.rehearsed_steps import ScriptEnd
 from trackside.storage.open_store import open_store
@@ -37,7 +38,13 @@ _FEWEST_STEPS = 3  # for a statement about values that do not change
 
 
 class Capture(Protocol):
-    """The capture of the same process, which must have ended before the probes call the models."""
+    """The capture of the same process, which must have ended before the probes call the models.
+
+    Attributes:
+        steps: Knows the optimizers that are none of PyTorch's, and the steps that a script makes itself.
+    """
+
+    steps: TrainingSteps
 
     def uninstall(self) -> None:
         """Close the run, and leave the framework as it was."""
@@ -71,6 +78,7 @@ class Rehearsal:
         """Begin to record, right after the import of PyTorch."""
         self._recorder.install()
         self._undo = [register_optimizer_step_post_hook(self._stepped).remove, self._replace_zero_grad()]
+        self._capture.steps.other_optimizers.ended = self._other_stepped
         atexit.register(self._at_exit)
 
     def remove(self) -> None:
@@ -98,6 +106,10 @@ class Rehearsal:
         if self.steps >= self._settings.steps or is_late:
             self._finish(is_cut=True)
             self._end.end_script()
+
+    def _other_stepped(self, stand_in: Optimizer) -> None:
+        if not self._has_finished:  # the end of the capture ends a last step by hand
+            self._stepped(stand_in, (), {})
 
     def _replace_zero_grad(self) -> Callable[[], None]:
         """Observe optimizers that clear gradients and never step, for which no step ends the rehearsal."""

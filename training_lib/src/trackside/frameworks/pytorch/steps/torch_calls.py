@@ -175,8 +175,11 @@ def _see_steps_by_hand(session: RunSession, steps: TrainingSteps) -> None:
         if not is_another(stand_in):
             steps.before_optimizer(stand_in, (stand_in,), {})
 
-    by_hand.before = before
-    by_hand.after = lambda stand_in: steps.after_optimizer(stand_in, (stand_in,), {})
+    def after(stand_in: Optimizer) -> None:
+        steps.after_optimizer(stand_in, (stand_in,), {})
+        steps.other_optimizers.ended(stand_in)
+
+    by_hand.before, by_hand.after = before, after
 
 
 def _wrap_optimizer_init(session: RunSession, steps: TrainingSteps) -> Callable[[], None]:

@@ -12,6 +12,7 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from trackside.contracts.run.check import Answer
+from trackside.frameworks.pytorch.optimizers.other_kinds import StandIn
 from trackside.frameworks.pytorch.probes.gradient_changes import GradientChanges
 from trackside.frameworks.pytorch.probes.kept_state import KeptState
 from trackside.frameworks.pytorch.probes.probe import NotTriedError, Probe
@@ -244,6 +245,8 @@ def _losses(
 
 def _copy_of(optimizer: Optimizer) -> Optimizer | None:
     """Return a copy of the same parameters with a state of its own, at the highest rate that its schedule plans."""
+    if isinstance(optimizer, StandIn):  # of one that is none of PyTorch's
+        return None
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     try:
         made = copy.deepcopy(optimizer, {id(p): p for p in parameters})
