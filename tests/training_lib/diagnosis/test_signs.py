@@ -21,7 +21,7 @@ from trackside.contracts.model_facts import (
     ParameterFacts,
     ProgramFacts,
 )
-from trackside.contracts.observations import HAS_EQUAL_ROWS, HAS_GRADIENT, LOOKS_UNTRAINED, ClippingFacts
+from trackside.contracts.observations import CLIPPINGS, HAS_EQUAL_ROWS, HAS_GRADIENT, LOOKS_UNTRAINED, ClippingFacts
 from trackside.diagnosis import signs
 from trackside.diagnosis.signs import explained_by, refuted_by, signs_of, signs_of_rules
 from trackside.evidence.question import Known
@@ -121,7 +121,8 @@ PRESENT = [
     (
         "clipped-away",
         window(
-            {"trackside/clipping": {"mean": steady(2.0, 101)}}, facts=program(clipping=(ClippingFacts("norm", 1e-3),))
+            {"trackside/clipping": {"mean": steady(2.0, 101)}},
+            facts=program(observed={CLIPPINGS: (ClippingFacts("norm", 1e-3),)}),
         ),
     ),
     ("zero-gradients", window({G: {"l2": steady(0.0, 101)}, "gradient/Net_b.weight": {"l2": steady(0.0, 101)}})),
