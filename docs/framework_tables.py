@@ -254,6 +254,9 @@ _OF_BATCHES = "rows of compiled steps are not at hand"
 # Rules with `Rule.only_of`: the reason for XGBoost, and for Keras; "" where it has what they read.
 REASONS: Mapping[str, tuple[str, str]] = {
     "data-starvation": ("rounds are not timed", ""),
+    "hidden-loss": (OF_NETWORKS, "it logs the loss itself"),
+    "label-mask": (OF_NETWORKS, _OF_BATCHES),
+    "untrained-tokens": (OF_NETWORKS, _OF_BATCHES),
     "dataloader": ("no loader", "it has no workers to count: they are the data set's own"),
     "evaluation-on-training-data": ("rows have no digests: data-leakage compares some", _OF_BATCHES),
     "gradients-not-cleared": (OF_NETWORKS, "each step has gradients of its own"),

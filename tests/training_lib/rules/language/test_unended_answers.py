@@ -22,7 +22,7 @@ CASES = [
     case("none ends, and the reward rises", kept(1.0), RISING, fires=True),
     case("none ends any more", [*noisy(0.2, 0.9, 80), *kept(1.0, 40)], RISING, fires=True),
     case("hardly any ends, and nothing is learned", noisy(0.95, 0.95), FLAT, fires=True),
-    case("ever more are cut off as the reward rises", noisy(0.7, 1.0), RISING, fires=True),
+    case("ever more are cut off as the reward rises", noisy(0.7, 0.93), RISING),
     case("hardly any ends, and the reward rises", noisy(0.94, 0.94), RISING),
     case("half are cut off", noisy(0.5, 0.5), FLAT),
     case("ever fewer are cut off", noisy(1.0, 0.9, noise=0.005), FLAT),

@@ -158,35 +158,15 @@ CUT_SHARE = LanguageNumber(
         "by hand": ("truncated_share", "clipped_ratio", "truncation_rate"),
     },
 )
-DISTINCT_SHARE = LanguageNumber(
-    "distinct_share",
-    "share of the answers to one prompt that are not copies of one another, from 0 to 1",
-    {"by hand": ("distinct", "unique_share", "diversity")},
-)
 EQUAL_GROUPS = LanguageNumber(
     "equal_groups",
     "share of the groups whose answers all got the same reward, from 0 to 1",
     {"TRL": ("frac_reward_zero_std",), "by hand": ("zero_std_share", "flat_group_fraction")},
 )
-SOLVED_GROUPS = LanguageNumber(
-    "solved_groups",
-    "share of the groups whose answers are all right, from 0 to 1",
-    {"prime-rl": ("solve_all/mean", "solve_all/all", "solve_all")},
-)
-UNSOLVED_GROUPS = LanguageNumber(
-    "unsolved_groups",
-    "share of the groups whose answers are all wrong, from 0 to 1",
-    {"prime-rl": ("solve_none/mean", "solve_none/all", "solve_none")},
-)
 MARGIN = LanguageNumber(
     "preference_margin",
     "implicit reward of the chosen answers less that of the rejected ones",
     {"TRL": ("rewards/margins",), "by hand": ("reward_margin", "margin")},
-)
-ORDERED_SHARE = LanguageNumber(
-    "ordered_share",
-    "share of the pairs whose chosen answer has the higher implicit reward, from 0 to 1",
-    {"TRL": ("rewards/accuracies",), "OpenRLHF": ("acc",), "by hand": ("preference_accuracy",)},
 )
 CHOSEN_LOGP = LanguageNumber(
     "chosen_logp",
@@ -198,19 +178,42 @@ REJECTED_LOGP = LanguageNumber(
     "log-probability of the rejected answers, in nats",
     {"TRL": ("logps/rejected",), "by hand": ("rejected_logps",)},
 )
-CHOSEN_REWARD = LanguageNumber(
-    "chosen_reward",
-    "implicit reward of the chosen answers",
-    {"TRL": ("rewards/chosen",), "OpenRLHF": ("chosen_reward",)},
-)
-REJECTED_REWARD = LanguageNumber(
-    "rejected_reward",
-    "implicit reward of the rejected answers",
-    {"TRL": ("rewards/rejected",), "OpenRLHF": ("reject_reward",)},
-)
 SHOWN_LOSS = LanguageNumber("shown_loss", "the loss that the trainer logs", {"TRL": ("loss",)})
 
-LANGUAGE_NUMBERS = tuple(each for each in list(globals().values()) if isinstance(each, LanguageNumber))
+_SHOWN = (  # recorded for readers of a run; no rule asks for them
+    LanguageNumber(
+        "distinct_share",
+        "share of the answers to one prompt that are not copies of one another, from 0 to 1",
+        {"by hand": ("distinct", "unique_share", "diversity")},
+    ),
+    LanguageNumber(
+        "solved_groups",
+        "share of the groups whose answers are all right, from 0 to 1",
+        {"prime-rl": ("solve_all/mean", "solve_all/all", "solve_all")},
+    ),
+    LanguageNumber(
+        "unsolved_groups",
+        "share of the groups whose answers are all wrong, from 0 to 1",
+        {"prime-rl": ("solve_none/mean", "solve_none/all", "solve_none")},
+    ),
+    LanguageNumber(
+        "ordered_share",
+        "share of the pairs whose chosen answer has the higher implicit reward, from 0 to 1",
+        {"TRL": ("rewards/accuracies",), "OpenRLHF": ("acc",), "by hand": ("preference_accuracy",)},
+    ),
+    LanguageNumber(
+        "chosen_reward",
+        "implicit reward of the chosen answers",
+        {"TRL": ("rewards/chosen",), "OpenRLHF": ("chosen_reward",)},
+    ),
+    LanguageNumber(
+        "rejected_reward",
+        "implicit reward of the rejected answers",
+        {"TRL": ("rewards/rejected",), "OpenRLHF": ("reject_reward",)},
+    ),
+)
+
+LANGUAGE_NUMBERS = (*[each for each in list(globals().values()) if isinstance(each, LanguageNumber)], *_SHOWN)
 OF_TRAINERS = frozenset({SHOWN_LOSS.name})  # known only of a trainer's own log
 PART = f"{REWARD.name}/"  # how the names of a reward's parts begin
 
@@ -266,12 +269,3 @@ def names_of(logged: Iterable[str], *, is_of_trainer: bool = False) -> dict[str,
         taken.add(name)
         found[each] = name
     return found
-
-
-def part_name(part: str) -> str:
-    """Return the name under which a run records a part of the reward.
-
-    Args:
-        part: The name of the part, as of a reward function.
-    """
-    return LOGGED + PART + part

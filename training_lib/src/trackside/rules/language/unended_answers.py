@@ -30,8 +30,7 @@ class UnendedAnswers(Rule):
         It reads the share of cut-off answers of each log, after `fewest` logs.
 
         1. None has ended in any of the newest `fewest` logs: 99 % of the answers or more were cut off in each.
-        2. Or nearly all are cut off (`share`, in the median), which has not become less, and either the reward has not
-           risen, or ever more were cut off as it rose.
+        2. Or nearly all are cut off (`share`, in the median), which has not become less, and the reward has not risen.
 
         A model that is to write long answers, and learns all the same, ends a few of them: silent.
 
@@ -76,8 +75,7 @@ class UnendedAnswers(Rule):
             return []
         median = float(np.median(cut.column.values[-self.fewest :]))
         reward = course_of(window, REWARD)
-        is_learned = reward is not None and reward.rose() and not cut.rose()
-        is_stuck = median >= self.share and not cut.fell() and not is_learned
+        is_stuck = median >= self.share and not cut.fell() and (reward is None or not reward.rose())
         if not self.never_ends(cut) and not is_stuck:
             return []
         limit = min(self.share, median * NEAR_A_LIMIT)
