@@ -183,6 +183,7 @@ CASES = [
     case("a gradient of exactly zero at first", BODY, HEAD, recorded=FLAT, step=60),
     case("a gate that opens", BODY, HEAD, recorded=OPENS),
     case("all gradients are exactly zero", BODY, HEAD, recorded=FLAT_ALL),
+    case("one of two matrices of a module", BODY, replace(HEAD, module="body"), recorded=FLAT),
     case("the bias before a normalisation", BODY, replace(HEAD, shape=(10,)), recorded=FLAT),
     case("all of it trains", BODY, HEAD),
     case(

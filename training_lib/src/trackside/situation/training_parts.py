@@ -127,17 +127,19 @@ def unchanged(window: Window, facts: ModelFacts, present: Mapping[str, float]) -
 def without_slope(window: Window, facts: ModelFacts, present: Mapping[str, float]) -> tuple[ParameterFacts, ...]:
     """Return the parameters of optimizers with gradients of exactly zero at each measured step.
 
-    A vector counts with the weights of its module alone: the gradient of a bias before a normalisation is 0 in theory.
-    None if no matrix has another gradient: the loss does not depend on the weights, or all units are dead.
+    Counted are modules of which all matrices are so: the gradient of a bias before a normalisation is 0 in theory, and
+    that of a recurrent matrix is 0 where one step alone is used. () if no other matrix has a gradient: the loss does
+    not depend on the weights, or all units are dead.
     """
     held = [p for p in facts.parameters if should_train(p) and p.optimizer and present.get(p.name) == 1]
     newest = window.newest(tuple([p.gradient for p in held]), "l2", last=1, mode=None)
     loud = {t for panel in newest for t, norm in zip(panel.tensors, panel.newest[:, -1], strict=True) if norm}
     zero = [p for p in held if p.gradient not in loud and _never_had_a_slope(window, p)]
-    modules = {p.module for p in zero if len(p.shape) > 1}
     if not any(p.gradient in loud and len(p.shape) > 1 for p in held):
         return ()
-    return tuple([p for p in zero if len(p.shape) > 1 or p.module in modules])
+    others = {p.module for p in held if len(p.shape) > 1 and p.gradient in loud}
+    modules = {p.module for p in zero if len(p.shape) > 1} - others
+    return tuple([p for p in zero if p.module in modules])
 
 
 def _never_had_a_slope(window: Window, held: ParameterFacts) -> bool:

@@ -136,9 +136,8 @@ class ParametersNotTrained(Rule):
            trains is reported whatever its values: each step of it does nothing.
         6. *Frozen since*: weight matrices are frozen now, those of the last layer too, and the optimizer that holds
            them is the one that trained them. With another optimizer, made for what is left, they are meant to stay.
-        7. *No slope*: an optimizer holds it, and its gradient was exactly zero in each entry whenever it was measured,
-           for 100 steps, or for 30 where the run has ended; some other matrix has another gradient. A branch that is
-           multiplied by zero is so, and a term whose value cancels itself; a gate that opens is not.
+        7. *No slope*: all gradients of its module were exactly zero whenever they were measured, for 100 steps, or for
+           30 where the run has ended, and another module has others. So is a branch that is multiplied by zero.
         8. A frozen weight that looks trained is left alone: that is what freezing is for. So are models of which no
            optimizer holds anything and no gradient reaches anything (a target network, an average of the weights).
         9. Patience: what is frozen or gets no gradient may have its turn in the next epoch (gradual unfreezing). It
@@ -252,6 +251,8 @@ class ParametersNotTrained(Rule):
         frozen = dict.fromkeys([*frozen_at_random(facts), *since, *all_frozen(facts)])
         idle = idle_among_others(facts, present)  # their router is judged by collapsed-routing
         without = [p for p in unreached(facts, present=present) if p.name not in idle]
+        zero = without_slope(window, facts, present)
+        idle |= idle_among_others(facts, {**present, **dict.fromkeys([p.name for p in zero], 0.0)})
         found: dict[int, tuple[ParameterFacts, str]] = {}
         for reason, some in (
             (NO_OPTIMIZER, left_out(facts)),
@@ -259,7 +260,7 @@ class ParametersNotTrained(Rule):
             (NO_MODULE, [p for p in without if not p.module]),
             (NO_GRADIENT, [p for p in without if p.module]),
             (NO_CHANGE, unchanged(window, facts, present)),
-            (NO_SLOPE, [p for p in without_slope(window, facts, present) if p.name not in idle]),
+            (NO_SLOPE, [p for p in zero if p.name not in idle]),
         ):
             found.update({id(held): (held, reason) for held in some})
         return list(found.values())
