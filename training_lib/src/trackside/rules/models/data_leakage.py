@@ -35,7 +35,6 @@ FORETOLD, REPEATED, LAGGING = (
     "share of the places whose answer is their own input",
     "share of the places whose answer is the input before",
 )
-_AHEAD = {FORETOLD: 1, REPEATED: 0, LAGGING: -1}  # places from the answer's to the input's
 
 Saved = tuple[str, str, NDArray[np.generic]]  # worker, name, value
 
@@ -192,7 +191,7 @@ class DataLeakage(FoldingRule):
         """Count a batch with inputs as labels: its own, those before, or the next ones if some layer can see them."""
         worker, name, inputs = given
         own = [labels for of, _, labels in answers if of == worker]
-        for measure, ahead in _AHEAD.items():
+        for measure, ahead in ((FORETOLD, 1), (REPEATED, 0), (LAGGING, -1)):
             share = max((share_of_inputs(inputs, labels, ahead=ahead) for labels in own), default=0.0)
             if not share > ALL_BUT_CHANCE or (measure == FORETOLD and not _that_see_ahead(window)):
                 continue

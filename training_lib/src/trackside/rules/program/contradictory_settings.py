@@ -11,6 +11,7 @@ from trackside.contracts.verdict import Finding
 from trackside.evidence.suspects import Suspect
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule
+from trackside.situation.constants import NEARLY_ALL
 from trackside.trial.window import Window
 
 _KNOWN = ("lr", "momentum", "weight_decay", "dampening", "nesterov", "eps", "alpha", "amsgrad", "lr_decay", "rho")
@@ -18,7 +19,6 @@ _ALSO_CALLED = {
     "learning_rate": "lr", "learningrate": "lr", "lrate": "lr", "rate": "lr", "wd": "weight_decay",
     "decay": "weight_decay", "weightdecay": "weight_decay", "l2": "weight_decay", "mom": "momentum", "epsilon": "eps",
 }  # fmt: skip
-_LIKE = 0.86  # of two words: one letter of eight is another
 UNKNOWN, REVERSED = "setting that the optimizer does not know", "first beta less the second"
 
 
@@ -101,7 +101,7 @@ def meant_by(name: str, group: Mapping[str, float]) -> str:
     if name in _KNOWN:
         return ""
     plain = name.lower().replace("-", "_")
-    meant = _ALSO_CALLED.get(plain) or next(iter(difflib.get_close_matches(plain, _KNOWN, 1, _LIKE)), "")
+    meant = _ALSO_CALLED.get(plain) or next(iter(difflib.get_close_matches(plain, _KNOWN, 1, NEARLY_ALL)), "")
     is_longer = meant and meant in plain and plain != meant and plain not in _ALSO_CALLED
     return "" if is_longer or meant not in group else meant
 

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from trackside.capture.ground.script_lines import Place, user_place
-from trackside.frameworks.pytorch.ground.memory import has_memory
+from trackside.frameworks.pytorch.ground.memory import has_memory, readable
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.ground.script_objects import modules_of, named_parameters_of, parameters_of
 
@@ -79,7 +79,7 @@ class StaleCopies:
     def _add(self, module: nn.Module, root: nn.Module) -> None:
         number = first_readable(module, root)
         if number is not None:
-            sample = sample_of(parameters_of(module)[number]).clone()
+            sample = sample_of(parameters_of(module)[number])
             self._copies[module] = _Copy(weakref.ref(root), number, sample)
 
 
@@ -119,5 +119,5 @@ def has_changed(parameter: torch.Tensor, sample: torch.Tensor) -> bool:
 
 
 def sample_of(parameter: torch.Tensor) -> torch.Tensor:
-    """Return the first numbers of a parameter, of shape (n,)."""
-    return parameter.detach().reshape(-1)[:_SAMPLED]
+    """Return a copy of the first numbers of a parameter that has memory, of shape (n,)."""
+    return readable(parameter).reshape(-1)[:_SAMPLED].clone()

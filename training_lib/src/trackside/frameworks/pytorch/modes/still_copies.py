@@ -56,7 +56,7 @@ class StillCopies:
                 for root in by_type.get(type(module), ()):
                     number = first_readable(module, root) if is_copy(module, root) else None
                     if number is not None:
-                        samples = (sample_of(parameters_of(each)[number]).clone() for each in (module, root))
+                        samples = (sample_of(parameters_of(each)[number]) for each in (module, root))
                         self._pairs[module] = _Pair(weakref.ref(root), number, *samples)
 
     def __contains__(self, module: nn.Module) -> bool:
