@@ -125,7 +125,8 @@ class Policy(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return scores, shape (rows, tokens, words)."""
-        return self.head(self.recurrent(self.embedding(tokens))[0])
+        scores: Tensor = self.head(self.recurrent(self.embedding(tokens))[0])
+        return scores
 
 
 def true_reward(prompts: Tensor, answers: Tensor, lengths: Tensor) -> Tensor:

@@ -16,7 +16,9 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "public-api.md").read_text(encoding="utf-8")
 LISTED = set(re.findall(r"`((?:trackside|trackside_localaccount)(?:\.[a-z_]+)*)`", PAGE))
 PUBLIC = sorted(name for name in LISTED if not name.endswith("__"))
-OF_RULES = re.compile(r"trackside\.(situation(\.losses)?|rules\.(data|tensors|program|models|system|documented))\.\w+")
+OF_RULES = re.compile(
+    r"trackside\.(situation(\.losses)?|rules\.(data|language|tensors|program|models|system|documented))\.\w+"
+)
 
 
 @pytest.mark.parametrize("module", PUBLIC)

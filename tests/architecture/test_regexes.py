@@ -29,6 +29,10 @@ ARGUED = {
         "training_lib/src/trackside/documents/sdk/profiling.py",
         "__init__",
     ): "checked for the SDK, and never searched with",
+    (
+        "training_lib/src/trackside/contracts/run/language_numbers.py",
+        "<module>",
+    ): "names of tools, written in the table of that file",
     ("stacks/settings/setting.py", "check"): "written in the declaration of a setting",
     ("training_lib/localaccount/trackside_localaccount/event_pattern.py", "_wildcard"): "asterisks, the rest escaped",
 }

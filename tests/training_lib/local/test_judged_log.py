@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -28,10 +28,20 @@ def falling(count: int, *, to: float = 0.2, noise: float = 0.02) -> list[float]:
     return [float(x) for x in to + 2 * np.exp(-steps * 6 / count) + NOISE.normal(0, noise, count)]
 
 
-def rows(losses: Iterable[float], *, every: int = 10, **others: Callable[[int, float], float]) -> list[Row]:
-    """Return rows with a loss each, and numbers that are made of the row's number and its loss."""
+def rows(
+    losses: Iterable[float],
+    *,
+    every: int = 10,
+    named: Mapping[str, Callable[[int, float], float]] | None = None,
+    **others: Callable[[int, float], float],
+) -> list[Row]:
+    """Return rows with a loss each, and numbers that are made of the row's number and its loss.
+
+    `named` has those whose names are no identifiers.
+    """
+    makers = {**others, **(named or {})}
     return [
-        {"step": every * k, "loss": x, **{name: make(k, x) for name, make in others.items()}}
+        {"step": every * k, "loss": x, **{name: make(k, x) for name, make in makers.items()}}
         for k, x in enumerate(losses, 1)
     ]
 
@@ -76,13 +86,13 @@ TABLE: dict[str, tuple[list[Row], set[str]]] = {
     "learnt by heart": (rows(falling(120, noise=0.001), eval_loss=memorised), {"overfit"}),
     "the rate collapses": (rows(falling(150), lr=lambda k, x: 1e-3 if k < 30 else 1e-9), {"learning-rate-collapsed"}),
     "the reward falls": (
-        rows([0.0] * 80, **{"critic/score/mean": lambda k, x: 0.8 - k / 150 + 0.01 * math.sin(k * k)}),
+        rows([0.0] * 80, named={"critic/score/mean": lambda k, x: 0.8 - k / 150 + 0.01 * math.sin(k * k)}),
         {"reward-without-progress"},
     ),
     "the reward rises, the answers end": (
         rows(
             [0.0] * 80,
-            **{
+            named={
                 "reward": lambda k, x: k / 100 + 0.01 * math.sin(k * k),
                 "completions/clipped_ratio": lambda k, x: 0.1,
                 "entropy": lambda k, x: 2 / k,
@@ -91,7 +101,7 @@ TABLE: dict[str, tuple[list[Row], set[str]]] = {
         set(),
     ),
     "no answer ends": (
-        rows([0.0] * 80, reward=lambda k, x: k / 100, **{"completions/clipped_ratio": lambda k, x: 1.0}),
+        rows([0.0] * 80, reward=lambda k, x: k / 100, named={"completions/clipped_ratio": lambda k, x: 1.0}),
         {"unended-answers"},
     ),
     "gradients explode": (rows(falling(60), grad_norm=lambda k, x: 1.0 if k < 55 else 1e6), {"exploding-gradient"}),

@@ -100,7 +100,7 @@ def command(
       trackside check train.py
       trackside check -- python train.py
       trackside check --steps 50 --junit check.xml -- torchrun train.py
-      trackside check --format github -- python train.py    # annotations of a workflow
+      trackside check --format github -- python train.py
     """
     from trackside.choosing.preflight import plan_rules
     from trackside.choosing.project_settings import read_settings

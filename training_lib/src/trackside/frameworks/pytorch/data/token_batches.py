@@ -18,6 +18,8 @@ from trackside.contracts.run.recorded_names import (
     LABELS_SHIFTED,
     UNTRAINED_TOKENS,
 )
+from trackside.frameworks.pytorch.ground.memory import has_memory
+from trackside.frameworks.pytorch.ground.script_objects import parameters_of
 
 LOOKS_AT_FIRST, LOOK_INTERVAL = 32, 128  # batches
 MOST_TOKENS = 1 << 16  # of a batch that are looked at
@@ -53,10 +55,13 @@ class TokenBatches:
             return
         tokens, labels = batch["input_ids"], batch["labels"]
         model = next((root for _, root in self._roots() if type(root).__name__.endswith(_CAUSAL)), None)
-        if model is None or not _are_rows(tokens, labels):
+        if model is None or not _are_rows(tokens, labels) or not (has_memory(tokens) and has_memory(labels)):
             return
         with torch.no_grad():
             mask = batch.get("attention_mask")
+            mask = (
+                mask if isinstance(mask, torch.Tensor) and has_memory(mask) and mask.device == tokens.device else None
+            )
             for name, value in _numbers(tokens, labels, mask, getattr(model, "config", None)):
                 added[name, "mean"] = value
             if (untrained := _untrained(model, tokens)) is not None:
@@ -120,16 +125,22 @@ def _is_any(tokens: torch.Tensor, ids: tuple[int, ...]) -> torch.Tensor:
 
 def _untrained(model: torch.nn.Module, tokens: torch.Tensor) -> float | None:
     """Return the number of tokens with a frozen embedding that is the mean of all; None if embeddings are trained."""
-    embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
-    if embedding is None or any(parameter.requires_grad for parameter in embedding.parameters()):
+    inputs_of = getattr(model, "get_input_embeddings", None)
+    embedding: Any = inputs_of() if callable(inputs_of) else None
+    if not isinstance(embedding, torch.nn.Module) or any(each.requires_grad for each in parameters_of(embedding)):
         return None
     weight = getattr(embedding, "weight", None)
-    if not isinstance(weight, torch.Tensor) or weight.ndim != 2 or weight.device.type != "cpu":
+    if (
+        not isinstance(weight, torch.Tensor)
+        or weight.ndim != 2
+        or weight.device.type != "cpu"
+        or not has_memory(weight)
+    ):
         return None
     rows = weight[:: max(1, len(weight) // _SAMPLE)].float()
     center = rows.mean(0)
     usual = float((rows - center).norm(dim=1).median())
-    used = tokens.unique()[-MOST_ADDED:]
+    used = torch.unique(tokens)[-MOST_ADDED:]
     used = used[(used >= 0) & (used < len(weight))]
     near = (weight[used].float() - center).norm(dim=1) < _NEAR * usual
     return float(near.sum())
