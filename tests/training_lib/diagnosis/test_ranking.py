@@ -7,11 +7,11 @@ import math
 import pytest
 
 from trackside.contracts.cause import SPEED_CAUSES, Cause, Sign, Suspicion
-from trackside.diagnosis.learned import Weights
+from trackside.diagnosis.learned import Weights, weights
 from trackside.diagnosis.ranking import ranked, suspicions_of
 
 WEIGHTS = Weights(
-    bias={cause.value: 0.0 for cause in Cause},
+    bias=dict.fromkeys(weights().bias, 0.0),  # of the causes that the table knows
     present={
         "weights-grew": {"learning-rate-too-high": 2.0, "weight-decay-too-strong": 1.0},
         "shown:loss-sign": {"loss-sign": 5.0},
@@ -24,6 +24,7 @@ WEIGHTS = Weights(
     },
     absent={"loss-fell": {"overfitting": -3.0}},
 )
+RANKED = [cause for cause in Cause if cause.value in WEIGHTS.bias and cause not in SPEED_CAUSES]
 GREW = Sign("weights-grew", because="weights are 50 times as large")
 SIGN = Sign("shown:loss-sign", because="the loss is multiplied by -1")
 ROSE = Sign("rate-rose", because="the rate began at 0.1 and is 9 now")
@@ -69,7 +70,7 @@ def test_the_causes_that_are_listed(signs: tuple[Sign, ...], expected: list[str]
 
 def test_probabilities_are_those_of_a_softmax() -> None:
     found = {one.cause: one.probability for one in ranked([GREW], WEIGHTS, hints={})}
-    total = math.exp(2) + math.exp(1) + len(Cause) - len(SPEED_CAUSES) - 2
+    total = math.exp(2) + math.exp(1) + len(RANKED) - 2
     assert found[Cause.LEARNING_RATE_TOO_HIGH] == pytest.approx(math.exp(2) / total)
     assert found[Cause.STALLED] == pytest.approx(1 / total)
     assert sum(found.values()) == pytest.approx(1)
@@ -78,9 +79,7 @@ def test_probabilities_are_those_of_a_softmax() -> None:
 def test_each_cause_shows_its_numbers() -> None:
     (first,) = suspicions_of([SIGN], WEIGHTS, hints={})
     assert first.because == "the loss is multiplied by -1"
-    assert first.probability == pytest.approx(
-        math.exp(5) / (math.exp(5) + len(Cause) - len(SPEED_CAUSES) - 1), abs=1e-3
-    )
+    assert first.probability == pytest.approx(math.exp(5) / (math.exp(5) + len(RANKED) - 1), abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -108,6 +107,15 @@ def test_a_rule_without_a_row_counts_by_its_own_causes() -> None:
     hints = {"new-rule": (Suspicion(Cause.STALLED), Suspicion(Cause.DATA_ORDER))}
     found = suspicions_of([Sign("found:new-rule")], WEIGHTS, hints=hints)
     assert [suspicion.cause for suspicion in found] == [Cause.STALLED, Cause.DATA_ORDER]
+
+
+def test_a_cause_that_the_table_does_not_know_takes_part_where_something_speaks_for_it() -> None:
+    newer = [cause for cause in Cause if cause.value not in weights().bias and cause not in SPEED_CAUSES]
+    assert newer
+    found = ranked([GREW], WEIGHTS, hints={"new-rule": (Suspicion(newer[0]),)})
+    assert not {one.cause for one in found} & set(newer)
+    found = ranked([GREW, Sign("found:new-rule")], WEIGHTS, hints={"new-rule": (Suspicion(newer[0]),)})
+    assert {one.cause for one in found} & set(newer) == {newer[0]}
 
 
 def test_a_rule_with_a_row_does_not() -> None:

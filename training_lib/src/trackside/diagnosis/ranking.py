@@ -52,7 +52,14 @@ def ranked(signs: Iterable[Sign], weights: Weights, *, hints: Mapping[str, Seque
     """
     known = tuple(signs)
     refuted = refuted_by(known)
-    causes = [cause for cause in Cause if cause not in refuted and cause not in SPEED_CAUSES]
+    causes = [
+        cause
+        for cause in Cause
+        if cause not in refuted
+        and cause not in SPEED_CAUSES
+        # One that is newer than the table takes part where something speaks for it, and dilutes no other cause else.
+        and (cause.value in weights.bias or _support(cause, known, weights, hints))
+    ]
     scores = {cause: _score(cause, known, weights, hints) for cause in causes}
     explained = explained_by(known)
     for sign, cause in explained.items():  # what speaks for the sign speaks for its cause

@@ -10,11 +10,25 @@ import numpy as np
 from trackside.contracts.cause import Cause
 from trackside.contracts.run.language_numbers import ENTROPY, REWARD, REWARD_SPREAD
 from trackside.contracts.verdict import Finding
+from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.situation.constants import MOST, MOST_OF_THE_TIME, TRACE
 from trackside.situation.rollouts import Course, course_of, share_of_equal_groups
 from trackside.trial.window import Window
+
+
+@dataclass(frozen=True)
+class Certainty(Details):
+    """What is known beside the entropy.
+
+    Attributes:
+        first: its first level, in nats
+        reward: the newest reward
+    """
+
+    first: float
+    reward: float
 
 
 @dataclass(frozen=True)
@@ -90,7 +104,7 @@ class EntropyCollapse(Rule):
                 "entropy of the next token, in nats",
                 entropy.now,
                 below=self.share * entropy.first,
-                statistics={"first": entropy.first, "reward": reward.now},
+                statistics=Certainty(entropy.first, reward.now).numbers(),
                 series=shown,
             )
         ]
@@ -117,6 +131,6 @@ class EntropyCollapse(Rule):
 
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: entropy and reward."""
-        lead = findings[0]
-        fall = f"The entropy of the policy has fallen from {lead.statistics['first']:.3g} to {lead.observed:.3g} nats"
-        return f"{fall}, and the reward stays at {lead.statistics['reward']:.3g}: nothing new is tried."
+        lead, seen = findings[0], Certainty.of(findings[0])
+        fall = f"The entropy of the policy has fallen from {seen.first:.3g} to {lead.observed:.3g} nats"
+        return f"{fall}, and the reward stays at {seen.reward:.3g}: nothing new is tried."

@@ -10,11 +10,25 @@ import numpy as np
 from trackside.contracts.cause import Cause
 from trackside.contracts.run.language_numbers import HELD_OUT_REWARD, REWARD
 from trackside.contracts.verdict import Finding
+from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.situation.constants import A_HAIR, CERTAIN, ERRORS, MOST, NEGLIGIBLE_SHARE
 from trackside.situation.rollouts import Course, course_of
 from trackside.trial.window import Window
+
+
+@dataclass(frozen=True)
+class Rise(Details):
+    """The reward that is trained on.
+
+    Attributes:
+        reward_at_first: its first level
+        reward: its newest level
+    """
+
+    reward_at_first: float
+    reward: float
 
 
 @dataclass(frozen=True)
@@ -77,7 +91,7 @@ class GamedReward(Rule):
             return []
         newest = float(held_out.column.values[-1])
         best = float(held_out.column.values.max())
-        numbers = {"reward_at_first": reward.first, "reward": reward.now}
+        numbers = Rise(reward.first, reward.now).numbers()
         return [
             finding_of(
                 window, HELD_OUT_REWARD.recorded, "held-out reward", newest, below=best, statistics=numbers, series=()
@@ -112,6 +126,6 @@ class GamedReward(Rule):
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: both rewards."""
         lead = findings[0]
-        numbers = lead.statistics
-        rise = f"The reward has risen from {numbers['reward_at_first']:.3g} to {numbers['reward']:.3g}"
+        seen = Rise.of(lead)
+        rise = f"The reward has risen from {seen.reward_at_first:.3g} to {seen.reward:.3g}"
         return f"{rise}, and the held-out reward has fallen from {lead.threshold:.3g} to {lead.observed:.3g}."

@@ -11,6 +11,7 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.run.language_numbers import CHOSEN_LOGP, MARGIN, REJECTED_LOGP
 from trackside.contracts.verdict import Finding
 from trackside.evidence.suspects import Suspect
+from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.situation.constants import NOISE
@@ -19,6 +20,19 @@ from trackside.trial.window import Window
 
 _FALLS = "log-probability of the chosen answers, in nats"
 _EQUAL = "margin between chosen and rejected answers"
+
+
+@dataclass(frozen=True)
+class Fall(Details):
+    """Log-probabilities, in nats.
+
+    Attributes:
+        rejected: those of the rejected answers now
+        first: those of the chosen ones at first
+    """
+
+    rejected: float
+    first: float
 
 
 @dataclass(frozen=True)
@@ -85,7 +99,7 @@ class PreferenceCollapse(Rule):
         chosen, rejected = course_of(window, CHOSEN_LOGP, fewest=self.fewest), course_of(window, REJECTED_LOGP)
         if chosen is None or rejected is None or not margin.rose() or not self.collapses(chosen, rejected):
             return []
-        numbers = {"rejected": rejected.now, "first": chosen.first}
+        numbers = Fall(rejected.now, chosen.first).numbers()
         limit = chosen.first - self.share * abs(chosen.first)
         return [
             finding_of(window, CHOSEN_LOGP.recorded, _FALLS, chosen.now, below=limit, statistics=numbers, series=())
@@ -110,5 +124,5 @@ class PreferenceCollapse(Rule):
         lead = findings[0]
         if lead.measure == _EQUAL:
             return "The margin between chosen and rejected answers is zero: the answers of each pair are the same."
-        fall = f"from {lead.statistics['first']:.3g} to {lead.observed:.3g} nats"
+        fall = f"from {Fall.of(lead).first:.3g} to {lead.observed:.3g} nats"
         return f"The chosen answers become unlikely with the rejected ones: their log-probability fell {fall}."

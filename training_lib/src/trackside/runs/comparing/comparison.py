@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.contracts.model_facts import ModelFacts, OptimizerFacts
-from trackside.contracts.observations import CLIPPINGS
+from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts
+from trackside.contracts.observations import CLIPPINGS, PROBABILITY
 from trackside.runs.comparing.cure import Cure, CureVerdict, cure_of
 from trackside.runs.live_run import Curve, training_losses
 from trackside.runs.recorded_run import RecordedRun
@@ -24,7 +24,7 @@ BLOCK_STEPS = 16  # common steps whose mean difference is weighed against the no
 PARTED_BLOCKS = 3  # in a row, or all to the end: losses that part do not meet again
 NOISE_FACTOR = 4.0  # standard errors of a block's mean
 WARM_UP_SHARE = 0.1  # of the steps, left out of the pace
-MODULE_FIELDS = ("type_name", "activation", "in_features", "out_features", "probability")
+MODULE_FIELDS = ("type_name", "activation", "in_features", "out_features")
 
 NO_SCRIPT = "a notebook, or not known"  # of a program without a file of the user's, or whose adapter does not note it
 _MISSING = ""  # a fact that one run lacks
@@ -356,8 +356,8 @@ def described_model(facts: ModelFacts) -> dict[str, str]:
     return found | {f"parameter {p.name}": "x".join(map(str, p.shape)) or "scalar" for p in own}
 
 
-def _described(module: object) -> str:
-    values: Sequence[object] = [getattr(module, name) for name in MODULE_FIELDS]
+def _described(module: ModuleFacts) -> str:
+    values: Sequence[object] = [*(getattr(module, name) for name in MODULE_FIELDS), PROBABILITY.of(module)]
     kind, *rest = [str(value) for value in values if value not in {None, ""}]
     return " ".join([kind, *rest]) if kind else ""
 
