@@ -396,7 +396,7 @@ def test_frozen_parameters_are_waited_for_once_all_together(tmp_path: Any) -> No
     """At three steps of a run their values are compared with the first ones."""
     waits = waits_of(with_frozen_layers, captured(tmp_path / "run", every=NEVER_AGAIN, statistics=OFF))
     assert [len(of_step) for of_step in waits[1:]] == [0] * 9 + [1] + [0] * (STEPS - 11)
-    assert "initial_values.py" in waits[10][0]
+    assert "first_values.py" in waits[10][0]
 
 
 @pytest.mark.parametrize(
