@@ -108,7 +108,8 @@ class Rehearsal:
             self._end.end_script()
 
     def _other_stepped(self, stand_in: Optimizer) -> None:
-        if not self._has_finished:  # the end of the capture ends a last step by hand
+        # The end of the capture ends a last step by hand. Steps of a framework with an adapter of its own are counted there.
+        if not self._has_finished and not in_charge.is_others(self._capture):
             self._stepped(stand_in, (), {})
 
     def _replace_zero_grad(self) -> Callable[[], None]:
