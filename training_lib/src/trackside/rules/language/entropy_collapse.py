@@ -20,7 +20,7 @@ from trackside.trial.window import Window
 
 @dataclass(frozen=True)
 class Certainty(Details):
-    """What is known beside the entropy.
+    """Details of a finding.
 
     Attributes:
         first: its first level, in nats
@@ -58,8 +58,10 @@ class EntropyCollapse(Rule):
         from trackside.situation.rollouts import Course
         from trackside.trial.window import Column
 
+
         def course(values):
             return Course(Column("reward", "worker_0", np.arange(len(values)), np.array(values)))
+
 
         uneven = course(0.3 + 0.1 * np.cos(np.arange(60) ** 2))
         assert EntropyCollapse().is_unsolved(uneven)

@@ -57,8 +57,10 @@ class GamedReward(Rule):
         from trackside.situation.rollouts import Course
         from trackside.trial.window import Column
 
+
         def course(values):
             return Course(Column("reward", "worker_0", np.arange(len(values)), np.array(values)))
+
 
         rising, falling = course(np.linspace(0, 1, 50)), course(np.linspace(0.5, 0.1, 10))
         assert GamedReward().is_gamed(rising, falling)

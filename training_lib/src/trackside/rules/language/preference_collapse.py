@@ -58,8 +58,10 @@ class PreferenceCollapse(Rule):
         from trackside.situation.rollouts import Course
         from trackside.trial.window import Column
 
+
         def course(first, last):
             return Course(Column("logp", "worker_0", np.arange(40), np.linspace(first, last, 40)))
+
 
         assert PreferenceCollapse().collapses(course(-20, -60), course(-20, -90))
         assert not PreferenceCollapse().collapses(course(-20, -22), course(-20, -60))

@@ -41,8 +41,10 @@ class UnendedAnswers(Rule):
         from trackside.situation.rollouts import Course
         from trackside.trial.window import Column
 
+
         def course(value):
             return Course(Column("cut_share", "worker_0", np.arange(30), np.full(30, value)))
+
 
         assert UnendedAnswers().never_ends(course(1.0))
         assert not UnendedAnswers().never_ends(course(0.95))

@@ -108,7 +108,7 @@ class Rehearsal:
             self._end.end_script()
 
     def _other_stepped(self, stand_in: Optimizer) -> None:
-        # The end of the capture ends a last step by hand. Steps of a framework with an adapter of its own are counted there.
+        # The end of the capture ends a last step by hand, and a framework with its own adapter counts its steps there.
         if not self._has_finished and not in_charge.is_others(self._capture):
             self._stepped(stand_in, (), {})
 
