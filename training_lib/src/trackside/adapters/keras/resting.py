@@ -108,7 +108,8 @@ class Resting:
             if not self._session.guard.is_off:
                 self.hooks.put_in()
                 self.is_within_step = self._step.batch_mode == TRAIN
-                self._keep_mean(batch, logs)
+                if rested:  # a rest that was refused has missed no batch
+                    self._keep_mean(batch, logs)
                 if self._session.statistics.is_on:
                     self._size.look(self._session.statistics.recorder)
         self._begin_step(rested)
