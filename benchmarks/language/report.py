@@ -150,6 +150,7 @@ def _can_import(name: str) -> bool:
 
 
 def _import_trainers() -> None:
+    """Import, before any fork, what each of them needs."""
     import datasets  # noqa: F401
     import peft  # noqa: F401
     from trl import DPOTrainer, GRPOTrainer, SFTTrainer  # noqa: F401

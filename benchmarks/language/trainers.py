@@ -138,10 +138,13 @@ def supervised(
                 labels = [-100 if token == words.pad_token_id else token for token in labels]
             if shifted:
                 labels = [*labels[1:], -100]
-            place = lambda a, b: [*a, *b] if right else [*b, *a]  # noqa: E731
-            parts["input_ids"].append(place(tokens, fill))
-            parts["attention_mask"].append(place([1] * len(tokens), [0] * gap))
-            parts["labels"].append(place(labels, blank))
+            rows = {
+                "input_ids": (tokens, fill),
+                "attention_mask": ([1] * len(tokens), [0] * gap),
+                "labels": (labels, blank),
+            }
+            for name, (own, filled) in rows.items():
+                parts[name].append([*own, *filled] if right else [*filled, *own])
         return {name: torch.tensor(values) for name, values in parts.items()}
 
     arguments = TrainingArguments(

@@ -14,7 +14,6 @@ from trackside.capture.ground.guard import Guard
 from trackside.capture.statistics.always_on import AlwaysOn
 from trackside.capture.statistics.budget import ThreadMeter
 from trackside.capture.statistics.step_numbers import NumberSampler
-from trackside.contracts.run.language_numbers import names_of
 from trackside.contracts.run.recorded_names import LOGGED
 
 MOST_WAITING = 64  # names that wait for a run
@@ -148,6 +147,8 @@ def named(values: Mapping[str, Any], *, is_of_trainer: bool = False) -> dict[str
         values: Values by the tool's names.
         is_of_trainer: They stand in the log of a trainer.
     """
+    from trackside.contracts.run.language_numbers import names_of  # a training that logs nothing does without its table
+
     found = {}
     for key, name in names_of([str(key) for key in values], is_of_trainer=is_of_trainer).items():
         number = _number(values.get(key))
