@@ -14,6 +14,7 @@ from trackside.contracts.observation import in_words, is_recorded_number
     [
         (("mean |gradient|", 3.1e-12, "<", 1e-7), "mean |gradient|: 3.1e-12, below the limit of 1e-07"),
         (("dead units in %", 97.25, ">", 90.0), "dead units: 97.25%, above the limit of 90%"),
+        (("units at both ends, in %", 97.25, ">", 90.0), "units at both ends: 97.25%, above the limit of 90%"),
         (("share of steps kept", 1.0, ">", 0.9), "share of steps kept: 100%, above the limit of 90%"),
         (("wrong share of class 3", 0.5, ">", 0.25), "wrong share of class 3: 50%, above the limit of 25%"),
         (("seconds without a step", 1830.4, ">", 1800), "time without a step: 1830 s, above the limit of 1,800 s"),

@@ -9,7 +9,7 @@ from trackside.contracts.run.recorded_names import RECORDED
 _SMALLEST = 1e-300  # of a limit that readers need: below, it stands for zero
 # The end or beginning of a measure that names its unit: words that remain, unit, factor of the value
 _UNITS = (
-    (re.compile(r"(.+) in %"), r"\1", "%", 1.0),
+    (re.compile(r"(.+?),? in %"), r"\1", "%", 1.0),
     (re.compile(r"((?:\w+ )?share of .+)"), r"\1", "%", 100.0),
     (re.compile(r"seconds (.+)"), r"time \1", " s", 1.0),
     (re.compile(r"(.+), in tolerances"), r"\1", " tolerances", 1.0),
