@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -123,3 +124,24 @@ def test_nothing_happens_without_a_run() -> None:
 
     trackside.log(Broken(reward=1.0))
     trackside.log({"reward": object()}, kl="high")
+
+
+@pytest.mark.parametrize(
+    ("logged", "warning"),
+    [
+        pytest.param({"rewrd": 1.0}, "'rewrd': no rule knows the name. Did you mean 'reward'?", id="misspelled"),
+        pytest.param({"reward": "high"}, "'reward': its value is no number.", id="no-number"),
+        pytest.param({"reward": 1.0, "kl": 0.1}, "", id="known"),
+        pytest.param({"reward": 1.0, "entropy": None}, "", id="none-of-one"),
+        pytest.param({"train/reward": 1.0}, "", id="of-a-tool"),
+    ],
+)
+def test_what_is_left_out_is_named_once(
+    logged: dict[str, Any], warning: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with trackside.Hook(str(tmp_path / "run")):
+        for _, update in steps():
+            update()
+            trackside.log(logged)
+    found = [record.getMessage() for record in caplog.records if "trackside.log" in record.getMessage()]
+    assert found == ([f"trackside: trackside.log does not record {warning}"] if warning else [])

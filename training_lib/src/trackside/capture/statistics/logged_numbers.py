@@ -70,17 +70,26 @@ class LoggedNumbers:
     def __init__(self, statistics: Recorded, guard: Guard) -> None:
         self._statistics, self._guard = statistics, guard
         self.is_step_open: Callable[[], bool] = lambda: True
-        self._waiting = Waiting()
+        self._waiting, self._has_warned = Waiting(), False
         statistics.samplers.append(self._sample)
 
     def take(self, values: Mapping[str, Any], *, is_of_trainer: bool = False) -> None:
         """Record numbers. Those without a name of ours, and values that are no number, are left out.
 
+        A warning says so once, unless they stand in the log of a trainer, which logs much else.
+
         Args:
             values: Numbers by the tool's names; anything that `float` takes.
             is_of_trainer: They stand in the log of a trainer.
         """
-        self._guard.attempt("recording logged numbers", lambda: self._take(named(values, is_of_trainer=is_of_trainer)))
+
+        def record() -> None:
+            numbers = named(values, is_of_trainer=is_of_trainer)
+            self._take(numbers)
+            if not is_of_trainer and not self._has_warned and len(numbers) < len(values):
+                self._warn_of(values)
+
+        self._guard.attempt("recording logged numbers", record)
 
     def begin(self) -> None:
         """Receive what is logged from now on, and what was logged before the first step."""
@@ -103,6 +112,22 @@ class LoggedNumbers:
         else:
             self._note(numbers)
 
+    def _warn_of(self, values: Mapping[str, Any]) -> None:
+        from trackside.contracts.errors import did_you_mean
+        from trackside.contracts.run.language_numbers import LANGUAGE_NUMBERS, OF_TRAINERS, names_of
+
+        known = names_of([str(key) for key in values])
+        for key, value in values.items():
+            if value is None or (key in known and _number(value) is not None):
+                continue
+            self._has_warned = True
+            ours = [number.name for number in LANGUAGE_NUMBERS if number.name not in OF_TRAINERS]
+            why = (
+                "its value is no number." if key in known else f"no rule knows the name. {did_you_mean(str(key), ours)}"
+            )
+            self._guard.warn_once("logged numbers", "trackside.log does not record %r: %s", str(key), why)
+            return
+
     def _note(self, numbers: Mapping[str, float]) -> None:
         meter = self._statistics.meter
         is_metered = meter.is_on
@@ -122,8 +147,8 @@ def log(values: Mapping[str, Any] | None = None, /, **named_values: Any) -> None
 
     A number that is logged after an optimizer's step, and before the next backward pass, is of that step. Names are
     ours (`reward`, `kl`, `entropy`, `answer_length`, `held_out_reward`, ...), or those under which TRL, verl, OpenRLHF
-    and prime-rl log the same; the page "Watch a fine-tuning" lists them. Others are left out. Without a run nothing
-    happens. Never raises.
+    and prime-rl log the same; the page "Watch a fine-tuning" lists them. Others are left out, and a warning names the
+    first. Without a run nothing happens. Never raises.
 
     Args:
         values: Numbers by name, for names that are no identifiers: `{"completions/mean_length": 212.0}`.
