@@ -47,7 +47,7 @@ MOST_CASES = {
     "training_lib/rules": 2360,
     "training_lib/runs": 345,
     "training_lib/sagemaker": 210,
-    "training_lib/situation": 120,
+    "training_lib/situation": 137,
     "training_lib/speed": 460,
     "training_lib/storage": 680,
     "training_lib/testing": 40,

@@ -6,7 +6,7 @@ import functools
 import os
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -195,7 +195,7 @@ class RunSession:
         *,
         owner: Owner,
         facts: Sequence[FactsPart] = (),
-        idle_parts: Sequence[BackgroundPart] = (),
+        idle_parts: Callable[[], Iterable[BackgroundPart]] = tuple,
         first_step: int = 0,
     ) -> None:
         """Begin the run, and continue the step count of an earlier process of it.
@@ -204,7 +204,8 @@ class RunSession:
             rank: Number of this worker, and of all.
             owner: Flushed and closed when the process ends.
             facts: Files of the program's parts.
-            idle_parts: Other work for the writer thread while nothing is due.
+            idle_parts: Makes other work for the writer thread while nothing is due, once the request is known to
+                be right: a part may start a thread of its own.
             first_step: Number of the open step, unless an earlier process of the run came further.
 
         Raises:
@@ -231,7 +232,7 @@ class RunSession:
             note_steps=self._stored_mode_steps.note,
         )
         writer = self._writer = Writer(
-            target, guard=self.guard, background=(*idle_parts, *self._parts(log, facts, target))
+            target, guard=self.guard, background=(*idle_parts(), *self._parts(log, facts, target))
         )
         self.has_begun = True
         writer.start()

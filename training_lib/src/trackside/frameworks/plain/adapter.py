@@ -76,7 +76,7 @@ class PlainAdapter:
         self.session.read_request()
         environment = self.session.environment
         rank = Rank(environment.rank, environment.world_size)
-        self.session.begin(rank, owner=self, idle_parts=[*self._detailed.parts(rank)])
+        self.session.begin(rank, owner=self, idle_parts=lambda: self._detailed.parts(rank))
 
     def uninstall(self) -> None:
         """Close the run."""

@@ -107,11 +107,7 @@ class PyTorchAdapter:
             ModelFactsFile(session.open_folder, worker=worker_name(rank.number), start=session.start_position)
             for _ in range(session.stores_run)
         ]
-        timing = sources.timing
-        idle_parts: list[BackgroundPart] = [sources.saver.slabs, *timing.files(session, rank)]
-        idle_parts += self._checkpoints(rank)
-        idle_parts += machine_parts(session, rank)
-        session.begin(rank, owner=self._owner, facts=facts, idle_parts=idle_parts)
+        session.begin(rank, owner=self._owner, facts=facts, idle_parts=functools.partial(self._idle_parts, rank))
         for file in facts:
             sources.facts.connect(file)
         boundary = sources.strategy.boundary
@@ -120,6 +116,11 @@ class PyTorchAdapter:
         sources.training_began(is_reduced=session.is_reduced)
         self._undo.append(trainer_logs.watch(functools.partial(session.statistics.logged.take, is_of_trainer=True)))
         return True
+
+    def _idle_parts(self, rank: Rank) -> list[BackgroundPart]:
+        session, sources = self.session, self.steps.sources
+        parts = [sources.saver.slabs, *sources.timing.files(session, rank), *self._checkpoints(rank)]
+        return [*parts, *machine_parts(session, rank)]
 
     def _checkpoints(self, rank: Rank) -> list[BackgroundPart]:
         """Watch what the script writes, and return the file that lists it; nothing if the run has no place for it."""

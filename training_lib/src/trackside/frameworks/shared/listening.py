@@ -166,7 +166,10 @@ class ListeningAdapter:
             facts, session.open_folder, worker=worker_name(rank.number), start=session.start_position
         )
         facts_parts = [file] if session.stores_run else []
-        idle_parts = [*machine_parts(session, rank), *self.detailed.parts(rank), *self.speed_parts(rank)]
+
+        def idle_parts() -> list[BackgroundPart]:
+            return [*machine_parts(session, rank), *self.detailed.parts(rank), *self.speed_parts(rank)]
+
         session.begin(rank, owner=self._owner, facts=facts_parts, idle_parts=idle_parts, first_step=first_step)
         return file
 
