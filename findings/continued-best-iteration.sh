@@ -23,10 +23,10 @@ labels, held_out_labels = rows[:, 0] + chance.normal(size=300), held_out[:, 0] +
 data, others = xgboost.DMatrix(rows, labels), xgboost.DMatrix(held_out, held_out_labels)
 settings, said = {"eta": 0.05, "nthread": 1}, {}
 model = xgboost.train(
-    settings, data, 300, evals=[(others, "held-out")], early_stopping_rounds=5, verbose_eval=False, evals_result=said,
+    settings, data, 300, evals=[(others, "others")], early_stopping_rounds=5, verbose_eval=False, evals_result=said,
     xgb_model=xgboost.train(settings, data, OLD),
 )
-print("xgboost: best_iteration less the best new round:", model.best_iteration - int(np.argmin(said["held-out"]["rmse"])))
+print("xgboost: best_iteration less the best new round:", model.best_iteration - int(np.argmin(said["others"]["rmse"])))
 
 settings, said = {"learning_rate": 0.05, "verbosity": -1, "num_threads": 1}, {}
 model = lightgbm.train(
