@@ -87,12 +87,15 @@ NOT_QUICK_FILES = (
     "trial/test_requests_of_a_watched_run.py",
     "trial/tensors/test_step_values.py",
 )
-# What `make test` leaves to `make thorough`: whole stories with real stacks and processes, trainings of the corpus,
+# What `make test` leaves to `make thorough`: whole stories with real stacks and processes, trainings of benchmarks,
 # launchers and compilers, random inputs, and the local account, which is an emulator and changes with its own code.
 THOROUGH = (
+    "benchmarks/test_capture_overhead.py",
     "benchmarks/test_corpus_subset.py",
+    "benchmarks/test_faults.py",
     "benchmarks/test_faults_in_processes.py",
     "benchmarks/test_fleet_kills.py",
+    "benchmarks/test_rehearsal.py",
     "benchmarks/test_wild_subset.py",
     "examples",
     "fuzz",
