@@ -263,7 +263,25 @@ def alarm_first_state(client: Client) -> None:
     assert alarm["StateValue"] == "INSUFFICIENT_DATA", alarm["StateValue"]
 
 
+def requests(client: Client) -> None:
+    try:
+        client("cloudwatch").put_metric_data(
+            Namespace="n", MetricData=[{"MetricName": "m", "Value": 1, "Unit": "Stones"}]
+        )
+    except client("cloudwatch").exceptions.ClientError:
+        return
+    raise AssertionError("an unknown unit is taken")
+
+
+def reserved_sources(client: Client) -> None:
+    entry = {"Source": "aws.sagemaker", "DetailType": "test", "Detail": "{}"}
+    answer = client("events").put_events(Entries=[entry, {**entry, "Source": "own"}])
+    assert answer["FailedEntryCount"] == 1, answer
+
+
 PROBES: dict[str, Callable[[Client], None]] = {
+    "requests": requests,
+    "reserved-sources": reserved_sources,
     "event-patterns": event_patterns,
     "event-pattern-check": event_pattern_check,
     "event-delivery": event_delivery,

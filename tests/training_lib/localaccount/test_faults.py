@@ -169,7 +169,7 @@ def test_a_lost_event_reaches_no_rule(bench: Any) -> None:
     url, queue = bench.queue("lost")
     bench.rule("lost", {"detail-type": ["test"], "source": ["aws.somebody", "program"]}, {"Arn": queue})
     bench.account.faults.set(Faults(drop=1))
-    bench.put_event("aws.somebody", {"is": "lost"})
+    bench.account.emit_event("aws.somebody", "test", {"is": "lost"})
     bench.put_event("program", {"is": "kept"})
     bench.account.hops.wait_for("event-dropped", rule="lost")
     bench.account.faults.set(Faults())

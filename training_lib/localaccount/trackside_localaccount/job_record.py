@@ -20,12 +20,11 @@ MOST_FAILURE_REASON = 1024
 
 @dataclass(frozen=True)
 class JobKind:
-    """How the two kinds of job differ in names and limits."""
+    """How the two kinds of job differ in names."""
 
     name: str  # "Training"
     resource: str  # "training-job"
     event_source_type: str
-    most_environment_value: int  # API reference, "Environment": length of a value
 
     @property
     def noun(self) -> str:
@@ -33,8 +32,8 @@ class JobKind:
         return self.resource.replace("-", " ")
 
 
-TRAINING = JobKind("Training", "training-job", "SageMaker Training Job State Change", 512)
-PROCESSING = JobKind("Processing", "processing-job", "SageMaker Processing Job State Change", 256)
+TRAINING = JobKind("Training", "training-job", "SageMaker Training Job State Change")
+PROCESSING = JobKind("Processing", "processing-job", "SageMaker Processing Job State Change")
 
 
 @dataclass

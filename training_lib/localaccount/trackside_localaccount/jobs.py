@@ -31,9 +31,6 @@ from trackside_localaccount.job_stream import JobStream
 from trackside_localaccount.journal import Journal
 from trackside_localaccount.orphans import OrphanKiller
 
-_JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
-_ENVIRONMENT_KEY = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,511}")
-_MOST_ENVIRONMENT_ENTRIES = 100
 _CLOSING_SECONDS = 10.0
 _CHANGEABLE = ("ProfilerConfig", "ProfilerRuleConfigurations", "RemoteDebugConfig")
 
@@ -78,8 +75,7 @@ class Jobs:
     # The API --------------------------------------------------------------------------------------------------------
 
     def create(self, kind: JobKind, request: Mapping[str, Any], *, arn_prefix: str) -> Job:
-        """Start the job and answer at once. Errors: `ResourceInUse`, `ValidationException`."""
-        _check_request(kind, request)
+        """Start the job and answer at once. Errors: `ResourceInUse`."""
         name = request[f"{kind.name}JobName"]
         with self._lock:
             if (kind.name, name) in self._jobs:
@@ -102,7 +98,7 @@ class Jobs:
             return self._get(kind, name, requested_in).describe()
 
     def summaries(self, kind: JobKind, request: Mapping[str, Any], *, requested_in: str = "") -> dict[str, Any]:
-        """ListTrainingJobs, ListProcessingJobs: filters, order and pages."""
+        """ListTrainingJobs, ListProcessingJobs: filters, order and pages. Errors: `ValidationException`."""
         with self._lock:
             jobs = [
                 job
@@ -110,7 +106,7 @@ class Jobs:
                 if kind_name == kind.name and _is_known_in(requested_in, job)
             ]
             chosen = _sort([job for job in jobs if _is_wanted(job, request)], request)
-            start, size = int(request.get("NextToken") or 0), int(request.get("MaxResults") or 10)
+            start, size = _start_of_page(request), int(request.get("MaxResults") or 10)
             page = [job.summary() for job in chosen[start : start + size]]
         more = {"NextToken": str(start + size)} if start + size < len(chosen) else {}
         return {f"{kind.name}JobSummaries": page, **more}
@@ -320,25 +316,11 @@ class Jobs:
         return Image()
 
 
-def _check_request(kind: JobKind, request: Mapping[str, Any]) -> None:
-    """The limits of the API reference that a client does not check."""
-    name = str(request.get(f"{kind.name}JobName", ""))
-    if not _JOB_NAME.fullmatch(name):
-        raise AWSValidationException(
-            f"1 validation error detected: Value '{name}' at '{kind.name[0].lower()}{kind.name[1:]}JobName' failed to "
-            "satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}"
-        )
-    environment = request.get("Environment") or {}
-    if len(environment) > _MOST_ENVIRONMENT_ENTRIES:
-        raise AWSValidationException(f"Environment has {len(environment)} entries, more than the 100 allowed.")
-    for key, value in environment.items():
-        if not _ENVIRONMENT_KEY.fullmatch(key):
-            raise AWSValidationException(f"The key {key!r} of Environment is not [a-zA-Z_][a-zA-Z0-9_]*.")
-        if len(value) > kind.most_environment_value:
-            raise AWSValidationException(
-                f"The value of {key!r} in Environment has {len(value)} characters, more than the "
-                f"{kind.most_environment_value} that a {kind.noun} may have."
-            )
+def _start_of_page(request: Mapping[str, Any]) -> int:
+    token = request.get("NextToken") or "0"
+    if not (token.isascii() and token.isdigit()):
+        raise AWSValidationException("Invalid NextToken.")
+    return int(token)
 
 
 def _is_known_in(account: str, job: Job) -> bool:

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 from moto.awslambda.models import LambdaBackend, LambdaFunction
 from moto.cloudwatch.models import CloudWatchBackend
-from moto.core.responses import ActionResult
+from moto.core.parse import RequestParserError
+from moto.core.responses import ActionResult, BaseResponse
 from moto.dynamodb.responses import DynamoHandler
 from moto.events.exceptions import InvalidEventPatternException
 from moto.events.models import EventPattern, EventPatternParser, Rule
@@ -36,6 +37,7 @@ from trackside_localaccount.jobs import Jobs
 from trackside_localaccount.moto_cloudformation import Repair
 from trackside_localaccount.queue_lock import QUEUE_LOCK
 from trackside_localaccount.sandbox import Outcome
+from trackside_localaccount.strict.refusals import no_internal_error, refuse_wrong_request, unreadable
 
 
 class Account(Protocol):
@@ -44,6 +46,10 @@ class Account(Protocol):
     @property
     def jobs(self) -> Jobs:
         """Training and processing jobs."""
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Seconds since 1970."""
 
     def send_event(self, rule: Any, event: Mapping[str, Any]) -> None:
         """An event came onto the rule's bus."""
@@ -107,7 +113,42 @@ def _while_attached(owner: type[Any], name: str, mended: Callable[..., Any]) -> 
     setattr(owner, name, choose)
 
 
+# All services ---------------------------------------------------------------------------------------------------------
+
+
+def _mend_requests() -> None:
+    def setup_class(account: Account, stock: Any, response: Any, *args: Any, **more: Any) -> None:
+        try:
+            stock(response, *args, **more)
+        except (ValueError, TypeError, AttributeError, RequestParserError) as error:  # of moto's own parser
+            refuse_wrong_request(response, now=account.clock())  # says more
+            raise unreadable(response, error) from error
+        refuse_wrong_request(response, now=account.clock())
+
+    def call_action(account: Account, stock: Any, response: Any) -> Any:
+        with no_internal_error(response):
+            return stock(response)
+
+    _while_attached(BaseResponse, "setup_class", setup_class)
+    _while_attached(BaseResponse, "call_action", call_action)
+
+
 # EventBridge ----------------------------------------------------------------------------------------------------------
+
+
+def _mend_reserved_sources() -> None:
+    """https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsRequestEntry.html"""
+
+    def put_events(account: Account, stock: Any, handler: Any) -> str:
+        entries = handler._get_param("Entries")
+        taken = [entry for entry in entries if not str(entry.get("Source", "")).startswith("aws.")]
+        answered = iter(handler.events_backend.put_events(taken) if taken else ())
+        refused = {"ErrorCode": "NotAuthorizedForSourceException", "ErrorMessage": "Not authorized for the source."}
+        answers = [refused if str(entry.get("Source", "")).startswith("aws.") else next(answered) for entry in entries]
+        failed = sum(1 for answer in answers if "ErrorCode" in answer)
+        return json.dumps({"FailedEntryCount": failed, "Entries": answers})
+
+    _while_attached(EventsHandler, "put_events", put_events)
 
 
 def _mend_patterns() -> None:
@@ -359,6 +400,10 @@ def _mend_first_alarm_state() -> None:
 
 
 REPAIRS = (
+    Repair(
+        "requests", "takes most of what the services' models and limits forbid, or answers with 500", _mend_requests
+    ),
+    Repair("reserved-sources", "anybody may send events of AWS's services", _mend_reserved_sources),
     Repair("event-patterns", "cannot look into lists of objects, and takes true for 1", _mend_patterns),
     Repair(
         "event-pattern-check", "takes unknown operators for matches; TestEventPattern is missing", _mend_pattern_check

@@ -81,6 +81,7 @@ class LocalAccount:
         self.faults = FaultSwitch(faults or (chaos.faults() if chaos else None))
         self._destinations = ApiDestinations()
         self.hops = Journal(clock=clock)
+        self.clock = clock
         self._watched: list[str] = []
         self._server = GatedServer("127.0.0.1", port, gate=self._gate)
         self._server.start()
@@ -287,6 +288,19 @@ class LocalAccount:
         """Send what SageMaker Debugger would: the job's event with (rule, status, details) of each of its rules."""
         self.jobs.emit_official_rule_status(job, statuses)
 
+    def emit_event(
+        self, source: str, detail_type: str, detail: Mapping[str, Any], *, resources: Iterable[str] = ()
+    ) -> None:
+        """Send an event of an AWS service onto the default bus. PutEvents refuses sources that begin with `aws.`.
+
+        Args:
+            source: Source of the event, such as `aws.s3`.
+            detail_type: Type of the event, such as `Object Created`.
+            detail: Detail of the event.
+            resources: ARNs of what the event is about.
+        """
+        _send_event(REGION, ACCOUNT_ID, source=source, detail_type=detail_type, detail=detail, resources=resources)
+
     # For the repairs ------------------------------------------------------------------------------------------------
 
     def send_event(self, rule: Any, event: Mapping[str, Any]) -> None:
@@ -360,7 +374,18 @@ def _check_is_free(port: int) -> None:
 
 def _send_sagemaker_event(detail_type: str, arn: str, detail: Mapping[str, Any]) -> None:
     region, account = arn.split(":")[3:5]
-    entry = {"Source": "aws.sagemaker", "DetailType": detail_type, "Detail": json.dumps(detail), "Resources": [arn]}
+    _send_event(region, account, source="aws.sagemaker", detail_type=detail_type, detail=detail, resources=[arn])
+
+
+def _send_event(
+    region: str, account: str, *, source: str, detail_type: str, detail: Mapping[str, Any], resources: Iterable[str]
+) -> None:
+    entry = {
+        "Source": source,
+        "DetailType": detail_type,
+        "Detail": json.dumps(detail),
+        "Resources": list(resources),
+    }
     events_backends[account][region].put_events([entry])
 
 

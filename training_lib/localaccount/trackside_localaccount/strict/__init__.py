@@ -1,0 +1,1 @@
+"""What AWS refuses before it does anything: requests by models and limits, templates by schemas."""

@@ -1,0 +1,141 @@
+"""A refusal as AWS answers it: error code, status, and a body in the protocol of the request."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+from botocore.model import OperationNotFoundError
+from moto.core.errors import COMMON_ERROR_CODES
+from moto.core.exceptions import ServiceException
+from moto.core.parse import RequestParserError
+from moto.core.responses import ActionResult
+from moto.core.utils import get_service_model
+from werkzeug.exceptions import HTTPException
+from werkzeug.wrappers import Response
+
+from trackside_localaccount.strict.incoming import UnreadableError, read
+from trackside_localaccount.strict.limits import LIMITS, Asked, BrokenLimit, check_tags
+from trackside_localaccount.strict.violations import Violations
+
+_LOG = logging.getLogger(__name__)
+
+# What services say instead of ValidationException (JSON) and ValidationError (query), by the pages "Common errors" and
+# the errors of their operations in https://docs.aws.amazon.com/<service>/latest/APIReference.
+_CODES = {
+    "athena": "InvalidRequestException",
+    "cognito-idp": "InvalidParameterException",
+    "ec2": "InvalidParameterValue",
+    "ecr": "InvalidParameterException",
+    "ecs": "InvalidParameterException",
+    "logs": "InvalidParameterException",
+    "s3": "InvalidArgument",
+    "sqs": "InvalidParameterValue",
+    "xray": "InvalidRequestException",
+}
+_UNREADABLE = {"query": "MalformedInput", "ec2": "MalformedInput", "rest-xml": "InvalidArgument"}
+# Codes that stand in no model, of which moto would warn.
+COMMON_ERROR_CODES.extend(
+    ["SerializationException", "MalformedInput", "MalformedXML", "RequestEntityTooLargeException", "InvalidParameter"]
+)
+
+
+class Refused(ServiceException):
+    """Of a module of ours: moto takes the service of an exception from the name of its module."""
+
+
+_violations = Violations()
+
+
+def refuse_wrong_request(response: Any, *, now: float) -> None:
+    """Refuse a request that breaks its operation's model or a limit of the service.
+
+    Args:
+        response: An instance of moto's `BaseResponse`, set up for a request.
+        now: Time, in seconds since 1970.
+
+    Raises:
+        HTTPException: The refusal, which the server answers with.
+    """
+    try:
+        incoming = read(response)
+    except UnreadableError as error:
+        raise unreadable(response, error) from error
+    if incoming is None:
+        return
+    shape = incoming.operation.input_shape
+    if shape is not None and (found := _violations.of(incoming.service, shape, incoming.parameters)):
+        errors = f"{len(found)} validation error{'s' if len(found) > 1 else ''} detected: {'; '.join(found)}"
+        raise _refusal(response, validation_code(incoming.service), errors)
+    try:
+        check_tags(incoming.parameters)
+        asked = Asked(response, datetime.fromtimestamp(now, tz=timezone.utc))
+        for limit in LIMITS.get((incoming.service, incoming.operation.name), ()):
+            limit(incoming.parameters, asked)
+    except BrokenLimit as broken:
+        code = broken.code or validation_code(incoming.service)
+        raise _refusal(response, code, str(broken), status=broken.status) from broken
+
+
+def unreadable(response: Any, error: Exception) -> HTTPException:
+    """Return the refusal of a request of which the protocol can make nothing.
+
+    Args:
+        response: An instance of moto's `BaseResponse`.
+        error: What could not be read.
+    """
+    protocol = str(get_service_model(response.boto3_service_name).protocol)
+    code = _UNREADABLE.get(protocol, "SerializationException")
+    if protocol == "rest-xml" and isinstance(error.__cause__ or error, RequestParserError):
+        code = "MalformedXML"
+    return _refusal(response, code, str(error))
+
+
+@contextlib.contextmanager
+def no_internal_error(response: Any) -> Iterator[None]:
+    """Refuse where moto fails on what it does not know: it would answer with HTTP 500, which SDKs try again.
+
+    Args:
+        response: An instance of moto's `BaseResponse`, whose action runs inside.
+    """
+    try:
+        yield
+    except (LookupError, AttributeError) as error:  # moto looked for something, and went on with None
+        _LOG.warning("A request was refused, for moto failed at it.", exc_info=True)
+        code = _not_found_code(response) or validation_code(response.boto3_service_name)
+        raise _refusal(response, code, "Requested resource not found.") from error
+    except (ValueError, TypeError) as error:
+        _LOG.warning("A request was refused, for moto failed at it.", exc_info=True)
+        code = validation_code(response.boto3_service_name)
+        raise _refusal(response, code, f"A value of the request is not valid: {error}") from error
+
+
+def validation_code(service: str) -> str:
+    """Return the error code by which a service refuses a value that its model forbids.
+
+    Args:
+        service: Name of the service, as boto3 has it.
+    """
+    if service in _CODES:
+        return _CODES[service]
+    metadata = get_service_model(service).metadata
+    protocols = metadata.get("protocols", [metadata.get("protocol")])
+    return "ValidationError" if "query" in protocols else "ValidationException"
+
+
+def _not_found_code(response: Any) -> str:
+    try:
+        operation = get_service_model(response.boto3_service_name).operation_model(response._get_action())
+    except OperationNotFoundError:
+        return ""
+    names = (str(shape.metadata.get("error", {}).get("code") or shape.name) for shape in operation.error_shapes)
+    return next((name for name in names if "NotFound" in name or name.startswith("NoSuch")), "")
+
+
+def _refusal(response: Any, code: str, message: str, *, status: int = 400) -> HTTPException:
+    _, headers, body = response.serialized(ActionResult(Refused(code, message)))
+    kept = {name: value for name, value in headers.items() if name.lower() != "status"}
+    return HTTPException(response=Response(body, status, kept))
