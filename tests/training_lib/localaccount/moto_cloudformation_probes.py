@@ -122,6 +122,29 @@ def archive_update() -> None:
     assert json.loads(described["EventPattern"])["source"] == ["y"]
 
 
+def rule_update() -> None:
+    queue = client("sqs").create_queue(QueueName="q")["QueueUrl"].rpartition("/")[2]
+    arn = f"arn:aws:sqs:us-east-1:123456789012:{queue}"
+    made = create({"Rule": resource("Events::Rule", EventPattern={"source": ["x"]}, Targets=[{"Id": "a", "Arn": arn}])})
+    events = client("events")
+    events.put_targets(Rule=made["Rule"], Targets=[{"Id": "of somebody", "Arn": arn}])
+    events.disable_rule(Name=made["Rule"])
+    changed = resource("Events::Rule", EventPattern={"source": ["y"]}, Targets=[{"Id": "b", "Arn": arn}])
+    client("cloudformation").update_stack(StackName="probe", TemplateBody=json.dumps({"Resources": {"Rule": changed}}))
+    (rule,) = events.list_rules()["Rules"]
+    assert (rule["Name"], rule["State"]) == (made["Rule"], "DISABLED")
+    assert json.loads(rule["EventPattern"])["source"] == ["y"]
+    targets = events.list_targets_by_rule(Rule=made["Rule"])["Targets"]
+    assert sorted(target["Id"] for target in targets) == ["b", "of somebody"]
+
+
+def generated_names() -> None:
+    logical = "Long" * 20
+    made = create({logical: resource("Events::Rule", EventPattern={"source": ["x"]})})
+    assert len(made[logical]) <= 64, made
+    client("events").describe_rule(Name=made[logical])
+
+
 def layer_version() -> None:
     layer = resource("Lambda::LayerVersion", Content=bucket_with(zipped()), CompatibleArchitectures=["arm64"])
     arn = create({"Layer": layer})["Layer"]
@@ -538,6 +561,8 @@ PROBES: Mapping[str, Callable[[], None]] = {
     "event-bus": event_bus,
     "archive": archive,
     "archive-update": archive_update,
+    "rule-update": rule_update,
+    "generated-names": generated_names,
     "layer-version": layer_version,
     "layer-version-update": layer_version_update,
     "function": function,

@@ -15,6 +15,7 @@ from urllib.parse import urlparse
 
 from moto.awslambda.models import EventSourceMapping, LambdaFunction, LayerVersion, lambda_backends
 from moto.cloudformation import models as cloudformation_models
+from moto.cloudformation import parsing
 from moto.cloudformation import responses as cloudformation_responses
 from moto.cloudformation.exceptions import CloudFormationError, ValidationError
 from moto.cloudformation.models import ChangeSet, CloudFormationBackend, Stack
@@ -23,7 +24,7 @@ from moto.core.responses import ActionResult
 from moto.dynamodb.models import dynamodb_backends
 from moto.dynamodb.models.table import Table
 from moto.ecr.models import Repository, ecr_backends
-from moto.events.models import Archive, EventBus, events_backends
+from moto.events.models import Archive, EventBus, Rule, events_backends
 from moto.iam.access_control import IAMPolicy
 from moto.kms.models import Key
 from moto.s3.models import FakeBucket, s3_backends
@@ -31,6 +32,9 @@ from moto.sns.models import Topic, sns_backends
 from moto.ssm.models import Parameter
 
 from trackside_localaccount import cross_stack
+from trackside_localaccount.strict.templates import longest_name
+
+_LONGEST_NAME = 64  # of functions and rules, and shorter than what other services take
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,55 @@ def _mend_archive_update() -> None:
         return original_resource
 
     _replace(Archive, "update_from_cloudformation_json", staticmethod(update))
+
+
+def _mend_rule_update() -> None:
+    """AWS::Events::Rule: all but the name and the bus can change, and the ARN, the state and others' targets stay."""
+    original = Rule.update_from_cloudformation_json
+
+    def update(
+        *, original_resource: Any, cloudformation_json: Any, account_id: str, region_name: str, **more: Any
+    ) -> Any:
+        properties = cloudformation_json["Properties"]
+        bus = str(properties.get("EventBusName") or "default").rpartition("/")[2]
+        if (
+            properties.get("Name", original_resource.name) != original_resource.name
+            or bus != original_resource.event_bus_name
+        ):
+            places = {"account_id": account_id, "region_name": region_name}
+            return original(
+                original_resource=original_resource, cloudformation_json=cloudformation_json, **places, **more
+            )
+        properties.setdefault("State", original_resource.state)
+        targets = {target["Id"] for target in properties.get("Targets", [])}
+        before = set(getattr(original_resource, "deployed_targets", targets))
+        original_resource.remove_targets(sorted(before - targets))
+        made = Rule.create_from_cloudformation_json(
+            original_resource.name, cloudformation_json, account_id, region_name
+        )
+        made.created_by = original_resource.created_by
+        return made
+
+    def complete(rule: Any, properties: Mapping[str, Any], account: str, region: str) -> None:
+        rule.deployed_targets = [target["Id"] for target in properties.get("Targets", [])]
+
+    _complete(Rule, complete)
+    _replace(Rule, "update_from_cloudformation_json", staticmethod(update))
+
+
+def _mend_generated_names() -> None:
+    """https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-properties-name.html: the name that
+    CloudFormation makes is as short as its service wants it."""
+    original = parsing.generate_resource_name
+
+    def generate_resource_name(resource_type: str, stack_name: str, logical_id: str) -> str:
+        name = original(resource_type, stack_name, logical_id)
+        known = longest_name(resource_type, get_name_type_map().get(resource_type, ""))
+        most = known or _LONGEST_NAME
+        kept, _, random = name.rpartition("-")
+        return name if len(name) <= most else f"{kept[: most - len(random) - 1].rstrip('-')}-{random}"
+
+    _replace(parsing, "generate_resource_name", generate_resource_name)
 
 
 def _mend_layer_version() -> None:
@@ -511,6 +564,8 @@ REPAIRS: tuple[Repair, ...] = (
     Repair("event-bus", "Ref gives a Python object instead of the name, and tags are dropped", _mend_event_bus),
     Repair("archive", "an event pattern raises, and Ref gives a Python object", _mend_archive),
     Repair("archive-update", "another pattern makes another archive, without what was kept", _mend_archive_update),
+    Repair("rule-update", "another pattern makes another rule, with another ARN", _mend_rule_update),
+    Repair("generated-names", "names that CloudFormation makes are too long for services", _mend_generated_names),
     Repair("layer-version", "Ref gives a Python object; architectures are dropped; it stays", _mend_layer_version),
     Repair("layer-version-update", "a stack with another version of it fails", _mend_layer_version_update),
     Repair("function", "layers, architecture, tracing, log group and tags are dropped", _mend_function),

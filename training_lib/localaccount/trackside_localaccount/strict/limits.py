@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from importlib.resources import files
 from typing import Any
 
+from trackside_localaccount.strict.templates import RefusedTemplateError, check_template, parsed_template
+
 Parameters = Mapping[str, Any]
 
 
@@ -250,6 +252,20 @@ def _stack_name(given: Parameters, asked: Asked) -> None:
         )
 
 
+def _template(given: Parameters, asked: Asked) -> None:
+    """https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/resource-type-schemas.html"""
+    text = given.get("TemplateBody")
+    if url := given.get("TemplateURL"):
+        text = asked.response._get_stack_from_s3_url(url)
+    if not text:
+        return  # the previous one
+    try:
+        template = parsed_template(text)
+        check_template(template, capabilities=list(given.get("Capabilities") or ()), region=asked.response.region)
+    except RefusedTemplateError as error:
+        raise BrokenLimit(str(error), error.code) from error
+
+
 # All services ---------------------------------------------------------------------------------------------------------
 
 
@@ -285,7 +301,7 @@ _ROWS: tuple[tuple[str, tuple[str, ...], tuple[Limit, ...]], ...] = (
         ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "Scan", "TransactWriteItems", "TransactGetItems"),
         (_placeholders,),
     ),
-    ("cloudformation", ("CreateStack", "CreateChangeSet"), (_stack_name,)),
+    ("cloudformation", ("CreateStack", "CreateChangeSet", "UpdateStack"), (_stack_name, _template)),
     ("sagemaker", ("CreateTrainingJob",), (_role_is_own, _has_algorithm)),
     ("sagemaker", ("CreateProcessingJob",), (_role_is_own,)),
 )

@@ -142,19 +142,21 @@ def _constraints(shape: Shape) -> list[_Constraint]:
     return found
 
 
-def whole_match(pattern: str) -> Callable[[Any], bool]:
+def whole_match(pattern: str, *, anywhere: bool = False) -> Callable[[Any], bool]:
     """Return a function that tells if the whole of a text matches a model's pattern, which is Java's.
 
     Args:
         pattern: The pattern, as it stands in the model.
+        anywhere: Whether a part of the text may match, too, as in JSON schemas.
     """
     for java, ours in _JAVA:
         pattern = pattern.replace(java, ours)
     made = regex.compile(pattern)
+    find = made.search if anywhere else made.fullmatch
 
     def matches(value: Any) -> bool:
         try:
-            return made.fullmatch(value, timeout=_MOST_SECONDS) is not None
+            return find(value, timeout=_MOST_SECONDS) is not None
         except TimeoutError:
             return True  # not known to be wrong
 
