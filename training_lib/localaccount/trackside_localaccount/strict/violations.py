@@ -5,6 +5,7 @@ Each shape becomes one function, made when it is first asked for and kept: a req
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,6 +32,8 @@ class Violations:
 
     def __init__(self) -> None:
         self._checks: dict[tuple[str, str], Check] = {}
+        self._inputs: dict[tuple[str, str], Check] = {}  # only what is made to the end
+        self._lock = threading.Lock()
 
     def of(self, service: str, shape: Shape, parameters: Mapping[str, Any]) -> list[str]:
         """Return a sentence for each constraint that is broken.
@@ -41,8 +44,15 @@ class Violations:
             parameters: The request, parsed by the service's protocol.
         """
         found: list[str] = []
-        self._check_for(service, shape)(parameters, "", found)
+        self._check_of_input(service, shape)(parameters, "", found)
         return found
+
+    def _check_of_input(self, service: str, shape: Shape) -> Check:
+        key = (service, shape.name)
+        if key not in self._inputs:
+            with self._lock:
+                self._inputs[key] = self._check_for(service, shape)
+        return self._inputs[key]
 
     def _check_for(self, service: str, shape: Shape) -> Check:
         key = (service, shape.name)
@@ -197,4 +207,5 @@ def _shown(value: Any) -> str:
         text = "[" + ", ".join(map(str, value)) + "]"
     else:
         text = str(value)
+    text = "".join(each if each.isprintable() else "?" for each in text[: _MOST_SHOWN + 1])  # an answer is XML, too
     return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "..."
