@@ -10,6 +10,7 @@ from constructs import Construct
 
 from lambdas.reconcile.settings import ReconcileSettings
 from lambdas.record_verdict.settings import RecordVerdictSettings
+from stacks.actions.stop_training import switch_name
 from stacks.constructs.acknowledge import accept_wildcard
 from stacks.constructs.allow import allow
 from stacks.constructs.evaluator_fleet import EvaluatorFleet
@@ -111,6 +112,7 @@ class Records:
                 every_minutes=self._settings.monitoring.reconcile_minutes,
                 retention_days=self._settings.retention.record_days,
                 sends_untagged=watches_untagged(self._settings),
+                dry_run_parameter=switch_name(self._settings),
             ),
             log_retention_days=self._settings.retention.log_days,
             most_at_once=LEAST_AT_ONCE,
@@ -128,6 +130,11 @@ class Records:
         evaluators = Stack.of(self._scope).format_arn(
             service="sagemaker", resource="processing-job", resource_name=f"{JOB_NAME_PREFIX}*"
         )
+        switch = Stack.of(self._scope).format_arn(
+            service="ssm", resource="parameter", resource_name=switch_name(self._settings).lstrip("/")
+        )
+        why = "Remembers that a person forbade all stops, for the next deployment."
+        allow(function, "RememberTheSwitch", ["ssm:GetParameter"], [switch], why=why)
         queues = [queue.queue_arn for queue in (start_queue, record_queue)]
         why = "Finds jobs without an event. The call knows no resources."
         allow(function, "ListTrainingJobs", ["sagemaker:ListTrainingJobs"], ["*"], why=why)

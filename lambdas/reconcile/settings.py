@@ -19,6 +19,7 @@ class ReconcileSettings(EnvironmentSettings):
     evaluator_mode      `per-job`, `per-rule` or `fleet`
     lease_table         `fleet`: table of the runs that it judges
     silence_minutes     time without a sign of life after which an evaluator counts as silent
+    dry_run_parameter   SSM parameter that forbids stops; its state is remembered
     most_looked_after   evaluators in a sweep that are checked for signs of life, at most
     every_minutes       between the begins of two sweeps
     grace_seconds       age from which a job is looked at: the time that its events may take
@@ -39,6 +40,7 @@ class ReconcileSettings(EnvironmentSettings):
     silence_minutes: int
     every_minutes: int
     sends_untagged: bool
+    dry_run_parameter: str
     most_looked_after: int = 100
     grace_seconds: int = 60
     most_pages: int = 100

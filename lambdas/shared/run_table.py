@@ -33,6 +33,7 @@ BUDGET = "budget"  # the partition that counts the stops of each hour
 BUDGET_DAYS = 7
 UNWATCHED = "unwatched"  # the sort key of the mark that a job asked for nothing
 STOPPER = "stopper"  # the sort key of the finding that stopped a job
+SWITCH = "switch"  # the partition, and the sort key, of the last state of the switch that forbids stops
 MOST_KEYS = 100  # API_BatchGetItem
 
 
@@ -123,6 +124,15 @@ class RunTable:
                 raise
             return False
         return True
+
+    def forbade_stops(self) -> bool:
+        """Return True if the switch forbade stops when it was last noted."""
+        items = self._query(SWITCH, "sk >= :history", history=SWITCH)
+        return any(bool(item["forbids"]["BOOL"]) for item in items)
+
+    def note_switch(self, *, forbids: bool) -> None:
+        """Note the state of the switch that forbids stops, for as long as the table is kept."""
+        self.put({"pk": {"S": SWITCH}, "sk": {"S": SWITCH}, "forbids": {"BOOL": forbids}})
 
     def running(self) -> list[JobRecord]:
         """Return every job that has not ended, as far as is recorded; a change of the last second may be missing.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lambdas.shared.clients import client
 from lambdas.shared.run_table import RunTable
+from lambdas.shared.switch import forbids_stops
 from lambdas.stop_training.logic import Known
 from trackside.contracts.deployment.run_table import JOB, RULE_PREFIX, JobRecord, RuleRecord, is_about
 from trackside.contracts.deployment.stop_record import DECISION_PREFIX, VETO, DecisionRecord, VetoRecord
@@ -29,12 +29,6 @@ def read_known(job: TrainingJob, table: RunTable, *, dry_run_parameter: str, fou
         },
         job=state if state and state.created_at >= job.created_at else None,
         veto=veto if veto and veto.at >= job.created_at else None,
-        dry_run=_is_dry_run(dry_run_parameter),
+        dry_run=forbids_stops(dry_run_parameter, table),
         found_at=found_at,
     )
-
-
-def _is_dry_run(parameter: str) -> bool:
-    """Return True for every value except `false`, so that a mistyped switch stops nothing."""
-    value = client("ssm").get_parameter(Name=parameter)["Parameter"]["Value"]
-    return str(value).strip().lower() != "false"

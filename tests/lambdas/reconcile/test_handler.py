@@ -18,6 +18,7 @@ from lambdas.reconcile.handler import handle
 from lambdas.reconcile.settings import ReconcileSettings
 from lambdas.reconcile.sweep import Sweep
 from lambdas.shared.processing_jobs import evaluator_mark, evaluator_name, name_of_later_job, processing_job_name
+from lambdas.shared.run_table import RunTable
 from tests.lambda_settings import made
 from trackside.contracts.deployment.run_table import JobRecord
 from trackside.contracts.event import TrainingJob
@@ -26,6 +27,7 @@ ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/"
 NOW = 1_795_226_674.0
 CREATED = NOW - 3600
 TICK = {"id": "tick", "source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
+SWITCH = "/trackside/trackside/dry-run"
 NOT_FOUND = ("ValidationException", "Could not find requested job with name: x")
 Deliver = Callable[..., list[str]]
 
@@ -43,6 +45,7 @@ def queues(account: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         ReconcileSettings,
         run_table="runs",
         run_bucket="runs-bucket",
+        dry_run_parameter=SWITCH,
         **{f"{name}_queue_url": url for name, url in urls.items()},
         list_pause_seconds=0,
     )
@@ -492,3 +495,16 @@ def test_a_job_of_a_spoke_is_not_taken_for_one_that_is_no_more(
     lists(sagemaker)
     assert deliver(handle, TICK) == []
     assert all(sent(url) == [] for url in queues.values())
+
+
+def test_a_sweep_remembers_that_stops_are_forbidden(
+    account: Any, sagemaker: Stubber, queues: dict[str, str], deliver: Deliver
+) -> None:
+    ssm = boto3.client("ssm")
+    ssm.put_parameter(Name=SWITCH, Value="false", Type="String")
+    ssm.put_parameter(Name=SWITCH, Value="true", Overwrite=True)
+    sagemaker.add_response("list_training_jobs", {"TrainingJobSummaries": []})
+
+    assert deliver(handle, TICK) == []
+
+    assert RunTable("runs", retention_days=1).forbade_stops()
