@@ -257,6 +257,7 @@ REASONS: Mapping[str, tuple[str, str]] = {
     "hidden-loss": (OF_NETWORKS, "it logs the loss itself"),
     "label-mask": (OF_NETWORKS, _OF_BATCHES),
     "untrained-tokens": (OF_NETWORKS, _OF_BATCHES),
+    "mixed-documents": (OF_NETWORKS, "attention is not read"),
     "dataloader": ("no loader", "it has no workers to count: they are the data set's own"),
     "evaluation-on-training-data": ("rows have no digests: data-leakage compares some", _OF_BATCHES),
     "gradients-not-cleared": (OF_NETWORKS, "each step has gradients of its own"),

@@ -86,6 +86,7 @@ class Cause(str, Enum):
     LABEL_MASK = "label-mask"
     UNTRAINED_TOKENS = "untrained-tokens"
     HIDDEN_LOSS = "hidden-loss"
+    MIXED_DOCUMENTS = "mixed-documents"
 
 
 @dataclass(frozen=True)
@@ -354,6 +355,10 @@ EXPLANATIONS = {
     Cause.UNTRAINED_TOKENS: Explanation(
         "the embeddings of added tokens are never trained",
         "Add the embeddings to modules_to_save, or the new rows to trainable_token_indices.",
+    ),
+    Cause.MIXED_DOCUMENTS: Explanation(
+        "documents packed into one row see one another",
+        "Leave the attention mask out where position_ids begin anew, or give one that keeps documents apart.",
     ),
     Cause.HIDDEN_LOSS: Explanation(
         "the trainer logs another number in place of a loss that is NaN or infinite",

@@ -319,6 +319,13 @@ SHARED_RANDOMNESS = Observation(
     '("Crops.rng"), or "worker_init_fn"',
     "program",
 )
+MIXED_DOCUMENTS = Observation(
+    "mixed_documents",
+    0,
+    "number of calls of the model in which the positions of a row began anew, as those of documents packed into one, "
+    "and its attention saw tokens of another document; counted to 3",
+    "program",
+)
 ROUNDS_BEFORE = Observation(
     "rounds_before", 0, "number of rounds that a boosted model had before this training", "program"
 )

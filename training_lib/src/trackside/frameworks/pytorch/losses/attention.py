@@ -22,6 +22,7 @@ from trackside.frameworks.pytorch.losses.description import constant_factor
 MOST_NODES = 20_000  # of the graph
 MOST_LAYERS = 8  # that are read, spread over the depth of the model
 _SAMPLES, _HEADS, _QUERIES, _KEYS = 2, 8, 16, 4096  # that are read of each
+_MOST_PACKED = 1 << 14  # keys of rows of several documents, of which few are read
 _FUSED = "ScaledDotProduct"
 _SOFTMAX = {"SoftmaxBackward0", "SafeSoftmaxBackward0"}
 _LONGEST_WALK = 12
@@ -43,6 +44,24 @@ class AttentionNumbers(NamedTuple):
 
     largest_logit: torch.Tensor
     entropy: torch.Tensor
+
+
+class _Read(NamedTuple):
+    """The rows of attention that are read of one layer, which end with queries and keys.
+
+    - `logits`, `shares`: before and after the softmax
+    - `allowed`: True where the query sees the key
+    - `matrices`: of each that is read its place among those of the layer, samples before heads
+    - `places`: of the queries
+    - `shape`: of all that the layer has: matrices, queries, keys
+    """
+
+    logits: torch.Tensor
+    shares: torch.Tensor
+    allowed: torch.Tensor
+    matrices: list[int]
+    places: list[int]
+    shape: tuple[int, int, int]
 
 
 def attention_nodes(end: Any) -> list[Any]:
@@ -73,15 +92,41 @@ def numbers_of(nodes: Sequence[Any]) -> AttentionNumbers | None:
     every = max(1, -(-len(nodes) // MOST_LAYERS))
     with torch.no_grad():
         for node in nodes[::every]:
-            found = _fused(node) if node.name().startswith(_FUSED) else _by_hand(node)
+            found = _read(node)
             if found is not None:
-                logits.append(found[0])
-                entropies.append(found[1])
+                logits.append(_largest(found.logits, found.allowed))
+                entropies.append(_entropy(found.shares, found.allowed))
         if not logits:
             return None
         device = logits[0].device  # a model may lie on several
         logits, entropies = [n.to(device) for n in logits], [n.to(device) for n in entropies]
         return AttentionNumbers(torch.stack(logits).max(), torch.stack(entropies).min())
+
+
+def see_across(nodes: Sequence[Any], documents: torch.Tensor) -> bool | None:
+    """Return True if a place sees one of another document of its row, in any layer that is read.
+
+    None if no row that is read has two documents, or no layer says which places it sees.
+
+    Args:
+        nodes: The attention in the graph of what a model returned.
+        documents: The number of the document at each place: (rows, places).
+
+    Errors: `RuntimeError` as above.
+    """
+    answer = None
+    rows, length = documents.shape
+    for node in nodes[:: max(1, -(-len(nodes) // MOST_LAYERS))]:
+        found = _read(node, most_keys=_MOST_PACKED)
+        if found is None or found.shape[0] % rows or found.shape[1:] != (length, length):
+            continue
+        own = documents.to(found.allowed.device)[[matrix * rows // found.shape[0] for matrix in found.matrices]]
+        differ = own[:, found.places, None] != own[:, None, :]
+        if bool(differ.any()):
+            answer = bool((differ & found.allowed.flatten(0, -3)).any())
+            if answer:
+                return True
+    return answer
 
 
 def kept(node: Any, name: str) -> torch.Tensor | None:
@@ -93,9 +138,14 @@ def kept(node: Any, name: str) -> torch.Tensor | None:
     return value if value is None or has_memory(value) else None
 
 
-def _fused(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
+def _read(node: Any, most_keys: int = _KEYS) -> _Read | None:
+    """Return rows of a layer of attention; None where its node does not keep them, or has more keys."""
+    return _fused(node, most_keys) if node.name().startswith(_FUSED) else _by_hand(node, most_keys)
+
+
+def _fused(node: Any, most_keys: int) -> _Read | None:
     query, key = kept(node, "query"), kept(node, "key")
-    if query is None or key is None or query.dim() != 4 or key.dim() != 4 or key.shape[2] > _KEYS:
+    if query is None or key is None or query.dim() != 4 or key.dim() != 4 or key.shape[2] > most_keys:
         return None
     mask = kept(node, "attn_mask")
     mask = kept(node, "attn_bias") if mask is None else mask
@@ -113,11 +163,13 @@ def _fused(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
         later = torch.arange(key.shape[2]) > torch.tensor(places)[:, None]
         logits = logits.masked_fill(later.to(logits.device), -math.inf)
     allowed = logits > torch.finfo(logits.dtype).min / 2
-    return _largest(logits, allowed), _entropy(logits.softmax(-1), allowed)
+    matrices = [sample * query.shape[1] + head for sample in samples for head in heads]
+    shape = (query.shape[0] * query.shape[1], query.shape[2], key.shape[2])
+    return _Read(logits, logits.softmax(-1), allowed, matrices, places, shape)
 
 
-def _by_hand(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Return the numbers of a softmax over a product of two batches of matrices; None for any other softmax."""
+def _by_hand(node: Any, most_keys: int) -> _Read | None:
+    """Return the rows of a softmax over a product of two batches of matrices; None for any other softmax."""
     product, scale, is_permuted = _product(node)
     if product is None:
         return None
@@ -130,7 +182,7 @@ def _by_hand(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
         or key is None
         or shares.dim() not in {3, 4}
         or query.dim() != 3
-        or key.shape[-1] > _KEYS
+        or key.shape[-1] > most_keys
     ):
         return None
     shares = shares.detach().reshape(-1, *shares.shape[-2:])
@@ -144,7 +196,7 @@ def _by_hand(node: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
         again = logits.masked_fill(~allowed, -math.inf).softmax(-1)
         if not torch.allclose(again, shares, atol=_SAME):
             return None
-    return _largest(logits, allowed), _entropy(shares, allowed)
+    return _Read(logits, shares, allowed, batch, places, (query.shape[0], query.shape[1], key.shape[2]))
 
 
 def _product(softmax: Any) -> tuple[Any, float, bool]:
