@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pytest
 
 from tests.training_lib.rules.columns import steady
-from trackside.contracts.run.recorded_names import PASSES_WITHOUT_STEP, SKIPPED_STEP
+from trackside.contracts.run.recorded_names import BATCHES_WITHOUT_STEP, PASSES_WITHOUT_STEP, SKIPPED_STEP
 from trackside.rules.program.passes_without_step import PassesWithoutStep
 from trackside.testing.rule_case import RuleCase, Statistics, assert_case
 
@@ -18,6 +18,10 @@ def noted(values: dict[int, object]) -> Statistics:
     return {**LOSS, PASSES_WITHOUT_STEP: {"mean": values}}
 
 
+def unused(values: dict[int, object]) -> Statistics:
+    return {**LOSS, BATCHES_WITHOUT_STEP: {"mean": values}}
+
+
 def skipped(steps: Collection[int]) -> Statistics:
     return {**LOSS, SKIPPED_STEP: {"mean": {step: float(step in steps) for step in range(60)}}}
 
@@ -26,6 +30,9 @@ CASES = [
     RuleCase("many passes since the newest step", recorded=noted({59: 50.0}), fires=("steps",)),
     RuleCase("very many passes since the newest step", recorded=noted({59: 6400.0}), fires=("steps",)),
     RuleCase("on one of two workers", recorded=noted({59: {"worker_0": 10.0, "worker_1": 60.0}}), fires=("steps",)),
+    RuleCase("many batches that no pass used", recorded=unused({59: 64.0}), fires=("steps",)),
+    RuleCase("such batches, and steps again", recorded=unused({20: 256.0})),
+    RuleCase("few such batches", recorded=unused({59: 32.0})),
     RuleCase("steps came again", recorded=noted({20: 400.0})),
     RuleCase("few passes", recorded=noted({59: 49.0})),
     RuleCase("nothing noted", recorded=LOSS),

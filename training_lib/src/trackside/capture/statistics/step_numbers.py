@@ -20,6 +20,7 @@ from trackside.contracts.run.recorded_names import (
     BATCH_OF_ONE_ROW,
     BATCH_REPEATED,
     BATCHES_READY,
+    BATCHES_WITHOUT_STEP,
     CAPTURE_SECONDS,
     CLIPPING,
     DATA_PROCESSOR_WAIT_SECONDS,
@@ -118,6 +119,11 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         PASSES_WITHOUT_STEP,
         "mean",
         "backward passes of the training since the run's newest step, once they are many more than a step has",
+    ),
+    StepNumber(
+        BATCHES_WITHOUT_STEP,
+        "mean",
+        "batches of the training's DataLoader in a row that no backward pass used, once they are many",
     ),
     StepNumber(
         BATCH, "mean", "a fingerprint of the newest batch of a DataLoader, below 2 ** 24: equal for equal batches"

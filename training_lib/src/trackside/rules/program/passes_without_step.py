@@ -1,4 +1,4 @@
-"""passes-without-step: backward passes go on, and the optimizer no longer steps."""
+"""passes-without-step: backward passes or batches go on, and the optimizer no longer steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.run.recorded_names import PASSES_WITHOUT_STEP, SKIPPED_STEP
+from trackside.contracts.run.recorded_names import BATCHES_WITHOUT_STEP, PASSES_WITHOUT_STEP, SKIPPED_STEP
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
@@ -33,6 +33,9 @@ class PassesWithoutStep(Rule):
         1. p is the noted number at the run's newest step. It fires where p is at least `passes`.
         2. A fused optimizer is called at a skipped step, too, and changes nothing. There p is the number of
            steps up to the newest, each of them skipped.
+        3. A loop that skips a batch before its backward pass (`if not isfinite(loss): continue`) is seen where a
+           DataLoader gives its batches. There p is the number of batches in a row that no backward pass used, in a
+           training that used all but a few before.
 
         It recovers with the next step. Gradients that are computed elsewhere, as for adversarial examples after the
         training, are no training, and are not counted. Amazon's Debugger has no such rule; its clock is the step.
@@ -61,31 +64,42 @@ class PassesWithoutStep(Rule):
     likely_causes = (Cause.STEP_ORDER,)
     shows_its_cause = True
     what_to_do = (
-        "Look at the condition around optimizer.step(), which is never true again.",
+        "Look at the condition around backward() and optimizer.step(), which is never true again.",
         "With a gradient scaler, print its scale: it skips each step with gradients that are not finite.",
     )
 
-    passes: int = parameter(50, "backward passes since the newest step", minimum=1)
+    passes: int = parameter(50, "backward passes, or batches, since the newest step", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per worker with backward passes that no step followed."""
-        columns = window.statistic(PASSES_WITHOUT_STEP, "mean", mode=None)
-        noted = {c.worker: float(c.values[-1]) for c in columns if int(c.steps[-1]) == window.step}
+        noted = _noted(window, PASSES_WITHOUT_STEP)
         for column in window.statistic(SKIPPED_STEP, "mean", mode=None):
             noted[column.worker] = max(noted.get(column.worker, 0.0), float(skipped_in_a_row(column.values)))
-        return [self._finding(window, w, p) for w, p in noted.items() if is_stuck(passes=p, limit=self.passes)]
+        batches = _noted(window, BATCHES_WITHOUT_STEP)
+        return [
+            self._finding(window, worker, what, count)
+            for what, counts in (("backward passes", noted), ("batches", batches))
+            for worker, count in counts.items()
+            if is_stuck(passes=count, limit=self.passes)
+        ]
 
-    def _finding(self, window: Window, worker: str, passes: float) -> Finding:
+    def _finding(self, window: Window, worker: str, what: str, count: float) -> Finding:
         facts = window.facts
         return finding_of(
             window,
             "steps",
-            "backward passes since the newest step",
-            passes,
+            f"{what} since the newest step",
+            count,
             above=float(self.passes - 1),
             worker=worker,
             place=facts.losses[0].backward_line if facts and facts.losses else "",
         )
+
+
+def _noted(window: Window, name: str) -> dict[str, float]:
+    """Return the number that each worker noted at the newest step."""
+    columns = window.statistic(name, "mean", mode=None)
+    return {c.worker: float(c.values[-1]) for c in columns if int(c.steps[-1]) == window.step}
 
 
 def skipped_in_a_row(flags: NDArray[np.float64]) -> int:

@@ -31,6 +31,7 @@ from trackside.contracts.run.recorded_names import (
     ROWS_REPEATED,
 )
 from trackside.frameworks.pytorch.compiling.tracing import compiler_at_work, is_dynamo_compiling, skip_frame, untraced
+from trackside.frameworks.pytorch.data.batch_use import BatchUse
 from trackside.frameworks.pytorch.data.drawn_rows import DrawnRows
 from trackside.frameworks.pytorch.data.evaluated_rows import EvaluatedRows
 from trackside.frameworks.pytorch.data.fingerprint import fingerprint
@@ -58,6 +59,7 @@ class _Seen:
         self.counted: weakref.ref[Any] | None = None  # the iterator whose pass was counted as it began, at rest
         self.last: OrderedDict[int, int] = OrderedDict()
         self.drawn = DrawnRows()
+        self.use = BatchUse()
         self.order: tuple[Any, OrderSeed | None] = None, None  # the newest pass over the rows, and its seed
 
     def has(self, number: int, *, within: int) -> bool | None:
@@ -88,6 +90,8 @@ class BatchSource:
         loader_met: Called with an iterator whose first batch was fetched for the training, and that batch.
         loader_starts: Called with a DataLoader before its workers are started.
         roots: Returns the trained models, with their names.
+        passes: Returns the number of backward passes of the process so far.
+        unused: Called at each batch with the number of those right before it that no backward pass used.
     """
 
     def __init__(
@@ -100,7 +104,10 @@ class BatchSource:
         loader_met: Callable[[Any, Any], None],
         loader_starts: Callable[[Any], None] = lambda loader: None,
         roots: Callable[[], Iterable[tuple[str, torch.nn.Module]]] = tuple,
+        passes: Callable[[], int],
+        unused: Callable[[int], None],
     ) -> None:
+        self._passes, self._unused = passes, unused
         self._statistics, self._is_evaluating = statistics, is_evaluating
         self._clock, self._loader_met, self._loader_starts = clock, loader_met, loader_starts
         self._seen: OrderedDict[int, _Seen] = OrderedDict()
@@ -132,6 +139,7 @@ class BatchSource:
         """Forget the batches before a rest: how many came since is not known."""
         for seen in self._seen.values():
             seen.last.clear()
+            seen.use.forget()
             seen.drawn.leave_out()
 
     def _watch_passes(self) -> Undo:
@@ -250,6 +258,7 @@ class BatchSource:
     def _look_at_training(self, iterator: Any, batch: Any, ready: float) -> None:
         seen = self._of(iterator._dataset)
         seen.count += 1
+        self._unused(seen.use.drawn(self._passes(), is_first=iterator._num_yielded == 1))
         if iterator._num_yielded == 1 or not seen.passes:  # its first one may have been taken for an evaluation's
             if seen.counted is None or seen.counted() is not iterator:
                 seen.passes += 1

@@ -17,6 +17,7 @@ from trackside.capture.ground.values import Numbers, Values
 from trackside.capture.statistics.step_numbers import MOST_CLIPPINGS, clipping_name
 from trackside.contracts.run.recorded_names import (
     BACKWARD_PASSES,
+    BATCHES_WITHOUT_STEP,
     GRADIENTS_KEPT,
     PASSES_WITHOUT_STEP,
     SKIPPED_BEFORE,
@@ -29,7 +30,7 @@ from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
 from trackside.frameworks.pytorch.statistics.cleared_gradients import ClearedGradients
 from trackside.frameworks.pytorch.statistics.own_skips import OwnSkips
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
-from trackside.frameworks.pytorch.statistics.step_order import StepOrder
+from trackside.frameworks.pytorch.statistics.step_order import FEWEST_WITHOUT_STEP, StepOrder
 from trackside.frameworks.pytorch.statistics.unused_passes import UnusedPasses
 
 MOST_LIMITS = 8  # that are remembered, for a limit that follows the gradients is another at each step
@@ -84,6 +85,7 @@ class GradientNumbers:
         self.is_skipped = False  # the optimizer's step under way, as far as that is known
         self.before_step: Callable[[Optimizer, bool | Values | None], None] = protect(self._before_step)
         self.step_skipped: Callable[[str], None] = untraced(protect(self._step_skipped))
+        self.batches_unused: Callable[[int], None] = untraced(protect(self._batches_unused))
         self.after_step: Callable[[Optimizer], None] = protect(self._after_step)
         self.end_step: Callable[[], None] = protect(self._end_step)
         self.clipped: Callable[[str, Any, Any, Any], None] = untraced(protect(self._clipped))
@@ -118,8 +120,20 @@ class GradientNumbers:
         self.order.forget_passes()
         self._drop_clippings()
         recorder.drop_unsettled(mode)
-        before = recorder.numbers.added.get(_SKIPPED_BEFORE, 0.0)
-        recorder.numbers.added[_SKIPPED_BEFORE] = (before if isinstance(before, float) else 0.0) + 1.0
+        self._count_skip()
+
+    def _count_skip(self) -> None:
+        added = self._record.recorder.numbers.added
+        before = added.get(_SKIPPED_BEFORE, 0.0)
+        added[_SKIPPED_BEFORE] = (before if isinstance(before, float) else 0.0) + 1.0
+
+    def _batches_unused(self, in_a_row: int) -> None:
+        """Count a step that was skipped before its backward pass. Note the batches of a row that does not end."""
+        if in_a_row:
+            self._count_skip()
+        if in_a_row >= FEWEST_WITHOUT_STEP and in_a_row & (in_a_row - 1) == 0:  # and again as their number has doubled
+            self._record.recorder.note({(BATCHES_WITHOUT_STEP, "mean"): float(in_a_row)})
+            self._statistics.last_look.at_all()
 
     def look_for_own_skip(self, optimizer: Optimizer, mode: str) -> None:
         """Note whether the optimizer skipped the step within its own `step`. Drop what led to it then.

@@ -103,6 +103,7 @@ class PyTorchSources:
             is_evaluating=lambda: self.validation.is_on,
             is_compiler_used=lambda: self.calls.eager.is_compiler_used,
             pass_met=self.detectors.pass_met,
+            numbers=self.gradient_numbers,
         )
         self.batches = self.timing.batches
         self.skipped_steps = SkippedSteps(

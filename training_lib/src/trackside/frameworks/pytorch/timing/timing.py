@@ -14,6 +14,7 @@ from trackside.contracts.run_layout import PROFILES, worker_name
 from trackside.frameworks.pytorch.data.batches import BatchSource
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.modules.source import TrainedModules
+from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNumbers
 from trackside.frameworks.pytorch.timing.collectives import GradientAverages
 from trackside.frameworks.pytorch.timing.loaders import Loaders
 from trackside.frameworks.pytorch.timing.operators import begin_operator_profile
@@ -39,6 +40,8 @@ class Timing:
         modules: The modules that are trained.
         is_evaluating: Returns True during an evaluation.
         is_compiler_used: Returns True once the script compiles.
+        pass_met: Called with an iterator of a DataLoader and its first batch for the training.
+        numbers: Counts backward passes, and the batches that none of them used.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Timing:
         is_evaluating: Callable[[], bool],
         is_compiler_used: Callable[[], bool],
         pass_met: Callable[[Any, Any], None],
+        numbers: GradientNumbers,
     ) -> None:
         guard = session.guard
         self._loaders = Loaders()
@@ -68,6 +72,8 @@ class Timing:
             loader_met=loader_met,
             loader_starts=Fuse(guard, "timing the workers of DataLoaders").protect(self._loaders.starts),
             roots=modules.roots,
+            passes=lambda: numbers.order.passes,
+            unused=numbers.batches_unused,
         )
         self.queues = QueueTakes(
             session.statistics, clock=self.phases.clock, protect=Fuse(guard, "looking at queues").protect
