@@ -136,6 +136,23 @@ def no_momentum() -> nn.Module:
     return perceptron(nn.BatchNorm1d(16, momentum=0.0), nn.ReLU())
 
 
+def frozen(*places: int) -> nn.Module:
+    """Return a model of a wide layer, a norm and a last layer, with those at `places` of them frozen."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(WIDTH, 64), nn.LayerNorm(64), nn.Linear(64, CLASSES))
+    for place in places:
+        model[place].requires_grad_(requires_grad=False)
+    return model
+
+
+def loaded(model: nn.Module) -> nn.Module:
+    """Return a model with weights of its last layer that no initializer draws."""
+    with torch.no_grad():
+        last = [*model.children()][-1].weight
+        last.copy_(last.sign() * last.abs() ** 3)
+    return model
+
+
 FAULTS = {
     "evaluation-repeats": {
         "functional-dropout": lambda: perceptron(Through(functional.dropout)),
@@ -165,6 +182,7 @@ FAULTS = {
     "gradients-reach-parameters": {
         "detached": lambda: perceptron(nn.ReLU(), Through(torch.Tensor.detach)),
         "data": lambda: perceptron(Through(lambda values: values.data)),
+        "frozen-last-layer": lambda: frozen(2),
         "without-gradients": lambda: perceptron(Through(lambda values: torch.tensor(values.tolist()))),
     },
 }
@@ -237,6 +255,9 @@ class Branched(nn.Module):
         pytest.param("output-depends-on-input", Wide, Outcome.OK, id="double"),
         pytest.param("gradients-reach-parameters", lambda: Branched(3), Outcome.OK, id="a-small-branch-is-dead"),
         pytest.param("gradients-reach-parameters", lambda: Branched(64), Outcome.FAULT, id="most-is-dead"),
+        pytest.param("gradients-reach-parameters", lambda: frozen(0), Outcome.OK, id="a-frozen-first-layer"),
+        pytest.param("gradients-reach-parameters", lambda: frozen(0, 2), Outcome.OK, id="frozen-but-for-a-norm"),
+        pytest.param("gradients-reach-parameters", lambda: loaded(frozen(2)), Outcome.OK, id="a-last-layer-of-its-own"),
     ],
 )  # fmt: skip
 def test_a_small_difference_is_one(probe: str, build: Callable[[], nn.Module], outcome: Outcome) -> None:

@@ -1,4 +1,4 @@
-"""gradients-reach-parameters: each trained parameter that the loss depends on gets a gradient."""
+"""gradients-reach-parameters: parameters that the loss depends on get a gradient, those of the last layer too."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from trackside.contracts.run.check import Answer
+from trackside.frameworks.pytorch.facts.detectors.parameters.first_values import looks_untrained
 from trackside.frameworks.pytorch.probes.probe import NotTriedError, Probe
 from trackside.frameworks.pytorch.probes.subject import Subject
 
@@ -53,12 +54,35 @@ class ReachedParameters(Probe):
                     "If they were alive at first, lower the learning rate.",
                 ),
             )
+        if not guilty and (frozen := self._frozen_end(subject)):
+            return self.fault(
+                "it requires no gradient, is as an initializer draws it, and the loss depends on it",
+                where=frozen,
+                what="The last layer is frozen at its random start, and all layers before it train.",
+                cures=(
+                    "Freeze the layers before it, or none: look for requires_grad_(False) and requires_grad = False.",
+                    "Replace the last layer after the model was frozen.",
+                ),
+            )
         if not guilty:
             return self.ok(f"{len(reached)} of {len(named)} parameters get gradients; the loss depends on no other")
         return self.fault(
             f"the loss depends on {len(guilty)} of {len(named)} parameters without a gradient",
             where=_listed(guilty),
         )
+
+    def _frozen_end(self, subject: Subject) -> str:
+        """Return the name of the last matrix, if it alone is frozen, at its random start; "" otherwise.
+
+        What is to train later lies before what trains, from the output on, so this one waits for no turn.
+        """
+        matrices = [(name, p) for name, p in subject.named_parameters() if p.ndim > 1 and min(p.shape) > 1]
+        frozen = [(name, p) for name, p in matrices if not p.requires_grad]
+        if len(subject.models) > 1 or len(frozen) != 1 or len(matrices) < 2 or frozen[0][0] != matrices[-1][0]:
+            return ""
+        name, last = frozen[0]
+        is_last = looks_untrained(last) and self._depends(subject, [last], is_slope_needed=False)
+        return name if is_last else ""
 
     def _reached(self, subject: Subject, named: Mapping[str, torch.Tensor]) -> set[int]:
         reached: set[int] = set()
