@@ -1,4 +1,4 @@
-"""Batches that no backward pass used, as of a loop that skips a batch whose loss is not finite.
+"""Batches that no backward pass used, as of a loop that skips a batch with a loss that is not finite.
 
 It shows when the next batch is drawn: no backward pass has ended since the one before. A loop that draws some batches
 ahead does so at the beginning of a pass over the data, where nothing counts. A loop that draws several batches for each
