@@ -57,6 +57,17 @@ def by_hand(recorder: StepRecorder) -> None:
         step(recorder, optimizer, -shares[range(ROWS), labels].log().mean())
 
 
+class Scores(torch.Tensor):
+    """A class of its own, as fastai puts tensors into."""
+
+
+def in_another_class(recorder: StepRecorder) -> None:
+    model, optimizer = model_and_optimizer()
+    for values, labels in table():
+        scores = model(values).transpose(0, 1).transpose(0, 1).contiguous()
+        step(recorder, optimizer, functional.cross_entropy(scores.as_subclass(Scores), labels))
+
+
 def in_place(recorder: StepRecorder) -> None:
     model, optimizer = model_and_optimizer()
     for values, labels in table():
@@ -161,6 +172,7 @@ def on_a_default_device(recorder: StepRecorder) -> None:
         pytest.param(autograd_backward, [1], id="autograd-backward"),
         pytest.param(by_hand, [1], id="by-hand"),
         pytest.param(in_place, [1], id="in-place"),
+        pytest.param(in_another_class, [1], id="in-another-class"),
         pytest.param(parts_and_penalty, [1], id="parts-and-penalty"),
         pytest.param(accumulated, [2], id="accumulated"),
         pytest.param(adversarial, [1, 1], id="adversarial"),

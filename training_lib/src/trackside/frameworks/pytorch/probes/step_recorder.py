@@ -214,11 +214,19 @@ class StepRecorder:
         return any(isinstance(each, torch.nn.Parameter) or self._knows(each) for each in found)
 
     def _knows(self, tensor: torch.Tensor) -> bool:
-        """Return True for the result of a call, and for one that a called module keeps: this is recorded as read."""
+        """Return True for the result of a call, for one that a called module keeps, and for one in another class.
+
+        What is kept is recorded as read, and what was put into a class of its own (fastai's `TensorBase`) as put there:
+        PyTorch shows no mode how that was done.
+        """
         if self._trace.knows(tensor):
             return True
         if tensor.grad_fn is None:
             return False
+        if (source := self._trace.source_of(tensor)) is not None:
+            put = torch._C.TensorBase.as_subclass  # fastai replaces that of `torch.Tensor`
+            self._trace.add(self._begun(put, (source, type(tensor)), {}), [tensor])
+            return True
         if self._kept is None:
             self._kept = kept_tensors(self._trace.called_modules())
         known, reader = self._kept.get(id(tensor), (None, None))
@@ -332,6 +340,14 @@ class _Trace:
 
     def number(self, tensor: torch.Tensor) -> int:
         return self._numbers[id(tensor)][1]
+
+    def source_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Return the known tensor that this one is, in another class; None if it is none."""
+        node = tensor.grad_fn
+        if node is None or node.name() != "AliasBackward0":
+            return None
+        source = node.next_functions[0][0]
+        return next((known for known, _ in self._numbers.values() if known.grad_fn is source), None)
 
     def called_modules(self) -> list[torch.nn.Module]:
         """Return the modules that were called."""
