@@ -78,7 +78,10 @@ def process(**signs: Any) -> UncapturedProcess:
         pytest.param(["bash", "t.sh"], 0, (), "bash started no Python that has Trackside", id="a-shell"),
         pytest.param(["python", "t.py"], 0, (), "the script never imported a framework", id="no-torch"),
         pytest.param(["python", "t.py"], 2, (), "code 2 before it imported a framework; its own", id="misspelt"),
-        pytest.param(["python", "t.py"], -9, (), "SIGKILL ended the command (exit code 137)", id="killed"),
+        pytest.param(
+            ["python", "t.py"], -9, (),
+            "SIGKILL ended the command (exit code 137) before a training step was recorded", id="killed",
+        ),
         pytest.param(
             ["python", "t.py"], 1, (process(error="ImportError"),),
             "ImportError ended it before the first optimizer step; the traceback is above", id="an-early-crash",
@@ -101,7 +104,12 @@ def process(**signs: Any) -> UncapturedProcess:
         ),
         pytest.param(
             ["python", "t.py"], 0, (process(frameworks=("sklearn",)),),
-            "the script uses sklearn, and no training was seen that `trackside run` captures", id="another-framework",
+            "captures; fits in worker processes (n_jobs) are captured only where the estimator keeps losses",
+            id="sklearn",
+        ),
+        pytest.param(
+            ["python", "t.py"], 0, (process(frameworks=("mxnet",)),),
+            "the script uses mxnet, and no training was seen that `trackside run` captures", id="another-framework",
         ),
         pytest.param(
             ["python", "t.py"], 3, (process(error="SystemExit"),),

@@ -145,13 +145,16 @@ def _of_others(process: UncapturedProcess, crashed: str) -> str:
         return f"{crashed} before the first step; the traceback is above"
     if set(process.frameworks) == {"jax"}:
         return "the script uses jax, which is captured by a call: trackside.JaxRun"
-    return f"the script uses {', '.join(process.frameworks)}, and no training was seen that `trackside run` captures"
+    seen = f"the script uses {', '.join(process.frameworks)}, and no training was seen that `trackside run` captures"
+    if "sklearn" not in process.frameworks:
+        return seen
+    return f"{seen}; fits in worker processes (n_jobs) are captured only where the estimator keeps losses"
 
 
 def _without_report(command: Sequence[str], status: int) -> str:
     name = Path(command[0]).name
     if signal := signal_of(status):
-        return f"{signal} ended the command (exit code {exit_code_of(status)}) before its first training step"
+        return f"{signal} ended the command (exit code {exit_code_of(status)}) before a training step was recorded"
     if status:
         return f"the command ended with code {status} before it imported a framework; its own message is above"
     if name.startswith("python"):
