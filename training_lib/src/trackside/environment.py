@@ -100,6 +100,44 @@ class RehearsalEnvironment:
 
 
 @dataclass(frozen=True)
+class RescueEnvironment:
+    """Settings of a training process that goes back when its numbers break, beside `CaptureEnvironment`.
+
+    TRACKSIDE_RESCUE              1: go back; unset: this process never does
+    TRACKSIDE_RESCUE_COPIES       earlier moments that are kept in memory, at least 2 (default 3)
+    TRACKSIDE_RESCUE_TRIES        returns in one training (default 5)
+    TRACKSIDE_RESCUE_PLACE_TRIES  returns to one moment (default 2)
+    """
+
+    is_on: bool = False
+    copies: int = 3
+    tries: int = 5
+    place_tries: int = 2
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] | None = None) -> RescueEnvironment:
+        """Return the settings in the process's environment, or in `environ`."""
+        env = _environ(environ)
+        return cls(
+            is_on=env.get("TRACKSIDE_RESCUE", "") == "1",
+            copies=max(2, _whole(env.get("TRACKSIDE_RESCUE_COPIES"), cls.copies)),
+            tries=_whole(env.get("TRACKSIDE_RESCUE_TRIES"), cls.tries),
+            place_tries=max(1, _whole(env.get("TRACKSIDE_RESCUE_PLACE_TRIES"), cls.place_tries)),
+        )
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables that `read` reads; none if it is off."""
+        if not self.is_on:
+            return {}
+        return {
+            "TRACKSIDE_RESCUE": "1",
+            "TRACKSIDE_RESCUE_COPIES": str(self.copies),
+            "TRACKSIDE_RESCUE_TRIES": str(self.tries),
+            "TRACKSIDE_RESCUE_PLACE_TRIES": str(self.place_tries),
+        }
+
+
+@dataclass(frozen=True)
 class EvaluatorEnvironment:
     """Settings of an evaluator.
 

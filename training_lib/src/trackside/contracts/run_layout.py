@@ -23,6 +23,8 @@ A run is one folder or S3 prefix:
         performance/<worker>.json   our own: DataLoaders and stack samples (records/machine/performance_facts.py)
     <run>/check/<worker>.json              answers of the probes of `trackside check` (ProcessReport)
     <run>/uncaptured/<process>.json        local: a process that captured nothing (UncapturedProcess)
+    <run>/rescue/<worker>.json             returns of the training to earlier moments (RescueRecord)
+    <run>/rescue/standing-issues.json      local: critical issues that stand, for the process that rescues
     <run>/rule-output/verdicts.jsonl       one verdict a line
     <run>/rule-output/<configuration>/verdicts.jsonl   of a rule that a container of its own judged
     <run>/rule-output/metrics.jsonl        local: one issue a line, for rules with the action PublishMetric
@@ -55,6 +57,8 @@ RULE_OUTPUT = "rule-output"
 CHECK = "check"
 PROFILES = "profiler-output"
 UNCAPTURED = "uncaptured"
+RESCUE = "rescue"
+STANDING_ISSUES_KEY = "standing-issues.json"
 RULE_REQUEST_KEY = "rule-request.json"
 CAPTURE_REQUEST_KEY = "capture-request.json"
 VERDICTS_KEY = "verdicts.jsonl"
@@ -352,6 +356,11 @@ def python_prefix(
 def check_key(worker: str) -> str:
     """Return the key, within the run, of a process's report of a rehearsal."""
     return f"{CHECK}/{worker}.json"
+
+
+def rescue_key(worker: str) -> str:
+    """Return the key of a worker's record of rescues, below the run's location."""
+    return f"{RESCUE}/{worker}.json"
 
 
 def uncaptured_key(process: int) -> str:

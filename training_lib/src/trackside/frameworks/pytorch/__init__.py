@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trackside.environment import CaptureEnvironment, RehearsalEnvironment
+from trackside.environment import CaptureEnvironment, RehearsalEnvironment, RescueEnvironment
 from trackside.frameworks.pytorch.adapter import PyTorchAdapter
 from trackside.frameworks.shared import in_charge
 
@@ -12,10 +12,22 @@ def attach() -> None:
     environment = CaptureEnvironment.read()
     if environment.run_uri and in_charge.is_free():
         adapter = PyTorchAdapter(environment)
-        adapter.install()
+        rehearsal, rescue = RehearsalEnvironment.read(), RescueEnvironment.read()
+        if rescue.is_on and not rehearsal.steps:
+            _install_with_rescue(adapter, rescue)
+        else:
+            adapter.install()
         in_charge.attach(adapter)
-        rehearsal = RehearsalEnvironment.read()
         if rehearsal.steps:
             from trackside.frameworks.pytorch.probes.rehearsal import Rehearsal  # not needed by other trainings
 
             Rehearsal(environment, rehearsal, adapter).install()
+
+
+def _install_with_rescue(adapter: PyTorchAdapter, settings: RescueEnvironment) -> None:
+    from trackside.frameworks.pytorch.rescue.rescue import Rescue  # not needed by other trainings
+
+    rescue = Rescue(adapter.session, settings)
+    rescue.watch_losses()
+    adapter.install()
+    rescue.install()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from trackside.frameworks.pytorch.probes.random_state import RandomState
+from trackside.frameworks.pytorch.ground.random_state import RandomState
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from trackside.frameworks.pytorch.ground.structures import is_no_computation
 from trackside.frameworks.pytorch.probes.contents import rebuilt, tensors_in
 from trackside.frameworks.pytorch.probes.gradient_changes import GradientWatch
 from trackside.frameworks.pytorch.probes.kept_tensors import KeptTensor, kept_tensors
-from trackside.frameworks.pytorch.probes.random_state import RandomState
+from trackside.frameworks.pytorch.ground.random_state import RandomState
 from trackside.frameworks.pytorch.probes.seen_draws import SeenDraws
 from trackside.frameworks.pytorch.probes.seen_labels import SeenLabels
 from trackside.frameworks.pytorch.probes.step_program import Autocast, Call, StepProgram

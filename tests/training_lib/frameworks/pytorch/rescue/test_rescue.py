@@ -1,0 +1,121 @@
+"""A training whose numbers break goes back where that may cure it, and nowhere else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.training_lib.frameworks.pytorch.rescue import trainings
+from tests.training_lib.frameworks.pytorch.rescue.trainings import AT, STEPS, Training, rescued
+from trackside.contracts.run.rescue import RescueState, TryOutcome
+
+_TRANSIENT = {
+    "broken batch": trainings.broken_batch,
+    "huge update": trainings.huge_batch,
+    "torn weights": trainings.torn_weights,
+    "jump of the rate": trainings.rate_jump,
+}
+_NOT_CURABLE = {
+    "rate wrong from the start": (trainings.rate_from_the_start, RescueState.REFUSED),
+    "comes again at each step": (trainings.comes_again, RescueState.LOST),
+}
+
+
+@pytest.mark.parametrize("fault", _TRANSIENT.values(), ids=_TRANSIENT)
+@pytest.mark.parametrize("kind", ["Adam", "SGD"])
+def test_a_transient_fault_ends_as_its_sound_twin(fault: Callable[..., Any], kind: str, tmp_path: Path) -> None:
+    twin, lost, saved = (Training(kind=kind, draws=False) for _ in range(3))
+    twin.run(trainings.sound)
+    lost.run(fault)
+    with rescued(tmp_path) as record:
+        saved.run(fault)
+        found = record()
+    assert found is not None and found.state is RescueState.RESCUED, found
+    assert found.tries[-1].outcome is TryOutcome.RESCUED
+    assert saved.last_loss < 3 * twin.last_loss
+    assert not lost.last_loss < 3 * twin.last_loss or kind == "SGD"
+
+
+@pytest.mark.parametrize(("fault", "state"), _NOT_CURABLE.values(), ids=_NOT_CURABLE)
+def test_what_going_back_cannot_cure_is_not_rescued(fault: Any, state: RescueState, tmp_path: Path) -> None:
+    with rescued(tmp_path) as record:
+        Training().run(fault)
+        found = record()
+    assert found is not None and found.state is state, found
+    assert all(each.outcome is not TryOutcome.RESCUED for each in found.tries)
+
+
+@pytest.mark.parametrize("kind", ["Adam", "SGD", "RMSprop"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sound_training_is_left_alone_to_the_bit(kind: str, seed: int, tmp_path: Path) -> None:
+    twin = Training(kind=kind, seed=seed)
+    twin.run(trainings.sound)
+    with rescued(tmp_path) as record:
+        watched = Training(kind=kind, seed=seed)
+        watched.run(trainings.sound)
+        assert record() is None
+    assert torch.equal(twin.weights[-1], watched.weights[-1])
+
+
+@pytest.mark.parametrize("kind", ["Adam", "SGD", "AdamW"])
+def test_with_nothing_left_out_the_training_is_replayed_to_the_bit(kind: str, tmp_path: Path) -> None:
+    twin, saved = Training(kind=kind), None
+    twin.run(trainings.sound)
+    with rescued(tmp_path) as record:
+        saved = Training(kind=kind)
+        saved.run(trainings.torn_weights)
+        found = record()
+    assert found is not None and found.is_rescued
+    assert not found.tries[0].left_out
+    back = found.tries[0].undone_steps
+    assert back > 0
+    assert torch.equal(saved.weights[-1], twin.weights[STEPS - 1 - back])
+
+
+def test_the_tries_are_bounded(tmp_path: Path) -> None:
+    with rescued(tmp_path, tries=3, place_tries=1) as record:
+        training = Training()
+        training.run(trainings.comes_again)
+        found = record()
+    assert found is not None and len(found.tries) <= 3
+    assert len({each.back_to_step for each in found.tries}) == len(found.tries)  # one try a place
+    assert not math.isfinite(training.losses[-1])  # as without us
+
+
+def test_the_scripts_own_rate_is_never_changed_for_it(tmp_path: Path) -> None:
+    with rescued(tmp_path) as record:
+        training = Training()
+        rates = []
+
+        def fault(training: Training, step: int, rows: torch.Tensor) -> torch.Tensor | None:
+            rates.append(training.optimizer.param_groups[0]["lr"])
+            return rows * math.nan if step in (AT, AT + 3) else None
+
+        training.run(fault)
+        found = record()
+    assert found is not None and found.is_rescued
+    assert len(found.tries) == 2 and found.tries[1].softened
+    assert set(rates) == {1e-2}
+
+
+def test_several_ranks_never_go_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from trackside.contracts.capture_request import CaptureRequest
+    from trackside.environment import CaptureEnvironment, RescueEnvironment
+    from trackside.frameworks.pytorch import PyTorchAdapter
+    from trackside.frameworks.pytorch.rescue.rescue import Rescue
+
+    adapter = PyTorchAdapter(CaptureEnvironment(str(tmp_path), CaptureRequest(()).to_json(), 0, 2))
+    rescue = Rescue(adapter.session, RescueEnvironment(is_on=True))
+    adapter.install()
+    rescue.install()
+    try:
+        Training().run(trainings.broken_batch)
+    finally:
+        adapter.uninstall()
+    text = (tmp_path / "rescue" / "worker_0.json").read_text()
+    assert "refused" in text and "2 processes" in text

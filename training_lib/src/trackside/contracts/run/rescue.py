@@ -1,0 +1,117 @@
+"""The record of rescues in a run: each return to an earlier moment of the training, its cause and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from trackside.contracts.fields import Fields, parse_json, to_json
+from trackside.contracts.stored_fields import (
+    BOOLEAN,
+    COUNT,
+    TEXT,
+    choice,
+    document_of,
+    record_of,
+    records,
+    stored,
+)
+
+# Rules whose issues a return can cure: the numbers of one moment broke, and not what the program does at each step.
+CURABLE_RULES = frozenset({"exploding-gradient", "exploding-tensor", "loss-spike", "runaway-updates", "tensor-variance"})
+
+
+class RescueState(str, Enum):
+    """The state of the rescues of a run."""
+
+    TRYING = "trying"
+    RESCUED = "rescued"
+    LOST = "lost"
+    REFUSED = "refused"
+    OFF = "off"
+
+
+class TryOutcome(str, Enum):
+    """The outcome of one return."""
+
+    OPEN = "open"
+    RESCUED = "rescued"
+    FAILED = "failed"
+    UNDONE = "undone"
+
+
+@dataclass(frozen=True)
+class RescueTry:
+    """One return of a training to an earlier moment."""
+
+    at_step: int = field(metadata=stored(COUNT, "Training steps that had ended when the fault was met."))
+    back_to_step: int = field(metadata=stored(COUNT, "Training steps that had ended at the moment gone back to."))
+    cause: str = field(metadata=stored(TEXT, "Kind of the fault."))
+    evidence: str = field(default="", metadata=stored(TEXT, "Numbers that show the fault, a clause."))
+    left_out: bool = field(
+        default=False,
+        metadata=stored(BOOLEAN, "True if the batches since then are left out; false if random states went back, too."),
+    )
+    softened: str = field(default="", metadata=stored(TEXT, "Change of rate or clipping for the next steps, a clause."))
+    outcome: TryOutcome = field(default=TryOutcome.OPEN, metadata=stored(choice(TryOutcome), "Outcome."))
+
+    @property
+    def undone_steps(self) -> int:
+        """Number of training steps that this return undid."""
+        return max(0, self.at_step - self.back_to_step)
+
+
+@dataclass(frozen=True)
+class RescueRecord:
+    """All rescues of one training process."""
+
+    state: RescueState = field(metadata=stored(choice(RescueState), "State after the newest of them."))
+    reason: str = field(default="", metadata=stored(TEXT, "Why no return was made, or no other, a clause."))
+    tries: tuple[RescueTry, ...] = field(default=(), metadata=stored(records(RescueTry), "Returns, first to last."))
+
+    @property
+    def is_rescued(self) -> bool:
+        """True if a return was confirmed, and no fault stands since."""
+        return self.state is RescueState.RESCUED
+
+    def sentence(self) -> str:
+        """Return one sentence for people about what was done, without a full stop."""
+        undone = sum(one.undone_steps for one in self.tries)
+        times = {0: "", 1: "once"}.get(len(self.tries), f"{len(self.tries)} times")
+        steps = f"{undone} step{'' if undone == 1 else 's'}"
+        if self.state is RescueState.RESCUED:
+            return f"Rescued: went back {times}, {steps} undone ({self._causes()})"
+        if self.state is RescueState.TRYING:
+            newest = self.tries[-1]
+            how = f"; {newest.softened}" if newest.softened else ""
+            return f"Went back from step {newest.at_step} to step {newest.back_to_step}: {newest.evidence}{how}"
+        if self.state is RescueState.LOST:
+            return f"Not rescued: went back {times}, and {self.reason}"
+        return f"No rescue: {self.reason}"
+
+    def covers(self, step: int) -> bool:
+        """Return True if a return that is open or was confirmed has undone this step, or began right after it.
+
+        Args:
+            step: Number of a training step, from 0 on.
+        """
+        kept = (TryOutcome.OPEN, TryOutcome.RESCUED)
+        return self.state in (RescueState.TRYING, RescueState.RESCUED) and any(
+            one.outcome in kept and one.back_to_step <= step <= one.at_step for one in self.tries
+        )
+
+    def _causes(self) -> str:
+        return ", ".join(dict.fromkeys(one.cause for one in self.tries))
+
+    def to_json(self) -> str:
+        """Return the document."""
+        return to_json(document_of(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> RescueRecord:
+        """Return the record of `to_json` again. Errors: `ConfigurationError`."""
+        subject = "The record of rescues"
+        fields = Fields(parse_json(text, subject=subject), where="")
+        found = record_of(cls, fields)
+        fields.finish(subject=subject)
+        return found

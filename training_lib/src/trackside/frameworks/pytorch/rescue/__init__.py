@@ -1,0 +1,1 @@
+"""Rescue: earlier moments of a training that are kept, and put back when its numbers break."""

@@ -1,0 +1,97 @@
+"""The earlier moments that are kept: good ones, and one that the numbers after it have yet to judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from trackside.frameworks.pytorch.rescue.members import Members
+from trackside.frameworks.pytorch.rescue.snapshot import Snapshot
+
+FEWEST_LOOKS = 10  # between two moments
+JUDGED_LOOKS = 20  # with usual numbers, after which a moment is good
+SHARE = 0.01  # of the training's time, for copies
+_FIRST_LOOKS = 2  # at all live objects: the second one shows what changes
+_LOOK_SHARE = 0.002  # of its time, for further looks
+_LOOK_SECONDS = 60.0  # between two of them, at least
+_NEVER = -1e18
+
+
+class Ring:
+    """The moments of one training.
+
+    Attributes:
+        good: The good moments, oldest first.
+
+    Args:
+        copies: Number of moments that are kept, at least 2.
+        clock: Returns seconds.
+    """
+
+    def __init__(self, copies: int, *, clock: Callable[[], float]) -> None:
+        self._copies, self._clock = copies, clock
+        self._members = Members()
+        self._free: list[Snapshot] = []
+        self._pending: Snapshot | None = None
+        self.good: list[Snapshot] = []
+        self._looks = 0
+        self._pending_at_look = self._taken_at_look = 0
+        self._taken_at = self._looked_at = _NEVER
+        self._cost = self._look_cost = 0.0  # seconds
+
+    def tend(self, looks: int, steps: int, *, is_contradicted: Callable[[int], bool]) -> None:
+        """Call the waiting moment good if it is, and keep the present one if it is time to.
+
+        Args:
+            looks: Number of looks with usual numbers so far; the newest is one of them.
+            steps: Number of training steps that have ended.
+            is_contradicted: Returns True if a rule stands against the moment after so many steps.
+        """
+        if self._pending is not None and looks - self._pending_at_look >= JUDGED_LOOKS:
+            pending, self._pending = self._pending, None
+            if is_contradicted(pending.steps):
+                self._free.append(pending)
+            else:
+                self.good.append(pending)
+        is_time = self._clock() - self._taken_at >= self._cost / SHARE
+        if self._pending is None and looks - self._taken_at_look >= FEWEST_LOOKS and is_time:
+            self._take(looks, steps)
+
+    def drop_waiting(self) -> None:
+        """Let the moment go that is not known to be good."""
+        if self._pending is not None:
+            self._free.append(self._pending)
+            self._pending = None
+
+    def spare(self) -> Snapshot:
+        """Return a moment to keep the present one in, outside the ring."""
+        self.drop_waiting()
+        return self._free.pop() if self._free else Snapshot()
+
+    def give(self, snapshot: Snapshot) -> None:
+        """Take memory back from `spare`."""
+        self._free.append(snapshot)
+
+    @property
+    def members(self) -> Members:
+        """The parts of the training, as of the newest look."""
+        return self._members
+
+    def _take(self, looks: int, steps: int) -> None:
+        started = self._clock()
+        between = max(_LOOK_SECONDS, self._look_cost / _LOOK_SHARE)
+        if self._looks < _FIRST_LOOKS or started - self._looked_at >= between:
+            self._looks += 1
+            if self._members.look() and self.good:  # the older moments lack what is new
+                self._free += self.good
+                self.good = []
+            self._looked_at = self._clock()
+            self._look_cost = self._looked_at - started
+        while len(self.good) >= self._copies:
+            self._free.append(self.good.pop(0))
+        snapshot = self._free.pop() if self._free else Snapshot()
+        del self._free[self._copies :]
+        copied_from = self._clock()
+        snapshot.take(self._members, steps)
+        self._pending, self._pending_at_look, self._taken_at_look = snapshot, looks, looks
+        self._taken_at = self._clock()
+        self._cost = self._taken_at - copied_from

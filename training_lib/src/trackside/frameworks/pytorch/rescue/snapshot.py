@@ -1,0 +1,150 @@
+"""One moment of a training, kept in memory, and put back into the same tensors."""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from typing import Any
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from trackside.capture.ground.free_memory import KEPT_FREE_BYTES, free_bytes
+from trackside.frameworks.pytorch.ground.random_state import RandomState
+from trackside.frameworks.pytorch.rescue.kept_trees import fits, put_back, skeleton_of, write
+from trackside.frameworks.pytorch.rescue.members import Members
+
+_ON_DEVICE_SHARE = 3  # a copy stays on its device if so many of them would fit
+
+
+class NoRoomError(Exception):
+    """There is no memory for a copy."""
+
+
+class Snapshot:
+    """Copies of all parts of a training at one moment. The memory of its tensors is used again by the next `take`.
+
+    Attributes:
+        steps: Number of training steps that had ended.
+        size_bytes: Size of the copies.
+        tries: Number of returns to it.
+    """
+
+    def __init__(self) -> None:
+        self.steps = -1
+        self.size_bytes = self.tries = 0
+        self._values: list[torch.Tensor] = []
+        self._tensors: list[tuple[weakref.ref[torch.Tensor], int]] = []
+        self._optimizers: list[tuple[weakref.ref[Optimizer], tuple[int, ...], Any]] = []
+        self._others: list[tuple[weakref.ref[Any], Any]] = []
+        self._random: RandomState | None = None
+
+    def take(self, members: Members, steps: int) -> None:
+        """Keep the present moment.
+
+        Args:
+            members: The parts of the training.
+            steps: Number of training steps that have ended.
+
+        Raises:
+            NoRoomError: There is no memory for it.
+        """
+        self.steps, self.tries = -1, 0  # until it is whole
+        tensors: list[torch.Tensor] = []
+        self._tensors = []
+        for tensor in members.tensors():
+            self._tensors.append((weakref.ref(tensor), len(tensors)))
+            tensors.append(tensor.detach())
+        self._optimizers = [
+            (weakref.ref(each), _parameters_of(each), skeleton_of(_tree_of(each), tensors))
+            for each in members.optimizers()
+        ]
+        self._others = [(weakref.ref(each), copy.deepcopy(each.state_dict())) for each in members.others()]
+        self._random = RandomState.now()
+        try:
+            self._copy(tensors)
+        except (MemoryError, torch.OutOfMemoryError) as error:
+            self._values = []
+            raise NoRoomError(str(error)) from error
+        self.steps = steps
+
+    def is_usable(self) -> bool:
+        """Return True if the moment is whole, and optimizers train the same parameters as then."""
+        alive = [(optimizer(), numbers) for optimizer, numbers, _ in self._optimizers]
+        return self.steps >= 0 and all(each is not None and _parameters_of(each) == numbers for each, numbers in alive)
+
+    def put_back(self, *, with_random: bool) -> None:
+        """Write the moment into the tensors, optimizers, schedulers and scalers of the training.
+
+        Args:
+            with_random: False leaves the random states as they are, so that the next draws are others than then.
+        """
+        copies: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for reference, number in self._tensors:
+            tensor = reference()
+            if tensor is not None and fits(tensor, self._values[number]):
+                copies.append((tensor, self._values[number]))
+        for held, _, kept in self._optimizers:
+            optimizer = held()
+            if optimizer is not None:
+                _put_back_optimizer(optimizer, kept, self._values, copies)
+        write(copies)
+        for other, state in self._others:
+            found = other()
+            if found is not None and state:
+                found.load_state_dict(copy.deepcopy(state))
+        if with_random and self._random is not None:
+            self._random.restore()
+
+    def _copy(self, tensors: list[torch.Tensor]) -> None:
+        """Copy the tensors into the memory of the copies before, or into new memory."""
+        have = self._values
+        if len(have) != len(tensors) or not all(map(fits, tensors, have)):
+            self._values = have = []
+            self._values = have = _empty_like(tensors)
+        self.size_bytes = sum(each.nbytes for each in have)
+        write(list(zip(have, tensors, strict=True)))
+        if any(each.is_cuda for each in tensors):
+            torch.cuda.synchronize()
+
+
+def _empty_like(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Return new tensors of the same shapes: on their device where it has much room, else in this machine's memory.
+
+    Errors: `NoRoomError`.
+    """
+    sizes: dict[torch.device, int] = {}
+    for each in tensors:
+        sizes[each.device] = sizes.get(each.device, 0) + each.nbytes
+    stays = {device for device, size in sizes.items() if device.type == "cuda" and _has_room(device, size)}
+    here = sum(size for device, size in sizes.items() if device not in stays)
+    free = free_bytes()
+    if free is not None and here + KEPT_FREE_BYTES > free:
+        raise NoRoomError(f"a copy takes {here / 2**20:.0f} MiB, and {free / 2**20:.0f} MiB of memory are free")
+    return [torch.empty_like(each, device=each.device if each.device in stays else "cpu") for each in tensors]
+
+
+def _has_room(device: torch.device, size_bytes: int) -> bool:
+    return torch.cuda.mem_get_info(device)[0] >= _ON_DEVICE_SHARE * size_bytes
+
+
+def _parameters_of(optimizer: Optimizer) -> tuple[int, ...]:
+    return tuple([id(each) for group in optimizer.param_groups for each in group["params"]])
+
+
+def _tree_of(optimizer: Optimizer) -> dict[str, Any]:
+    settings = [{name: each for name, each in group.items() if name != "params"} for group in optimizer.param_groups]
+    counters = {name: each for name, each in vars(optimizer).items() if type(each) in (int, float, bool)}
+    return {"state": optimizer.state, "settings": settings, "counters": counters}
+
+
+def _put_back_optimizer(
+    optimizer: Optimizer, kept: dict[str, Any], values: list[torch.Tensor], copies: list[tuple[torch.Tensor, torch.Tensor]]
+) -> None:
+    put_back(optimizer.state, kept["state"], values, copies)
+    for group, settings in zip(optimizer.param_groups, kept["settings"], strict=True):
+        for name in group.keys() - settings.keys() - {"params"}:
+            del group[name]
+        for name, each in settings.items():
+            group[name] = put_back(group.get(name), each, values, copies)
+    vars(optimizer).update(kept["counters"])
