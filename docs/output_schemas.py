@@ -110,6 +110,8 @@ RUN = {
     "exit_code": "count or null",
     "signal": "text or null",
     "judged": JUDGED,
+    "rescued": "boolean",
+    "rescue": "object or null",
     "folder": "text or null",
     "rules": [{"name": "text", "rule": "text", "state": "rule state", "detail": "text", "steps_judged": "count"}],
     "problems": [PROBLEM],

@@ -21,6 +21,7 @@ from trackside.contracts.errors import ConfigurationError, Problem, TracksideErr
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.run.profiling_request import MOST_STEPS, Window
 from trackside.contracts.verdict import Severity
+from trackside.environment import RescueEnvironment
 
 if TYPE_CHECKING:
     from trackside.choosing.preflight import RulePlan
@@ -158,6 +159,27 @@ def _checked_interval(_ctx: click.Context, _parameter: click.Parameter, value: i
     metavar="COUNT",
     help="Profile so many steps in detail once the first problem is found.",
 )
+@click.option(
+    "--rescue",
+    is_flag=True,
+    help="Go back to the last good moment, kept in memory, when the numbers of a PyTorch training break.",
+)
+@click.option(
+    "--rescue-copies",
+    type=click.IntRange(min=2, max=16),
+    default=RescueEnvironment.copies,
+    show_default=True,
+    metavar="COUNT",
+    help="Keep so many earlier moments in memory.",
+)
+@click.option(
+    "--rescue-tries",
+    type=click.IntRange(min=1, max=100),
+    default=RescueEnvironment.tries,
+    show_default=True,
+    metavar="COUNT",
+    help="Go back at most so often.",
+)
 @quiet_option("Show problems only: no line at the start, no line if all is well.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @shared_options
@@ -176,6 +198,9 @@ def command(
     sample_interval: int,
     profile_steps: Window | None,
     profile_on_issue: int | None,
+    rescue: bool,
+    rescue_copies: int,
+    rescue_tries: int,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND and judge it while it runs. Put `--` before COMMAND.
@@ -223,6 +248,7 @@ def command(
         sample_interval=sample_interval,
         profile_steps=profile_steps,
         issue_profile_steps=profile_on_issue or 0,
+        rescue=RescueEnvironment(is_on=rescue, copies=rescue_copies, tries=rescue_tries),
     )
     _write_reports(place.folder, reports)
     click.get_current_context().exit(code)
@@ -289,6 +315,7 @@ def _run(
     sample_interval: int,
     profile_steps: Window | None,
     issue_profile_steps: int,
+    rescue: RescueEnvironment,
 ) -> int:
     from trackside.cli.terminal.views.run_view import RunView, Verbosity
     from trackside.extras import install_elsewhere
@@ -321,6 +348,7 @@ def _run(
         sample_interval_ms=sample_interval,
         issue_profile_steps=issue_profile_steps,
         earlier=place.earlier,
+        rescue=rescue,
     )
     observer = NotifyingObserver(view, receivers, run=folder.name)
     lines = EventLines(observer, json_lines, run=str(folder)) if json_lines else None

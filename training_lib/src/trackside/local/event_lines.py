@@ -105,6 +105,7 @@ class EventLines:
                 "is_judged": judged.is_judged,
                 "reservation": judged.reservation,
                 "stopped": result.was_stopped,
+                "rescued": result.rescue is not None and result.rescue.is_rescued,
                 "problems": list(self._written),
             }
         )

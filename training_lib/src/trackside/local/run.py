@@ -18,6 +18,7 @@ from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.issue_group import IssueGroup, group_of_one, issue_groups
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run.learning import Learning
+from trackside.contracts.run.rescue import RescueRecord
 from trackside.contracts.run_layout import (
     END_MARKER_KEY,
     PROFILES,
@@ -27,11 +28,13 @@ from trackside.contracts.run_layout import (
     VERDICTS_KEY,
 )
 from trackside.contracts.verdict import Outcome, Severity, State, Verdict
+from trackside.environment import RescueEnvironment
 from trackside.evaluation.results.run_learning import read_learning
 from trackside.local.evaluator_process import EVALUATOR, EvaluatorProcess, EvaluatorState
 from trackside.local.first_facts import FirstFacts
 from trackside.local.local_twins import check_terms, local_twins
 from trackside.local.profile_request import request_profile
+from trackside.local.rescue_watch import RescueWatch
 from trackside.local.run_now import RunNow, RunNowReader, steps_of, watermarks_of
 from trackside.local.signal_inbox import SignalInbox
 from trackside.local.stop_request import forget_stop, requested_stop
@@ -48,6 +51,7 @@ from trackside.runs.capture_check import (
 from trackside.runs.command_end import exit_code_of
 from trackside.runs.judged_part import JudgedPart, judged_part
 from trackside.runs.problem_text import safe
+from trackside.runs.rescues import read_rescue
 from trackside.runs.rule_state import RuleStatus, gravest_severity, rule_statuses, was_ruined
 from trackside.runs.run_folder import RunRecord, RunState, held, storage_problem, write_record
 from trackside.runs.run_summary import store_summary
@@ -107,6 +111,7 @@ class LocalRun:
     sample_interval_ms         milliseconds between two samples of the machine; 0: it is not sampled
     issue_profile_steps        steps to profile in detail at the first issue; 0: none
     earlier                    the record of the unfinished run in the folder, which goes on; None for a new one
+    rescue                     whether the training goes back when its numbers break, and how often
     """
 
     command: tuple[str, ...]
@@ -122,6 +127,7 @@ class LocalRun:
     sample_interval_ms: int = 0
     issue_profile_steps: int = 0
     earlier: RunRecord | None = None
+    rescue: RescueEnvironment = RescueEnvironment()  # noqa: RUF009 - it is frozen
 
 
 @dataclass(frozen=True)
@@ -136,6 +142,7 @@ class LocalRunResult:
     was_not_awaited  True if the user did not wait for the rules to judge the rest
     learning        what the run has learned by its end
     was_stopped     True if Trackside stopped it: for a verdict, or as was requested
+    rescue          what the training did when its numbers broke; None without `--rescue`, and if they did not
     """
 
     folder: Path
@@ -151,6 +158,7 @@ class LocalRunResult:
     was_not_awaited: bool = False
     learning: Learning = field(default_factory=Learning)
     was_stopped: bool = False
+    rescue: RescueRecord | None = None
 
     @property
     def judged(self) -> JudgedPart:
@@ -207,7 +215,12 @@ def run_locally(
         training = TrainingProcess(
             run.command,
             # The command may train more than once, one after the other: only we know when it is over.
-            environment={**run.environment, **capture_environment(str(run.folder), run.capture), **ENDED_BY_US},
+            environment={
+                **run.environment,
+                **capture_environment(str(run.folder), run.capture),
+                **ENDED_BY_US,
+                **run.rescue.variables(),
+            },
             shares_terminal=run.shares_terminal,
             is_output_on_stderr=run.is_output_on_stderr,
         )
@@ -260,6 +273,7 @@ class _Watch:
         )
         checked_rules = run.request if run.reports_inapplicable_rules else RuleRequest(())
         self._first_facts = FirstFacts(open_store(f"{run.folder}/{TENSORS}"), checked_rules)
+        self._rescues = RescueWatch(run.folder, observer.note, monotonic=monotonic) if run.rescue.is_on else None
         self._interrupted_at: float | None = None
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
@@ -342,6 +356,7 @@ class _Watch:
             speed=speed,
             was_not_awaited=self._was_not_awaited,
             learning=learning,
+            rescue=read_rescue(open_store(str(self._run.folder))) if self._rescues is not None else None,
         )
 
     @property
@@ -388,6 +403,10 @@ class _Watch:
                 self._act(verdict)
             elif verdict.state is State.RECOVERED and Action.NOTIFY in self._twins.get(verdict.configuration_name, {}):
                 self._show_recovery(verdict)
+        if self._rescues is not None:
+            self._rescues.look(self._feed.verdicts)
+            if due := self._rescues.due_stop():
+                self._stop_now(due)
 
     def _show_recovery(self, verdict: Verdict) -> None:
         """Show that an issue is over, in detail only while others of the same problem stand."""
@@ -433,7 +452,11 @@ class _Watch:
         self._observer.issue(shown[0] if shown else group_of_one(verdict))
 
     def stop_for(self, verdict: Verdict) -> None:
-        """Stop the training, unless it is stopping or has ended."""
+        """Stop the training, unless it is stopping, has ended, or may yet be rescued."""
+        if self._rescues is None or not self._rescues.delays_stop(verdict):
+            self._stop_now(verdict)
+
+    def _stop_now(self, verdict: Verdict) -> None:
         if self._kill_at is None and self._training.poll() is None:
             self.stopped_for, self.was_stopped = verdict, True
             self._stop(f"Stopping the training: {verdict.configuration_name} is critical.")

@@ -11,6 +11,7 @@ from trackside.contracts.errors import ConfigurationError, KeyNotFoundError, Run
 from trackside.contracts.issue_group import IssueGroup, issue_groups
 from trackside.contracts.rule_request import MOST_BYTES, RuleConfiguration, RuleRequest
 from trackside.contracts.run.learning import Learning
+from trackside.contracts.run.rescue import RescueRecord
 from trackside.contracts.run_layout import (
     END_MARKER_KEY,
     RULE_OUTPUT,
@@ -25,6 +26,7 @@ from trackside.evaluation.sinks.json_lines import MOST_VERDICTS_BYTES
 from trackside.runs.capture_check import rule_progress, saved_steps
 from trackside.runs.command_end import signal_of
 from trackside.runs.judged_part import JudgedPart, judged_part
+from trackside.runs.rescues import read_rescue
 from trackside.runs.rule_state import RuleStatus, gravest_severity, rule_statuses
 from trackside.runs.run_folder import RunRecord, RunState, read_record, run_state
 from trackside.runs.verdict_feed import read_verdicts
@@ -45,6 +47,7 @@ class RecordedRun:
     verdicts   each once, in the order found
     rules      the state of each rule
     judged     the part of the run that they have judged
+    rescue     what the training did when its numbers broke; None if it was never to go back, or had no reason to
     """
 
     location: RunLocation
@@ -55,6 +58,7 @@ class RecordedRun:
     verdicts: tuple[Verdict, ...]
     rules: tuple[RuleStatus, ...]
     judged: JudgedPart
+    rescue: RescueRecord | None = None
 
     @property
     def state_in_words(self) -> str:
@@ -102,6 +106,7 @@ def read_run(uri: str, *, stores: Callable[[str], Store] = open_store) -> Record
         verdicts=verdicts,
         rules=rules,
         judged=judged_part(rules, state=state, run=uri, problem=problem, learning=learning),
+        rescue=read_rescue(store),
     )
 
 

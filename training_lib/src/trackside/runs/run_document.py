@@ -35,6 +35,8 @@ def run_document(recorded: RecordedRun) -> dict[str, Any]:
         "signal": signal_of(status) or None,
         "judged": _judged_document(recorded.judged),
         "worst_severity": recorded.worst_severity.value if recorded.worst_severity else None,
+        "rescued": recorded.rescue is not None and recorded.rescue.is_rescued,
+        "rescue": document_of(recorded.rescue) if recorded.rescue is not None else None,
         "folder": sources.folder or None,
         "rules": [
             {

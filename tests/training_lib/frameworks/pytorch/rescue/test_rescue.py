@@ -103,19 +103,9 @@ def test_the_scripts_own_rate_is_never_changed_for_it(tmp_path: Path) -> None:
     assert set(rates) == {1e-2}
 
 
-def test_several_ranks_never_go_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from trackside.contracts.capture_request import CaptureRequest
-    from trackside.environment import CaptureEnvironment, RescueEnvironment
-    from trackside.frameworks.pytorch import PyTorchAdapter
-    from trackside.frameworks.pytorch.rescue.rescue import Rescue
-
-    adapter = PyTorchAdapter(CaptureEnvironment(str(tmp_path), CaptureRequest(()).to_json(), 0, 2))
-    rescue = Rescue(adapter.session, RescueEnvironment(is_on=True))
-    adapter.install()
-    rescue.install()
-    try:
+def test_several_ranks_never_go_back(tmp_path: Path) -> None:
+    with rescued(tmp_path, ranks=2) as record:
         Training().run(trainings.broken_batch)
-    finally:
-        adapter.uninstall()
-    text = (tmp_path / "rescue" / "worker_0.json").read_text()
-    assert "refused" in text and "2 processes" in text
+        found = record()
+    assert found is not None and found.state is RescueState.REFUSED
+    assert "2 processes" in found.reason

@@ -16,7 +16,7 @@ from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.run.rescue import RescueRecord
 from trackside.environment import CaptureEnvironment, RescueEnvironment
 from trackside.frameworks.pytorch import PyTorchAdapter
-from trackside.frameworks.pytorch.rescue.rescue import Rescue
+from trackside.frameworks.pytorch.rescue.rescue import install_around
 
 AT = 120  # the step of the fault
 STEPS = 260
@@ -96,14 +96,11 @@ def comes_again(_training: Training, step: int, rows: torch.Tensor) -> torch.Ten
 
 
 @contextmanager
-def rescued(folder: Path, **settings: int) -> Iterator[Callable[[], RescueRecord | None]]:
+def rescued(folder: Path, *, ranks: int = 1, **settings: int) -> Iterator[Callable[[], RescueRecord | None]]:
     """Capture trainings in this block, and let them go back. Yield the function that reads the record."""
-    environment = CaptureEnvironment(str(folder), CaptureRequest(()).to_json(), 0, 1)
+    environment = CaptureEnvironment(str(folder), CaptureRequest(()).to_json(), 0, ranks)
     adapter = PyTorchAdapter(environment)
-    rescue = Rescue(adapter.session, RescueEnvironment(is_on=True, **settings), clock=lambda: 1.0)  # copies cost nothing
-    rescue.watch_losses()
-    adapter.install()
-    rescue.install()
+    rescue = install_around(adapter, RescueEnvironment(is_on=True, **settings), clock=lambda: 1.0)  # all is free
     path = folder / "rescue" / "worker_0.json"
     try:
         yield lambda: RescueRecord.from_json(path.read_bytes()) if path.exists() else None

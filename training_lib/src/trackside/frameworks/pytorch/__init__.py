@@ -14,7 +14,9 @@ def attach() -> None:
         adapter = PyTorchAdapter(environment)
         rehearsal, rescue = RehearsalEnvironment.read(), RescueEnvironment.read()
         if rescue.is_on and not rehearsal.steps:
-            _install_with_rescue(adapter, rescue)
+            from trackside.frameworks.pytorch.rescue.rescue import install_around  # not needed by other trainings
+
+            install_around(adapter, rescue)
         else:
             adapter.install()
         in_charge.attach(adapter)
@@ -22,12 +24,3 @@ def attach() -> None:
             from trackside.frameworks.pytorch.probes.rehearsal import Rehearsal  # not needed by other trainings
 
             Rehearsal(environment, rehearsal, adapter).install()
-
-
-def _install_with_rescue(adapter: PyTorchAdapter, settings: RescueEnvironment) -> None:
-    from trackside.frameworks.pytorch.rescue.rescue import Rescue  # not needed by other trainings
-
-    rescue = Rescue(adapter.session, settings)
-    rescue.watch_losses()
-    adapter.install()
-    rescue.install()

@@ -30,6 +30,7 @@ from trackside.views.report.distribution_figure import distribution_figure
 from trackside.views.report.gathered import ReportData
 from trackside.views.report.incident_section import anchor_of, incident_section
 from trackside.views.report.model.section import model_section
+from trackside.views.report.rescue_section import rescue_section
 from trackside.views.report.speed import speed_section
 
 MOST_EVIDENCE = 4  # tensors of a finding that are linked
@@ -37,6 +38,7 @@ MOST_EVIDENCE = 4  # tensors of a finding that are linked
 TITLES = {  # of each section, by its anchor
     "findings": "Findings",
     "changes": "What changed here",
+    "rescue": "Rescue",
     "incidents": "How it began",
     "training": "Training",
     "model": "Model",
@@ -132,6 +134,8 @@ def _sections(data: ReportData, links: Links | None, look: Look) -> Iterator[Mar
     yield _section("findings", _findings(data, links))
     if links and data.is_window:
         yield _section("changes", changes_section(data.changes, links.tensor))
+    if data.recorded.rescue is not None:
+        yield _section("rescue", rescue_section(data.recorded.rescue))
     if data.incidents:
         yield _section("incidents", incident_section(data.incidents))
     yield _section("training", _training(data, look))
@@ -194,7 +198,14 @@ def verdict_of(data: ReportData) -> str:
         besides = f" {sentence(judged.reservation)}" if judged.reservation else ""
         return f"✖ {what_of(lead.lead)} Since step {lead.lead.since_step}{where}.{others}{besides}"
     recovered = f"{len(data.problems)} recovered" if data.problems else ""
-    clauses = (judged.headline(steps, rested=data.live.rested), *judged.learning.clauses, recovered, judged.others)
+    rescued = data.recorded.rescue.sentence() if data.recorded.rescue is not None else ""
+    clauses = (
+        judged.headline(steps, rested=data.live.rested),
+        *judged.learning.clauses,
+        recovered,
+        f"{rescued[:1].lower()}{rescued[1:]}",
+        judged.others,
+    )
     return f"{'✔' if judged.is_well else '◌'} {sentence('; '.join(filter(None, clauses)))}"
 
 

@@ -35,6 +35,8 @@ def summary_lines(result: LocalRunResult, *, run: str, exit_code: int, fail_on: 
         lines.append(
             f"stopped by Trackside: {verdict.configuration_name} found a critical issue at step {verdict.shown_step}"
         )
+    if result.rescue is not None:
+        lines.append(result.rescue.sentence())
     if result.speed:
         lines.append(f"{result.speed}; trackside profile {run}")
     parts = [

@@ -158,7 +158,7 @@ def _names(plan: RulePlan) -> str:
 
 def _is_healthy(result: LocalRunResult) -> bool:
     has_trouble = any(rule.state in (RuleState.ISSUE, RuleState.ERROR) for rule in result.rules)
-    has_trouble |= any(result.learning.clauses)
+    has_trouble |= any(result.learning.clauses) or result.rescue is not None
     return not (has_trouble or result.capture_problem or result.evaluator_problem or result.status)
 
 

@@ -23,22 +23,32 @@ _SAMPLED = 8  # numbers of a tensor that no optimizer trains
 
 
 class Members:
-    """The changing parts of the training in this process."""
+    """The changing parts of one training.
+
+    An optimizer is of it once it has stepped, or if it holds a parameter of one that has.
+    """
 
     def __init__(self) -> None:
+        self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._optimizers: list[weakref.ref[Optimizer]] = []
         self._tensors: list[weakref.ref[torch.Tensor]] = []  # of modules, that no optimizer has
         self._others: list[weakref.ref[Any]] = []
         self._samples: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
         self._moving: set[int] = set()
 
+    def stepped(self, optimizer: Optimizer) -> None:
+        """Note a step of an optimizer of this training."""
+        if optimizer not in self._stepped:
+            self._stepped.add(optimizer)
+
     def look(self) -> bool:
         """Find the parts again. Return True if any was found that earlier looks did not have."""
         before = {id(each()) for each in (*self._optimizers, *self._tensors, *self._others)}
         found = of_types({kind for kind in types() if set(type.mro(kind)) & _SOUGHT})
-        optimizers = [each for each in found if isinstance(each, Optimizer) and each.param_groups]
+        ours = {number for each in self._stepped for number in _parameters_of(each)}
+        optimizers = [each for each in found if isinstance(each, Optimizer) and ours & set(_parameters_of(each))]
         modules = [each for each in found if isinstance(each, torch.nn.Module)]
-        trained = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
+        trained = {number for each in optimizers for number in _parameters_of(each)}
         buffers: dict[int, torch.Tensor] = {}
         untrained: dict[int, torch.Tensor] = {}
         for module in modules:
@@ -82,6 +92,10 @@ class Members:
         self._samples = samples
         self._moving &= untrained.keys()
         return self._moving
+
+
+def _parameters_of(optimizer: Optimizer) -> list[int]:
+    return [id(each) for group in optimizer.param_groups for each in group["params"]]
 
 
 def _is_dense(tensor: Any) -> bool:

@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from threading import get_ident
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
@@ -42,13 +42,39 @@ from trackside.frameworks.pytorch.rescue.softening import Softening
 from trackside.frameworks.pytorch.sharding.ranks import rank_of_this_process
 from trackside.frameworks.shared.replaced_methods import ReplacedFunction
 
-CONFIRMED_LOOKS = 30
+CONFIRMED_LOOKS, CONFIRMED_STEPS = 10, 30  # after a return
 SOFT_STEPS = 100
 _LOOK_SHARE = 0.007  # of the training's time, for looks
 _MOST_STEPS_UNSEEN = 50
 _OTHERS_STEPS = 50  # of other optimizers, after which the leading one trains no more
 _HUGE = 1e6  # times the usual gradient: the optimizer's state may have overflowed
 _STANDING_SECONDS = 0.5
+
+
+class Capture(Protocol):
+    """The capture of the same training, not yet installed."""
+
+    session: RunSession
+
+    def install(self) -> None:
+        """Register the hooks."""
+
+
+def install_around(
+    capture: Capture, settings: RescueEnvironment, *, clock: Callable[[], float] = time.perf_counter
+) -> Rescue:
+    """Install a capture, and the rescue of its training. Return the rescue.
+
+    Args:
+        capture: It sees each step first, and losses last.
+        settings: Numbers of copies and tries.
+        clock: Returns seconds.
+    """
+    rescue = Rescue(capture.session, settings, clock=clock)
+    rescue.watch_losses()
+    capture.install()
+    rescue.install()
+    return rescue
 
 
 class Rescue:
@@ -131,7 +157,12 @@ class Rescue:
     def _after(self, optimizer: Optimizer) -> None:
         if self._softening is not None and not self._softening.is_on:
             self._softening = None
-        if not self._session.has_begun or not self._leads(optimizer):
+        if not self._session.has_begun:
+            return
+        leads = self._leads(optimizer)
+        if self._handle is not None and get_ident() == self._thread:
+            self._ring.members.stepped(optimizer)
+        if not leads:
             return
         now = self._clock()
         if self._left_at and self._unseen == 0:  # the time of a step without ours
@@ -314,7 +345,7 @@ class Rescue:
         self._trial_looks += 1
         if numbers.loss is not None:
             self._trial.append(numbers.loss)
-        if self._trial_looks < CONFIRMED_LOOKS:
+        if self._trial_looks < CONFIRMED_LOOKS or steps - self._tries[-1].at_step < CONFIRMED_STEPS:
             return
         if not self._health.is_usual(self._trial):
             self._met(fault, steps)

@@ -8,7 +8,7 @@ from trackside.frameworks.pytorch.rescue.members import Members
 from trackside.frameworks.pytorch.rescue.snapshot import Snapshot
 
 FEWEST_LOOKS = 10  # between two moments
-JUDGED_LOOKS = 20  # with usual numbers, after which a moment is good
+JUDGED_LOOKS, JUDGED_STEPS = 5, 20  # with usual numbers, after which a moment is good
 SHARE = 0.01  # of the training's time, for copies
 _FIRST_LOOKS = 2  # at all live objects: the second one shows what changes
 _LOOK_SHARE = 0.002  # of its time, for further looks
@@ -46,8 +46,10 @@ class Ring:
             steps: Number of training steps that have ended.
             is_contradicted: Returns True if a rule stands against the moment after so many steps.
         """
-        if self._pending is not None and looks - self._pending_at_look >= JUDGED_LOOKS:
-            pending, self._pending = self._pending, None
+        pending = self._pending
+        is_judged = looks - self._pending_at_look >= JUDGED_LOOKS
+        if pending is not None and is_judged and steps - pending.steps >= JUDGED_STEPS:
+            self._pending = None
             if is_contradicted(pending.steps):
                 self._free.append(pending)
             else:

@@ -1,0 +1,27 @@
+"""The report's section on rescues: each return to an earlier moment, what it left out, and what became of it."""
+
+from __future__ import annotations
+
+from trackside.contracts.run.rescue import RescueRecord, RescueTry
+from trackside.views.report.charts.markup import Markup, element, joined
+from trackside.views.report.model.figures import table
+
+_HEAD = ("Fault at step", "Back to step", "Cause", "Evidence", "Next steps", "Outcome")
+_NOTE = (
+    "Steps count on through a return, so a loss over steps shows both branches: the steps between the two numbers of a "
+    "row were undone, and what follows them is the branch that went on. The data did not go back."
+)
+
+
+def rescue_section(record: RescueRecord) -> Markup:
+    """Return the section."""
+    sentence = element("p", f"{record.sentence()}.")
+    if not record.tries:
+        return sentence
+    return joined(sentence, table(_HEAD, [_row(one) for one in record.tries]), element("p", _NOTE, class_="note"))
+
+
+def _row(one: RescueTry) -> tuple[str, ...]:
+    batches = "other batches" if one.left_out else "the same random states"
+    after = f"{batches}; {one.softened}" if one.softened else batches
+    return f"{one.at_step:,}", f"{one.back_to_step:,}", one.cause, one.evidence, after, one.outcome.value
