@@ -13,8 +13,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-STEPS = 600
-LAST = 50  # losses whose mean is the final loss
+STEPS = 300
+LAST = 30  # losses whose mean is the final loss
 
 
 class Program:
@@ -109,13 +109,13 @@ class Images(Program):
     def build(self) -> None:
         data = torch.Generator().manual_seed(2)
         self._patterns = torch.randn(6, 3, 8, 8, generator=data)
-        self._labels = torch.randint(0, 6, (STEPS, 48), generator=data)
-        self._noise = 1.5 * torch.randn(STEPS, 48, 3, 8, 8, generator=data)
+        self._labels = torch.randint(0, 6, (STEPS, 24), generator=data)
+        self._noise = 1.5 * torch.randn(STEPS, 24, 3, 8, 8, generator=data)
         self.net = nn.Sequential(
             nn.Conv2d(3, 12, 3), nn.BatchNorm2d(12), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(48, 6)
         )
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.05, momentum=0.9)
-        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 200, gamma=0.5)
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 100, gamma=0.5)
         self._average = torch.optim.swa_utils.AveragedModel(self.net)
 
     def batch(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -137,18 +137,18 @@ class Language(Program):
     def build(self) -> None:
         data = torch.Generator().manual_seed(3)
         follows = torch.randint(0, 24, (24, 3), generator=data)
-        choices = torch.randint(0, 3, (STEPS, 16, 24), generator=data)
-        texts = [torch.randint(0, 24, (STEPS, 16), generator=data)]
-        for place in range(24):
+        choices = torch.randint(0, 3, (STEPS, 12, 12), generator=data)
+        texts = [torch.randint(0, 24, (STEPS, 12), generator=data)]
+        for place in range(12):
             texts.append(follows[texts[-1], choices[:, :, place]])
         self._texts = torch.stack(texts, dim=2)
-        layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.05, batch_first=True)
+        layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.05, batch_first=True)
         self.net = nn.ModuleDict(
-            {"tokens": nn.Embedding(24, 32), "layers": nn.TransformerEncoder(layer, 2), "head": nn.Linear(32, 24)}
+            {"tokens": nn.Embedding(24, 16), "layers": nn.TransformerEncoder(layer, 1), "head": nn.Linear(16, 24)}
         )
-        self._mask = nn.Transformer.generate_square_subsequent_mask(24)
-        self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=3e-3)
-        self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: min(1.0, (step + 1) / 50))
+        self._mask = nn.Transformer.generate_square_subsequent_mask(12)
+        self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=1e-2)
+        self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: min(1.0, (step + 1) / 30))
 
     def batch(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
         text = self._texts[step]

@@ -16,6 +16,7 @@ from torch.optim.optimizer import Optimizer
 
 from trackside.frameworks.pytorch.ground.live_objects import of_types, types
 from trackside.frameworks.pytorch.ground.memory import has_memory
+from trackside.frameworks.pytorch.ground.script_objects import parameters_of
 
 _OTHERS = (torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
 _SOUGHT = {Optimizer, torch.nn.Module, *_OTHERS}
@@ -49,14 +50,18 @@ class Members:
         optimizers = [each for each in found if isinstance(each, Optimizer) and ours & set(_parameters_of(each))]
         modules = [each for each in found if isinstance(each, torch.nn.Module)]
         trained = {number for each in optimizers for number in _parameters_of(each)}
-        buffers: dict[int, torch.Tensor] = {}
-        untrained: dict[int, torch.Tensor] = {}
-        for module in modules:
-            buffers |= {id(each): each for each in list(module._buffers.values()) if _is_dense(each)}
-            for parameter in list(module._parameters.values()):
-                if id(parameter) not in trained and _is_dense(parameter):
-                    untrained[id(parameter)] = parameter
+        buffers = {id(each): each for m in modules for each in list(m._buffers.values()) if _is_dense(each)}
+        untrained = {
+            id(each): each
+            for module in modules
+            for each in list(module._parameters.values())
+            if id(each) not in trained and _is_dense(each)
+        }
         moving = self._moved(untrained)
+        for module in modules if moving else ():
+            numbers = {id(each) for each in parameters_of(module)}
+            if numbers & moving and not numbers & trained:  # a part of an average moves: all of it may
+                moving |= numbers & untrained.keys()
         changing = [*buffers.values(), *(untrained[number] for number in moving)]
         self._optimizers = [weakref.ref(each) for each in optimizers]
         self._tensors = [weakref.ref(each) for each in changing]
@@ -91,7 +96,7 @@ class Members:
             samples[number] = (weakref.ref(tensor), sample)
         self._samples = samples
         self._moving &= untrained.keys()
-        return self._moving
+        return set(self._moving)
 
 
 def _parameters_of(optimizer: Optimizer) -> list[int]:

@@ -46,6 +46,7 @@ CONFIRMED_LOOKS, CONFIRMED_STEPS = 10, 30  # after a return
 SOFT_STEPS = 100
 _LOOK_SHARE = 0.007  # of the training's time, for looks
 _MOST_STEPS_UNSEEN = 50
+_FIRST_STEPS = 400  # each of which is looked at, as capture watches each
 _OTHERS_STEPS = 50  # of other optimizers, after which the leading one trains no more
 _HUGE = 1e6  # times the usual gradient: the optimizer's state may have overflowed
 _STANDING_SECONDS = 0.5
@@ -109,7 +110,7 @@ class Rescue:
         self._broken: Snapshot | None = None
         self._trial: list[float] = []
         self._trial_looks = 0
-        self._others = self._unseen = 0
+        self._others = self._unseen = self._looked = 0
         self._every, self._step_seconds, self._left_at = 1, 0.0, 0.0
         self._standing: list[dict[str, Any]] = []
         self._standing_at = -math.inf
@@ -173,7 +174,8 @@ class Rescue:
         self._unseen = 0
         self._look()
         left = self._clock()
-        if self._step_seconds > 0:
+        self._looked += 1
+        if self._step_seconds > 0 and self._looked >= _FIRST_STEPS:
             spent = left - now
             self._every = min(_MOST_STEPS_UNSEEN, max(1, math.ceil(spent / (_LOOK_SHARE * self._step_seconds))))
         self._left_at = left
