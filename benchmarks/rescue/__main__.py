@@ -176,8 +176,10 @@ def main() -> None:
             not_curable_rows(bench, arguments.seeds, arguments.only),
         ),
         "",
-        f"Sound trainings: {len(sound)}, of which {went_back} went back or refused to; {equal} ended with the same "
-        f"weights, to the bit, as without Trackside. Three programs of {STEPS} steps, {arguments.seeds} seeds a fault.",
+        (
+            f"Sound trainings: {len(sound)}, of which {went_back} went back or refused to; {equal} ended with the same "
+            f"weights, to the bit, as without Trackside. Three programs of {STEPS} steps, seeds: {arguments.seeds}."
+        ),
     ]
     put(lines, arguments.write, begin=follows("benchmarks.rescue"))
     print(f"{time.monotonic() - started:.0f} s", file=sys.stderr)

@@ -233,7 +233,9 @@ class _Rate(Fault):
 class _Weights(Fault):
     """Weights, or the optimizer's state, that are torn after the step before the moment."""
 
-    def __init__(self, change: Callable[[torch.Tensor], object], *, of_all: bool = False, of_state: bool = False) -> None:
+    def __init__(
+        self, change: Callable[[torch.Tensor], object], *, of_all: bool = False, of_state: bool = False
+    ) -> None:
         self._change, self._of_all, self._of_state = change, of_all, of_state
 
     def weights(self, program: Program, since: int) -> None:
@@ -258,7 +260,10 @@ class _Begin(Fault):
 
 class _Always(Fault):
     def __init__(
-        self, change: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]], *, from_start: bool = True
+        self,
+        change: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
+        *,
+        from_start: bool = True,
     ) -> None:
         self._change, self._from_start = change, from_start
 

@@ -101,4 +101,6 @@ def test_a_broken_state_of_the_optimizer_is_a_fault() -> None:
     for step in range(HEALTHY):
         health.observe(usual(step))
     fault = health.observe(usual(HEALTHY), state_is_finite=False)
-    assert fault is not None and fault.cause == NOT_FINITE and not fault.refusal
+    assert fault is not None
+    assert fault.cause == NOT_FINITE
+    assert not fault.refusal

@@ -35,7 +35,8 @@ def test_a_transient_fault_ends_as_its_sound_twin(fault: Callable[..., Any], kin
     with rescued(tmp_path) as record:
         saved.run(fault)
         found = record()
-    assert found is not None and found.state is RescueState.RESCUED, found
+    assert found is not None
+    assert found.state is RescueState.RESCUED, found
     assert found.tries[-1].outcome is TryOutcome.RESCUED
     assert saved.last_loss < 3 * twin.last_loss
     assert not lost.last_loss < 3 * twin.last_loss or kind == "SGD"
@@ -46,7 +47,8 @@ def test_what_going_back_cannot_cure_is_not_rescued(fault: Any, state: RescueSta
     with rescued(tmp_path) as record:
         Training().run(fault)
         found = record()
-    assert found is not None and found.state is state, found
+    assert found is not None
+    assert found.state is state, found
     assert all(each.outcome is not TryOutcome.RESCUED for each in found.tries)
 
 
@@ -70,7 +72,8 @@ def test_with_nothing_left_out_the_training_is_replayed_to_the_bit(kind: str, tm
         saved = Training(kind=kind)
         saved.run(trainings.torn_weights)
         found = record()
-    assert found is not None and found.is_rescued
+    assert found is not None
+    assert found.is_rescued
     assert not found.tries[0].left_out
     back = found.tries[0].undone_steps
     assert back > 0
@@ -82,7 +85,8 @@ def test_the_tries_are_bounded(tmp_path: Path) -> None:
         training = Training()
         training.run(trainings.comes_again)
         found = record()
-    assert found is not None and len(found.tries) <= 3
+    assert found is not None
+    assert len(found.tries) <= 3
     assert len({each.back_to_step for each in found.tries}) == len(found.tries)  # one try a place
     assert not math.isfinite(training.losses[-1])  # as without us
 
@@ -98,8 +102,10 @@ def test_the_scripts_own_rate_is_never_changed_for_it(tmp_path: Path) -> None:
 
         training.run(fault)
         found = record()
-    assert found is not None and found.is_rescued
-    assert len(found.tries) == 2 and found.tries[1].softened
+    assert found is not None
+    assert found.is_rescued
+    assert len(found.tries) == 2
+    assert found.tries[1].softened
     assert set(rates) == {1e-2}
 
 
@@ -107,5 +113,6 @@ def test_several_ranks_never_go_back(tmp_path: Path) -> None:
     with rescued(tmp_path, ranks=2) as record:
         Training().run(trainings.broken_batch)
         found = record()
-    assert found is not None and found.state is RescueState.REFUSED
+    assert found is not None
+    assert found.state is RescueState.REFUSED
     assert "2 processes" in found.reason

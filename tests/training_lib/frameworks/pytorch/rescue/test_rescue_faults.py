@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from trackside.contracts.run.rescue import RescueRecord, RescueState
+from trackside.environment import inherited
 from trackside.runs.recorded_run import read_run
 
 _SCRIPT = """
@@ -49,7 +49,14 @@ _KILL = "torch.set_rng_state = lambda _: os.kill(os.getpid(), 9)"  # the last of
 
 
 def _trained(
-    folder: Path, *, before: str = "", broken: int = -1, width: int = 16, at_fault: str = "pass", broken_rows: str = "rows * math.nan", is_rescued: bool = True
+    folder: Path,
+    *,
+    before: str = "",
+    broken: int = -1,
+    width: int = 16,
+    at_fault: str = "pass",
+    broken_rows: str = "rows * math.nan",
+    is_rescued: bool = True,
 ) -> subprocess.CompletedProcess[str]:
     text = _SCRIPT.replace("WIDTH", str(width)).replace("BEFORE", before).replace("BROKEN", str(broken))
     script = folder / "train.py"
@@ -57,7 +64,7 @@ def _trained(
     variables = {"TRACKSIDE_RUN": str(folder / "run"), "TRACKSIDE_RESCUE": "1"} if is_rescued else {}
     return subprocess.run(
         [sys.executable, str(script)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
+        env={**inherited(), "OMP_NUM_THREADS": "1", **variables},
         capture_output=True,
         text=True,
         timeout=300,
@@ -104,7 +111,7 @@ def test_without_it_nothing_of_it_is_imported(tmp_path: Path) -> None:
     script = "import sys, torch; print([name for name in sys.modules if '.rescue' in name and 'pytorch' in name])"
     ended = subprocess.run(
         [sys.executable, "-c", script],
-        env={**os.environ, "TRACKSIDE_RUN": str(tmp_path / "run")},
+        env={**inherited(), "TRACKSIDE_RUN": str(tmp_path / "run")},
         capture_output=True,
         text=True,
         timeout=300,

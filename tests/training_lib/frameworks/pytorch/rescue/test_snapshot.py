@@ -20,9 +20,9 @@ _OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "Adam": lambda p: torch.optim.Adam(p, lr=0.01, amsgrad=True),
     "AdamW, rate in a tensor": lambda p: torch.optim.AdamW(p, lr=torch.tensor(0.01), foreach=False),
     "RMSprop": lambda p: torch.optim.RMSprop(p, lr=0.01, centered=True, momentum=0.5),
-    "Adadelta": lambda p: torch.optim.Adadelta(p),
-    "Adagrad": lambda p: torch.optim.Adagrad(p),
-    "Rprop": lambda p: torch.optim.Rprop(p),
+    "Adadelta": torch.optim.Adadelta,
+    "Adagrad": torch.optim.Adagrad,
+    "Rprop": torch.optim.Rprop,
 }
 # Its dot products depend on where tensors lie in memory, in their last bits.
 _NEARLY = {"LBFGS": lambda p: torch.optim.LBFGS(p, lr=0.1, max_iter=3)}

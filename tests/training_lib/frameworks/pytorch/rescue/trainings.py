@@ -100,7 +100,9 @@ def rescued(folder: Path, *, ranks: int = 1, **settings: int) -> Iterator[Callab
     """Capture trainings in this block, and let them go back. Yield the function that reads the record."""
     environment = CaptureEnvironment(str(folder), CaptureRequest(()).to_json(), 0, ranks)
     adapter = PyTorchAdapter(environment)
-    rescue = install_around(adapter, RescueEnvironment(is_on=True, **settings), clock=lambda: 1.0)  # all is free
+    rescue = install_around(
+        adapter, RescueEnvironment(is_on=True, **settings), clock=lambda: 1.0, thread_clock=lambda: 1.0
+    )  # all is free
     path = folder / "rescue" / "worker_0.json"
     try:
         yield lambda: RescueRecord.from_json(path.read_bytes()) if path.exists() else None

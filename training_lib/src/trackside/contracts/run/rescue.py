@@ -18,7 +18,9 @@ from trackside.contracts.stored_fields import (
 )
 
 # Rules whose issues a return can cure: the numbers of one moment broke, and not what the program does at each step.
-CURABLE_RULES = frozenset({"exploding-gradient", "exploding-tensor", "loss-spike", "runaway-updates", "tensor-variance"})
+CURABLE_RULES = frozenset(
+    {"exploding-gradient", "exploding-tensor", "loss-spike", "runaway-updates", "tensor-variance"}
+)
 
 
 class RescueState(str, Enum):

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from trackside.frameworks.pytorch.ground.memory import has_memory, with_memory
-from trackside.frameworks.pytorch.ground.script_objects import modules_of
 from trackside.frameworks.pytorch.ground.random_state import RandomState
+from trackside.frameworks.pytorch.ground.script_objects import modules_of
 
 _DICTS = ("_parameters", "_buffers", "_modules")
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
+from trackside.frameworks.pytorch.ground.random_state import RandomState
 from trackside.frameworks.pytorch.ground.script_objects import has_parameters, set_to_evaluation
 from trackside.frameworks.pytorch.probes.contents import rebuilt, tensors_in
 from trackside.frameworks.pytorch.probes.kept_tensors import ReplayError
-from trackside.frameworks.pytorch.ground.random_state import RandomState
 
 _CROSS_ENTROPIES = frozenset({"cross_entropy", "nll_loss", "CrossEntropyLoss", "NLLLoss"})
 _LIKELIHOODS = frozenset({"nll_loss", "NLLLoss", "kl_div", "KLDivLoss"})

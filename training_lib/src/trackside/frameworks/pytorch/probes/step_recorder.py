@@ -20,12 +20,12 @@ from trackside.capture.ground.guard import Guard
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame
 from trackside.frameworks.pytorch.ground.memory import has_memory, with_memory
 from trackside.frameworks.pytorch.ground.parameter_names import unwrapped
+from trackside.frameworks.pytorch.ground.random_state import RandomState
 from trackside.frameworks.pytorch.ground.script_objects import modules_of
 from trackside.frameworks.pytorch.ground.structures import is_no_computation
 from trackside.frameworks.pytorch.probes.contents import rebuilt, tensors_in
 from trackside.frameworks.pytorch.probes.gradient_changes import GradientWatch
 from trackside.frameworks.pytorch.probes.kept_tensors import KeptTensor, kept_tensors
-from trackside.frameworks.pytorch.ground.random_state import RandomState
 from trackside.frameworks.pytorch.probes.seen_draws import SeenDraws
 from trackside.frameworks.pytorch.probes.seen_labels import SeenLabels
 from trackside.frameworks.pytorch.probes.step_program import Autocast, Call, StepProgram

@@ -10,6 +10,7 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from trackside.frameworks.pytorch.ground.memory import has_memory
+from trackside.frameworks.pytorch.ground.random_state import seed_all
 from trackside.frameworks.pytorch.ground.script_objects import (
     modules_of,
     named_modules_of,
@@ -17,7 +18,6 @@ from trackside.frameworks.pytorch.ground.script_objects import (
     parameters_of,
 )
 from trackside.frameworks.pytorch.probes.gradient_changes import GradientChanges, norm_of
-from trackside.frameworks.pytorch.ground.random_state import seed_all
 from trackside.frameworks.pytorch.probes.seen_draws import SeenDraws
 from trackside.frameworks.pytorch.probes.seen_labels import SeenLabels
 from trackside.frameworks.pytorch.probes.step_program import Replayed, StepProgram

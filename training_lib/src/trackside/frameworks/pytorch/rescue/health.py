@@ -24,7 +24,12 @@ _HARM_LOOKS = 8  # looks after the outlier, of which all but one must have an un
 _LONGEST_SUSPICION = 40  # looks; what has not hurt by then did not hurt
 _FIRST = 10  # losses that show where the training began
 
-NOT_FINITE, SPIKE, RATE_JUMP, BY_RULE = "values that are not finite", "a spike", "a jump of the rate", "a rule's finding"
+NOT_FINITE, SPIKE, RATE_JUMP, BY_RULE = (
+    "values that are not finite",
+    "a spike",
+    "a jump of the rate",
+    "a rule's finding",
+)
 
 
 class Fault(NamedTuple):
@@ -150,7 +155,9 @@ class Health:
         is_given = numbers.loss is not None and math.isfinite(numbers.loss)
         is_torn = is_given and numbers.gradient is not None and math.isfinite(numbers.gradient)
         if suspicion is not None:
-            return Fault(suspicion.cause, since, f"{suspicion.evidence}; {what} values that are not finite", True, refusal)
+            return Fault(
+                suspicion.cause, since, f"{suspicion.evidence}; {what} values that are not finite", True, refusal
+            )
         cause = "weights that one step tore" if is_torn and not of_state else NOT_FINITE
         loss = f", after a loss of {numbers.loss:.4g}" if numbers.loss is not None else ""
         return Fault(cause, since, f"{what} values that are not finite{loss}", not is_torn, refusal)
@@ -182,7 +189,7 @@ class Health:
         return None
 
     def _judge(self, suspicion: _Suspicion, numbers: Numbers) -> Fault | None:
-        """Return the fault once its harm is known; close the suspicion if there is none."""
+        """Return the fault once its harm is known; close a suspicion without harm."""
         losses, bound = suspicion.losses, self._bound()
         if numbers.loss is not None and numbers.steps > suspicion.since + 1:  # the step's own loss is no effect of it
             losses.append(numbers.loss)

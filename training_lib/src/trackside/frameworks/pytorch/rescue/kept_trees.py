@@ -35,7 +35,9 @@ def skeleton_of(value: Any, tensors: list[torch.Tensor]) -> Any:
     return value
 
 
-def put_back(current: Any, kept: Any, values: list[torch.Tensor], copies: list[tuple[torch.Tensor, torch.Tensor]]) -> Any:
+def put_back(
+    current: Any, kept: Any, values: list[torch.Tensor], copies: list[tuple[torch.Tensor, torch.Tensor]]
+) -> Any:
     """Return what must stand at a place so that it is as it was kept. Tensors that fit stay, and are added to `copies`.
 
     Args:

@@ -19,7 +19,7 @@ from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.script_objects import parameters_of
 
 _OTHERS = (torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
-_SOUGHT = {Optimizer, torch.nn.Module, *_OTHERS}
+_SOUGHT: frozenset[type] = frozenset({Optimizer, torch.nn.Module, *_OTHERS})
 _SAMPLED = 8  # numbers of a tensor that no optimizer trains
 
 
@@ -44,18 +44,23 @@ class Members:
 
     def look(self) -> bool:
         """Find the parts again. Return True if any was found that earlier looks did not have."""
-        before = {id(each()) for each in (*self._optimizers, *self._tensors, *self._others)}
-        found = of_types({kind for kind in types() if set(type.mro(kind)) & _SOUGHT})
+        before = {id(each) for each in (*self.optimizers(), *_alive(self._tensors), *self.others())}
+        found = of_types({kind for kind in types() if not _SOUGHT.isdisjoint(type.mro(kind))})
         ours = {number for each in self._stepped for number in _parameters_of(each)}
         optimizers = [each for each in found if isinstance(each, Optimizer) and ours & set(_parameters_of(each))]
         modules = [each for each in found if isinstance(each, torch.nn.Module)]
         trained = {number for each in optimizers for number in _parameters_of(each)}
-        buffers = {id(each): each for m in modules for each in list(m._buffers.values()) if _is_dense(each)}
-        untrained = {
+        buffers = {
+            id(each): each
+            for m in modules
+            for each in list(m._buffers.values())
+            if each is not None and _is_dense(each)
+        }
+        untrained: dict[int, torch.Tensor] = {
             id(each): each
             for module in modules
             for each in list(module._parameters.values())
-            if id(each) not in trained and _is_dense(each)
+            if each is not None and id(each) not in trained and _is_dense(each)
         }
         moving = self._moved(untrained)
         for module in modules if moving else ():

@@ -47,7 +47,7 @@ class StepNumbers:
         self._norms = self._pending = self._loss = None
 
     def read(self, optimizers: Iterable[Optimizer], steps: int, *, scale: torch.Tensor | None) -> Numbers | None:
-        """Return the numbers of this step, or of the look before on a device; None if there are none yet.
+        """Return the numbers of this step, or of the look before on a device; None without any yet.
 
         Args:
             optimizers: Their parameters are read.
@@ -79,7 +79,7 @@ class StepNumbers:
         if not row.is_cuda:
             return _numbers(now, row)
         before = self._pending
-        held, event = row.to("cpu", non_blocking=True), torch.cuda.Event()
+        held, event = row.to("cpu", non_blocking=True), torch.cuda.Event()  # type: ignore[no-untyped-call] # torch's own omission
         event.record()
         self._pending = now, (held, event)
         if before is None:
@@ -94,7 +94,11 @@ def _has_dense_gradient(parameter: torch.Tensor) -> bool:
 
 def _norms(tensors: list[torch.Tensor]) -> torch.Tensor:
     """Return the norm of each tensor, of shape (n,), on the device of the first."""
-    norms = torch._foreach_norm(tensors, 2, dtype=torch.float32) if tensors[0].dtype in _HALVES else torch._foreach_norm(tensors)
+    norms = (
+        torch._foreach_norm(tensors, 2, dtype=torch.float32)
+        if tensors[0].dtype in _HALVES
+        else torch._foreach_norm(tensors)
+    )
     device = norms[0].device
     return torch.stack([norm if norm.device == device else norm.to(device) for norm in norms])
 
@@ -105,7 +109,7 @@ _HALVES = (torch.float16, torch.bfloat16)
 def _numbers(about: tuple[int, float, tuple[bool, ...]], row: torch.Tensor) -> Numbers:
     steps, rate, where = about
     values = iter(row.tolist())
-    weights, gradient, change, loss, scale = [next(values) if is_there else None for is_there in where]
+    weights, gradient, change, loss, scale = [next(values) if is_known else None for is_known in where]
     if loss is not None and scale:
         loss /= scale
-    return Numbers(steps, loss, gradient, weights, change, rate)
+    return Numbers(steps, loss, gradient, float(weights or 0.0), change, rate)

@@ -25,10 +25,11 @@ class Ring:
     Args:
         copies: Number of moments that are kept, at least 2.
         clock: Returns seconds.
+        thread_clock: Returns the processor time of the calling thread.
     """
 
-    def __init__(self, copies: int, *, clock: Callable[[], float]) -> None:
-        self._copies, self._clock = copies, clock
+    def __init__(self, copies: int, *, clock: Callable[[], float], thread_clock: Callable[[], float]) -> None:
+        self._copies, self._clock, self._thread_clock = copies, clock, thread_clock
         self._members = Members()
         self._free: list[Snapshot] = []
         self._pending: Snapshot | None = None
@@ -67,6 +68,8 @@ class Ring:
     def spare(self) -> Snapshot:
         """Return a moment to keep the present one in, outside the ring."""
         self.drop_waiting()
+        if not self._free and len(self.good) >= self._copies:
+            return self.good.pop(0)
         return self._free.pop() if self._free else Snapshot()
 
     def give(self, snapshot: Snapshot) -> None:
@@ -79,21 +82,19 @@ class Ring:
         return self._members
 
     def _take(self, looks: int, steps: int) -> None:
-        started = self._clock()
+        now, started = self._clock(), self._thread_clock()
         between = max(_LOOK_SECONDS, self._look_cost / _LOOK_SHARE)
-        if self._looks < _FIRST_LOOKS or started - self._looked_at >= between:
+        if self._looks < _FIRST_LOOKS or now - self._looked_at >= between:
             self._looks += 1
             if self._members.look() and self.good:  # the older moments lack what is new
                 self._free += self.good
                 self.good = []
-            self._looked_at = self._clock()
-            self._look_cost = self._looked_at - started
+            self._looked_at, self._look_cost = now, self._thread_clock() - started
         while len(self.good) >= self._copies:
             self._free.append(self.good.pop(0))
         snapshot = self._free.pop() if self._free else Snapshot()
         del self._free[self._copies :]
-        copied_from = self._clock()
+        copied_from = self._thread_clock()
         snapshot.take(self._members, steps)
         self._pending, self._pending_at_look, self._taken_at_look = snapshot, looks, looks
-        self._taken_at = self._clock()
-        self._cost = self._taken_at - copied_from
+        self._taken_at, self._cost = self._clock(), self._thread_clock() - copied_from

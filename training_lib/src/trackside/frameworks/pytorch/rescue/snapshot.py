@@ -18,7 +18,7 @@ _ON_DEVICE_SHARE = 3  # a copy stays on its device if so many of them would fit
 
 
 class NoRoomError(Exception):
-    """There is no memory for a copy."""
+    """No memory is left for a copy."""
 
 
 class Snapshot:
@@ -139,7 +139,10 @@ def _tree_of(optimizer: Optimizer) -> dict[str, Any]:
 
 
 def _put_back_optimizer(
-    optimizer: Optimizer, kept: dict[str, Any], values: list[torch.Tensor], copies: list[tuple[torch.Tensor, torch.Tensor]]
+    optimizer: Optimizer,
+    kept: dict[str, Any],
+    values: list[torch.Tensor],
+    copies: list[tuple[torch.Tensor, torch.Tensor]],
 ) -> None:
     put_back(optimizer.state, kept["state"], values, copies)
     for group, settings in zip(optimizer.param_groups, kept["settings"], strict=True):

@@ -12,9 +12,9 @@ import torch
 
 from trackside.contracts.run.check import Answer
 from trackside.frameworks.pytorch.ground.memory import has_memory
+from trackside.frameworks.pytorch.ground.random_state import seed_all
 from trackside.frameworks.pytorch.probes.contents import tensors_in
 from trackside.frameworks.pytorch.probes.probe import DoesNotApplyError, Probe
-from trackside.frameworks.pytorch.ground.random_state import seed_all
 from trackside.frameworks.pytorch.probes.subject import SEED, Subject
 
 _MOST_ENTRIES = 24  # of a tensor, that are moved one by one
