@@ -36,6 +36,7 @@ _FAULTS = {
     "overflow of gradients": (from_moment({"weights": INF, "gradient": INF}), NOT_FINITE, True),
     "torn weights": (from_moment({"weights": NAN}), "weights that one step tore", False),
     "spike that stays": (from_moment({"gradient": 90.0}, {"loss": 9.0}), SPIKE, True),
+    "gradient far beyond all before": (from_moment({"gradient": 5000.0}), SPIKE, True),
     "update that stays": (from_moment({"change": 4.0}, {"loss": 9.0}), SPIKE, True),
     "rate that jumped": (from_moment({"rate": 1.0}, {"rate": 1.0, "loss": 9.0}), RATE_JUMP, False),
     "spike to NaN": (from_moment({"gradient": 90.0}, {"loss": NAN}), SPIKE, True),
@@ -48,6 +49,7 @@ _SILENT = {
     "rate that was there before": from_moment({"rate": 0.1}, {"rate": 0.1}),
     "rate that jumped and does no harm": from_moment({"rate": 1.0}, {"rate": 1.0}),
     "large gradient, usual losses": from_moment({"gradient": 90.0}),
+    "infinite gradient that the optimizer skipped": from_moment({"gradient": INF}),
     "no loss known": lambda step: usual(step)._replace(loss=None),
 }
 
@@ -74,6 +76,19 @@ def _grows(factor: float) -> Callable[[int], Numbers]:
         return usual(step)._replace(loss=2 * size, weights=10 * size, gradient=size, change=size / 100)
 
     return at
+
+
+@pytest.mark.parametrize("interval", [1, 26])
+def test_looks_may_become_rare(interval: int) -> None:
+    health = Health()
+    for step in range(HEALTHY):
+        assert health.observe(usual(step)) is None
+    steps = range(HEALTHY, HEALTHY + 40 * interval, interval)
+    for step in steps:
+        assert health.observe(usual(step)._replace(change=0.012 * interval)) is None
+    fault = health.observe(usual(steps[-1] + interval)._replace(weights=NAN, loss=NAN))
+    assert fault is not None
+    assert not fault.refusal
 
 
 _REFUSED = {

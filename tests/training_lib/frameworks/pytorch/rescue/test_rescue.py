@@ -116,3 +116,39 @@ def test_several_ranks_never_go_back(tmp_path: Path) -> None:
     assert found is not None
     assert found.state is RescueState.REFUSED
     assert "2 processes" in found.reason
+
+
+def test_a_loop_with_closures_goes_back(tmp_path: Path) -> None:
+    """A trainer hands the whole pass to `step`, as Lightning does."""
+    with rescued(tmp_path) as record:
+        training = Training()
+        for step in range(STEPS):
+            rows = torch.randn(32, 8) * (math.nan if step == AT else 1)
+
+            def loss(rows: torch.Tensor = rows) -> torch.Tensor:
+                training.optimizer.zero_grad()
+                found = (training.net(rows) - training.target(rows).detach()).square().mean()
+                found.backward()
+                return found
+
+            newest = training.optimizer.step(loss)
+        found = record()
+    assert found is not None
+    assert found.is_rescued
+    assert math.isfinite(newest.item())
+
+
+def test_several_optimizers_go_back_together(tmp_path: Path) -> None:
+    with rescued(tmp_path) as record:
+        first, second = Training(), Training(seed=1)
+        for step in range(STEPS):
+            for training in (first, second):
+                rows = torch.randn(32, 8) * (math.nan if step == AT and training is second else 1)
+                training.optimizer.zero_grad()
+                (training.net(rows) - training.target(rows).detach()).square().mean().backward()
+                training.optimizer.step()
+        found = record()
+    assert found is not None
+    assert found.is_rescued, found
+    for training in (first, second):
+        assert all(bool(p.isfinite().all()) for p in training.net.parameters())

@@ -17,6 +17,7 @@ FEWEST_HEALTHY = 20  # looks: before them nobody knows what is usual
 _WINDOW = 200  # healthy looks that show what is usual
 _NEWEST = 8  # of them are compared with the others, before a value that is not finite
 _OUTLIER = 10.0  # times the largest of all before: a step that breaks weights, not one of a heavy tail
+_FAR_OUTLIER = 1000.0  # the same, where no loss need confirm it: the state of an optimizer is spoilt for long
 _USUAL = 10.0  # times the largest of the window: numbers that had not yet begun to grow
 _GROWN = 100.0  # times the norm of the weights at the first look
 _RATE_JUMP = 3.0  # times the largest rate of all before
@@ -74,6 +75,7 @@ class Health:
         self.gradient = self.change = self.rate = 0.0
         self._newest: Numbers | None = None
         self._first_weights = 0.0
+        self._interval = self._changes = 0  # steps between two looks, and looks with as many
         self._is_on_trial = False
 
     @property
@@ -94,6 +96,9 @@ class Health:
             return self._judge(self._suspicion, numbers)
         self._suspicion = self._suspected(numbers)
         if self._suspicion is not None:
+            if 0 < _FAR_OUTLIER * self.gradient < (numbers.gradient or 0.0) < math.inf:
+                refusal = "" if self.has_learned() else "it had not learned before"
+                return Fault(SPIKE, self._suspicion.since, self._suspicion.evidence, refusal=refusal)
             return self._judge(self._suspicion, numbers)
         if numbers.loss is None or math.isfinite(numbers.loss):
             self._learn(numbers)
@@ -126,6 +131,10 @@ class Health:
         if self._is_on_trial:
             return
         self.looks += 1
+        interval = numbers.steps - self._usual[-1].steps if self._usual else 0
+        if interval > self._interval:  # changes of more steps are larger
+            self._interval, self.change, self._changes = interval, 0.0, 0
+        self._changes += 1
         self._usual.append(numbers)
         self._first_weights = self._first_weights or numbers.weights
         if numbers.loss is not None and len(self._first) < _FIRST:
@@ -171,7 +180,7 @@ class Health:
         return any(
             _size(each, field) > _USUAL * max(_size(one, field) for one in older)
             for each in (*newest, before)
-            for field in ("loss", "gradient", "weights", "change")
+            for field in ("loss", "gradient", "weights")
         )
 
     def _suspected(self, numbers: Numbers) -> _Suspicion | None:
@@ -183,7 +192,7 @@ class Health:
         if 0 < _OUTLIER * self.gradient < (numbers.gradient or 0.0):
             what = f"gradients have a norm of {numbers.gradient:.3g}, after at most {self.gradient:.3g}"
             return _Suspicion(SPIKE, since, what, [])
-        if 0 < _OUTLIER * self.change < (numbers.change or 0.0):
+        if self._changes >= FEWEST_HEALTHY and 0 < _OUTLIER * self.change < (numbers.change or 0.0):
             what = f"weights changed by {numbers.change:.3g} at once, after at most {self.change:.3g}"
             return _Suspicion(SPIKE, since, what, [])
         return None
