@@ -386,3 +386,118 @@ def test_switches_do_what_they_did(capturing: Any) -> None:
 def _scripted(values: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
         return functional.cross_entropy(values, labels)
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module) -> None:
+    for values in WIDER.split(4):
+        (model(values).argmax(1) == LABELS).sum().item()
+
+
+@torch.no_grad()
+def accuracy_of_all(model: nn.Module) -> None:
+    model(HELD_OUT).argmax(1).eq(LABELS).float().mean()
+
+
+@torch.no_grad()
+def binary_accuracy(model: nn.Module) -> None:
+    for values in WIDER.split(4):
+        ((model(values)[:, 0] > 0).float() == (LABELS > 0).float()).sum()
+
+
+@torch.no_grad()
+def accuracy_of_lists(model: nn.Module) -> None:
+    predicted: list[int] = []
+    known: list[int] = []
+    for values in WIDER.split(4):
+        predicted += model(values).argmax(1).tolist()
+        known += LABELS.tolist()
+
+
+@torch.no_grad()
+def accuracy_of_arrays(model: nn.Module) -> None:
+    for values in WIDER.split(4):
+        (model(values).argmax(1).cpu().numpy() == LABELS.numpy()).mean()
+
+
+@torch.no_grad()
+def error_rate(model: nn.Module) -> None:
+    for values in WIDER.split(4):
+        (model(values).argmax(1) != LABELS).sum()
+
+
+METRICS = [accuracy, accuracy_of_all, binary_accuracy, accuracy_of_lists, accuracy_of_arrays, error_rate]
+
+
+@pytest.mark.parametrize("evaluate", METRICS, ids=lambda function: function.__name__)
+def test_an_accuracy_alone_is_counted(capturing: Any, evaluate: Callable[[nn.Module], None]) -> None:
+    facts = program_facts(capturing, evaluate)
+    assert TRAINING_MODE_EVALUATIONS.of(facts) >= 2
+    assert EVALUATION_LINE.of(facts).startswith("test_validation_in_training_mode.py:")
+
+
+@torch.no_grad()
+def samples_of_fixed_noise(model: nn.Module) -> None:
+    model(HELD_OUT).clamp(0, 1).numpy()
+
+
+@torch.no_grad()
+def classes_of_unlabelled_data(model: nn.Module) -> None:
+    for values in WIDER.split(4):
+        model(values).argmax(1).tolist()
+
+
+def adapted_on_purpose(model: nn.Module) -> None:
+    model.train()
+    accuracy(model)
+
+
+@torch.no_grad()
+def monte_carlo_accuracy(model: nn.Module) -> None:
+    for values in WIDER.split(4):
+        mean = torch.stack([model(values).softmax(1) for _ in range(5)]).mean(0)
+        (mean.argmax(1) == LABELS).sum()
+
+
+@torch.no_grad()
+def accuracy_of_the_batch(model: nn.Module) -> None:
+    (model(VALUES).argmax(1) == LABELS).sum()
+
+
+@torch.no_grad()
+def accuracy_of_one_new_batch(model: nn.Module) -> None:
+    (model(torch.randn(4, 6)).argmax(1) == LABELS).sum()
+
+
+@torch.no_grad()
+def ended_episodes(model: nn.Module) -> None:
+    values = model(HELD_OUT).max(1).values
+    values[LABELS == 1] = 0
+
+
+def accuracy_in_evaluation_mode(model: nn.Module) -> None:
+    model.eval()
+    accuracy(model)
+    model.train()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        samples_of_fixed_noise, classes_of_unlabelled_data, adapted_on_purpose, monte_carlo_accuracy,
+        accuracy_of_the_batch, accuracy_of_one_new_batch, ended_episodes, accuracy_in_evaluation_mode,
+    ],
+    ids=lambda function: function.__name__,
+)  # fmt: skip
+def test_no_accuracy_is_not_counted(capturing: Any, other: Callable[[nn.Module], None]) -> None:
+    assert TRAINING_MODE_EVALUATIONS.of(program_facts(capturing, other)) == 0
+
+
+def test_an_accuracy_of_every_step_is_not_counted(capturing: Any) -> None:
+    assert TRAINING_MODE_EVALUATIONS.of(program_facts(capturing, accuracy_of_one_new_batch, every=1)) == 0
+
+
+@pytest.mark.parametrize("evaluate", METRICS, ids=lambda function: function.__name__)
+def test_no_method_of_tensors_stays_replaced(capturing: Any, evaluate: Callable[[nn.Module], None]) -> None:
+    program_facts(capturing, evaluate)
+    assert not {"__eq__", "__ne__", "eq", "ne", "numpy", "tolist"} & set(vars(torch.Tensor))

@@ -43,7 +43,9 @@ class WrongMode(Rule):
            with a probability above zero, batch normalisation), is in evaluation mode while the optimizer steps.
         2. It must hold for `steps` steps: a single step in the wrong mode is no verdict.
         3. It also fires where a loss was taken of a model in training mode while gradients were off, at least
-           `evaluations` times, and some module in training mode behaves otherwise there. Each time must be one call of
+           `evaluations` times, and some module in training mode behaves otherwise there. A loop that computes accuracy
+           alone counts where predictions and labels are compared after each call, of several batches or of one held-out
+           tensor, and the script has not called `model.train()` for it. Each time must be one call of
            the model for one loss, with training steps between one time and the next: Monte-Carlo dropout, targets of
            another loss, statistics estimated anew and what belongs to every step are no evaluation, unless the same
            tensor comes each time, which the training never gets. Once the script has called `model.eval()` nothing

@@ -44,12 +44,15 @@ class Evaluations:
         is_compiler_used: Callable[[], bool],
     ) -> None:
         self._session, self._modules, self._counted = session, modules, counted
+        self._validation: Validation | None = None
         self.copies = StaleCopies()
         self.still = StillCopies()
         self.in_training_mode = ValidationInTrainingMode(
             modules=modules,
             step=lambda: session.engine.mode_step(TRAIN),
             counted=counted,
+            set_to_train=lambda: self._validation is not None and self._validation.was_set_to_train,
+            is_compiler_used=is_compiler_used,
             fuse=Fuse(session.guard, "watching for evaluations in training mode"),
         )
         self.random = RandomEvaluation(
@@ -91,4 +94,5 @@ class Evaluations:
             copy_counted=self._counted,
             fuse=Fuse(self._session.guard, "watching evaluation"),
         )
+        self._validation = validation
         return validation

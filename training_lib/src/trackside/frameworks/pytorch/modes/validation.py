@@ -57,6 +57,7 @@ class Validation:
     - `has_set_mode` is True if a step of the validation has set the engine's mode, which is put back when it ends
     - `copies` counts evaluations of copies with stale statistics, `still` of those that never change;
       `copy_counted()` is called after each that counts
+    - `was_set_to_train` is True if the script has called `train()` since the last step that was seen
     - `records_in_training_mode` is True if losses of a validation without `eval()` are recorded
     """
 
@@ -106,6 +107,7 @@ class Validation:
         self.set_to_train: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # by a `train` of their class
         self._marker: weakref.ref[torch.nn.Module] | None = None  # its next call is the next step
         self._had_gradients = False
+        self.was_set_to_train = False
         self.has_set_mode = False  # of the engine: it is put back when the step ends
         fuse.when_blown = self._switch_off
         self._protected = fuse.protect(lambda function, *args: function(*args))
@@ -122,6 +124,7 @@ class Validation:
         @functools.wraps(original)
         def train(self: Any, mode: bool = True) -> Any:
             result = original(self, mode)
+            validation.was_set_to_train |= mode
             if mode and type(self).train is not train and not torch.compiler.is_compiling():
                 validation.set_to_train.add(self)
             # On every module of the model: once for each when training goes on, so this is all that it may cost.

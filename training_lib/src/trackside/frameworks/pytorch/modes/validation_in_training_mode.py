@@ -9,6 +9,9 @@ then, a step of the mode EVAL for each call. It is counted as a mistake too, if 
   one call, one loss. Several calls to a loss are none (Monte-Carlo dropout, a generator before its discriminator), nor
   are calls without a loss: targets and rollouts of reinforcement learning, pseudo-labels, batch statistics that are
   estimated anew, a momentum teacher, which besides is no trained model.
+- A metric stands for the loss: after each call whole batches of classes are compared (`compared_labels.py`), of several
+  batches, or of the very tensor of the look before that the training never got. It is none where the script has called
+  `train()` since the last step: statistics of the new data are wanted. Nothing is recorded of it.
 - An event of every step is none either: a line search, the choice of hard examples, a monitor of the batch. But it is
   one if its first input is the very same tensor three times, and no call of the training had it: a training on all
   data at once is validated after each step. From then on every fifth of them is looked at.
@@ -37,6 +40,7 @@ from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.script_objects import modules_of
 from trackside.frameworks.pytorch.ground.structures import flatten, is_no_computation
+from trackside.frameworks.pytorch.modes.compared_labels import ComparedLabels
 from trackside.frameworks.pytorch.modules.roles import role_of
 from trackside.frameworks.pytorch.modules.source import TrainedModules
 
@@ -64,6 +68,8 @@ class ValidationInTrainingMode:
     - `look_begins(again)` is called before it becomes True, with `again` for one of a validation of every step; False
       as its answer leaves the look out
     - `look_changed()` is called when `is_looking` has changed
+    - `set_to_train()` returns True if the script has called `train()` since the last step
+    - `is_compiler_used()` returns True once the script uses torch.compile: then methods of tensors are left alone
     - `found()` is called at the end of each validation, while `is_looking` is still True
     """
 
@@ -73,6 +79,8 @@ class ValidationInTrainingMode:
         modules: TrainedModules,
         step: Callable[[], int],
         counted: Callable[[], None],
+        set_to_train: Callable[[], bool],
+        is_compiler_used: Callable[[], bool],
         fuse: Fuse,
     ) -> None:
         self.count = 0
@@ -82,13 +90,14 @@ class ValidationInTrainingMode:
         self.look_changed: Callable[[], None] = lambda: None
         self.found: Callable[[], None] = lambda: None
         self._modules, self._step, self._counted = modules, step, counted
+        self._set_to_train, self._is_compiler_used = set_to_train, is_compiler_used
         self._is_waiting = False
         self._thread = 0
         self._counts: bool | None = None  # None: not known before the first look
         self._looks: dict[_Location, int] = {}
         self._location: _Location | None = None
-        self._calls = self._losses = 0
-        self._has_extra_calls = False
+        self._calls = self._losses = self._metrics = 0
+        self._has_extra_calls = self._is_set_to_train = False
         self._called_at: Place | None = None
         self._last_step: int | None = None
         self._data: _Data | None = None  # of the first call of this look
@@ -98,6 +107,7 @@ class ValidationInTrainingMode:
         self._next_look: dict[_Location, int] = {}  # step of the next look at a validation of every step
         self._undo: list[Callable[[], None]] = []
         fuse.when_blown = self.stand_down
+        self._labels = ComparedLabels(fuse.protect(self._labels_compared))
         self._see = untraced(fuse.protect(self._gradients_off))
         self._go_on = fuse.protect(self._training_goes_on)
 
@@ -159,9 +169,10 @@ class ValidationInTrainingMode:
             if len(self._trained) < _MOST_TRAINED and (data := _Data.of(args, kwargs)) is not None:
                 self._trained.append(data)
             return
-        if not self._calls and not self._losses:
+        if not self._calls and not self._losses and not self._metrics:
             self._data = _Data.of(args, kwargs)
         self._calls += 1
+        self._labels.call_began()
         self._called_at = user_place()
 
     def loss_taken(self, value: Any) -> None:
@@ -173,6 +184,12 @@ class ValidationInTrainingMode:
         self._has_extra_calls |= self._calls > 1
         self._losses += 1
         self._calls = 0
+
+    def _labels_compared(self) -> None:
+        if self._calls and not torch.is_grad_enabled():
+            self._has_extra_calls |= self._calls > 1
+            self._metrics += 1
+            self._calls = 0
 
     def training_goes_on(self) -> None:
         """Note a backward pass or optimizer's step about to be made, or that training has ended."""
@@ -190,6 +207,8 @@ class ValidationInTrainingMode:
         self._looks.setdefault(location, 0)
         self._location = location
         self.is_looking = True
+        self._is_set_to_train = self._set_to_train()
+        self._labels.switch(on=self._counts and self.count < ENOUGH and not self._is_compiler_used())
         self.look_changed()
 
     def _can_differ(self) -> bool:
@@ -203,6 +222,7 @@ class ValidationInTrainingMode:
         if not self.is_looking:
             return
         is_validation = self._losses > 0 and not self._has_extra_calls
+        has_metric = self._metrics > 0 and not (self._losses or self._has_extra_calls or self._is_set_to_train)
         location, place, step = self._location, self._called_at, self._step()
         is_of_every_step = is_validation and self._last_step is not None and step - self._last_step < _EVERY_STEP
         if is_validation:
@@ -218,18 +238,29 @@ class ValidationInTrainingMode:
             self._end_look()
             self._count(place)
             return
+        is_scored = has_metric and self._is_of_several_batches_or_the_same(step)
         self._end_look()
+        if is_scored:
+            self._count(place)
+            if self.count < ENOUGH:
+                return  # else the place has shown enough
         if is_of_every_step and self.count < ENOUGH:
             self.count = 0
         if location is not None:
             self._looks[location] = self._looks.get(location, 0) + 1
 
-    def _is_of_fixed_data(self) -> bool:
+    def _is_of_several_batches_or_the_same(self, step: int) -> bool:
+        """Return True if this look's metric is of held-out data: several batches, or the look's before; see above."""
+        last, self._last_step = self._last_step, step
+        is_later = last is None or step - last >= _EVERY_STEP
+        return self._is_of_fixed_data(looks=1) or (self._metrics > 1 and is_later)
+
+    def _is_of_fixed_data(self, *, looks: int = _SAME_BEFORE) -> bool:
         """Return True if this look and those before it met the same data, and none of the training's."""
         data, before, self._data_before = self._data, self._data_before, self._data
         is_same = data is not None and before is not None and data.is_same(before)
         self._same = self._same + 1 if is_same and data is not None and not any(map(data.is_same, self._trained)) else 0
-        return self._same >= _SAME_BEFORE
+        return self._same >= looks
 
     def _count(self, place: Place | None) -> None:
         if self._counts and self.count < ENOUGH:
@@ -241,7 +272,8 @@ class ValidationInTrainingMode:
         if not self.is_looking:
             return
         self.is_looking = self._has_extra_calls = False
-        self._calls = self._losses = 0
+        self._calls = self._losses = self._metrics = 0
+        self._labels.switch(on=False)
         self._location = self._called_at = self._data = None
         self._trained = []
         self.look_changed()

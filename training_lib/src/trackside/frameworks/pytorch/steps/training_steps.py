@@ -140,7 +140,7 @@ class TrainingSteps:
         if not self._session.has_begun:
             with one_look():
                 return self.before_optimizer(optimizer, args, kwargs) if self._begin() else None
-        self._closure_is_done = False
+        self._closure_is_done = self._validation.was_set_to_train = False
         self.sources.skipped_steps.has_stepped = self._numbers.unused.is_stepping = True
         if self._validation.is_watching:
             self._validation.training_goes_on()
