@@ -249,6 +249,7 @@ MORE_TABLE: Mapping[str, tuple[Cell, ...]] = {
 
 # Rules that judge less than `Rule.is_of_networks` and `Rule.only_of` let them: (rule, framework) to the reason.
 OF_NETWORKS = "no layers"
+OF_TREES = "no trees"
 _NOT_AT_HAND = "weights of compiled steps are not at hand"
 _OF_BATCHES = "rows of compiled steps are not at hand"
 # Rules with `Rule.only_of`: the reason for XGBoost, and for Keras; "" where it has what they read.
@@ -259,7 +260,7 @@ REASONS: Mapping[str, tuple[str, str]] = {
     "untrained-tokens": (OF_NETWORKS, _OF_BATCHES),
     "mixed-documents": (OF_NETWORKS, "attention is not read"),
     "dataloader": ("no loader", "it has no workers to count: they are the data set's own"),
-    "evaluation-on-training-data": ("rows have no digests: data-leakage compares some", _OF_BATCHES),
+    "evaluation-on-training-data": ("", _OF_BATCHES),
     "gradients-not-cleared": (OF_NETWORKS, "each step has gradients of its own"),
     "incomplete-checkpoint": ("a saved model is whole", "saved files are not looked into"),
     "lost-updates": (OF_NETWORKS, "mixed precision keeps weights in float32"),
@@ -284,7 +285,10 @@ REASONS: Mapping[str, tuple[str, str]] = {
     "step-outlier": ("rounds are not timed", ""),
     "steps-without-gradients": (OF_NETWORKS, "Keras refuses an update without gradients"),
     "straggler-rank": ("rounds are not timed", "replicas share one process"),
+    "unsplit-trees": ("", OF_TREES),
+    "unsuitable-objective": ("", OF_TREES),
     "weights-set-back": (OF_NETWORKS, ""),
+    "wrong-axis": (OF_NETWORKS, "the graph of a loss is not read"),
 }
 EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("double-softmax", ON_TENSORFLOW): "no: Keras takes the scores from before the softmax there, and warns",
@@ -301,6 +305,7 @@ EXCEPTIONS: Mapping[tuple[str, str], str] = {
         for framework in JUDGED
         if framework != XGBOOST
     },
+    **{(rule, PYTORCH): f"no: {OF_TREES}" for rule in ("unsplit-trees", "unsuitable-objective")},
 }
 _BY_FACTS = frozenset({"double-softmax", "unsuitable-loss", "wrong-mode"})
 _BY_LOSS = frozenset({"losses", "hyperparameters"})

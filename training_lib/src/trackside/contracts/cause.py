@@ -87,6 +87,8 @@ class Cause(str, Enum):
     UNTRAINED_TOKENS = "untrained-tokens"
     HIDDEN_LOSS = "hidden-loss"
     MIXED_DOCUMENTS = "mixed-documents"
+    SPLITS_FORBIDDEN = "splits-forbidden"
+    WRONG_AXIS = "wrong-axis"
 
 
 @dataclass(frozen=True)
@@ -363,6 +365,14 @@ EXPLANATIONS = {
     Cause.HIDDEN_LOSS: Explanation(
         "the trainer logs another number in place of a loss that is NaN or infinite",
         "Set logging_nan_inf_filter=False, and look at the first step named here.",
+    ),
+    Cause.WRONG_AXIS: Explanation(
+        "a softmax runs over another axis than the one that its weights are summed over",
+        "Take the softmax over the last axis before a product with the values: dim=-1.",
+    ),
+    Cause.SPLITS_FORBIDDEN: Explanation(
+        "the settings allow trees no split on so few rows, or so little weight",
+        "Lower min_child_weight and gamma (LightGBM: min_data_in_leaf and min_gain_to_split).",
     ),
     Cause.COLLAPSED_ROUTING: Explanation(
         "a router chooses few of its experts, and the others learn nothing",

@@ -14,8 +14,10 @@ import lightgbm
 import numpy as np
 from lightgbm import engine, sklearn
 
+from trackside.adapters.lightgbm.first_rounds import numbers_of, stopped_by
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.shared.adapter import Undo
+from trackside.frameworks.shared.own_objectives import OwnObjectives
 from trackside.frameworks.shared.replaced_methods import replace
 from trackside.frameworks.shared.rounds import (
     Ended,
@@ -39,12 +41,18 @@ WEIGHTING = ("scale_pos_weight", "is_unbalance", "unbalance", "unbalanced_sets")
 
 
 class Rounds:
-    """The callback of one boosting. `lightgbm.train` sorts callbacks by `order`; early stopping has 30."""
+    """The callback of one boosting. `lightgbm.train` sorts callbacks by `order`; early stopping has 30.
+
+    Attributes:
+        training_set: The rows that are trained on.
+        stopped: See `stopped_by`.
+    """
 
     order = 25
 
     def __init__(self, ended: Callable[[Rounds, Any], object]) -> None:
         self.training_set: Any = None
+        self.stopped: float | None = None
         self._ended = ended
 
     def __call__(self, round_: Any) -> None:
@@ -56,13 +64,30 @@ class LightGBMAdapter(RoundsAdapter):
 
     def __init__(self, environment: CaptureEnvironment) -> None:
         super().__init__(environment)
+        self._objectives = OwnObjectives(self.session.guard)
         self._round_ended_safely = self.session.guard.protect("capturing a round", self._round_ended)
         self._with_callback_safely = self.session.guard.protect("adding a callback", _with_callback)
         self._ended_safely = self.session.guard.protect("ending a boosting", self.training_ended)
 
     def listen(self) -> Undo:
         """Give every boosting a callback."""
-        return replace(PLACES, self._listening)
+        undo_rounds = replace(PLACES, self._listening)
+        undo_objectives = replace([(lightgbm.Booster, "update")], self._with_objective)
+
+        def undo() -> None:
+            undo_objectives()
+            undo_rounds()
+
+        return undo
+
+    def _with_objective(self, update: Callable[..., Any]) -> Callable[..., Any]:
+        objectives = self._objectives
+
+        @functools.wraps(update)
+        def updated(self: Any, train_set: Any = None, fobj: Any = None) -> Any:
+            return update(self, train_set, fobj if fobj is None else objectives.watched(self, fobj))
+
+        return updated
 
     def _listening(self, train: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(train)
@@ -82,8 +107,10 @@ class LightGBMAdapter(RoundsAdapter):
         if not self.is_ours(callback):
             return
         found, model = round_.evaluation_result_list or (), round_.model  # another list in each round
+        first = self.session.guard.attempt("looking at the first rounds", lambda: numbers_of(round_, callback.stopped))
+        numbers = {**(first or {}), **self._objectives.numbers(model)}
         self.end_round(
-            Ended(lambda: _evaluated(found, model), lambda: _sources(callback, round_)),
+            Ended(lambda: _evaluated(found, model), lambda: _sources(callback, round_), numbers=numbers),
             lambda: _learning(_falling(found), round_, callback.training_set),
         )
 
@@ -93,6 +120,7 @@ def _with_callback(
 ) -> inspect.BoundArguments:
     """Return the call of `train` or `cv` with a callback more."""
     call = inspect.signature(train).bind(*args, **kwargs)
+    callback.stopped = stopped_by(call.arguments)  # before callbacks are more, and data are given up
     call.arguments["callbacks"] = [*(call.arguments.get("callbacks") or ()), callback]
     callback.training_set = call.arguments.get("train_set")
     return call

@@ -12,9 +12,11 @@ from xgboost.callback import CallbackContainer
 from xgboost.core import DataSplitMode
 
 from trackside.adapters.xgboost import model_data
+from trackside.adapters.xgboost.first_rounds import numbers_of
 from trackside.adapters.xgboost.importances import COLLECTIONS, Importances
 from trackside.adapters.xgboost.metrics import (
     CLASS_METRICS,
+    DEFAULT_METRIC,
     SAME_LOSS,
     Value,
     is_loss_of_smdebug,
@@ -28,6 +30,7 @@ from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, Ran
 from trackside.capture.steps.last_step import HeldSteps
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.shared.adapter import Undo
+from trackside.frameworks.shared.own_objectives import OwnObjectives
 from trackside.frameworks.shared.rounds import FURTHER, Ended, Evaluated, Learning, Named, RoundsAdapter, Source
 
 SHAP_ROWS = 1000  # rows of which contributions are computed: all of 5000 take seconds
@@ -79,6 +82,7 @@ class XGBoostAdapter(RoundsAdapter):
         self._as_smdebug, self.saves_losses = as_smdebug, not as_smdebug
         self._takes, self._given = takes, given or GivenData()
         self._importances = Importances(self.session.guard)
+        self._objectives = OwnObjectives(self.session.guard)
         self.session.held = HeldSteps()
         self.round_ended = self.session.guard.protect("capturing a round", self._round_ended)
         self.boosting_ended = self.session.guard.protect("ending a boosting", self.training_ended)
@@ -91,6 +95,15 @@ class XGBoostAdapter(RoundsAdapter):
         """Store the rounds that wait for importances, and leave the run without a holder."""
         self._hand_on()
         super().training_ended(training)
+
+    def objective_given(self, model: Any, objective: Any) -> Any:
+        """Return the script's own objective of a round that begins, watched in the first ones.
+
+        Args:
+            model: The booster.
+            objective: The function.
+        """
+        return self._objectives.watched(model, objective)
 
     def flush(self, timeout_seconds: float = SIGTERM_SECONDS) -> None:
         """Store the rounds that have ended."""
@@ -125,10 +138,20 @@ class XGBoostAdapter(RoundsAdapter):
             return
         values = newest(ended.boosting.history)
         sources = dict if ended.boosting.is_cv else functools.partial(self._sources, ended)
+        first = self.session.guard.attempt("looking at the first rounds", lambda: numbers_of(ended))
+        numbers = {**(first or {}), **self._objectives.numbers(ended.model)}
         self.end_round(
-            Ended(lambda: self._evaluated(ended, values), sources),
-            lambda: _learning(ended, (name for _, name, _ in values)),
+            Ended(lambda: self._evaluated(ended, values), sources, numbers=numbers),
+            lambda: _learning(ended, self._loss_names(ended, values)),
         )
+
+    def _loss_names(self, ended: Round, values: Sequence[Value]) -> list[str]:
+        """Return the metrics that may stand for the loss: not the default one of an own objective of classes.
+
+        It is of the predictions before any transformation, which such an objective need not bring near the labels.
+        """
+        is_of_classes = self._objectives.is_own(ended.model) and bool(model_data.classes(ended.training))
+        return [name for _, name, _ in values if not (is_of_classes and name == DEFAULT_METRIC)]
 
     def _evaluated(self, ended: Round, values: Sequence[Value]) -> Evaluated:
         metrics = metrics_of(values)

@@ -14,6 +14,7 @@ _SMOOTH = (
     "gamma-nloglik", "gamma-deviance", "cox-nloglik", "tweedie-nloglik", "aft-nloglik",
 )  # fmt: skip
 _STEPPED = ("error", "merror")
+DEFAULT_METRIC = "rmse"  # of a model without an objective of XGBoost's
 RISING_METRICS = "^[a-zA-z]+-(auc|map)$"  # those that smdebug's hook does not take for losses, as it is spelt there
 # PyTorch's name of the same loss, where there is one.
 CLASS_METRICS = frozenset({"logloss", "mlogloss", "error", "merror"})

@@ -7,12 +7,15 @@ callback does not. Its methods are replaced once, and call the script's callback
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+import xgboost
 from xgboost.callback import CallbackContainer
 
 from trackside.frameworks.shared.adapter import Undo
+from trackside.frameworks.shared.replaced_methods import replace
 
 
 class Round(NamedTuple):
@@ -41,9 +44,13 @@ class Listener(Protocol):
     def boosting_ended(self, boosting: CallbackContainer) -> None:
         """Handle the end of a boosting."""
 
+    def objective_given(self, model: Any, objective: Any) -> Any:
+        """Return the script's own objective of a round that begins, perhaps watched."""
+
 
 _listeners: list[Listener] = []
 _originals: dict[str, Any] = {}
+_undo: list[Undo] = []
 
 
 def listen(listener: Listener) -> Undo:
@@ -81,9 +88,23 @@ def _install() -> None:
 
     for name, method in (("after_iteration", iterated), ("after_training", trained)):
         setattr(CallbackContainer, name, method)
+    _undo.append(replace([(xgboost.Booster, "update")], _with_objective))
+
+
+def _with_objective(update: Any) -> Any:
+    @functools.wraps(update)
+    def updated(self: Any, dtrain: Any, iteration: int, fobj: Any = None) -> Any:
+        if inspect.isroutine(fobj):  # no objective of a class of XGBoost's
+            for listener in tuple(_listeners):
+                fobj = listener.objective_given(self, fobj)
+        return update(self, dtrain, iteration, fobj)
+
+    return updated
 
 
 def _remove() -> None:
     for name, original in _originals.items():
         setattr(CallbackContainer, name, original)
     _originals.clear()
+    while _undo:
+        _undo.pop()()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from trackside.capture.ground.values import Values
 from trackside.contracts.run.recorded_names import (
+    ATTENTION_AHEAD,
     ATTENTION_ENTROPY,
     ATTENTION_LOGIT,
     BACKWARD_PASSES,
@@ -29,6 +30,7 @@ from trackside.contracts.run.recorded_names import (
     EPOCH,
     EVALUATED_ROWS_TRAINED_ON,
     EVALUATION_SECONDS,
+    GRADIENTS_AGAINST_PREDICTIONS,
     GRADIENTS_KEPT,
     HELD_OUT_SCORE,
     LABELLED_ENDS,
@@ -36,6 +38,7 @@ from trackside.contracts.run.recorded_names import (
     LABELLED_TOKENS,
     LABELS_SHIFTED,
     LARGE_TARGET_ERROR,
+    LEAST_WEIGHT_OF_SPLIT,
     LOCAL_GRADIENT,
     LOST_UPDATES,
     MOST_TERMS,
@@ -49,11 +52,14 @@ from trackside.contracts.run.recorded_names import (
     RESTED_STEPS,
     ROWS_REPEATED,
     SAME_VIEWS,
+    SECOND_DERIVATIVES_OVER_SLOPE,
+    SECOND_DERIVATIVES_POSITIVE,
     SKIPPED_BEFORE,
     SKIPPED_STEP,
     SMALL_TARGET_ERROR,
     STEP_SECONDS,
     TARGET_SCALE,
+    UNSPLIT_TREES,
     UNTRAINED_TOKENS,
     UPDATE_SIZE,
     WITHOUT_GRADIENTS,
@@ -204,10 +210,39 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         "the limit of steps that ended the training before it had converged; 0 if the library warned without a limit",
     ),
     StepNumber(
+        UNSPLIT_TREES, "mean", "share of the trees of a round of boosting that are a single leaf; of the first rounds"
+    ),
+    StepNumber(
+        LEAST_WEIGHT_OF_SPLIT,
+        "mean",
+        "the least that the two sides of a split need by the settings, over what all rows have: weight, or number",
+    ),
+    StepNumber(
+        GRADIENTS_AGAINST_PREDICTIONS,
+        "mean",
+        "share of the rows whose gradient of the script's own objective falls as the prediction rises, in the first "
+        "rounds of a boosting; 0 where predictions move toward the labels",
+    ),
+    StepNumber(
+        SECOND_DERIVATIVES_POSITIVE,
+        "mean",
+        "share of the rows whose second derivative of such an objective is positive",
+    ),
+    StepNumber(
+        SECOND_DERIVATIVES_OVER_SLOPE,
+        "mean",
+        "median of these second derivatives over the slope of the gradient between two rounds; not where all are 1",
+    ),
+    StepNumber(
         ATTENTION_LOGIT, "mean", "the largest absolute attention logit of a sample of rows; at steps with a look"
     ),
     StepNumber(
         ATTENTION_ENTROPY, "mean", "entropy of attention over that of even attention, of the layer with the least"
+    ),
+    StepNumber(
+        ATTENTION_AHEAD,
+        "mean",
+        "share of the rows of attention to the own sequence that may see the next place, of the layer with the most",
     ),
     StepNumber(
         LOCAL_GRADIENT,

@@ -26,7 +26,13 @@ WITHOUT_NETWORK = {
     **dict.fromkeys(BOOSTED, _BOOSTED),
     **dict.fromkeys(ESTIMATORS, "scikit-learn shows no gradients or optimizer steps of its estimators"),
 }
-_SHOWN = {"pytorch": "PyTorch", "keras": "Keras", "xgboost": "XGBoost", "scikit-learn": "scikit-learn"}
+_SHOWN = {
+    "pytorch": "PyTorch",
+    "keras": "Keras",
+    "xgboost": "XGBoost",
+    "lightgbm": "LightGBM",
+    "scikit-learn": "scikit-learn",
+}
 COLLECTIONS, REGEX = "collection_names", "tensor_regex"  # the parameters, wherever a rule has them
 
 _logger = logging.getLogger(__name__)

@@ -115,6 +115,7 @@ class Ended:
 
     evaluated    returns the metrics of this round; called a moment later, by any thread
     sources      returns data of the model by collection; called right at the end of the round, if they may be due
+    numbers      further numbers of the round, by their recorded names
     is_last      True if the model is whole: what is requested of it is saved, due or not
     wall_time    when it ended, in seconds since the epoch
     """
@@ -122,6 +123,7 @@ class Ended:
     evaluated: Callable[[], Evaluated]
     sources: Callable[[], Mapping[str, Source]] = dict
     is_last: bool = False
+    numbers: Mapping[str, float] = field(default_factory=dict)
     wall_time: float = field(default_factory=time.time)
 
 
@@ -237,6 +239,8 @@ class RoundsAdapter(ListeningAdapter):
         """
         engine, statistics = self.session.engine, self.session.statistics
         metrics, trained_on = ended.evaluated()
+        for name, number in ended.numbers.items():
+            statistics.recorder.numbers.added[name, "mean"] = number
         self._save_metrics(metrics, trained_on)
         has_evaluation = False
         for metric in metrics:

@@ -39,6 +39,8 @@ class EvaluationOnTrainingData(Rule):
            ended in each that there was.
         3. Of an estimator of scikit-learn, all rows that `score` and `predict` were given after the training make one
            evaluation, of 256 rows of each call. Without a call of `score` there is none.
+        4. Of XGBoost and LightGBM only a boosting with early stopping is judged: it fires where each set that may end
+           it is the training set, or has its rows in their order.
 
         Passes with fewer than 32 different rows are silent, and rows of fewer than 8 numbers, data of which a tenth and
         more is equal, rows that augmentation changes or that are padded to another length, and data of PyTorch that
@@ -60,7 +62,7 @@ class EvaluationOnTrainingData(Rule):
 
     rule_id = "evaluation-on-training-data"
     code = "TS219"
-    only_of = ("pytorch", "scikit-learn")
+    only_of = ("pytorch", "scikit-learn", "xgboost", "lightgbm")
     judges_the_end = True
     watches = ("losses",)
     needs = ()
