@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts
 from trackside.contracts.observations import SEES_AHEAD
+from trackside.contracts.run.recorded_names import ATTENTION_AHEAD
 from trackside.rules.models.data_leakage import DataLeakage
 from trackside.situation.leaks import correlated_with, explained_by, following, separates_all_classes
 from trackside.testing.rule_case import RuleCase, assert_case, replay
@@ -24,7 +25,13 @@ Batch = tuple[Any, Any]
 
 
 def case(
-    name: str, batch: Callable[[], Batch], *, fires: bool = False, batches: int = 3, facts: ModelFacts | None = None
+    name: str,
+    batch: Callable[[], Batch],
+    *,
+    fires: bool = False,
+    batches: int = 3,
+    facts: ModelFacts | None = None,
+    ahead: float | None = None,
 ) -> RuleCase:
     drawn = [batch() for _ in range(batches)]
     return RuleCase(
@@ -34,6 +41,7 @@ def case(
             Y: {50 * number: labels for number, (_, labels) in enumerate(drawn)},
         },
         collections={"model_inputs": (f"^{X}$",), "labels": (f"^{Y}$",)},
+        recorded={} if ahead is None else {ATTENTION_AHEAD: {"mean": {50 * n: ahead for n in range(batches)}}},
         fires=(X,) if fires else (),
         facts=facts,
     )
@@ -168,6 +176,10 @@ CASES = [
     case("the same, some of it ignored", lambda: next_words(ignored=5), fires=True, facts=BOTH_WAYS),
     case("the same, places first", lambda: next_words(is_turned=True), fires=True, facts=BOTH_WAYS),
     case("the same, the last place left out", lambda: next_words(shorter=1), fires=True, facts=BOTH_WAYS),
+    case("the next word, seen by attention", next_words, fires=True, facts=ONE_WAY, ahead=1.0),
+    case("the next word, seen by attention of a prefix alone", next_words, facts=ONE_WAY, ahead=0.4),
+    case("the next word, masked", next_words, facts=ONE_WAY, ahead=0.0),
+    case("hidden words, seen by attention", hidden_words, facts=ONE_WAY, ahead=1.0),
     case("the next word, read forwards", next_words, facts=ONE_WAY),
     case("the next word, of a model of which nothing is known", next_words),
     case("labels that were not shifted", same_words, fires=True, facts=ONE_WAY),
@@ -220,6 +232,12 @@ def test_the_layer_that_sees_the_next_word_is_named() -> None:
     (suspicion,) = DataLeakage().suspicions(assert_case(DataLeakage(), foretold), foretold.window)
     assert suspicion.cause is Cause.DATA_LEAKAGE
     assert "rnn" in suspicion.because
+
+
+def test_attention_is_named_where_no_layer_is_known() -> None:
+    foretold = case("", next_words, fires=True, ahead=1.0)
+    (suspicion,) = DataLeakage().suspicions(assert_case(DataLeakage(), foretold), foretold.window)
+    assert "its attention" in suspicion.because
 
 
 def test_a_word_is_told_as_a_word() -> None:

@@ -168,6 +168,12 @@ MIXES_SAMPLES = Observation(
     False,
     "the softmax before it is taken over the samples of a batch, not over the classes of each",
 )
+OTHER_AXIS = Observation(
+    "other_axis",
+    0,
+    "number of places along an axis over which a softmax makes weights, that are then summed over another axis by a "
+    "product of matrices; 0 without one",
+)
 TAKES_SCORES_FOR_PROBABILITIES = Observation(
     "takes_scores_for_probabilities",
     False,
@@ -202,8 +208,8 @@ PROBABILITY = Observation[float | None](
 SEES_AHEAD = Observation(
     "sees_ahead",
     False,
-    "its output at one position of a sequence depends on later positions: a bidirectional recurrent layer, or "
-    "attention over its own input without a mask",
+    "its output at one position of a sequence depends on later positions: a bidirectional recurrent layer, a "
+    "convolution padded on both sides, or attention over its own input without a mask",
     "modules",
 )
 STALE_STATE = Observation(

@@ -106,9 +106,31 @@ class Recurrent(nn.Module):
         return self.recurrent(values)[0]
 
 
+class Convolved(nn.Module):
+    """A convolution along a sequence."""
+
+    def __init__(self, conv: nn.Conv1d, *, before: int = 0) -> None:
+        super().__init__()
+        self.conv, self.before = conv, before
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return self.conv(functional.pad(values.transpose(1, 2), (self.before, 0)))[..., :5].transpose(1, 2)
+
+
+class Masked(nn.Conv1d):
+    """A class of the script's own, which may mask its weights."""
+
+
 @pytest.mark.parametrize(
     ("build", "expected"),
     [
+        pytest.param(lambda: Convolved(nn.Conv1d(4, 4, 3, padding=1)), {"conv"}, id="padded-on-both-sides"),
+        pytest.param(lambda: Convolved(nn.Conv1d(4, 4, 3, padding="same")), {"conv"}, id="padded-by-name"),
+        pytest.param(lambda: Convolved(nn.Conv1d(4, 4, 3, padding=2, dilation=2)), {"conv"}, id="dilated"),
+        pytest.param(lambda: Convolved(nn.Conv1d(4, 4, 3), before=2), set(), id="padded-before"),
+        pytest.param(lambda: Convolved(nn.Conv1d(4, 4, 3, padding=2)), set(), id="cut-at-the-end"),
+        pytest.param(lambda: Convolved(nn.Conv1d(4, 4, 1)), set(), id="of-one-place"),
+        pytest.param(lambda: Convolved(Masked(4, 4, 3, padding=1)), set(), id="of-a-class-of-its-own"),
         pytest.param(
             lambda: Attentive(is_masked=False), {"blocks.layers.0.self_attn", "blocks.layers.1.self_attn"}, id="no-mask"
         ),

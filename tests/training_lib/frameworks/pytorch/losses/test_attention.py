@@ -79,6 +79,46 @@ def test_by_hand(*, is_masked: bool, has_bias: bool) -> None:
     assert (found.largest_logit.item(), found.entropy.item()) == pytest.approx(wanted, rel=1e-4)
 
 
+def plus(diagonal: int) -> torch.Tensor:
+    return torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril(diagonal)
+
+
+PREFIX = CAUSAL.clone()
+PREFIX[:, :4] = True
+
+
+@pytest.mark.parametrize("is_fused", [False, True])
+@pytest.mark.parametrize(
+    ("mask", "ahead"),
+    [
+        pytest.param(None, 1.0, id="no-mask"),
+        pytest.param(plus(1), 1.0, id="a-mask-that-is-one-place-off"),
+        pytest.param(CAUSAL.T, 1.0, id="upside-down"),
+        pytest.param(PREFIX, 3 / (LENGTH - 1), id="a-prefix-that-sees-itself"),
+        pytest.param(CAUSAL, 0.0, id="causal"),
+        pytest.param(plus(-1) | torch.eye(LENGTH, dtype=torch.bool), 0.0, id="causal-and-itself"),
+        pytest.param(CAUSAL & ~plus(-4), 0.0, id="a-window"),
+    ],
+)
+def test_rows_that_see_the_next_place(mask: torch.Tensor | None, ahead: float, *, is_fused: bool) -> None:
+    q, k, v = made(), made(), made()
+    if is_fused:
+        output = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    else:
+        logits = q @ k.transpose(-2, -1) / math.sqrt(WIDTH)
+        output = (logits if mask is None else logits.masked_fill(~mask, -1e9)).softmax(-1) @ v
+    found = of_loss(output.pow(2).mean())
+    assert found is not None
+    assert found.ahead.item() == pytest.approx(ahead)
+
+
+def test_no_row_of_attention_to_another_sequence_sees_ahead() -> None:
+    q, k, v = made(), made()[:, :, :7], made()[:, :, :7]
+    found = of_loss(functional.scaled_dot_product_attention(q, k, v).pow(2).mean())
+    assert found is not None
+    assert found.ahead.item() == 0
+
+
 @pytest.mark.parametrize("form", ["bhid,bhjd->bhij", "bhid,bhjd->bhji"])
 def test_by_einsum(form: str) -> None:
     torch.manual_seed(0)

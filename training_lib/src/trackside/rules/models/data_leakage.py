@@ -12,13 +12,14 @@ from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
 from trackside.contracts.errors import TensorNotSavedError
 from trackside.contracts.observations import SEES_AHEAD
+from trackside.contracts.run.recorded_names import ATTENTION_AHEAD
 from trackside.contracts.verdict import Finding
 from trackside.evidence.question import Answer, Known
 from trackside.evidence.suspects import Suspect
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import FoldingRule, parameter
 from trackside.situation.aims import has_several_aims
-from trackside.situation.constants import ALL_BUT_CHANCE, LEAK_CANDIDATES, LEAK_OF_ALL, MOST_READ, SEVERAL
+from trackside.situation.constants import ALL_BUT_CHANCE, LEAK_CANDIDATES, LEAK_OF_ALL, MOST_READ, NEARLY_ALL, SEVERAL
 from trackside.situation.leaks import (
     are_comparable,
     feature_name,
@@ -35,6 +36,8 @@ FORETOLD, REPEATED, LAGGING = (
     "share of the places whose answer is their own input",
     "share of the places whose answer is the input before",
 )
+
+_ATTENTION = "its attention"
 
 Saved = tuple[str, str, NDArray[np.generic]]  # worker, name, value
 
@@ -67,8 +70,8 @@ class Suspects:
 
 
 def _sees_ahead(known: Known) -> Answer:
-    layers = _that_see_ahead(known.window)
-    return bool(layers) and f"the next input is the answer, and {', '.join(layers[:3])} can see it"
+    layers = _that_see_ahead(known.window) or (_ATTENTION,)
+    return f"the next input is the answer, and {', '.join(layers[:3])} can see it"
 
 
 @dataclass(frozen=True)
@@ -93,9 +96,11 @@ class DataLeakage(FoldingRule):
         3. It fires where the same features follow the labels in two batches and more, of 24 samples in all at least,
            and together separate every class from every other.
         4. Sequences: it also fires where, in two batches, 99 % of the labels are the input at the next place (the next
-           word is to be predicted), and a layer sees later places: a recurrent one that reads both ways, or an
-           `nn.MultiheadAttention` over its own input without a mask. Attention by hand is not seen, and a model with
-           several inputs (an encoder and a decoder) is left out.
+           word is to be predicted), and a layer sees later places: a recurrent one that reads both ways, an
+           `nn.MultiheadAttention` over its own input without a mask, an `nn.Conv1d` that is padded on both sides, or
+           attention by `scaled_dot_product_attention` or by hand, in the graph of the loss, where more than nine rows
+           in ten may see the next place (a prefix that sees all of itself has fewer). A model with several inputs (an
+           encoder and a decoder) is left out.
         5. The same where the labels are the inputs at their own place, or at the place before, whatever the layers are:
            labels of a next word that were shifted not at all, or the wrong way. A model that is to restore words has
            some of them hidden, so that fewer than 99 % are the same.
@@ -193,7 +198,7 @@ class DataLeakage(FoldingRule):
         own = [labels for of, _, labels in answers if of == worker]
         for measure, ahead in ((FORETOLD, 1), (REPEATED, 0), (LAGGING, -1)):
             share = max((share_of_inputs(inputs, labels, ahead=ahead) for labels in own), default=0.0)
-            if not share > ALL_BUT_CHANCE or (measure == FORETOLD and not _that_see_ahead(window)):
+            if not share > ALL_BUT_CHANCE or (measure == FORETOLD and not _sight_of_next(window)):
                 continue
             seen = f"{measure}: {name}"
             state = replace(state, foretold={**state.foretold, seen: state.foretold.get(seen, 0) + 1})
@@ -216,6 +221,12 @@ class DataLeakage(FoldingRule):
             worker=worker,
             statistics={feature_name(number): share for number, share in list(shares.items())[:10]},
         )
+
+
+def _sight_of_next(window: Window) -> bool:
+    """Return True if a layer sees later places, or attention that of the next word."""
+    columns = window.statistic(ATTENTION_AHEAD, "mean", last=1)
+    return bool(_that_see_ahead(window)) or any(column.values[-1] > NEARLY_ALL for column in columns)
 
 
 def _that_see_ahead(window: Window) -> tuple[str, ...]:

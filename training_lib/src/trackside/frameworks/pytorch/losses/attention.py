@@ -1,4 +1,4 @@
-"""The attention of a step, from the graph of its loss: its largest logit, and its entropy.
+"""The attention of a step, from the graph of its loss: its largest logit, its entropy, and its sight of what follows.
 
 The inputs of `scaled_dot_product_attention` (MultiheadAttention calls it), and of attention by hand (a product, a
 softmax), are kept by their nodes for the backward pass. A few rows of them are multiplied again. Nothing is wrapped, so
@@ -11,7 +11,7 @@ it is not read; a PyTorch that does not show such hooks has no numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -27,6 +27,7 @@ _FUSED = "ScaledDotProduct"
 _SOFTMAX = {"SoftmaxBackward0", "SafeSoftmaxBackward0"}
 _LONGEST_WALK = 12
 _SAME = 1e-2  # shares of attention computed again
+_UNMASKED = 1e-30  # a share of attention: what is masked by a large number has less
 _BEFORE_SOFTMAX = {  # from the softmax to the product of queries and keys
     "MulBackward0", "DivBackward0", "AddBackward0", "SubBackward0", "MaskedFillBackward0", "WhereBackward0",
     "ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "ToCopyBackward0", "SqueezeBackward0",
@@ -40,10 +41,13 @@ class AttentionNumbers(NamedTuple):
 
     - `largest_logit`: the largest absolute logit that is not masked
     - `entropy`: of the layer with the least, the mean entropy of its rows over that of even attention: 0 to 1
+    - `ahead`: of the layer with the most, the share of its rows that the next place is not masked for: 0 to 1; 0 for
+      attention to another sequence
     """
 
     largest_logit: torch.Tensor
     entropy: torch.Tensor
+    ahead: torch.Tensor
 
 
 class _Read(NamedTuple):
@@ -54,6 +58,7 @@ class _Read(NamedTuple):
     - `matrices`: of each that is read its place among those of the layer, samples before heads
     - `places`: of the queries
     - `shape`: of all that the layer has: matrices, queries, keys
+    - `ahead`: the share of the rows that the next place is not masked for
     """
 
     logits: torch.Tensor
@@ -62,16 +67,22 @@ class _Read(NamedTuple):
     matrices: list[int]
     places: list[int]
     shape: tuple[int, int, int]
+    ahead: torch.Tensor
 
 
-def attention_nodes(end: Any) -> list[Any]:
-    """Return the nodes of attention in the graph of a loss, those of the last layers first; [] in a larger graph."""
+def attention_nodes(end: Any, *, kinds: Collection[str] = ()) -> list[Any]:
+    """Return the nodes of attention in the graph of a loss, those of the last layers first; [] in a larger graph.
+
+    Args:
+        end: The last node.
+        kinds: Names of nodes to be returned in their place.
+    """
     found, seen, waiting = [], {end}, [end]
     while waiting:
         further = []
         for node in waiting:
             kind = node.name()
-            if kind.startswith(_FUSED) or kind in _SOFTMAX:
+            if kind in kinds if kinds else kind.startswith(_FUSED) or kind in _SOFTMAX:
                 found.append(node)
             for following, _ in node.next_functions:
                 if following is not None and following not in seen:
@@ -88,7 +99,7 @@ def numbers_of(nodes: Sequence[Any]) -> AttentionNumbers | None:
 
     Errors: `RuntimeError` if the script has written over values that a node keeps.
     """
-    logits, entropies = [], []
+    logits, entropies, aheads = [], [], []
     every = max(1, -(-len(nodes) // MOST_LAYERS))
     with torch.no_grad():
         for node in nodes[::every]:
@@ -96,11 +107,12 @@ def numbers_of(nodes: Sequence[Any]) -> AttentionNumbers | None:
             if found is not None:
                 logits.append(_largest(found.logits, found.allowed))
                 entropies.append(_entropy(found.shares, found.allowed))
+                aheads.append(found.ahead)
         if not logits:
             return None
         device = logits[0].device  # a model may lie on several
-        logits, entropies = [n.to(device) for n in logits], [n.to(device) for n in entropies]
-        return AttentionNumbers(torch.stack(logits).max(), torch.stack(entropies).min())
+        stacked = [torch.stack([n.to(device) for n in numbers]) for numbers in (logits, entropies, aheads)]
+        return AttentionNumbers(stacked[0].max(), stacked[1].min(), stacked[2].max())
 
 
 def see_across(nodes: Sequence[Any], documents: torch.Tensor) -> bool | None:
@@ -165,7 +177,8 @@ def _fused(node: Any, most_keys: int) -> _Read | None:
     allowed = logits > torch.finfo(logits.dtype).min / 2
     matrices = [sample * query.shape[1] + head for sample in samples for head in heads]
     shape = (query.shape[0] * query.shape[1], query.shape[2], key.shape[2])
-    return _Read(logits, logits.softmax(-1), allowed, matrices, places, shape)
+    ahead = _ahead(allowed, places, is_own=shape[1] == shape[2])
+    return _Read(logits, logits.softmax(-1), allowed, matrices, places, shape, ahead)
 
 
 def _by_hand(node: Any, most_keys: int) -> _Read | None:
@@ -196,7 +209,9 @@ def _by_hand(node: Any, most_keys: int) -> _Read | None:
         again = logits.masked_fill(~allowed, -math.inf).softmax(-1)
         if not torch.allclose(again, shares, atol=_SAME):
             return None
-    return _Read(logits, shares, allowed, batch, places, (query.shape[0], query.shape[1], key.shape[2]))
+    shape = (query.shape[0], query.shape[1], key.shape[2])
+    ahead = _ahead(shares > _UNMASKED, places, is_own=shape[1] == shape[2] and not is_permuted)
+    return _Read(logits, shares, allowed, batch, places, shape, ahead)
 
 
 def _product(softmax: Any) -> tuple[Any, float, bool]:
@@ -236,6 +251,14 @@ def _spread(count: int, most: int) -> list[int]:
 
 def _largest(logits: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
     return logits.abs().masked_fill(~allowed, 0.0).max()
+
+
+def _ahead(allowed: torch.Tensor, places: Sequence[int], *, is_own: bool) -> torch.Tensor:
+    """Return the share of the rows that may see the next place. `allowed`: shape (..., places, keys)."""
+    rows = [row for row, place in enumerate(places) if place + 1 < allowed.shape[-1]]
+    if not rows or not is_own:
+        return torch.zeros((), device=allowed.device)
+    return torch.stack([allowed[..., row, places[row] + 1].float().mean() for row in rows]).mean()
 
 
 def _entropy(shares: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:

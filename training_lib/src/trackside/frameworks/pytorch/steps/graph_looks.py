@@ -17,6 +17,7 @@ from trackside.capture.ground.irregular import next_place
 from trackside.capture.session import RunSession
 from trackside.capture.steps.step_engine import TRAIN
 from trackside.contracts.run.recorded_names import (
+    ATTENTION_AHEAD,
     ATTENTION_ENTROPY,
     ATTENTION_LOGIT,
     LARGE_TARGET_ERROR,
@@ -168,6 +169,7 @@ class GraphLooks:
         pace.misses = 0
         self._add(ATTENTION_LOGIT, "mean", found.largest_logit)
         self._add(ATTENTION_ENTROPY, "mean", found.entropy)
+        self._add(ATTENTION_AHEAD, "mean", found.ahead)
         budget = self._record.budget
         logit = math.nan if self._numbers.is_late(found.largest_logit) else float(found.largest_logit)
         usual = budget.costs.step if budget.costs is not None else 0.0
