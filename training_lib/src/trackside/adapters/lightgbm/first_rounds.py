@@ -1,4 +1,4 @@
-"""What the first rounds of a boosting show once: trees without a split, and the rows that end it."""
+"""Numbers of the first rounds of a boosting: trees without a split, and the rows that end it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def numbers_of(round_: Any, stopped: float | None) -> Mapping[str, float]:
 
 
 def _splits(model: lightgbm.Booster, number: int) -> Mapping[str, float]:
-    """Return the share of trees without a split, and what a split needs over what there is, of the newest round."""
+    """Return the share of trees without a split, and the least weight of a split over that of all rows."""
     trees = model.dump_model(num_iteration=1, start_iteration=number)["tree_info"]
     share = sum(tree["num_leaves"] <= 1 for tree in trees) / len(trees) if trees else 1.0  # none: it was taken back
     if share < 1:

@@ -1,4 +1,4 @@
-"""What the first rounds of a boosting show once: trees without a split, and the rows that end it."""
+"""Numbers of the first rounds of a boosting: trees without a split, and the rows that end it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def numbers_of(ended: Round) -> Mapping[str, float]:
 
 
 def _splits(model: Any) -> Mapping[str, float]:
-    """Return the share of trees without a split, and what a split needs over what there is, of the newest round."""
+    """Return the share of trees without a split, and the least weight of a split over that of all rows."""
     if not has_trees(model):
         return {}
     number = model.num_boosted_rounds() - 1

@@ -21,7 +21,7 @@ _IN_PLACE = {  # what leaves both axes of a matrix where they are; a dropout mul
 
 @sees(OTHER_AXIS)
 def other_axis(loss: SeenLoss) -> int:
-    """Return the number of places under a softmax whose weights a product sums over the other axis; 0 without one.
+    """Return the number of places under a softmax before a product that sums over the other axis; 0 without one.
 
     Weights that are divided once more between the two (competing slots), or turned, are left alone.
     """
