@@ -288,6 +288,7 @@ REASONS: Mapping[str, tuple[str, str]] = {
     "unsplit-trees": ("", OF_TREES),
     "unsuitable-objective": ("", OF_TREES),
     "weights-set-back": (OF_NETWORKS, ""),
+    "held-out-inputs": (OF_NETWORKS, _OF_BATCHES),
     "wrong-axis": (OF_NETWORKS, "the graph of a loss is not read"),
 }
 EXCEPTIONS: Mapping[tuple[str, str], str] = {

@@ -89,6 +89,7 @@ class Cause(str, Enum):
     MIXED_DOCUMENTS = "mixed-documents"
     SPLITS_FORBIDDEN = "splits-forbidden"
     WRONG_AXIS = "wrong-axis"
+    OWN_STATISTICS = "own-statistics"
 
 
 @dataclass(frozen=True)
@@ -369,6 +370,10 @@ EXPLANATIONS = {
     Cause.WRONG_AXIS: Explanation(
         "a softmax runs over another axis than the one that its weights are summed over",
         "Take the softmax over the last axis before a product with the values: dim=-1.",
+    ),
+    Cause.OWN_STATISTICS: Explanation(
+        "held-out inputs are scaled by their own mean and deviation, and those of the training by theirs",
+        "Take mean and deviation of the training data alone, and scale all other data by them.",
     ),
     Cause.SPLITS_FORBIDDEN: Explanation(
         "the settings allow trees no split on so few rows, or so little weight",

@@ -32,6 +32,8 @@ from trackside.contracts.run.recorded_names import (
     EVALUATION_SECONDS,
     GRADIENTS_AGAINST_PREDICTIONS,
     GRADIENTS_KEPT,
+    HELD_OUT_INPUTS_CHANGED,
+    HELD_OUT_INPUTS_OWN_STATISTICS,
     HELD_OUT_SCORE,
     LABELLED_ENDS,
     LABELLED_PADDING,
@@ -198,6 +200,17 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         EVALUATED_ROWS_TRAINED_ON,
         "mean",
         "share of the rows of the evaluation before this step that the training had had, of its pass with the least",
+    ),
+    StepNumber(
+        HELD_OUT_INPUTS_CHANGED,
+        "mean",
+        "1 if the inputs of the evaluation before this step are others than in the one before it, whose labels are the "
+        "same, else 0",
+    ),
+    StepNumber(
+        HELD_OUT_INPUTS_OWN_STATISTICS,
+        "mean",
+        "share of the columns of its inputs with mean 0 and deviation 1 over all of it, of rows not trained on",
     ),
     StepNumber(
         HELD_OUT_SCORE,

@@ -25,6 +25,8 @@ from trackside.contracts.run.recorded_names import (
     DATA_PROCESSOR_WAIT_SECONDS,
     EPOCH,
     EVALUATED_ROWS_TRAINED_ON,
+    HELD_OUT_INPUTS_CHANGED,
+    HELD_OUT_INPUTS_OWN_STATISTICS,
     ORDER_SEED_HIGH,
     ORDER_SEED_IS_FIRST,
     ORDER_SEED_LOW,
@@ -35,6 +37,7 @@ from trackside.frameworks.pytorch.data.batch_use import BatchUse
 from trackside.frameworks.pytorch.data.drawn_rows import DrawnRows
 from trackside.frameworks.pytorch.data.evaluated_rows import EvaluatedRows
 from trackside.frameworks.pytorch.data.fingerprint import fingerprint
+from trackside.frameworks.pytorch.data.held_out_inputs import HeldOutInputs
 from trackside.frameworks.pytorch.data.order_seed import OrderSeed, order_seed
 from trackside.frameworks.pytorch.data.token_batches import TokenBatches
 from trackside.frameworks.pytorch.ground.script_objects import length_of
@@ -112,6 +115,7 @@ class BatchSource:
         self._clock, self._loader_met, self._loader_starts = clock, loader_met, loader_starts
         self._seen: OrderedDict[int, _Seen] = OrderedDict()
         self._rows = EvaluatedRows()
+        self._held_out = HeldOutInputs()
         self._tokens = TokenBatches(roots)
         self._fetched = untraced(protect(self._look))
         self._drawn = untraced(protect(self._look_at_rows))
@@ -252,6 +256,7 @@ class BatchSource:
             return
         if self._is_evaluating():
             self._rows.evaluate(iterator, batch)
+            self._held_out.evaluate(iterator, batch)
         elif torch.is_grad_enabled():  # else of no model in eval mode: statistics of a normalisation, or a memory
             self._look_at_training(iterator, batch, ready)
 
@@ -276,8 +281,8 @@ class BatchSource:
         if ready >= 0:
             added[BATCHES_READY, "mean"] = ready
         self._tokens.look(batch, added)
-        if self._rows.is_waiting and (share := self._rows.share(besides=iterator)) is not None:
-            added[EVALUATED_ROWS_TRAINED_ON, "mean"] = share
+        if self._rows.is_waiting:
+            self._add_evaluated(added, iterator)
         if seen.count > LOOKS_AT_FIRST and seen.count % LOOK_INTERVAL >= LOOKS_IN_A_ROW:
             return
         added[ROWS_REPEATED, "mean"] = seen.drawn.repeated_share
@@ -292,6 +297,16 @@ class BatchSource:
                 repeated = seen.has(found.number, within=within)
                 if repeated is not None:
                     added[BATCH_REPEATED, "mean"] = float(repeated)
+
+    def _add_evaluated(self, added: Any, iterator: Any) -> None:
+        """Add the numbers of the evaluation that has ended."""
+        share, held_out = self._rows.share(besides=iterator), self._held_out.take()
+        if share is not None:
+            added[EVALUATED_ROWS_TRAINED_ON, "mean"] = share
+        if held_out.changed is not None:
+            added[HELD_OUT_INPUTS_CHANGED, "mean"] = held_out.changed
+        if held_out.own_statistics is not None and share == 0:
+            added[HELD_OUT_INPUTS_OWN_STATISTICS, "mean"] = held_out.own_statistics
 
     def _look_at_rows(self, iterator: Any, rows: Any) -> None:
         """Take the rows of the next batch; None: the pass is at its end."""
