@@ -125,6 +125,7 @@ def _deployed(folder: Path, account: Account) -> Outputs:
 
 
 def _train(account: Account, name: str, run: str) -> TrainingJob:
+    account_id = account.client("sts").get_caller_identity()["Account"]
     arn = account.client("sagemaker").create_training_job(
         TrainingJobName=name,
         AlgorithmSpecification={
@@ -132,7 +133,7 @@ def _train(account: Account, name: str, run: str) -> TrainingJob:
             "TrainingInputMode": "File",
             "ContainerEntrypoint": [sys.executable, "-c", TRAINS_UNTIL_STOPPED],
         },
-        RoleArn="arn:aws:iam::123456789012:role/training",
+        RoleArn=f"arn:aws:iam::{account_id}:role/training",
         OutputDataConfig={"S3OutputPath": "s3://anywhere"},
         ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
         StoppingCondition={"MaxRuntimeInSeconds": 86400},

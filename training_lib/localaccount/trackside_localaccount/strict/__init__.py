@@ -1,1 +1,1 @@
-"""What AWS refuses before it does anything: requests by models and limits, templates by schemas."""
+"""Refusals before anything is done: requests by models and limits, templates by schemas."""

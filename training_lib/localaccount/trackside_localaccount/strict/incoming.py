@@ -45,7 +45,7 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True)
 class Incoming:
-    """One request. `service` as boto3 has it; `protocol` is the one that the request speaks."""
+    """One request. `service` as boto3 has it; `protocol` is the protocol of the request."""
 
     service: str
     operation: OperationModel

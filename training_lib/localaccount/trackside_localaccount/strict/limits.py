@@ -16,14 +16,14 @@ Parameters = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """Where and when a request was made: `response` is moto's object for it, `now` in UTC."""
 
     response: Any
     now: datetime
 
 
-Limit = Callable[[Parameters, Asked], None]
+Limit = Callable[[Parameters, Request], None]
 
 _VARIABLES_BYTES = 4096
 _ZIP_BYTES = 70_167_211
@@ -71,7 +71,7 @@ class BrokenLimit(Exception):
 # Lambda ---------------------------------------------------------------------------------------------------------------
 
 
-def _function_sizes(given: Parameters, asked: Asked) -> None:
+def _function_sizes(given: Parameters, request: Request) -> None:
     """https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html. The model's are those of other kinds."""
     for name, most in _MOST_FUNCTION.items():
         if (given.get(name) or 0) > most and not given.get("CapacityProviderConfig"):
@@ -82,7 +82,7 @@ def _function_sizes(given: Parameters, asked: Asked) -> None:
             )
 
 
-def _function_variables(given: Parameters, asked: Asked) -> None:
+def _function_variables(given: Parameters, request: Request) -> None:
     """https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html: 4 KB in all, reserved names."""
     variables = (given.get("Environment") or {}).get("Variables") or {}
     text = json.dumps(variables, separators=(",", ":"), ensure_ascii=False)
@@ -99,9 +99,9 @@ def _function_variables(given: Parameters, asked: Asked) -> None:
         )
 
 
-def _function_code(given: Parameters, asked: Asked) -> None:
+def _function_code(given: Parameters, request: Request) -> None:
     """https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html: 50 MB, zipped."""
-    if len(asked.response.normalized_request.data) > _ZIP_BYTES:
+    if len(request.response.normalized_request.data) > _ZIP_BYTES:
         raise BrokenLimit(
             f"Request must be smaller than {_ZIP_BYTES} bytes for the CreateFunction operation",
             "RequestEntityTooLargeException",
@@ -112,9 +112,9 @@ def _function_code(given: Parameters, asked: Asked) -> None:
 def _blocks(day: str) -> Limit:
     """https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtimes.html, as cfn-lint keeps its dates."""
 
-    def check(given: Parameters, asked: Asked) -> None:
+    def check(given: Parameters, request: Request) -> None:
         blocked = _runtimes().get(str(given.get("Runtime")), {}).get(day)
-        if blocked and asked.now.date().isoformat() >= blocked:
+        if blocked and request.now.date().isoformat() >= blocked:
             raise BrokenLimit(
                 f"The runtime parameter of {given['Runtime']} is no longer supported for creating or updating AWS "
                 "Lambda functions. We recommend you use a supported runtime while creating or updating functions.",
@@ -134,7 +134,7 @@ def _runtimes() -> dict[str, dict[str, str]]:
 _read_runtimes: dict[str, dict[str, str]] = {}
 
 
-def _payload(given: Parameters, asked: Asked) -> None:
+def _payload(given: Parameters, request: Request) -> None:
     """https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html: 6 MB, and 1 MB if nobody waits."""
     most = _PAYLOAD_BYTES.get(given.get("InvocationType") or "RequestResponse")
     if most and len(given.get("Payload") or b"") > most:
@@ -148,9 +148,11 @@ def _payload(given: Parameters, asked: Asked) -> None:
 # EventBridge ----------------------------------------------------------------------------------------------------------
 
 
-def _targets(given: Parameters, asked: Asked) -> None:
+def _targets(given: Parameters, request: Request) -> None:
     """https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-quota.html: five targets a rule."""
-    bus = asked.response.events_backend.event_buses.get(str(given.get("EventBusName") or "default").rpartition("/")[2])
+    bus = request.response.events_backend.event_buses.get(
+        str(given.get("EventBusName") or "default").rpartition("/")[2]
+    )
     rule = bus.rules.get(given["Rule"]) if bus else None
     ids = {target["Id"] for target in [*(rule.targets if rule else ()), *given["Targets"]]}
     if len(ids) > _MOST_TARGETS:
@@ -160,7 +162,7 @@ def _targets(given: Parameters, asked: Asked) -> None:
 # CloudWatch -----------------------------------------------------------------------------------------------------------
 
 
-def _metrics(given: Parameters, asked: Asked) -> None:
+def _metrics(given: Parameters, request: Request) -> None:
     """https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricData.html, and the answers in
     cloud-custodian#2559 and papertrail-services#66."""
     code = "InvalidParameterValue"
@@ -169,7 +171,7 @@ def _metrics(given: Parameters, asked: Asked) -> None:
     data = given.get("MetricData") or []
     if len(data) > _MOST_METRICS:
         raise BrokenLimit(f"The collection MetricData must not have a size greater than {_MOST_METRICS}.", code)
-    now = asked.now.replace(tzinfo=None)
+    now = request.now.replace(tzinfo=None)
     for number, metric in enumerate(data, 1):
         place, at = f"MetricData.member.{number}", metric.get("Timestamp")
         if at is not None and at < now - _OLDEST_METRIC:
@@ -186,7 +188,7 @@ def _metrics(given: Parameters, asked: Asked) -> None:
 # SNS ------------------------------------------------------------------------------------------------------------------
 
 
-def _message(given: Parameters, asked: Asked) -> None:
+def _message(given: Parameters, request: Request) -> None:
     """https://docs.aws.amazon.com/sns/latest/api/API_Publish.html: a subject is ASCII, begins with a letter, a digit or
     punctuation, has no line break and fewer than 100 characters; a message has 256 KB."""
     subject = given.get("Subject")
@@ -203,7 +205,7 @@ def _message(given: Parameters, asked: Asked) -> None:
 # DynamoDB -------------------------------------------------------------------------------------------------------------
 
 
-def _placeholders(given: Parameters, asked: Asked) -> None:
+def _placeholders(given: Parameters, request: Request) -> None:
     """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.ExpressionAttributeNames.html: what
     is given is used."""
     for part in _with_expressions(given):
@@ -224,13 +226,13 @@ def _with_expressions(value: Any) -> Iterator[Parameters]:
 # SageMaker ------------------------------------------------------------------------------------------------------------
 
 
-def _role_is_own(given: Parameters, asked: Asked) -> None:
+def _role_is_own(given: Parameters, request: Request) -> None:
     """https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-roles.html: no role of another account is passed."""
-    if str(given.get("RoleArn", "")).split(":")[4:5] != [asked.response.current_account]:
+    if str(given.get("RoleArn", "")).split(":")[4:5] != [request.response.current_account]:
         raise BrokenLimit("Cross-account pass role is not allowed.")
 
 
-def _has_algorithm(given: Parameters, asked: Asked) -> None:
+def _has_algorithm(given: Parameters, request: Request) -> None:
     """https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_AlgorithmSpecification.html: one of the two."""
     named = given["AlgorithmSpecification"]
     if bool(named.get("TrainingImage")) == bool(named.get("AlgorithmName")):
@@ -242,7 +244,7 @@ def _has_algorithm(given: Parameters, asked: Asked) -> None:
 # CloudFormation -------------------------------------------------------------------------------------------------------
 
 
-def _stack_name(given: Parameters, asked: Asked) -> None:
+def _stack_name(given: Parameters, request: Request) -> None:
     """https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_CreateStack.html"""
     name = str(given["StackName"])
     if not _STACK_NAME.fullmatch(name):
@@ -252,16 +254,16 @@ def _stack_name(given: Parameters, asked: Asked) -> None:
         )
 
 
-def _template(given: Parameters, asked: Asked) -> None:
+def _template(given: Parameters, request: Request) -> None:
     """https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/resource-type-schemas.html"""
     text = given.get("TemplateBody")
     if url := given.get("TemplateURL"):
-        text = asked.response._get_stack_from_s3_url(url)
+        text = request.response._get_stack_from_s3_url(url)
     if not text:
         return  # the previous one
     try:
         template = parsed_template(text)
-        check_template(template, capabilities=list(given.get("Capabilities") or ()), region=asked.response.region)
+        check_template(template, capabilities=list(given.get("Capabilities") or ()), region=request.response.region)
     except RefusedTemplateError as error:
         raise BrokenLimit(str(error), error.code) from error
 

@@ -18,7 +18,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
 from trackside_localaccount.strict.incoming import UnreadableError, read
-from trackside_localaccount.strict.limits import LIMITS, Asked, BrokenLimit, check_tags
+from trackside_localaccount.strict.limits import LIMITS, Request, BrokenLimit, check_tags
 from trackside_localaccount.strict.violations import Violations
 
 _LOG = logging.getLogger(__name__)
@@ -72,9 +72,9 @@ def refuse_wrong_request(response: Any, *, now: float) -> None:
         raise _refusal(response, validation_code(incoming.service), errors)
     try:
         check_tags(incoming.parameters)
-        asked = Asked(response, datetime.fromtimestamp(now, tz=timezone.utc))
+        request = Request(response, datetime.fromtimestamp(now, tz=timezone.utc))
         for limit in LIMITS.get((incoming.service, incoming.operation.name), ()):
-            limit(incoming.parameters, asked)
+            limit(incoming.parameters, request)
     except BrokenLimit as broken:
         code = broken.code or validation_code(incoming.service)
         raise _refusal(response, code, str(broken), status=broken.status) from broken

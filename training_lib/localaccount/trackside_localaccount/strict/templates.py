@@ -1,4 +1,4 @@
-"""What CloudFormation refuses of a template before it changes anything: types, properties, values, capabilities.
+"""Templates that CloudFormation refuses before it changes anything: types, properties, values, capabilities.
 
 By the schemas of the resource types, as cfn-lint publishes them. A value that only the deployment knows (`Ref`,
 `Fn::...`) is not judged.
@@ -105,7 +105,7 @@ def check_template(template: Mapping[str, Any], *, capabilities: list[str], regi
 
 
 def longest_name(kind: str, name_property: str, *, region: str = "us-east-1") -> int | None:
-    """Return how long the name of a resource may be; None if its schema does not say.
+    """Return how long the name of a resource may be; None if its schema has no limit.
 
     Args:
         kind: Type of the resource.

@@ -1,6 +1,6 @@
 """The constraints of an operation's model (botocore's) that a request breaks, in AWS's words.
 
-Each shape becomes one function, made when it is first asked for and kept: a request is checked in microseconds.
+Each shape becomes one function, made at its first use and kept: a request is checked in microseconds.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ class Violations:
         members = [(name, _member_name(name), self._check_for(service, each)) for name, each in shape.members.items()]
 
         def check(value: Any, path: str, found: list[str]) -> None:
-            for name, said, inner in members:
+            for name, label, inner in members:
                 given = value.get(name)
-                at = f"{path}.{said}" if path else said
+                at = f"{path}.{label}" if path else label
                 if given is not None:
                     inner(given, at, found)
                 elif name in required:
@@ -130,30 +130,30 @@ _Constraint = tuple[str, Callable[[Any], bool]]
 
 
 def _constraints(shape: Shape) -> list[_Constraint]:
-    """Sentences of what the shape itself asks for, with what finds out if a value keeps to it."""
-    asked, found = shape.metadata, list[_Constraint]()
+    """Return the constraints of the shape itself: the sentence of each, and the function that tests a value."""
+    traits, found = shape.metadata, list[_Constraint]()
     is_number = shape.type_name in ("integer", "long", "float", "double", "short", "byte")
     noun = "value" if is_number else "length"
     size: Callable[[Any], Any] = (lambda value: value) if is_number else len
-    if "max" in asked:
-        most = asked["max"]
+    if "max" in traits:
+        most = traits["max"]
         found.append((f"Member must have {noun} less than or equal to {most}", lambda value: size(value) <= most))
-    if "min" in asked:
-        least = asked["min"]
+    if "min" in traits:
+        least = traits["min"]
         found.append((f"Member must have {noun} greater than or equal to {least}", lambda value: size(value) >= least))
-    if "pattern" in asked:
-        matches = whole_match(asked["pattern"])
-        found.append((f"Member must satisfy regular expression pattern: {asked['pattern']}", matches))
-    if asked.get("enum"):
-        allowed = frozenset(asked["enum"])
+    if "pattern" in traits:
+        matches = whole_match(traits["pattern"])
+        found.append((f"Member must satisfy regular expression pattern: {traits['pattern']}", matches))
+    if traits.get("enum"):
+        allowed = frozenset(traits["enum"])
         found.append(
-            (f"Member must satisfy enum value set: [{', '.join(asked['enum'])}]", lambda value: value in allowed)
+            (f"Member must satisfy enum value set: [{', '.join(traits['enum'])}]", lambda value: value in allowed)
         )
     return found
 
 
 def whole_match(pattern: str, *, anywhere: bool = False) -> Callable[[Any], bool]:
-    """Return a function that tells if the whole of a text matches a model's pattern, which is Java's.
+    """Return a function that finds out if the whole of a text matches a model's pattern, which is Java's.
 
     Args:
         pattern: The pattern, as it stands in the model.
@@ -200,7 +200,7 @@ def _member_name(name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """As Java prints it, within a bound."""
+    """Return the value as Java prints it, within a bound."""
     if isinstance(value, Mapping):
         text = "{" + ", ".join(f"{key}={each}" for key, each in value.items()) + "}"
     elif isinstance(value, list):
