@@ -18,7 +18,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
 from trackside_localaccount.strict.incoming import UnreadableError, read
-from trackside_localaccount.strict.limits import LIMITS, Request, BrokenLimit, check_tags
+from trackside_localaccount.strict.limits import LIMITS, BrokenLimit, Request, check_tags
 from trackside_localaccount.strict.violations import Violations
 
 _LOG = logging.getLogger(__name__)
