@@ -7,16 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
-from botocore.exceptions import ClientError
 
 from lambdas.reconcile.settings import ReconcileSettings
 from lambdas.reconcile.sweep import Sweep
-from lambdas.shared.clients import code_of
 from lambdas.shared.decisions import Done, Nothing
 from lambdas.shared.reaction import reaction
 from lambdas.shared.run_table import RunTable
 from lambdas.shared.runs import account_of, sent_at
-from lambdas.shared.switch import forbids_stops
+from lambdas.shared.switch import remember_switch
 
 
 @reaction
@@ -29,13 +27,4 @@ def handle(event: Mapping[str, Any], context: LambdaContext) -> Iterator[Done | 
         return
     table = RunTable(settings.run_table, retention_days=settings.retention_days)
     yield from Sweep(table, settings, account=account_of(context.invoked_function_arn)).run(now=now)
-    _remember_the_switch(settings.dry_run_parameter, table)
-
-
-def _remember_the_switch(parameter: str, table: RunTable) -> None:
-    """A switch that a person has set is remembered within one sweep, whether or not a stop is decided on."""
-    try:
-        forbids_stops(parameter, table)
-    except ClientError as error:
-        if code_of(error) != "ParameterNotFound":  # its stack is being deployed anew
-            raise
+    remember_switch(settings.dry_run_parameter, table)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from lambdas.shared.clients import client
+from botocore.exceptions import ClientError
+
+from lambdas.shared.clients import client, code_of
 from lambdas.shared.run_table import RunTable
 
 FIRST_VERSION = 1  # of a parameter that nobody has changed since it was made
@@ -27,3 +29,19 @@ def forbids_stops(parameter: str, table: RunTable) -> bool:
     if forbids != remembered:
         table.note_switch(forbids=forbids)
     return forbids
+
+
+def remember_switch(parameter: str, table: RunTable) -> None:
+    """Let the table of runs remember what a person has set, whether or not a stop is decided on.
+
+    Args:
+        parameter: Name of the SSM parameter.
+        table: Table of runs.
+
+    Errors: `ClientError`.
+    """
+    try:
+        forbids_stops(parameter, table)
+    except ClientError as error:
+        if code_of(error) != "ParameterNotFound":  # its stack is being deployed anew
+            raise

@@ -60,7 +60,8 @@ def read(response: Any) -> Incoming | None:
         response: An instance of moto's `BaseResponse`, set up for a request.
 
     Raises:
-        UnreadableError: The body is not what the protocol and the types of the model ask for.
+        UnreadableError: A value is not of the type that the model has.
+        RequestParserError: The body is not of the protocol.
     """
     service, request = response.boto3_service_name, response.normalized_request
     try:
@@ -81,7 +82,9 @@ def read(response: Any) -> Incoming | None:
                 "url_params": response.uri_match,
             }
         )
-    except (RequestParserError, ValueError, TypeError, AttributeError) as error:
+    except RequestParserError:
+        raise  # the body is not of the protocol
+    except (ValueError, TypeError, AttributeError) as error:
         raise UnreadableError(str(error)) from error
     return Incoming(service, operation, protocol, parameters)
 

@@ -62,7 +62,7 @@ def refuse_wrong_request(response: Any, *, now: float) -> None:
     """
     try:
         incoming = read(response)
-    except UnreadableError as error:
+    except (UnreadableError, RequestParserError) as error:
         raise unreadable(response, error) from error
     if incoming is None:
         return
@@ -89,7 +89,7 @@ def unreadable(response: Any, error: Exception) -> HTTPException:
     """
     protocol = str(get_service_model(response.boto3_service_name).protocol)
     code = _UNREADABLE.get(protocol, "SerializationException")
-    if protocol == "rest-xml" and isinstance(error.__cause__ or error, RequestParserError):
+    if protocol == "rest-xml" and isinstance(error, RequestParserError):
         code = "MalformedXML"
     return _refusal(response, code, str(error))
 
