@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from trackside.frameworks.pytorch.data.fingerprint import fingerprint, readable_tensors, rows_of
+from trackside.frameworks.pytorch.ground.script_objects import length_of
 
 FEWEST_ROWS = 32  # of a pass
 MOST_NUMBERS = 1 << 22  # of a batch whose statistics are taken
@@ -95,7 +96,7 @@ class HeldOutInputs:
         self._add(inputs, is_first=is_new)
         if inputs is not None:
             self._rows += len(inputs)
-        self._is_whole = iterator._num_yielded == _length(iterator)
+        self._is_whole = iterator._num_yielded == length_of(iterator._index_sampler)
 
     def _add(self, inputs: torch.Tensor | None, *, is_first: bool) -> None:
         if self._moments is None or inputs is None or inputs.dim() < 2 or inputs.numel() > MOST_NUMBERS:
@@ -139,10 +140,3 @@ def _parts(batch: Any) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     others = len(tensors) - len(inputs) - len(labels)
     one = inputs[0] if len(inputs) == 1 and inputs[0].shape[1] * inputs[0][0].numel() > 1 else None
     return one, labels[0] if len(labels) == 1 and not others else None
-
-
-def _length(iterator: Any) -> int:
-    try:
-        return len(iterator._index_sampler)
-    except TypeError:
-        return -1
