@@ -25,9 +25,11 @@ class WrongAxis(Rule):
         is raised.
 
     How it decides:
-        In the graph of the training's loss, the hook looks for products of matrices of which one is the result of a
-        softmax. A product sums over the last axis of its first matrix, and over the last but one of its second. It
-        fires where the softmax was taken over any other axis.
+        In the graph of the training's loss:
+
+        1. The hook looks for products of matrices of which one is the result of a softmax. A product sums over the last
+           axis of its first matrix, and over the last but one of its second.
+        2. It fires where the softmax was taken over any other axis.
 
         Weights that are turned in between (attention from both sides), or divided once more (slots that compete for
         keys), are left alone, and so is what `einsum` turns before its product.
