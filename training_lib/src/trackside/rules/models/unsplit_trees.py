@@ -30,7 +30,7 @@ class UnsplitTrees(Rule):
     How it decides:
         The hook looks at the trees of the first three rounds.
 
-        1. It fires where none of them has a split.
+        1. It fires where none of the first `rounds` has a split.
         2. XGBoost's `min_child_weight` is compared with the sum of second derivatives of all rows, LightGBM's
            `min_data_in_leaf` with the number of rows: two sides need twice as much. Where all rows have less, this is
            named as the cause. Else it may be `gamma` (`min_gain_to_split`), second derivatives of an objective of one's
