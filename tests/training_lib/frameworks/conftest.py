@@ -28,7 +28,7 @@ from trackside.storage.store import Store
 
 Run = dict[int, dict[str, np.ndarray]]
 ENVIRONMENTS = Path(__file__).parents[3] / ".venv"
-TRAINERS = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
+TRAINERS = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6", "trl==1.16.0")
 NOTEBOOK = ("ipykernel==7.4.0", "jupyter-client==8.10.0", "nbclient==0.11.0", "nbconvert==7.17.2")
 
 ModesRun = dict[tuple[str, int], dict[str, np.ndarray]]
@@ -116,7 +116,7 @@ def capturing(request_json: Callable[..., str]) -> Capturing:
 
 @pytest.fixture(scope="session")
 def trainers_python() -> Path:
-    """An interpreter with Lightning, transformers and accelerate beside our own packages; torch is not built twice."""
+    """An interpreter with Lightning, transformers, accelerate and TRL beside our own packages; torch is ours."""
     return _python_with("trainers-peer", TRAINERS)
 
 
