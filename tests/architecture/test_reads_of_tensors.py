@@ -47,7 +47,10 @@ OURS: dict[tuple[str, str], str] = {
     ): _SAMPLED,
     ("adapters/keras/facts.py", "_looks_untrained"): "an array of NumPy",
     ("frameworks/pytorch/data/held_out_inputs.py", "*"): "inputs from `readable_tensors`, and sums of them",
-    ("frameworks/pytorch/losses/attention.py", "numbers_of"): "numbers of `_fused` and `_by_hand`",
+    **{
+        ("frameworks/pytorch/losses/attention.py", name): "numbers of `_fused` and `_by_hand`"
+        for name in ("numbers_of", "see_across", "_largest", "_entropy")
+    },
     ("frameworks/pytorch/losses/description.py", "accuracy"): "`LossInputSource.add` has asked",
     ("frameworks/pytorch/losses/detectors/dropouts.py", "share_of_mask"): "a factor from `kept`",
     ("frameworks/pytorch/losses/targets.py", "_share_outside"): "targets from `kept`, or a difference of such",
