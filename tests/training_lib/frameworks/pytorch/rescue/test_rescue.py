@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from tests.training_lib.frameworks.pytorch.rescue import trainings
 from tests.training_lib.frameworks.pytorch.rescue.trainings import AT, STEPS, Training, rescued
@@ -152,3 +154,29 @@ def test_several_optimizers_go_back_together(tmp_path: Path) -> None:
     assert found.is_rescued, found
     for training in (first, second):
         assert all(bool(p.isfinite().all()) for p in training.net.parameters())
+
+
+def test_hooks_of_others_are_never_disturbed(tmp_path: Path) -> None:
+    """PyTorch's tables of hooks may not change while they are called, and the script has hooks behind ours."""
+    for fault in (trainings.comes_again, trainings.broken_batch, trainings.rate_from_the_start):
+        calls: list[int] = []
+        with rescued(tmp_path / fault.__name__) as record:
+            handles = [
+                register(functools.partial(_count, calls))
+                for register in (register_optimizer_step_pre_hook, register_optimizer_step_post_hook)
+            ]
+            training = Training()
+            twice = [AT, AT + 3]  # so that the second try changes steps, and ends to
+            training.run(fault if fault is not trainings.broken_batch else _broken_at(twice))
+            assert record() is not None
+        for handle in handles:
+            handle.remove()
+        assert len(calls) == 2 * STEPS
+
+
+def _count(calls: list[int], *_: Any) -> None:
+    calls.append(1)
+
+
+def _broken_at(steps: list[int]) -> Callable[..., torch.Tensor | None]:
+    return lambda _training, step, rows: rows * math.nan if step in steps else None

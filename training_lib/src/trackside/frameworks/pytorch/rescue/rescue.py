@@ -22,7 +22,11 @@ from threading import get_ident
 from typing import Any, Protocol
 
 import torch
-from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 from trackside.capture.session import RunSession
 from trackside.contracts.errors import TracksideError
@@ -103,7 +107,8 @@ class Rescue:
         self._fuse.when_blown = self._blown
         self._numbers = StepNumbers()
         self._loss_hook = ReplacedFunction(torch.autograd, "backward", self._watched_backward)
-        self._handle: Any = None
+        self._handles: list[Any] = []
+        self._is_off = False
         self._lead: weakref.ref[Optimizer] | None = None
         self._tries: list[RescueTry] = []
         self._thread = 0
@@ -121,7 +126,6 @@ class Rescue:
             self._health,
             settings=self._settings,
             tries=self._tries,
-            fuse=self._fuse,
             changed=self._write,
         )
         self._numbers.forget()
@@ -134,22 +138,34 @@ class Rescue:
 
     def install(self) -> None:
         """Begin to look at steps. Call it after the adapter that captures is installed, which sees each step first."""
+        before = untraced(self._fuse.protect(self._before))
         after = untraced(self._fuse.protect(self._after))
 
-        def after_step(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
-            self._returns.step_ended()  # even once capture is off: the script's rates are its own
-            after(optimizer)
+        def before_step(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+            if not self._is_off:
+                before(optimizer)
 
+        def after_step(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+            if not self._is_off:
+                self._returns.step_ended()  # even once capture is off: the script's rates are its own
+                after(optimizer)
+
+        skip_frame(before_step)
         skip_frame(after_step)
-        self._handle = register_optimizer_step_post_hook(after_step)
+        self._handles = [register_optimizer_step_pre_hook(before_step), register_optimizer_step_post_hook(after_step)]
 
     def remove(self) -> None:
-        """Take everything out of the training, and let go of all memory."""
-        self._returns.end()
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
+        """Take the hooks out. Only tests need it: PyTorch's tables of hooks must not change while they are called."""
+        self._stand_down()
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
         self._loss_hook.take_out()
+
+    def _stand_down(self) -> None:
+        """Leave the training alone from here on, and let go of all memory."""
+        self._is_off = True
+        self._returns.end()
         self._begin()
 
     def _watched_backward(self, original: Any) -> Any:
@@ -157,7 +173,7 @@ class Rescue:
 
         @functools.wraps(original)
         def backward(*args: Any, **kwargs: Any) -> None:
-            if self._handle is not None:
+            if not self._is_off:
                 saw(args[0] if args else kwargs.get("tensors"))
             original(*args, **kwargs)
 
@@ -166,11 +182,14 @@ class Rescue:
 
     # A step.
 
+    def _before(self, optimizer: Optimizer) -> None:
+        self._returns.step_begins(optimizer)
+
     def _after(self, optimizer: Optimizer) -> None:
         if not self._session.has_begun:
             return
         leads = self._leads(optimizer)
-        if self._handle is not None and get_ident() == self._thread:
+        if not self._is_off and get_ident() == self._thread:
             self._ring.members.stepped(optimizer)
         if not leads:
             return
@@ -263,7 +282,7 @@ class Rescue:
     def _end(self, state: RescueState, reason: str) -> None:
         """Leave the training alone from here on."""
         self._write(state, reason)
-        self.remove()
+        self._stand_down()
 
     def _blown(self) -> None:
         self._end(RescueState.OFF, "it failed itself, and was switched off")

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+from torch.optim.optimizer import Optimizer
+
 from trackside.contracts.run.rescue import RescueState, RescueTry, TryOutcome
 from trackside.environment import RescueEnvironment
-from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.rescue.health import BY_RULE, RATE_JUMP, SPIKE, Fault, Health
 from trackside.frameworks.pytorch.rescue.numbers import Numbers
 from trackside.frameworks.pytorch.rescue.ring import Ring
@@ -37,7 +38,6 @@ class Returns:
         health: Judges the numbers.
         settings: Numbers of tries.
         tries: Those of earlier trainings of this process, which count.
-        fuse: Keeps errors from the training.
         changed: Called after each change of `tries`, with the state.
     """
 
@@ -48,11 +48,10 @@ class Returns:
         *,
         settings: RescueEnvironment,
         tries: list[RescueTry],
-        fuse: Fuse,
         changed: Callable[[RescueState], object],
     ) -> None:
         self._ring, self._health, self._settings = ring, health, settings
-        self._fuse, self._changed = fuse, changed
+        self._changed = changed
         self.tries = tries
         self._fault: Fault | None = None  # of the return that is on trial
         self._broken: Snapshot | None = None  # the moment before it
@@ -65,6 +64,11 @@ class Returns:
         """True while it is not known whether the newest return has cured the fault."""
         return self._fault is not None
 
+    def step_begins(self, optimizer: Optimizer) -> None:
+        """Change a step that an optimizer is about to make, if it is one of those after a return."""
+        if self._softening is not None and not self._softening.before(optimizer):
+            self._softening = None
+
     def step_ended(self) -> None:
         """Set the script's own rates again, right after a step of an optimizer. Never raises."""
         if self._softening is not None:
@@ -72,8 +76,7 @@ class Returns:
 
     def end(self) -> None:
         """Let the optimizers be, and let go of all memory."""
-        if self._softening is not None:
-            self._softening.end()
+        self.step_ended()
         self._softening = self._fault = self._broken = None
 
     def meet(self, fault: Fault, steps: int) -> Ending | None:
@@ -147,9 +150,7 @@ class Returns:
 
     def _soften(self, fault: Fault, *, is_again: bool) -> str:
         """Change the next steps where needed. Return a clause about it; "" if nothing is changed."""
-        if self._softening is not None:
-            self._softening.end()
-            self._softening = None
+        self._softening = None
         most_rate = self._health.rate if fault.cause == RATE_JUMP else 0.0
         most_gradient = self._health.gradient if is_again else 0.0
         if not is_again and not most_rate:
@@ -159,7 +160,6 @@ class Returns:
             most_rate=most_rate,
             most_gradient=most_gradient,
             steps=SOFT_STEPS,
-            fuse=self._fuse,
         )
         half = f"half the rate and gradients of a norm of at most {most_gradient:.3g}, for {SOFT_STEPS} steps"
         cap = f"a rate of at most {most_rate:.3g} until the script's own is below"
