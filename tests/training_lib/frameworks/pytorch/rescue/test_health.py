@@ -119,3 +119,12 @@ def test_a_broken_state_of_the_optimizer_is_a_fault() -> None:
     assert fault is not None
     assert fault.cause == NOT_FINITE
     assert not fault.refusal
+
+
+def test_a_loss_of_the_wrong_sign_is_refused() -> None:
+    health = Health()
+    for step in range(HEALTHY):
+        health.observe(usual(step)._replace(loss=-3.0 * step))
+    fault = health.observe(usual(HEALTHY)._replace(gradient=5000.0))
+    assert fault is not None
+    assert fault.refusal

@@ -123,9 +123,15 @@ class Health:
         return not losses or median(losses) <= self._bound()
 
     def has_learned(self) -> bool:
-        """Return True if the losses are not above those that the training began with, or none is known."""
+        """Return True if the losses are not above those that the training began with, or none is known.
+
+        A loss that falls far below zero is no sign of learning: one with the wrong sign does.
+        """
         losses = [each.loss for each in self._usual if each.loss is not None]
-        return not losses or median(losses[-2 * _FIRST :]) <= max(self._first)
+        if not losses:
+            return True
+        now = median(losses[-2 * _FIRST :])
+        return -_USUAL * median(map(abs, self._first)) < now <= max(self._first)
 
     def _learn(self, numbers: Numbers) -> None:
         if self._is_on_trial:
