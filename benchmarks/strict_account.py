@@ -385,7 +385,7 @@ class Asker:
 
 
 def _method(operation: str) -> str:
-    return botocore.xform_name(operation)
+    return str(botocore.xform_name(operation))
 
 
 def measure(asker: Asker, only: tuple[str, ...] = ()) -> tuple[Counter[str], Counter[str], list[str]]:

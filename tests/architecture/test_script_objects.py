@@ -31,6 +31,8 @@ OURS = {
     ("probes/questions/repeatable_evaluation.py", "subject.named_modules"): "of the probes' `Subject`",
     ("probes/questions/sample_independence.py", "subject.named_modules"): "of the probes' `Subject`",
     ("probes/subject.py", "self.named_modules"): "of the probes' `Subject`",
+    ("rescue/snapshot.py", "each.state_dict"): "of PyTorch's schedulers and gradient scalers",
+    ("rescue/snapshot.py", "found.load_state_dict"): "of PyTorch's schedulers and gradient scalers",
     ("steps/graph_looks.py", "self._statistics.parameters"): "of the statistics' own plans",
 }
 

@@ -358,11 +358,6 @@ def check_key(worker: str) -> str:
     return f"{CHECK}/{worker}.json"
 
 
-def rescue_key(worker: str) -> str:
-    """Return the key of a worker's record of rescues, below the run's location."""
-    return f"{RESCUE}/{worker}.json"
-
-
 def uncaptured_key(process: int) -> str:
     """Return the key of the report of a process that captured nothing, below the run's location."""
     return f"{UNCAPTURED}/{process}.json"

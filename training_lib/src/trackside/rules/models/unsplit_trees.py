@@ -67,7 +67,7 @@ class UnsplitTrees(Rule):
         "See whether inputs and labels differ between rows, and print the second derivatives of an own objective.",
     )
 
-    rounds: int = parameter(3, "first rounds whose trees must all be without a split", minimum=1, maximum=3)
+    rounds: int = parameter(3, "number of first rounds whose trees must all be without a split", minimum=1, maximum=3)
 
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per worker."""

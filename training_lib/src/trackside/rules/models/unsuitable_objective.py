@@ -80,7 +80,9 @@ class UnsuitableObjective(Rule):
         "Compare both with differences of the loss on a few rows: (loss(p + h) - loss(p - h)) / 2h.",
     )
 
-    times: float = parameter(100.0, "how far second derivatives may be from the slope of the gradient", minimum=1)
+    times: float = parameter(
+        100.0, "most times that second derivatives may be larger or smaller than the slope of the gradient", minimum=1
+    )
 
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per worker and measure."""
@@ -112,7 +114,7 @@ class UnsuitableObjective(Rule):
         observed: float,
         *,
         above: float | None = None,
-        below: float | None = None,
+        below: float = 0.0,
         grade: Severity = Severity.CRITICAL,
     ) -> Finding:
         since = int(column.steps[0])

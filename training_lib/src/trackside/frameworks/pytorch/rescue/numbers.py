@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.optim.optimizer import Optimizer
 
+from trackside.frameworks.pytorch.ground.memory import has_memory
+
 
 class Numbers(NamedTuple):
     """Numbers of one step, right after the optimizer's.
@@ -40,7 +42,8 @@ class StepNumbers:
     def saw_loss(self, tensors: Any) -> None:
         """Note the loss of a backward pass, the argument of `torch.autograd.backward`."""
         loss = tensors[0] if isinstance(tensors, (tuple, list)) and tensors else tensors
-        self._loss = loss.detach() if isinstance(loss, torch.Tensor) and loss.numel() == 1 else None
+        is_number = isinstance(loss, torch.Tensor) and loss.numel() == 1 and has_memory(loss)
+        self._loss = loss.detach() if is_number else None
 
     def forget(self) -> None:
         """Forget what was read: the next look is the first one."""
@@ -55,8 +58,8 @@ class StepNumbers:
             scale: The factor of the loss by a gradient scaler.
         """
         groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-        weights = [p.detach() for group in groups for p in group["params"] if p.layout is torch.strided]
-        gradients = [p.grad.detach() for group in groups for p in group["params"] if _has_dense_gradient(p)]
+        weights = [p.detach() for group in groups for p in group["params"] if _is_dense(p)]
+        gradients = [p.grad.detach() for group in groups for p in group["params"] if _is_dense(p.grad)]
         if not weights:
             return None
         rate = max(float(group.get("lr") or 0.0) for group in groups)
@@ -88,8 +91,8 @@ class StepNumbers:
         return _numbers(before[0], before[1][0])
 
 
-def _has_dense_gradient(parameter: torch.Tensor) -> bool:
-    return parameter.grad is not None and parameter.grad.layout is torch.strided
+def _is_dense(tensor: torch.Tensor | None) -> bool:
+    return tensor is not None and tensor.layout is torch.strided and has_memory(tensor)
 
 
 def _norms(tensors: list[torch.Tensor]) -> torch.Tensor:
