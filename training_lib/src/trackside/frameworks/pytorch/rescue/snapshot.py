@@ -63,7 +63,7 @@ class Snapshot:
         self._random = RandomState.now()
         try:
             self._copy(tensors)
-        except (MemoryError, torch.OutOfMemoryError) as error:
+        except (MemoryError, RuntimeError) as error:  # PyTorch raises the latter, on a processor and on a device
             self._values = []
             raise NoRoomError(str(error)) from error
         self.steps = steps
