@@ -114,6 +114,7 @@ class Design:
             start_queue_url="start",
             record_queue_url="record",
             run_bucket=BUCKET,
+            dry_run_parameter="dry-run",
             retention_days=self.settings.retention.record_days,
             evaluator_mode=self.settings.evaluator.mode,
             lease_table="",
