@@ -72,3 +72,37 @@ def test_passes_of_another_thread_are_left_alone() -> None:
     assert not thread.is_another(optimizer())
     assert not thread.is_another_pass()
     assert in_another(thread.is_another_pass, waits=False)
+
+
+@pytest.mark.parametrize(
+    ("is_same", "waits", "first", "second", "of_none"),
+    [
+        pytest.param(True, False, True, None, True, id="the same training in another thread"),
+        pytest.param(False, False, True, False, False, id="a second training beside it"),
+        pytest.param(False, True, False, True, False, id="a second training that this one waits for"),
+    ],
+)
+def test_gradients_that_may_be_read(
+    is_same: bool, waits: bool, first: bool, second: bool | None, of_none: bool
+) -> None:
+    """PyTorch writes gradients without Python's lock: who reads one meanwhile may end the process."""
+    thread = TrainingThread(lambda: 7, moved=lambda: None, clock=lambda: 0.0)
+    one = optimizer()
+    assert not thread.is_another(one)
+    assert thread.may_read(one)
+    assert thread.may_read(None)
+    other = one if is_same else optimizer()
+    in_another(lambda: thread.is_another(other), waits=waits)
+    assert thread.may_read(one) is first
+    assert second is None or thread.may_read(other) is second
+    assert thread.may_read(None) is of_none
+
+
+def test_passes_of_another_thread_forbid_what_no_optimizer_of_this_one_holds() -> None:
+    thread = TrainingThread(lambda: 0, moved=lambda: None)
+    one = optimizer()
+    assert not thread.is_another(one)
+    assert in_another(thread.is_another_pass, waits=False)
+    assert thread.may_read(one)
+    assert not thread.may_read(None)
+    assert not thread.may_read(optimizer())

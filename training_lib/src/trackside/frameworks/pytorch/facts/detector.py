@@ -95,10 +95,12 @@ class SeenParameter(NamedTuple):
     Attributes:
         tensor: The parameter.
         is_trained: True if an optimizer holds it, and it requires a gradient.
+        may_be_read: False while another thread may be writing its gradient.
     """
 
     tensor: torch.Tensor
     is_trained: bool
+    may_be_read: bool
 
 
 class InScript(NamedTuple):

@@ -96,6 +96,7 @@ class ModelFactsSource:
         protect: Callable[[Callable[..., None]], Callable[..., None]],
     ) -> None:
         self.is_looking = True
+        self.may_read: Callable[[Optimizer | None], bool] = lambda optimizer: True
         self.steps = 0  # of this process
         self._names, self._optimizer_name = names, optimizer_name
         self._program, self._detectors = program, detectors
@@ -237,7 +238,7 @@ class ModelFactsSource:
 
     def _gather(self, step: int) -> _Found:
         self._detectors.look_begins()
-        owners = _Owners(self._states, self._optimizers, self._names, detectors=self._detectors)
+        owners = _Owners(self._states, self._optimizers, self._names, detectors=self._detectors, may_read=self.may_read)
         roots, parameters = [], []
         self._modules, self._others = [], []
         for index, (root_name, root) in enumerate([*self._names.roots(), *self._names.outside()]):
@@ -308,18 +309,22 @@ class _Owners:
         names: ParameterNames,
         *,
         detectors: Detectors,
+        may_read: Callable[[Optimizer | None], bool],
     ) -> None:
-        self._names, self._detectors = names, detectors
+        self._names, self._detectors, self._may_read = names, detectors, may_read
+        self._own: set[int] = set()  # that no other thread trains
         self._owner: dict[int, tuple[str, int, bool]] = {}
         self._parameters: dict[int, torch.Tensor] = {}
         self._first_names: dict[int, str] = {}
         for optimizer, (state, _, _) in list(states.items()):
-            trains = dict(zip(*state, strict=True))
+            trains, is_own = dict(zip(*state, strict=True)), may_read(optimizer)
             for number, group in enumerate(optimizer.param_groups):
                 for p in group["params"]:
                     name = optimizers[optimizer].name if optimizer in optimizers else ""
                     self._owner.setdefault(id(p), (name, number, bool(trains.get(id(p), p.requires_grad))))
                     self._parameters[id(p)] = p
+                    if is_own:
+                        self._own.add(id(p))
 
     def facts(self, name: str, parameter: torch.Tensor) -> ParameterFacts:
         """Return the facts of a parameter under the name `name`, without its module."""
@@ -327,6 +332,7 @@ class _Owners:
         first = self._first_names.setdefault(id(parameter), self._names.name_of(parameter) or name)
         placements = getattr(parameter, "placements", ())
         is_trained = bool(optimizer) and requires_grad
+        may_be_read = id(parameter) in self._own or (not optimizer and self._may_read(None))
         return ParameterFacts(
             name=name,
             module="",
@@ -337,7 +343,7 @@ class _Owners:
             group=group,
             tied_to=first if first != name else "",
             is_sharded=bool(placements) and not all(placement.is_replicate() for placement in placements),
-            observed=self._detectors.seen_of("parameters", SeenParameter(parameter, is_trained)),
+            observed=self._detectors.seen_of("parameters", SeenParameter(parameter, is_trained, may_be_read)),
         )
 
     def homeless(self) -> Iterator[ParameterFacts]:

@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable, Iterable
 
 import torch
+from torch.optim.optimizer import Optimizer
 
 from trackside.frameworks.pytorch.statistics.cleared_gradients import (
     MOST_REMEMBERED,
@@ -37,6 +38,8 @@ class UnusedPasses:
         is_stepping: True within an optimizer's step.
         is_certain: True once passes without a step are known to be none of a method's own.
         found: Called with each group of passes that led to no step; set by who wants to know.
+        may_read: Returns True if no other thread can be writing gradients of an optimizer's parameters, or for None of
+            those that none holds.
 
     Args:
         cleared: Holds the parameters of optimizers whose gradients are looked at.
@@ -56,6 +59,7 @@ class UnusedPasses:
         self._before: dict[int, _Seen] = {}  # the gradients before the pass, by the id of their parameter
         self.is_stepping = self.is_certain = False
         self.found: Callable[[], None] = lambda: None
+        self.may_read: Callable[[Optimizer | None], bool] = lambda optimizer: True
         self._left: list[_Left] = []
         self._is_cleared_within = False  # between two passes of the open step
         self.before_backward = protect(self._before_backward)
@@ -105,6 +109,8 @@ class UnusedPasses:
 
     def _left_outside(self) -> list[_Left]:
         """Return the gradients that the pass left in parameters that no optimizer holds."""
+        if not self.may_read(None):
+            return []
         held = [(one, parameter) for one in self._copied if (parameter := one()) is not None]
         if not held:
             found = itertools.islice((p for p in self._outside() if p.grad is not None), MOST_REMEMBERED)

@@ -78,6 +78,7 @@ class TrainingSteps:
         self._numbers.unused.found, self._numbers.own_skips.found = self.passes_unused, sources.drop_unsettled
         self._update_size = sources.update_size
         self._validation, self._facts = sources.validation, sources.facts
+        self._facts.may_read = self._numbers.unused.may_read = self.thread.may_read
         self.resting = Resting(session, sources, strategy=sources.strategy, others=self.other_optimizers)
         self._record.logged.is_step_open = lambda: (
             session.rest.is_on or self._numbers.order.passes > self._passes_at_end

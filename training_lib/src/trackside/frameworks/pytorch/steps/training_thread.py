@@ -26,6 +26,7 @@ class TrainingThread:
     Attributes:
         number: Of the thread; 0 before the first step.
         newest: The id of the newest optimizer with a captured step.
+        has_company: True once another thread has trained, too, and may be at it.
 
     Args:
         step: Returns the number of the open step.
@@ -39,7 +40,8 @@ class TrainingThread:
         self.number = 0
         self._step, self._moved, self._clock = step, moved, clock
         self._known: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # that have made captured steps
-        self.newest = 0
+        self._own: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # of these, those of the training that has moved last
+        self.newest, self.has_company = 0, False
         self._waits_at, self._waits_since = -1, 0.0  # the open step as another thread made one
 
     def is_another(self, optimizer: Optimizer) -> bool:
@@ -50,21 +52,36 @@ class TrainingThread:
         """
         thread = get_ident()
         if thread != self.number and not self._moves(thread, optimizer):
+            self.has_company = True
             return True
         if id(optimizer) != self.newest:
             self.newest = id(optimizer)
             self._known.add(optimizer)
+            self._own.add(optimizer)
         return False
 
     def is_another_pass(self) -> bool:
         """Return True if this thread, which begins a backward pass, is not that of the captured training."""
-        return self.number not in (0, get_ident()) and self._is_alive()
+        is_another = self.number not in (0, get_ident()) and self._is_alive()
+        self.has_company = self.has_company or is_another
+        return is_another
+
+    def may_read(self, optimizer: Optimizer | None) -> bool:
+        """Return True if no other thread can be writing the gradients of what an optimizer holds.
+
+        Args:
+            optimizer: None for what no optimizer holds.
+        """
+        return not self.has_company or (optimizer is not None and optimizer in self._own)
 
     def _moves(self, thread: int, optimizer: Optimizer) -> bool:
         if self.number and optimizer not in self._known and self._is_at_work() and not self._is_quiet():
             return False
         if self.number:
             self._moved()
+            if optimizer not in self._known:  # another training: the one before may go on
+                self.has_company = True
+                self._own.clear()
         self.number = thread
         return True
 

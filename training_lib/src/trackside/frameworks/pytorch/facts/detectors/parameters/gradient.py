@@ -9,5 +9,5 @@ from trackside.frameworks.shared.detectors import sees
 
 @sees(HAS_GRADIENT)
 def has_gradient(parameter: SeenParameter) -> bool:
-    """Return True if a parameter has a gradient."""
-    return parameter.tensor.grad is not None
+    """Return True if a parameter has a gradient; False while another thread may be writing it."""
+    return parameter.may_be_read and parameter.tensor.grad is not None
