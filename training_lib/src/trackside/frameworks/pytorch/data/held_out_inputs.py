@@ -20,6 +20,7 @@ from trackside.frameworks.pytorch.data.fingerprint import fingerprint, readable_
 from trackside.frameworks.pytorch.ground.script_objects import length_of
 
 FEWEST_ROWS = 32  # of a pass
+MOST_SUMMED = 2  # evaluations whose columns are summed up: a preparation does not change
 MOST_NUMBERS = 1 << 22  # of a batch whose statistics are taken
 _EXACT = 1e-4
 _SMALL = 1e-12  # variance of a column that is constant
@@ -73,6 +74,7 @@ class HeldOutInputs:
         self._first = 0  # numbers in each column of the first batch
         self._print: tuple[int, int] | None = None
         self._moments: _Moments | None = _Moments()
+        self._summed = 0  # evaluations
         self._is_whole = False
 
     def evaluate(self, iterator: Any, batch: Any) -> None:
@@ -123,8 +125,10 @@ class HeldOutInputs:
                 changed = float(self._print[1] != self._before[1])
             if self._is_whole and self._moments is not None and self._rows >= FEWEST_ROWS:
                 own = self._moments.exact()
+                self._summed += 1
         self._before = self._print
-        self._iterator, self._print, self._moments = None, None, _Moments()
+        self._iterator = self._print = None
+        self._moments = _Moments() if self._summed < MOST_SUMMED else None
         self._passes = self._rows = 0
         self._is_whole = False
         return HeldOut(changed, own)
