@@ -187,6 +187,7 @@ def test_no_place_is_forgotten() -> None:
         "views/dashboard/watched.py": "keeps how the problems that stand began, for their pages",
         "views/report/distribution.py": "draws the tensors of problems that stand, and no others of problems",
         "views/report/incident.py": "shows how problems began that stand, and no others",
+        "local/rescue_watch.py": "hands on the issues that stand, to the training and to nobody else",
         "views/query/tables.py": "its table of findings has the columns `state` and `recovered_at`",
         "cli/terminal/views/run_view.py": "cards of `trackside run`, with the note of `local/run.py` and the summary",
     }
