@@ -52,7 +52,7 @@ def test_a_run_is_rescued_and_tells_it(tmp_path: Path) -> None:
     found = json.loads(_run(tmp_path, "findings", "saved", "--format", "json").stdout)
     assert found["rescued"] is True
     assert [one["outcome"] for one in found["rescue"]["tries"]] == ["rescued"]
-    assert _run(tmp_path, "report", "saved", "--out", "report.html").returncode == 0
+    assert _run(tmp_path, "report", "saved", "--output", "report.html").returncode == 0
     page = (tmp_path / "report.html").read_text()
     assert 'id="rescue"' in page
     assert "the weights hold values that are not finite" in page
