@@ -87,6 +87,19 @@ def test_a_stop_waits_while_the_training_may_go_back(
     assert (seen.watch.due_stop() is not None) is is_due
 
 
+def test_a_second_issue_is_stopped_for_though_the_first_is_cured(seen: Seen) -> None:
+    for each in (verdict(), verdict("loss-spike", step=300)):
+        assert seen.watch.delays_stop(each)
+    seen.record(RescueState.RESCUED, TryOutcome.RESCUED)
+    seen.watch.look([])
+    assert seen.watch.due_stop() is None
+    seen.now = STOP_SECONDS + 1
+    due = seen.watch.due_stop()
+    assert due is not None
+    assert due.rule_id == "loss-spike"
+    assert seen.watch.due_stop() is None
+
+
 def test_a_stop_for_what_going_back_does_not_cure_never_waits(seen: Seen) -> None:
     assert not seen.watch.delays_stop(verdict("vanishing-gradient"))
 

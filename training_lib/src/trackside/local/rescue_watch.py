@@ -30,7 +30,7 @@ class RescueWatch:
         self._folder, self._note, self._monotonic = folder, note, monotonic
         self._handed: str | None = None
         self._shown: RescueRecord | None = None
-        self._held: tuple[Verdict, float] | None = None
+        self._held: list[tuple[Verdict, float]] = []  # issues whose stops wait, and until when
 
     def look(self, verdicts: Sequence[Verdict]) -> None:
         """Hand the critical issues that stand to the training, and show what it has done since the last look.
@@ -61,23 +61,21 @@ class RescueWatch:
         """
         if verdict.rule_id not in CURABLE_RULES or self._is_over:
             return False
-        if self._held is None:
-            self._held = verdict, self._monotonic() + STOP_SECONDS
+        self._held.append((verdict, self._monotonic() + STOP_SECONDS))
         return True
 
     def due_stop(self) -> Verdict | None:
-        """Return the issue for which a delayed stop is due, once; None while it waits, or if the issue is cured."""
-        if self._held is None:
-            return None
-        verdict, until = self._held
-        if self._shown is not None and self._shown.covers(verdict.since_step):
-            if self._shown.state is RescueState.RESCUED:
-                self._held = None
-            return None
-        if self._monotonic() < until and not self._is_over:
-            return None
-        self._held = None
-        return verdict
+        """Return an issue whose delayed stop is due, once; None while each waits, or is cured."""
+        shown, now = self._shown, self._monotonic()
+        if shown is not None and shown.state is RescueState.RESCUED:
+            self._held = [held for held in self._held if not shown.covers(held[0].since_step)]
+        for held in self._held:
+            verdict, until = held
+            is_met = shown is not None and shown.covers(verdict.since_step)
+            if not is_met and (now >= until or self._is_over):
+                self._held.remove(held)
+                return verdict
+        return None
 
     @property
     def _is_over(self) -> bool:
