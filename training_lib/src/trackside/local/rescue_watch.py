@@ -65,7 +65,7 @@ class RescueWatch:
         return True
 
     def due_stop(self) -> Verdict | None:
-        """Return an issue whose delayed stop is due, once; None while each waits, or is cured."""
+        """Return an issue for which a delayed stop is due, once; None while each waits, or is cured."""
         shown, now = self._shown, self._monotonic()
         if shown is not None and shown.state is RescueState.RESCUED:
             self._held = [held for held in self._held if not shown.covers(held[0].since_step)]
