@@ -164,13 +164,18 @@ def test_bursts_come_at_least_twice_a_second() -> None:
     assert all({step, step + LEAST_BURST - 1} <= {*training.watched_steps} for step in bursts[:-1])
 
 
-def test_a_step_that_takes_long_ends_the_rest() -> None:
-    training = Training(0.0005, 0.0005)
+@pytest.mark.parametrize(
+    ("seconds", "steps_a_look"),
+    [pytest.param(0.002, 16, id="a-sixteenth-of-half-a-second"), pytest.param(0.00005, 64, id="at-most-64")],
+)
+def test_a_step_that_takes_long_ends_the_rest_at_the_next_look_at_the_clock(seconds: float, steps_a_look: int) -> None:
+    training = Training(seconds, 0.0005)
     training.run(FIRST_WATCHED + 1)
     assert training.rest.is_on
     training.now += 2 * LONGEST_REST_SECONDS
-    training.step()
-    assert not training.rest.is_on
+    training.run(steps_a_look)
+    assert FIRST_WATCHED + 1 < training.engine.step <= FIRST_WATCHED + 1 + steps_a_look
+    assert training.rest.steps
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ FIRST_WATCHED = 400
 LEAST_BURST = 3  # watched steps in a row: two differences between neighbours, and a third to confirm the first
 FEWEST_AT_REST = 4  # fewer are not worth the ways in and out
 LONGEST_REST_SECONDS = 0.5  # of the clock, whatever the budget says: a loss that breaks is seen by then
+_LOOKS_A_REST, _MOST_A_LOOK = 16, 64  # looks at the clock in the longest rest; steps between two, at most
 _COUNT_SECONDS = 2e-6  # the counter, at each step at rest
 _NEWEST_WEIGHT = 0.5  # of the newest rest in the time of a step
 _UNSEEN_BURSTS = 9  # whose median tells the unseen cost of a watched step: an evaluation or a collection is in few
@@ -91,7 +92,7 @@ class Rest:
         self._watched = 0  # steps in this burst
         self._unpaid = 0  # watched steps whose part of the budget is not yet in the debt
         self._ended = 0  # watched steps in this process
-        self._until_step, self._until = 0, 0.0
+        self._until_step, self._until, self._steps_a_look = 0, 0.0, 1
         self._step_seconds = 0.0  # a step's own time; 0 if it is not known
         self._wall_seconds = 0.0  # the same by the clock: longer where a training waits
         self._debt = 0.0  # processor seconds that are not yet paid for
@@ -126,13 +127,20 @@ class Rest:
 
     def passed(self) -> bool:
         """Count a step at rest. Return True if the rest is over with it."""
-        engine = self._engine
-        engine.step = step = engine.step + 1
-        return step >= self._until_step or self._clock() >= self._until
+        tally = self._engine.tally
+        tally.left -= 1
+        if tally.left > 0 and self._until:
+            return False
+        more = self._until_step - self._engine.step
+        if more <= 0 or self._clock() >= self._until:
+            return True
+        tally.grant(min(more, self._steps_a_look))
+        return False
 
     def end_soon(self) -> None:
         """Let the rest end with the open step. Any thread may call it."""
         self._until = 0.0
+        self._engine.tally.optimizer = 0  # so that the next step asks
 
     @property
     def is_half_over(self) -> bool:
@@ -184,6 +192,9 @@ class Rest:
         self._watched = self._left_out = 0
         self._engine.begin_rest()
         self._until_step = self._engine.step + steps
+        looks = self.longest_seconds / _LOOKS_A_REST
+        self._steps_a_look = max(1, min(_MOST_A_LOOK, int(looks / self._wall_seconds))) if self._wall_seconds else 1
+        self._engine.tally.grant(min(steps, self._steps_a_look))
         self._began = self._clock()
         self._until = self._began + self.longest_seconds
         self._process_before = self._process_clock()

@@ -34,6 +34,28 @@ class Position:
     mode_steps: Mapping[str, int] | None = None
 
 
+class Tally:
+    """The counter of steps at rest, small and apart: the code that counts a step runs with cold caches.
+
+    Counting one is `left -= 1`. Whoever takes the last one grants more, or ends the rest.
+
+    Attributes:
+        granted: Number of steps that were granted in this rest.
+        left: Of these, steps that have not passed.
+        optimizer: The id of the optimizer each of whose steps is one of the training; 0 if that has to be asked.
+    """
+
+    __slots__ = ("granted", "left", "optimizer")
+
+    def __init__(self) -> None:
+        self.granted = self.left = self.optimizer = 0
+
+    def grant(self, steps: int) -> None:
+        """Let so many steps more pass."""
+        self.granted += steps
+        self.left += steps
+
+
 class StepEngine:
     """A counter and collector of steps, which hands each on whole.
 
@@ -42,11 +64,10 @@ class StepEngine:
     still open after a validation in between.
 
     Attributes:
-        step: Number of steps of all modes that have ended, so the number of the open step if it ends next. The steps
-            of the mode GLOBAL are counted by it. Schedules look at `mode_step()`.
         mode: The current mode.
         open_step: The open step of the current mode.
         due: What that step saves.
+        tally: Counts the steps at rest.
         room: Decides whether a step may keep one more copy, whatever framework it comes from.
         spill: Takes the copies of a step that go beyond the memory it may take.
     """
@@ -67,11 +88,24 @@ class StepEngine:
         self.room, self.spill = MemoryRoom(), Spill(request.memory_mb << 20)
         self._destination: Destination | None = None
         self._modes: dict[str, OpenStep] = {}
-        self._rests_from: int | None = None  # the first step at rest
-        self.step = 0
+        self._is_at_rest = False
+        self._ended = 0  # steps before the rest
+        self.tally = Tally()
         self.mode = TRAIN
         self.open_step = self._begin(TRAIN)
         self.due: Due = self.open_step.due
+
+    @property
+    def step(self) -> int:
+        """Number of steps of all modes that have ended, so the number of the open step if it ends next.
+
+        The steps of the mode GLOBAL are counted by it. Schedules look at `mode_step()`.
+        """
+        return self._ended + self._rested
+
+    @property
+    def _rested(self) -> int:
+        return self.tally.granted - self.tally.left
 
     def connect(self, destination: Destination) -> None:
         """Set the destination of steps.
@@ -99,7 +133,7 @@ class StepEngine:
 
     def resume(self, position: Position) -> None:
         """Add the step counts of an earlier process of this run."""
-        self.step += position.step
+        self._ended += position.step
         for mode, mode_step in (position.mode_steps or {}).items():
             self._state(mode).mode_step += mode_step
         for open_step in self._modes.values():
@@ -109,11 +143,11 @@ class StepEngine:
 
     def position(self) -> Position:
         """Return the number of ended steps in this process. Safe to call from another thread."""
-        rests_from, step = self._rests_from, self.step
+        ended, rested = self._ended, self._rested
         counts = {mode: open_step.mode_step for mode, open_step in tuple(self._modes.items())}
-        if rests_from is not None:
-            counts[self.mode] += step - rests_from
-        return Position(step, counts)
+        if self._is_at_rest:
+            counts[self.mode] += rested
+        return Position(ended + rested, counts)
 
     def mode_step(self, mode: str | None = None) -> int:
         """Return the number of the open step within a mode, by default the current one; it counts from 0."""
@@ -123,27 +157,28 @@ class StepEngine:
         known = self._modes.get(mode)
         if known is None:
             return 0
-        is_at_rest = self._rests_from is not None and mode == self.mode
-        return known.mode_step + (self.step - self._rests_from if is_at_rest and self._rests_from is not None else 0)
+        return known.mode_step + (self._rested if self._is_at_rest and mode == self.mode else 0)
 
     def steps_to_count(self) -> int:
         """Return the number of steps, from the open one on, with nothing due in them or in the next.
 
-        Between `begin_rest` and `end_rest` one is ended by adding 1 to `step`, and nothing else.
+        Between `begin_rest` and `end_rest` one is ended by `tally`, and nothing else.
         """
         if self.due is not NOTHING_DUE or self.mode == GLOBAL or not self.open_step.is_empty:
             return 0
         return self.open_step.schedule.idle_steps(self.open_step.mode_step + 1)
 
     def begin_rest(self) -> None:
-        """Begin to count steps of the current mode by `step` alone, at most `steps_to_count` of them."""
-        self._rests_from = self.step
+        """Begin to count steps of the current mode by `tally` alone, at most `steps_to_count` of them."""
+        self._is_at_rest = True
 
     def end_rest(self) -> int:
         """End that. Return the number of steps since `begin_rest`."""
-        rests_from, self._rests_from = self._rests_from, None
-        rested = 0 if rests_from is None else self.step - rests_from
+        tally, rested = self.tally, self._rested
+        tally.granted = tally.left = tally.optimizer = 0
+        self._ended += rested
         self.open_step.mode_step += rested
+        self._is_at_rest = False
         return rested
 
     def set_mode(self, mode: str) -> None:
@@ -175,7 +210,7 @@ class StepEngine:
             )
             if tensors is not None and self._destination is not None:
                 self._destination.submit(tensors)
-        self.step += 1
+        self._ended += 1
         ended.mode_step += 1
         if was_due or not ended.schedule.is_idle(self.step if self.mode == GLOBAL else ended.mode_step):
             ended.schedule.has_saved(ended.due)

@@ -91,7 +91,7 @@ def _after_optimizer(session: RunSession, steps: TrainingSteps) -> Callable[[Opt
     guarded = guard.protect("ending a step", steps.after_optimizer)
     end_rest = guard.protect("ending a rest", resting.end)
     ends_step = guard.protect("counting a step at rest", resting.ends_step)
-    thread = steps.thread
+    thread, tally = steps.thread, session.engine.tally
 
     def unless_down(*args: Any) -> None:
         guarded(*args)
@@ -101,6 +101,10 @@ def _after_optimizer(session: RunSession, steps: TrainingSteps) -> Callable[[Opt
     while_compiling = untraced(unless_down)
 
     def after_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        left = tally.left
+        if left > 1 and id(optimizer) == tally.optimizer:  # all that a quick step at rest meets
+            tally.left = left - 1
+            return
         if rest.is_on:
             is_ours = get_ident() == thread.number or not thread.is_another(optimizer)
             if is_ours and (resting.is_plain or ends_step(optimizer)) and rest.passed():
