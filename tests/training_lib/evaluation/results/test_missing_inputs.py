@@ -10,6 +10,7 @@ import pytest
 
 from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, ParameterFacts
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.run.language_numbers import REWARD
 from trackside.contracts.verdict import Finding, Outcome, Severity, Verdict
 from trackside.evaluation.evaluator import Evaluator
 from trackside.evaluation.results.progress import ProgressFile
@@ -47,6 +48,23 @@ def final_verdict(
 
 def built(rule_id: str, *, preset: str = "", **parameters: str) -> list[ConfiguredRule]:
     return list(build_rules(RuleRequest((RuleConfiguration(rule_id, parameters=parameters, preset=preset),))))
+
+
+@pytest.mark.parametrize(
+    ("rule_id", "names", "message"),
+    [
+        ("entropy-collapse", (), "Nothing to judge: the run records no entropy or reward."),
+        ("gamed-reward", (), "Nothing to judge: the run records no reward or held out reward."),
+        ("label-mask", (), "Nothing to judge: the run records no labelled tokens."),
+        ("preference-collapse", (), "Nothing to judge: the run records no preference margin."),
+        ("unended-answers", (REWARD.recorded,), "Nothing to judge: the run records no cut share."),
+        ("entropy-collapse", (REWARD.recorded,), "it needs 30 logs of entropy and reward"),
+        ("gamed-reward", (REWARD.recorded,), "it needs 5 held-out rewards"),
+    ],
+)
+def test_a_rule_that_reads_numbers_of_other_trainings(rule_id: str, names: tuple[str, ...], message: str) -> None:
+    recorded = {name: dict.fromkeys(range(0, 50, 10), 1.0) for name in names}
+    assert message in final_verdict(built(rule_id), of=facts(), tensors=TENSORS | recorded).message
 
 
 @pytest.mark.parametrize(

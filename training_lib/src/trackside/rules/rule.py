@@ -68,6 +68,7 @@ class Rule(ABC):
     is_asked_for         True: it judges only if the user chooses it, since it needs settings
     is_of_networks       True: it judges layers, weights, gradients or optimizer steps, which a boosted model has not
     only_of              frameworks whose adapters record what it reads, as in `ProgramFacts.framework`; () for all
+    numbers              names of recorded numbers: a run without any of them has nothing to judge; () for any run
     life_cycle           `preview` (new, off by default), `stable` or `deprecated`
     other_runs           name of the parameter that lists runs to compare with (paths or s3:// URIs, separated by
                          commas); `window.others` holds them
@@ -100,6 +101,7 @@ class Rule(ABC):
     is_asked_for: ClassVar[bool] = False
     is_of_networks: ClassVar[bool] = False
     only_of: ClassVar[tuple[str, ...]] = ()
+    numbers: ClassVar[tuple[str, ...]] = ()
     escalates: ClassVar[bool] = False
     life_cycle: ClassVar[LifeCycle] = LifeCycle.STABLE
     other_runs: ClassVar[str] = ""

@@ -49,6 +49,8 @@ def verdict_without_inputs(
     """
     if reason := nothing_to_judge(configured.rule, trial.model_facts, answered=answered):
         return verdicts.not_applicable(configured, moment, reason=reason)
+    if not answered and (reason := _records_none(configured.rule, trial)):
+        return verdicts.not_applicable(configured, moment, reason=reason)
     if not answered and sees_no_loss(configured.rule, trial.model_facts) and not trial.tensor_names(collection=LOSSES):
         has_backward = trial.model_facts is None or trial.model_facts.program.framework not in WITHOUT_NETWORK
         return verdicts.no_loss(configured, moment, has_backward=has_backward)
@@ -77,6 +79,14 @@ def nothing_to_judge(rule: Rule, facts: ModelFacts | None, *, answered: bool = F
         _logger.error("The rule %s failed to decide whether it applies", rule.rule_id, exc_info=error)
         reason = ""
     return reason or ("" if answered else without_members(rule.watches, facts))
+
+
+def _records_none(rule: Rule, trial: Trial) -> str:
+    """Return why a run without any of the numbers that the rule reads has nothing to judge; "" with one."""
+    end = trial.recorded_through
+    if not rule.numbers or any(trial.columns(name, "mean", last_step=end, mode=None) for name in rule.numbers):
+        return ""
+    return f"the run records no {' or '.join(name.rpartition('/')[2].replace('_', ' ') for name in rule.numbers[:2])}"
 
 
 def sees_no_loss(rule: Rule, facts: ModelFacts | None) -> bool:

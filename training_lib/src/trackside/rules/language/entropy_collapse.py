@@ -77,6 +77,7 @@ class EntropyCollapse(Rule):
     code = "TS503"
     watches = ("losses",)
     needs = ()
+    numbers = (ENTROPY.recorded, REWARD.recorded)
     paced = True
     since = "0.1"
     likely_causes = (Cause.ENTROPY_COLLAPSE,)

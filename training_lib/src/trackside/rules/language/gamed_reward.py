@@ -75,6 +75,7 @@ class GamedReward(Rule):
     code = "TS502"
     watches = ("losses",)
     needs = ()
+    numbers = (REWARD.recorded, HELD_OUT_REWARD.recorded)
     paced = True
     since = "0.1"
     likely_causes = (Cause.REWARD_GAMED,)

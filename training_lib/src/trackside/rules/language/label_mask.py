@@ -75,6 +75,7 @@ class LabelMask(Rule):
     is_of_networks = True
     watches = ("losses",)
     needs = ()
+    numbers = (LABELLED_TOKENS,)
     paced = True
     since = "0.1"
     likely_causes = (Cause.LABEL_MASK,)

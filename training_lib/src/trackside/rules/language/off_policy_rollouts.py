@@ -10,6 +10,7 @@ import numpy as np
 from trackside.contracts.cause import Cause
 from trackside.contracts.run.language_numbers import (
     CLIPPED_SHARE,
+    REWARD,
     SAMPLER_GAP,
     SAMPLER_KL,
     STALENESS,
@@ -54,6 +55,9 @@ def _grows_with_age(known: Known) -> str | bool:
     return f"{oldest}, and the older they are the more the two differ" if is_worse else False
 
 
+_NUMBERS: tuple[LanguageNumber, ...] = (SAMPLER_GAP, SAMPLER_KL, UPDATE_KL, CLIPPED_SHARE, STALENESS)
+
+
 @dataclass(frozen=True)
 class OffPolicyRollouts(Rule):
     """The answers that are trained on are not those of the trained policy.
@@ -91,6 +95,7 @@ class OffPolicyRollouts(Rule):
     code = "TS504"
     watches = ("losses",)
     needs = ()
+    numbers = (REWARD.recorded, *(number.recorded for number in _NUMBERS))
     paced = True
     since = "0.1"
     likely_causes = (Cause.STALE_ROLLOUTS, Cause.SAMPLER_DIFFERS, Cause.LEARNING_RATE_TOO_HIGH)
@@ -156,9 +161,6 @@ class OffPolicyRollouts(Rule):
                 yield finding_of(
                     window, number.recorded, _MEASURES[number.name], times * size, above=times * limit, series=()
                 )
-
-
-_NUMBERS: tuple[LanguageNumber, ...] = (SAMPLER_GAP, SAMPLER_KL, UPDATE_KL, CLIPPED_SHARE, STALENESS)
 
 
 def _unit(measure: str) -> str:

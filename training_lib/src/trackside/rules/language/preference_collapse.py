@@ -75,6 +75,7 @@ class PreferenceCollapse(Rule):
     code = "TS506"
     watches = ("losses",)
     needs = ()
+    numbers = (MARGIN.recorded,)
     paced = True
     since = "0.1"
     likely_causes = (Cause.PREFERENCE_COLLAPSE, Cause.UNINFORMATIVE_REWARD)

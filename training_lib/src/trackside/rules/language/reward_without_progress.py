@@ -120,6 +120,7 @@ class RewardWithoutProgress(Rule):
     code = "TS501"
     watches = ("losses",)
     needs = ()
+    numbers = (REWARD.recorded,)
     paced = True
     since = "0.1"
     likely_causes = (

@@ -58,6 +58,7 @@ class UnendedAnswers(Rule):
     code = "TS505"
     watches = ("losses",)
     needs = ()
+    numbers = (CUT_SHARE.recorded,)
     paced = True
     since = "0.1"
     likely_causes = (Cause.UNENDED_ANSWERS,)
