@@ -123,33 +123,35 @@ def document_of(title: str, /, *body: Markup, head: Sequence[Markup] = ()) -> st
 
 def content_of(data: ReportData, links: Links | None = None, look: Look = AS_IT_FITS) -> tuple[Markup, ...]:
     """Return the content of a page about a run: a link for the keyboard, the header, and the sections."""
+    sections = dict(_sections(data, links, look))
     return (
         element("a", "Skip to the findings", href="#findings", class_="skip"),
-        element("header", _heading(data, links)),
-        element("main", _sections(data, links, look)),
+        element("header", _heading(data, links, tuple(sections))),
+        element("main", (_section(anchor, content) for anchor, content in sections.items())),
     )
 
 
-def _sections(data: ReportData, links: Links | None, look: Look) -> Iterator[Markup]:
-    yield _section("findings", _findings(data, links))
+def _sections(data: ReportData, links: Links | None, look: Look) -> Iterator[tuple[str, Markup]]:
+    """Return the anchor and the content of each section that this run has, in order."""
+    yield "findings", _findings(data, links)
     if links and data.is_window:
-        yield _section("changes", changes_section(data.changes, links.tensor))
+        yield "changes", changes_section(data.changes, links.tensor)
     if data.recorded.rescue is not None:
-        yield _section("rescue", rescue_section(data.recorded.rescue))
+        yield "rescue", rescue_section(data.recorded.rescue)
     if data.incidents:
-        yield _section("incidents", incident_section(data.incidents))
-    yield _section("training", _training(data, look))
+        yield "incidents", incident_section(data.incidents)
+    yield "training", _training(data, look)
     if data.model is not None:
-        yield _section("model", model_section(data.model))
-    yield _section("speed", speed_section(data.speed))
-    yield _section("machine", _machine(data, look))
-    yield _section("layers", _layers(data, links))
+        yield "model", model_section(data.model)
+    yield "speed", speed_section(data.speed)
+    yield "machine", _machine(data, look)
+    yield "layers", _layers(data, links)
     if data.routing:
-        yield _section("experts", _experts(data))
-    yield _section("distributions", _distributions(data))
-    yield _section("rules", _rules(data))
-    yield _section("run", _run(data))
-    yield _section("method", _method(data))
+        yield "experts", _experts(data)
+    yield "distributions", _distributions(data)
+    yield "rules", _rules(data)
+    yield "run", _run(data)
+    yield "method", _method(data)
 
 
 def _section(anchor: str, content: Markup) -> Markup:
@@ -159,7 +161,7 @@ def _section(anchor: str, content: Markup) -> Markup:
     )
 
 
-def _heading(data: ReportData, links: Links | None) -> Markup:
+def _heading(data: ReportData, links: Links | None, anchors: tuple[str, ...]) -> Markup:
     worst = max((g.severity for g in data.problems if g.standing), key=lambda severity: severity.rank, default=None)
     looks = worst.value if worst else "ok" if data.recorded.judged.is_well else "unknown"
     numbers = [element("div", element("dt", label), element("dd", value)) for label, value in key_numbers(data)]
@@ -171,19 +173,13 @@ def _heading(data: ReportData, links: Links | None) -> Markup:
         element(
             "nav",
             element("span", "On this page", class_="nav-word"),
-            element("span", _links(data, is_served=links is not None), class_="nav-links"),
+            element("span", [element("a", TITLES[each], href=f"#{each}") for each in anchors], class_="nav-links"),
             aria_label="Sections",
             class_="named",
         ),
         element("dl", numbers, class_="numbers"),
         links.below if links else None,
     )
-
-
-def _links(data: ReportData, *, is_served: bool) -> list[Markup]:
-    is_shown = {"changes": is_served and data.is_window, "incidents": bool(data.incidents)}
-    is_shown |= {"model": data.model is not None, "experts": bool(data.routing)}
-    return [element("a", title, href=f"#{anchor}") for anchor, title in TITLES.items() if is_shown.get(anchor, True)]
 
 
 def verdict_of(data: ReportData) -> str:
