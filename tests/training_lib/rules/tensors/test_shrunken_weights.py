@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -39,10 +38,13 @@ def case(
     of: ModelFacts | None = None,
     step: int | None = None,
     gradient: float | None = None,
+    zeros: float | None = None,
 ) -> RuleCase:
     recorded = {tensor: {"l2": column} for tensor, column in zip((A, B, C), norms, strict=False)}
     if gradient is not None:
         recorded |= {f"gradient/{tensor}": {"l2": steady(gradient)} for tensor in (A, B, C)}
+    if zeros is not None:
+        recorded |= {f"gradient/{tensor}": {"zero_share": steady(zeros)} for tensor in (A, B, C)}
     return RuleCase(name, recorded=recorded, facts=of or facts(), fires=fires, step=step)
 
 
@@ -64,6 +66,12 @@ CASES = [
     case("a third, by a decay below the gradients", *[THIRD] * 3, of=facts(decay=0.05), gradient=0.3),
     case("a third, by a usual decay beside no gradients", *[THIRD] * 3, of=facts(decay=0.01), gradient=1e-4),
     case("a third, by AdamW", *[THIRD] * 3, of=facts(decay=1.0, is_decoupled=True), gradient=0.3),
+    case(
+        "a third, without gradients", *[THIRD] * 3, of=facts(decay=0.5, is_decoupled=True), zeros=0.98, fires=(A, B, C)
+    ),
+    case("a third, with half of the gradients", *[THIRD] * 3, of=facts(decay=0.5, is_decoupled=True), zeros=0.5),
+    case("a third, without gradients and decay", *[THIRD] * 3, zeros=0.98),
+    case("grown, without most gradients", *[GROWN] * 3, of=facts(decay=0.01, is_decoupled=True), zeros=0.98),
     case("a little, by a decay above the gradients", *[falling(4.0, 2.4)] * 3, of=facts(decay=1.0), gradient=0.3),
     case("one of three shrinks, as a gate", GONE, HALF, GROWN),
     case("too early", *[falling(4.0, 0.01, 10)] * 3),
@@ -123,9 +131,7 @@ def test_what_it_lacks() -> None:
     ("share", "said"), [pytest.param(0.98, True, id="most-rows-without"), pytest.param(0.02, False, id="few")]
 )
 def test_rows_without_a_gradient_that_decay(share: float, said: bool) -> None:
-    chosen = case("", GONE, GONE, GONE, of=facts(decay=0.5, is_decoupled=True), fires=(A, B, C))
-    zeros = {f"gradient/{tensor}": {"zero_share": steady(share)} for tensor in (A, B, C)}
-    chosen = replace(chosen, recorded={**chosen.recorded, **zeros})
+    chosen = case("", GONE, GONE, GONE, of=facts(decay=0.5, is_decoupled=True), zeros=share, fires=(A, B, C))
     first = ShrunkenWeights().suspicions(assert_case(ShrunkenWeights(), chosen), chosen.window)[0]
     assert first.cause is Cause.WEIGHT_DECAY_TOO_STRONG
     assert ("98% of their gradient is exactly zero" in first.because) is said

@@ -13,7 +13,7 @@ from trackside.evidence.question import Answer, Known
 from trackside.evidence.suspects import FirstOf, Suspect
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
-from trackside.situation.constants import FEWEST, MOST, SHORT_STRETCH, USUAL_DECAY
+from trackside.situation.constants import FEWEST, MOST, MOST_OF_THE_TIME, SHORT_STRETCH, USUAL_DECAY
 from trackside.situation.medians import median
 from trackside.situation.weight_updates import have_shrunk, norms_of_weights
 from trackside.trial.window import Column, Window
@@ -53,7 +53,9 @@ class ShrunkenWeights(Rule):
         2. It fires where that median is below `share_by_decay` and a weight decay above 0.01 that is added to gradients
            (SGD, Adam; not AdamW) was larger at the first steps than the gradients themselves, for most weights: then
            the steps follow the decay, and what the data say is noise in them.
-        3. It names the weights below the limit, the smallest first.
+        3. It fires there, too, where three of four elements of the gradients are exactly zero beside any weight decay:
+           what has no gradient, such as rows of an embedding that are not to be trained, decays all the same.
+        4. It names the weights below the limit, the smallest first.
 
         Training moves weights away from where they began, and so makes them longer. Of 267 runs that are right, of our
         corpus and of other people's trainers, the smallest median is 0.39. A single layer that shrinks, as a gate or a
@@ -110,8 +112,8 @@ class ShrunkenWeights(Rule):
             sizes = {name: float(c.values[-1] / c.values[0]) for name, c in own.items()}
             limit = self.share
             if not have_shrunk(sizes, share=limit) and have_shrunk(sizes, share=self.share_by_decay):
-                decay = _added_decay(window)
-                limit = self.share_by_decay if decay > USUAL_DECAY and _outweighs(window, decay) else limit
+                is_by_decay = _follow_the_decay(window) or _decay_without_gradient(window, tuple(sizes))
+                limit = self.share_by_decay if is_by_decay else limit
             if have_shrunk(sizes, share=limit):
                 small = sorted((name for name in sizes if sizes[name] < limit), key=sizes.__getitem__)
                 found += [self._finding(window, own[name], limit) for name in small]
@@ -144,11 +146,29 @@ def _added_decay(window: Window) -> float:
     return max((group.get("weight_decay", 0.0) for group in added), default=0.0)
 
 
+def _follow_the_decay(window: Window) -> bool:
+    """Return True if the steps follow a decay that is added to gradients, and is larger than they are."""
+    decay = _added_decay(window)
+    return decay > USUAL_DECAY and _outweighs(window, decay)
+
+
+def _decay_without_gradient(window: Window, weights: Sequence[str]) -> bool:
+    """Return True if most elements of the weights have no gradient, beside a weight decay of any size."""
+    groups = [group for each in window.facts.optimizers for group in each.groups] if window.facts else []
+    decays = any(group.get("weight_decay", 0.0) > 0 for group in groups)
+    return decays and _zero_share(weights, window) > MOST_OF_THE_TIME
+
+
+def _zero_share(weights: Sequence[str], window: Window) -> float:
+    """Return the share of the newest gradients that is exactly zero, the median over weights."""
+    held = [p for name in weights if window.facts and (p := window.facts.parameter(name)) is not None]
+    columns = [c for p in held for c in window.statistic(p.gradient, "zero_share", mode=None) if len(c.values)]
+    return median([float(column.values[-1]) for column in columns]) if columns else 0.0
+
+
 def _beside_zeros(findings: Sequence[Finding], window: Window) -> str:
     """Return a clause about weights of which most elements have no gradient and decay all the same; "" for others."""
-    held = [p for f in findings if window.facts and (p := window.facts.parameter(f.subject)) is not None]
-    columns = [c for p in held for c in window.statistic(p.gradient, "zero_share", mode=None) if len(c.values)]
-    share = median([float(column.values[-1]) for column in columns]) if columns else 0.0
+    share = _zero_share([finding.subject for finding in findings], window)
     return f", though {share:.0%} of their gradient is exactly zero: rows without one decay too" if share > MOST else ""
 
 
