@@ -7,7 +7,7 @@ import math
 import pytest
 
 from trackside.capture.ground.guard import Guard
-from trackside.capture.statistics.budget import EVERY_STEP
+from trackside.capture.statistics.budget import EVERY_STEP, NORMS
 from trackside.capture.statistics.rest import (
     FEWEST_AT_REST,
     FIRST_WATCHED,
@@ -30,6 +30,7 @@ class Training:
     Args:
         seconds: Of a step, without us.
         watched: Seconds of ours at each watched step.
+        norms: Seconds more at each that takes norms.
         other: Seconds of our other threads at each step.
         switch: Seconds of each way into a rest.
         waits: Seconds by the clock of each step in which it waits for something else.
@@ -41,13 +42,14 @@ class Training:
         seconds: float,
         watched: float,
         *,
+        norms: float = 0.0,
         other: float = 0.0,
         switch: float = 0.0,
         waits: float = 0.0,
         unseen: float = 0.0,
     ) -> None:
         self.seconds, self.watched, self.other, self.switch, self.waits = seconds, watched, other, switch, waits
-        self.unseen, self.slower = unseen, 0.0
+        self.unseen, self.slower, self.norms = unseen, 0.0, norms
         self.now = self.process = self.ours = self.background = 0.0
         self.engine = StepEngine(CaptureRequest(()))
         request = StatisticsRequest(budget=SHARE, dense_start_steps=0, dense_after_steps=0)
@@ -88,7 +90,10 @@ class Training:
         budget.meter.enter()
         started = budget.clock()
         self.spend(self.watched)
-        budget.spend(EVERY_STEP, started)
+        started = budget.spend(EVERY_STEP, started)
+        if self.norms and self.statistics.recorder.takes_norms:
+            self.spend(self.norms)
+            budget.spend(NORMS, started)
         self.watched_steps.append(self.engine.step)
         self.statistics.add_loss("loss", 1.0, mode="TRAIN")
         self.statistics.end_step(self.engine)
@@ -117,6 +122,7 @@ class Training:
         pytest.param(Training(0.002, 0.0003, other=0.00001), id="a-writer"),
         pytest.param(Training(0.01, 0.0004), id="ten-milliseconds"),
         pytest.param(Training(0.035, 0.003), id="long-steps-of-many-layers"),
+        pytest.param(Training(0.035, 0.0006, norms=0.002), id="norms-that-the-part-of-each-step-leaves-no-room-for"),
         pytest.param(Training(0.09, 0.0035), id="steps-of-which-half-a-second-holds-five"),
         pytest.param(Training(0.002, 0.0003, waits=0.005), id="steps-that-wait"),
         pytest.param(Training(0.002, 0.0003, unseen=0.0006), id="cold-caches-after-us"),
@@ -142,6 +148,7 @@ def test_all_of_ours_takes_the_budget(training: Training) -> None:
         pytest.param(Training(0.01, 0.001, waits=0.12), id="the-same-where-most-of-a-step-is-waiting"),
         pytest.param(Training(0.035, 0.0003), id="long-steps-of-few-layers"),
         pytest.param(Training(0.002, 0.00002), id="watching-that-fits-into-the-budget"),
+        pytest.param(Training(0.035, 0.0004), id="with-room-for-each-tier"),
     ],
 )
 def test_what_is_always_watched(training: Training) -> None:

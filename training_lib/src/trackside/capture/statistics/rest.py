@@ -43,7 +43,8 @@ _COUNT_SECONDS = 2e-6  # the counter, at each step at rest
 _NEWEST_WEIGHT = 0.5  # of the newest rest in the time of a step
 _UNSEEN_BURSTS = 9  # whose median tells the unseen cost of a watched step: an evaluation or a collection is in few
 _MOST_UNSEEN = 3.0  # of what is seen: a step that is slow for another reason must not end the watch
-_ROOM = 0.75  # of the budget: watching each step must fit into it before a training that rests stops to
+_WITHOUT_TIERS = 5 / 8  # of the budget, for the part that every step has: each of three tiers may cost an eighth
+_ROOM = 0.75  # of that: watching each step must fit into it before a training that rests stops to
 
 RESTED_KEY = (RESTED_STEPS, "mean")
 
@@ -247,7 +248,7 @@ class Rest:
         if not budget.is_in_bursts:
             self._step_seconds, self._wall_seconds = costs.step, budget.wall_seconds
         step = self._step_seconds
-        room = budget.share * step * (_ROOM if budget.is_in_bursts else 1.0)
+        room = _WITHOUT_TIERS * budget.share * step * (_ROOM if budget.is_in_bursts else 1.0)
         can_rest = step > 0 and FEWEST_AT_REST * self._wall_seconds <= self.longest_seconds
         return can_rest and costs.every_step > room
 
