@@ -23,6 +23,9 @@ from tests.warm_python import WarmPython
 # Keras reads its backend when it is imported; by default it would be TensorFlow, which is not installed here.
 os.environ.setdefault("KERAS_BACKEND", "torch")  # noqa: TID251 - Keras has no other way in
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # noqa: TID251 - Keras sets it itself
+# Read where a library is loaded, here and in what tests start. Several processes with a thread for each core wait for one
+# another's threads within each small operation: on two busy cores a step of batch normalisation took 70 times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # noqa: TID251
 
 # A shell that starts the suite in the background hands SIGINT and SIGQUIT down as ignored, to children too; so does
 # `nohup` with SIGHUP.
