@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.warm_python import WarmPython
 from trackside.contracts.run.rescue import RescueRecord, RescueState
 from trackside.environment import inherited
 from trackside.runs.recorded_run import read_run
@@ -50,6 +51,7 @@ _KILL = "torch.set_rng_state = lambda _: os.kill(os.getpid(), 9)"  # the last of
 
 
 def _trained(
+    python: WarmPython,
     folder: Path,
     *,
     before: str = "",
@@ -62,14 +64,7 @@ def _trained(
     script = folder / "train.py"
     script.write_text(text.replace("WHILE", at_fault).replace("ROWS", broken_rows))
     variables = {"TRACKSIDE_RUN": str(folder / "run"), "TRACKSIDE_RESCUE": "1"} if is_rescued else {}
-    return subprocess.run(
-        [sys.executable, str(script)],
-        env={**inherited(), "OMP_NUM_THREADS": "1", **variables},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return python.run(script, env={**inherited(), **variables})
 
 
 def _record(folder: Path) -> RescueRecord:
@@ -82,13 +77,13 @@ def _record(folder: Path) -> RescueRecord:
     ids=["no memory for a copy", "a part that cannot be kept"],
 )
 def test_without_a_moment_there_is_no_rescue_and_the_training_is_the_same(
-    before: str, words: str, tmp_path: Path
+    before: str, words: str, warm_python: WarmPython, tmp_path: Path
 ) -> None:
     plain, watched = tmp_path / "plain", tmp_path / "watched"
     plain.mkdir()
     watched.mkdir()
-    first = _trained(plain, before=before, is_rescued=False)
-    second = _trained(watched, before=before)
+    first = _trained(warm_python, plain, before=before, is_rescued=False)
+    second = _trained(warm_python, watched, before=before)
     assert (second.returncode, second.stdout) == (first.returncode, first.stdout), second.stderr
     assert first.returncode == 0, first.stderr
     record = _record(watched)
@@ -96,10 +91,10 @@ def test_without_a_moment_there_is_no_rescue_and_the_training_is_the_same(
     assert words in record.reason
 
 
-def test_a_kill_within_a_rescue_leaves_a_run_that_can_be_read(tmp_path: Path) -> None:
+def test_a_kill_within_a_rescue_leaves_a_run_that_can_be_read(warm_python: WarmPython, tmp_path: Path) -> None:
     # Torn weights: nothing is left out, so that the random states are put back, too.
     tear = "handle = optimizer.register_step_post_hook(lambda *_: net[0].weight.data.fill_(math.nan))"
-    ended = _trained(tmp_path, broken=120, broken_rows="rows", at_fault=f"{tear}; {_KILL}")
+    ended = _trained(warm_python, tmp_path, broken=120, broken_rows="rows", at_fault=f"{tear}; {_KILL}")
     assert ended.returncode == -signal.SIGKILL
     found = read_run(str(tmp_path / "run"))
     assert found.rescue is None  # it is recorded once it is done
