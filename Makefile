@@ -22,7 +22,7 @@ demo: setup  ## the whole story on the local account: fault -> finding -> event 
 test: setup check  ## all checks, and the tests of everything in its parts
 	@$(BIN)/pytest -n auto --dist loadgroup --max-worker-restart 0 --part usual
 
-thorough: setup  ## the tests that `make test` leaves out: whole stories, corpus, launchers, random inputs, local account
+thorough: setup  ## the tests that `make test` leaves out: whole stories, corpus, launchers, notebooks, random inputs, local account
 	@$(BIN)/pytest -n auto --dist loadgroup --max-worker-restart 0 --part thorough
 
 test-all: test thorough  ## all checks and all tests
@@ -31,7 +31,7 @@ quick: setup  ## at each change: format, lint, types, imports, and the tests tha
 	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q . && $(BIN)/mypy && $(BIN)/lint-imports >/dev/null && $(BIN)/pytest -n auto --dist loadgroup --max-worker-restart 0 --part quick
 
 check: setup  ## format, lint, types, import contracts, docs current, style, change notes, templates, Dockerfiles
-	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python docs/generate.py --check && $(BIN)/python .ci/check_style.py && $(BIN)/python .ci/changelog.py --check && $(BIN)/python .ci/lint_deployment.py
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && { $(BIN)/mypy & types=$$!; $(BIN)/lint-imports && $(BIN)/python docs/generate.py --check && $(BIN)/python .ci/check_style.py && $(BIN)/python .ci/changelog.py --check && $(BIN)/python .ci/lint_deployment.py; others=$$?; wait $$types && [ $$others = 0 ]; }
 
 extras: setup  ## install the wheel with each combination of extras, and run every command (needs the network)
 	@$(BIN)/python .ci/check_extras.py

@@ -23,8 +23,8 @@ from tests.warm_python import WarmPython
 # Keras reads its backend when it is imported; by default it would be TensorFlow, which is not installed here.
 os.environ.setdefault("KERAS_BACKEND", "torch")  # noqa: TID251 - Keras has no other way in
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # noqa: TID251 - Keras sets it itself
-# Read where a library is loaded, here and in what tests start. Several processes with a thread for each core wait for one
-# another's threads within each small operation: on two busy cores a step of batch normalisation took 70 times as long.
+# Read where a library is loaded, here and in what tests start. Several processes with a thread for each core wait for
+# one another's threads within each small operation: on two busy cores one of batch normalisation took 44 ms.
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # noqa: TID251
 
 # A shell that starts the suite in the background hands SIGINT and SIGQUIT down as ignored, to children too; so does
@@ -91,14 +91,19 @@ NOT_QUICK_FILES = (
     "trial/tensors/test_step_values.py",
 )
 # What `make test` leaves to `make thorough`: whole stories with real stacks and processes, trainings of benchmarks,
-# launchers and compilers, random inputs, and the local account, which is an emulator and changes with its own code.
+# storms of faults, launchers, notebooks, compilers, trainers of others in environments of their own, random inputs, and
+# the local account, which is an emulator and changes with its own code.
 THOROUGH = (
+    "architecture/test_site.py",
+    "architecture/test_tutorial.py",
     "benchmarks/test_capture_overhead.py",
     "benchmarks/test_corpus_subset.py",
     "benchmarks/test_faults.py",
     "benchmarks/test_faults_in_processes.py",
     "benchmarks/test_fleet_kills.py",
     "benchmarks/test_rehearsal.py",
+    "benchmarks/test_silent.py",
+    "benchmarks/test_strict_account.py",
     "benchmarks/test_wild_subset.py",
     "examples",
     "fuzz",
@@ -107,9 +112,16 @@ THOROUGH = (
     "smdebug/test_interop_random.py",
     "stacks/test_changed_settings.py",
     "stacks/test_upgrade.py",
+    "training_lib/frameworks/life/test_launchers.py",
+    "training_lib/frameworks/life/test_notebook.py",
+    "training_lib/frameworks/life/test_notebook_displays.py",
+    "training_lib/frameworks/life/test_report_notebook.py",
+    "training_lib/frameworks/shared/test_rehearsed_steps.py",
     "training_lib/frameworks/situations/test_compiled.py",
     "training_lib/frameworks/situations/test_distributed.py",
+    "training_lib/frameworks/situations/test_losses_of_trainers.py",
     "training_lib/frameworks/situations/test_sharded_life.py",
+    "training_lib/frameworks/situations/test_trainers.py",
     "training_lib/localaccount",
     "training_lib/rules/program/test_unlike_gradients_of_processes.py",
     "training_lib/rules/test_parts_in_turn.py",
@@ -152,13 +164,9 @@ def _is_on_the_way(place: str, folders: tuple[str, ...]) -> bool:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return the number of cores. Each process imports and collects all tests, half a minute of a processor.
-
-    Whole stories wait a fifth of their time for processes that they started: there is one process more for them.
-    """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores + 1 if config.getoption("--part") == "thorough" else cores
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of cores, and one more: a fifth of the time tests wait for processes that they started."""
+    return 1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -190,25 +198,28 @@ def _is_quick(item: pytest.Item) -> bool:
     )
 
 
-def _is_of(item: pytest.Item, part: str) -> bool:
-    if not item.path.is_relative_to(TESTS):
-        return True
-    return _has_tests_of(item.path.relative_to(TESTS).as_posix(), part) and (part != "quick" or _is_quick(item))
+@functools.cache
+def _is_in_part(path: Path, part: str) -> bool:
+    return not path.is_relative_to(TESTS) or _has_tests_of(path.relative_to(TESTS).as_posix(), part)
+
+
+@functools.cache
+def _rank_of(path: Path) -> int:
+    folder = path.relative_to(TESTS).as_posix()
+    return next((place for place, each in enumerate(LONGEST) if folder.startswith(f"{each}/")), len(LONGEST))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What takes long begins first, so that no process ends the suite alone."""
     part = config.getoption("--part")
-    left_out = [item for item in items if not _is_of(item, part)]
+    chosen: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        is_chosen = _is_in_part(item.path, part) and (part != "quick" or _is_quick(item))
+        (chosen if is_chosen else left_out).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if _is_of(item, part)]
-
-    def rank(item: pytest.Item) -> int:
-        folder = item.path.relative_to(TESTS).as_posix()
-        return next((place for place, each in enumerate(LONGEST) if folder.startswith(f"{each}/")), len(LONGEST))
-
-    items.sort(key=rank)
+    items[:] = sorted(chosen, key=lambda item: _rank_of(item.path))
 
 
 @pytest.fixture(scope="module", autouse=True)
