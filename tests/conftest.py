@@ -110,6 +110,8 @@ THOROUGH = (
     "journeys",
     "smdebug/test_drop_in_scenarios.py",
     "smdebug/test_interop_random.py",
+    "smdebug/test_the_blog.py",
+    "smdebug/test_the_training_script.py",
     "stacks/test_changed_settings.py",
     "stacks/test_upgrade.py",
     "training_lib/frameworks/life/test_launchers.py",
