@@ -15,6 +15,7 @@ from trackside.frameworks.pytorch.losses import graph
 from trackside.frameworks.pytorch.losses.description import describe_loss
 
 LABELS = torch.tensor([0, 1, 2, 3, 0, 1])
+ROW = torch.arange(6.0)
 COLUMN = LABELS.unsqueeze(1)
 YES = (LABELS > 1).float().unsqueeze(1).expand(6, 4)
 AROUND_ZERO = torch.linspace(-1.5, 1.5, 24).reshape(6, 4)  # half of them below zero, a third beyond one on either side
@@ -108,6 +109,30 @@ def by_hand(scores: Tensor) -> Tensor:
 def test_scores_that_meet_the_number_of_their_class(loss: Loss, count: int) -> None:
     assert COMPARED_WITH.of(facts_of(loss)) == count
     assert COMPARED_WITH.of(facts_of(loss, inputs_need_gradients=False)) == count
+
+
+def as_a_row(scores: Tensor) -> Tensor:
+    return ROW - scores[:, :1]  # (n,) less (n, 1)
+
+
+def energy(scores: Tensor) -> Tensor:
+    one = scores[:, :1]
+    return (one - ROW).abs().mean() - (one - one.T).abs().mean() / 2
+
+
+@pytest.mark.parametrize(
+    ("loss", "count"),
+    [
+        pytest.param(lambda s: as_a_row(s).square().mean() + s.exp().mean(), 6, id="one-of-two"),
+        pytest.param(lambda s: s.exp().mean() - 0.5 * (s.sum(1) * as_a_row(s).detach()).mean(), 6, id="advantages"),
+        pytest.param(lambda s: s.exp().mean() + (s.sin().mean() + by_hand(s)), 4, id="classes-in-a-sum-of-sums"),
+        pytest.param(energy, 0, id="an-energy-distance"),
+        pytest.param(lambda s: (ROW - s[:, 0]).square().mean() + s.exp().mean(), 0, id="each-its-own"),
+        pytest.param(lambda s: s.square().mean() + s.exp().mean(), 0, id="penalties"),
+    ],
+)
+def test_terms_of_a_sum(loss: Loss, count: int) -> None:
+    assert COMPARED_WITH.of(facts_of(loss)) == count
 
 
 def test_a_layer_without_a_bias_is_read_too() -> None:

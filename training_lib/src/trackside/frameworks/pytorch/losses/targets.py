@@ -15,6 +15,8 @@ from trackside.frameworks.pytorch.losses.attention import kept
 
 _LONGEST_WALK = 16
 _LINEAR = {"AddmmBackward0", "MmBackward0"}
+_SUMS = {"AddBackward0", "SubBackward0"}
+_PAIRS = -1
 LAYERS = _LINEAR | {
     "BmmBackward0", "BaddbmmBackward0", "LinearBackward0", "MvBackward0", "ConvolutionBackward0",
     "MkldnnConvolutionBackward0", "CudnnConvolutionBackward0",
@@ -45,17 +47,36 @@ def targets_of_each(node: Any) -> int:
     Args:
         node: The last node of the loss.
     """
+    terms, met = [node], [0]
+    while terms and len(met) <= _LONGEST_WALK:
+        of_term, further = _met_by_term(terms.pop())
+        met.append(of_term)
+        terms += further
+    return 0 if _PAIRS in met else max(met)
+
+
+def _met_by_term(node: Any) -> tuple[int, list[Any]]:
+    """Return the number of targets that each prediction of one term met, and the terms that are added up in it.
+
+    `_PAIRS` for all pairs of two results, as of an energy distance: there pairs with the targets are meant, too.
+    """
     for _ in range(_LONGEST_WALK):
         if classes := _met_class_numbers(node):
-            return classes
+            return classes, []
         following = [pair for pair in getattr(node, "next_functions", ()) if pair[0] is not None]
+        if len(following) > 1 and type(node).__name__ in _SUMS and not shape_of(node, 0):
+            return 0, [term for term, _ in following]
+        wide = shape_of(node, 0)
+        is_of_pairs = len(wide) == 2 and wide[0] == wide[1] > 1
+        narrow = [shape_of(*pair) for pair in following if is_of_pairs]
+        if len(narrow) == 2 and {(wide[0], 1), (1, wide[0])} == set(narrow):
+            return _PAIRS, []
         if len(following) != 1 or type(node).__name__ in LAYERS:
-            return 0
-        wide, narrow = shape_of(node, 0), shape_of(*following[0])
-        if len(wide) == 2 and wide[0] == wide[1] > 1 and narrow in {wide[:1], (wide[0], 1)}:
-            return wide[0]
+            break
+        if is_of_pairs and narrow[0] in {wide[:1], (wide[0], 1)}:
+            return wide[0], []
         node = following[0][0]
-    return 0
+    return 0, []
 
 
 def share_beyond_reach(loss_name: str, loss: Any, function: Any) -> float:
