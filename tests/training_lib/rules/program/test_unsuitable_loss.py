@@ -13,6 +13,7 @@ from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFact
 from trackside.contracts.observations import (
     BEYOND_REACH,
     COMPARED_WITH,
+    DIVERGENCE_OF,
     LOWERS_LIKELIHOOD,
     MARGIN,
     TAKES_SCORES_FOR_PROBABILITIES,
@@ -96,6 +97,13 @@ CASES = [
         fires=True,
     ),
     case("scores for probabilities", NO_PROBABILITIES, BRIEF, fires=True),
+    case(
+        "a divergence of probabilities",
+        LossFacts("loss_output_0", observed={DIVERGENCE_OF: "probabilities"}),
+        BRIEF,
+        fires=True,
+    ),
+    case("a divergence of logarithms", LossFacts("loss_output_0"), BRIEF),
     case("probabilities", replace(NO_PROBABILITIES, observed={}), BRIEF),
     case("a few targets beyond reach", LossFacts(MSE, "MSELoss", observed={BEYOND_REACH: 0.04}), BRIEF),
     case("all targets within reach", LossFacts(MSE, "MSELoss", input_from="relu"), BRIEF),

@@ -179,6 +179,11 @@ TAKES_SCORES_FOR_PROBABILITIES = Observation(
     False,
     "it expects probabilities, and the layer before it has no activation",
 )
+DIVERGENCE_OF = Observation(
+    "divergence_of",
+    "",
+    'what a Kullback-Leibler divergence in it was given in place of log-probabilities: "probabilities" or "scores"',
+)
 STEP_SHARE = Observation(
     "step_share",
     0.0,

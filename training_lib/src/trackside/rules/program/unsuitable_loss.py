@@ -13,6 +13,7 @@ from trackside.contracts.model_facts import LossFacts
 from trackside.contracts.observations import (
     BEYOND_REACH,
     COMPARED_WITH,
+    DIVERGENCE_OF,
     LOWERS_LIKELIHOOD,
     MARGIN,
     TAKES_SCORES_FOR_PROBABILITIES,
@@ -39,7 +40,10 @@ from trackside.situation.measurements import Evidence
 from trackside.situation.medians import median
 from trackside.trial.window import Column, Window
 
-SIGN, BELOW_ZERO, ONE_CLASS, BROADCAST, RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED, NO_PROBABILITIES = (
+(
+    SIGN, BELOW_ZERO, ONE_CLASS, BROADCAST, RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED, NO_PROBABILITIES,
+    NO_LOGARITHMS,
+) = (
     "factor of the loss",
     "loss that cannot be negative",
     "classes",
@@ -50,8 +54,9 @@ SIGN, BELOW_ZERO, ONE_CLASS, BROADCAST, RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, O
     "share of the targets that the predictions can reach",
     "share of the scores below zero that reach the loss",
     "activations before a loss of probabilities",
-)
-_MAY_BE_MEANT = {RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED}
+    "log-probabilities before a divergence",
+)  # fmt: skip
+_MAY_BE_MEANT = {RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED, NO_LOGARITHMS}
 _OF_SCORES = {"CrossEntropyLoss", "BCEWithLogitsLoss"}
 _NEVER_NEGATIVE = (
     "CrossEntropyLoss", "NLLLoss", "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss", "BCEWithLogitsLoss",
@@ -103,6 +108,8 @@ class UnsuitableLoss(Rule):
 
         9. Probabilities: Keras's cross entropies expect probabilities unless they are told otherwise
            (`from_logits=True`), and the last layer has no activation.
+        10. Logarithms, a warning only: `kl_div`, or the same by hand, is given probabilities or scores where it expects
+           log-probabilities.
 
         What cannot be seen: the flipped sign of a ranking, of a reward less a baseline or of a hinge on two classes is
         a sound loss of the opposite task, and its run has the same numbers as a run of that.
@@ -151,6 +158,9 @@ class UnsuitableLoss(Rule):
         Suspect(Cause.DEAD_UNITS, only=(REACH, ONE_SIDED)),
         Suspect(
             Cause.WRONG_LOSS, "it expects probabilities and gets scores: say from_logits=True", (NO_PROBABILITIES,)
+        ),
+        Suspect(
+            Cause.WRONG_LOSS, "a divergence is given probabilities or scores, not their logarithms", (NO_LOGARITHMS,)
         ),
         Suspect(Cause.WRONG_LOSS, "{comparison}", (RUNAWAY, LIKELIHOOD, BELOW_ZERO, ONE_CLASS, BROADCAST)),
         Suspect(Cause.LOSS_SIGN, only=(BELOW_ZERO,)),
@@ -215,6 +225,8 @@ def misuse(loss: LossFacts, *, level: float, has_several_aims: bool) -> Misuse |
     """Return the misuse of a loss with the value `level`; None without evidence of one."""
     if others := COMPARED_WITH.of(loss):
         return Misuse(BROADCAST, 1 / others, 1.0)
+    if DIVERGENCE_OF.of(loss):
+        return Misuse(NO_LOGARITHMS, 0.0, 1.0)
     if LOWERS_LIKELIHOOD.of(loss) and not has_several_aims:
         return Misuse(LIKELIHOOD, -1.0, 0.0)
     if loss.type_name not in _NEVER_NEGATIVE:
