@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
 
-from trackside.contracts.run.recorded_names import BACKWARD_PASSES, SKIPPED_BEFORE
+from trackside.contracts.run.recorded_names import BACKWARD_PASSES, BATCHES_CLEARED, SKIPPED_BEFORE
 from trackside.trial.trial import Trial
 
 STEPS = 80
@@ -228,3 +229,85 @@ def test_a_method_that_clears_gradients_by_itself_skips_nothing(capturing: Any, 
     losses = trial.tensor_names(collection="losses")
     ends = [c.steps[-1] for name in losses for c in trial.columns(name, "mean", last_step=STEPS, mode="TRAIN")]
     assert max(ends) == steps - 1
+
+
+Body = Callable[[nn.Module, torch.optim.Optimizer, DataLoader[Any]], None]
+GROUP = 4  # batches of a step
+
+
+def in_groups(use: Callable[[nn.Module, torch.optim.Optimizer, torch.Tensor, torch.Tensor], None], **how: Any) -> Body:
+    """A loop that uses each batch somehow, and steps after each group of them."""
+
+    def body(net: nn.Module, optimizer: torch.optim.Optimizer, loader: DataLoader[Any]) -> None:
+        for number, (rows, labels) in enumerate(loader):
+            use(net, optimizer, rows, labels)
+            if (number + 1) % GROUP == 0:
+                if how.get("clips"):
+                    nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+                optimizer.step()
+                if how.get("clears_after"):
+                    optimizer.zero_grad()
+
+    return body
+
+
+def clear_before(net: nn.Module, optimizer: torch.optim.Optimizer, rows: torch.Tensor, labels: torch.Tensor) -> None:
+    optimizer.zero_grad()
+    (loss_of(net, rows, labels) / GROUP).backward()
+
+
+def clear_to_zeros(net: nn.Module, optimizer: torch.optim.Optimizer, rows: torch.Tensor, labels: torch.Tensor) -> None:
+    optimizer.zero_grad(set_to_none=False)
+    loss_of(net, rows, labels).backward()
+
+
+def add(net: nn.Module, _: torch.optim.Optimizer, rows: torch.Tensor, labels: torch.Tensor) -> None:
+    loss_of(net, rows, labels).backward()
+
+
+def sum_by_hand(net: nn.Module, optimizer: torch.optim.Optimizer, rows: torch.Tensor, labels: torch.Tensor) -> None:
+    """Gradients of each batch are clipped and summed up elsewhere, as for privacy."""
+    sums = [getattr(p, "total", 0.0) for p in net.parameters()]
+    optimizer.zero_grad()
+    loss_of(net, rows, labels).backward()
+    for parameter, total in zip(net.parameters(), sums, strict=True):
+        assert parameter.grad is not None
+        parameter.total = total + parameter.grad.clamp(-1, 1)  # type: ignore[attr-defined]
+        parameter.grad = parameter.total  # type: ignore[attr-defined]
+
+
+def attack_first(net: nn.Module, optimizer: torch.optim.Optimizer, rows: torch.Tensor, labels: torch.Tensor) -> None:
+    """Rows are moved against the model before it learns from them, each batch by a step of its own."""
+    rows = rows.clone().requires_grad_()
+    loss_of(net, rows, labels).backward()
+    assert rows.grad is not None
+    optimizer.zero_grad()
+    loss_of(net, (rows + 0.1 * rows.grad.sign()).detach(), labels).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def each_by_itself(net: nn.Module, optimizer: torch.optim.Optimizer, loader: DataLoader[Any]) -> None:
+    for rows, labels in loader:
+        attack_first(net, optimizer, rows, labels)
+
+
+@pytest.mark.parametrize(
+    ("body", "cleared"),
+    [
+        pytest.param(in_groups(clear_before), GROUP - 1, id="cleared-before-each"),
+        pytest.param(in_groups(clear_to_zeros), GROUP - 1, id="cleared-to-zeros"),
+        pytest.param(in_groups(clear_before, clips=True), GROUP - 1, id="and-clipped"),
+        pytest.param(in_groups(add, clears_after=True), 0, id="accumulated"),
+        pytest.param(in_groups(sum_by_hand), 0, id="summed-by-hand"),
+        pytest.param(each_by_itself, 0, id="attacked-first"),
+    ],
+)
+def test_batches_whose_gradients_are_cleared(capturing: Any, body: Body, cleared: int) -> None:
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    loader = DataLoader(TensorDataset(torch.randn(320, 4), torch.randn(320, 2)), 8)
+    trial, _ = recorded(capturing, lambda: body(net, optimizer, loader) or 0)
+    found = numbers(trial, BATCHES_CLEARED)
+    assert set(found.tolist()) == ({float(cleared)} if cleared else set())
+    assert len(found) >= (5 if cleared else 0)

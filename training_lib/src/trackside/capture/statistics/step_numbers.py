@@ -21,6 +21,7 @@ from trackside.contracts.run.recorded_names import (
     BATCH_OF_ONE_ROW,
     BATCH_REPEATED,
     BATCHES_READY,
+    BATCHES_CLEARED,
     BATCHES_WITHOUT_STEP,
     CAPTURE_SECONDS,
     CLIPPING,
@@ -132,6 +133,12 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         BATCHES_WITHOUT_STEP,
         "mean",
         "batches of the training's DataLoader in a row that no backward pass used, once they are many",
+    ),
+    StepNumber(
+        BATCHES_CLEARED,
+        "mean",
+        "batches of a DataLoader whose gradients were cleared before the step, which used those of the last one alone; "
+        "not recorded where none was",
     ),
     StepNumber(
         BATCH, "mean", "a fingerprint of the newest batch of a DataLoader, below 2 ** 24: equal for equal batches"

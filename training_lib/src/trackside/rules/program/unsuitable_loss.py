@@ -225,21 +225,21 @@ def misuse(loss: LossFacts, *, level: float, has_several_aims: bool) -> Misuse |
     """Return the misuse of a loss with the value `level`; None without evidence of one."""
     if others := COMPARED_WITH.of(loss):
         return Misuse(BROADCAST, 1 / others, 1.0)
-    if DIVERGENCE_OF.of(loss):
-        return Misuse(NO_LOGARITHMS, 0.0, 1.0)
     if LOWERS_LIKELIHOOD.of(loss) and not has_several_aims:
         return Misuse(LIKELIHOOD, -1.0, 0.0)
     if loss.type_name not in _NEVER_NEGATIVE:
-        return _out_of_reach(loss)
+        return _beside_its_targets(loss)
     if loss.type_name in {"CrossEntropyLoss", "NLLLoss"} and loss.class_count == 1:
         return Misuse(ONE_CLASS, 1.0, 2.0)
     if TAKES_SCORES_FOR_PROBABILITIES.of(loss) or (loss.scale < 0 and not has_several_aims):
         is_sign = not TAKES_SCORES_FOR_PROBABILITIES.of(loss)
         return Misuse(SIGN, loss.scale, 0.0) if is_sign else Misuse(NO_PROBABILITIES, 0.0, 1.0)
-    return Misuse(BELOW_ZERO, level, 0.0) if level < 0 and loss.scale > 0 else _out_of_reach(loss)
+    return Misuse(BELOW_ZERO, level, 0.0) if level < 0 and loss.scale > 0 else _beside_its_targets(loss)
 
 
-def _out_of_reach(loss: LossFacts) -> Misuse | None:
+def _beside_its_targets(loss: LossFacts) -> Misuse | None:
+    if DIVERGENCE_OF.of(loss):
+        return Misuse(NO_LOGARITHMS, 0.0, 1.0)
     if 1 - BEYOND_REACH.of(loss) >= ALL_BUT_A_FEW:
         return None
     is_of_scores = loss.type_name in _OF_SCORES

@@ -17,6 +17,7 @@ from trackside.capture.ground.values import Numbers, Values
 from trackside.capture.statistics.step_numbers import MOST_CLIPPINGS, clipping_name
 from trackside.contracts.run.recorded_names import (
     BACKWARD_PASSES,
+    BATCHES_CLEARED,
     BATCHES_WITHOUT_STEP,
     GRADIENTS_KEPT,
     PASSES_WITHOUT_STEP,
@@ -129,6 +130,7 @@ class GradientNumbers:
 
     def _batches_unused(self, in_a_row: int) -> None:
         """Count a step that was skipped before its backward pass. Note the batches of a row that does not end."""
+        self.unused.batch_drawn()
         if in_a_row:
             self._count_skip()
         if in_a_row >= FEWEST_WITHOUT_STEP and in_a_row & (in_a_row - 1) == 0:  # and again as their number has doubled
@@ -163,7 +165,8 @@ class GradientNumbers:
 
     def _after_step(self, optimizer: Optimizer) -> None:
         if self._record.is_on:
-            self.unused.step_ended()
+            if wasted := self.unused.step_ended():
+                self._record.recorder.numbers.added[BATCHES_CLEARED, "mean"] = float(wasted)
             self.cleared.after_step(optimizer)
             self.order.after_step(optimizer)
 
@@ -197,6 +200,7 @@ class GradientNumbers:
     def _clipped(self, function: str, args: Any, kwargs: Any, result: Any) -> None:
         """Note a call of a clipping function, with its arguments after the parameters."""
         self.order.clipped()
+        self.unused.clipped()
         limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value"))
         if isinstance(limit, bool) or not isinstance(limit, (int, float)):
             return  # a tensor may lie on a device

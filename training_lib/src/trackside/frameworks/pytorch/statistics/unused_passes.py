@@ -7,6 +7,11 @@ Some methods clear gradients in every step that they make, after they have read 
 surgery on the gradients of several tasks. So nothing counts before a step was made without it. What a closure computes
 within a step does not count either.
 
+A loop that accumulates gradients and clears them before each pass steps on those of the last one alone. That shows in
+each of its steps: batches were drawn between passes whose gradients were cleared, the weights stayed as they were in
+between, and the optimizer used what the last pass had left. Methods of the kind above change the weights, write
+gradients of their own, or stay with one batch.
+
 An optimizer that holds copies of the weights has no gradients of its own until its step. Then those of the model, which
 no optimizer holds, are looked at.
 """
@@ -16,6 +21,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import torch
 from torch.optim.optimizer import Optimizer
@@ -29,6 +35,32 @@ from trackside.frameworks.pytorch.statistics.cleared_gradients import (
 _Reference = Callable[[], torch.Tensor | None]
 _Left = tuple[_Reference, int]  # a parameter, and the writes to its gradient
 _Seen = tuple[_Reference | None, int]  # a gradient, and the writes to it; None, 0 without one
+
+
+class _Passed(NamedTuple):
+    """A parameter right after a backward pass, the writes to it, its gradient, and the writes to that."""
+
+    parameter: _Reference
+    writes: int
+    gradient: _Reference
+    gradient_writes: int
+
+    @classmethod
+    def of(cls, parameter: torch.Tensor) -> _Passed:
+        gradient: Any = parameter.grad
+        return cls(weakref.ref(parameter), parameter._version, weakref.ref(gradient), gradient._version)
+
+    def has_stayed(self) -> bool:
+        """Return True if nothing has written to the parameter."""
+        parameter = self.parameter()
+        return parameter is not None and parameter._version == self.writes
+
+    def is_as_left(self, *, is_clipped: bool) -> bool:
+        """Return True if the gradient is the one that the pass left, clipped at most."""
+        parameter, gradient = self.parameter(), self.gradient()
+        if parameter is None or gradient is None or parameter.grad is not gradient:
+            return False
+        return 0 <= gradient._version - self.gradient_writes <= is_clipped
 
 
 class UnusedPasses:
@@ -62,18 +94,36 @@ class UnusedPasses:
         self.may_read: Callable[[Optimizer | None], bool] = lambda optimizer: True
         self._left: list[_Left] = []
         self._is_cleared_within = False  # between two passes of the open step
+        self._passed: list[_Passed] = []  # since the newest pass
+        self._is_drawn = self._is_clipped = False  # a batch, or the gradients, since then
+        self._wasted = 0  # passes of the open step whose gradients were cleared, before one of another batch
         self.before_backward = protect(self._before_backward)
         self.after_backward = protect(self._after_backward)
 
     def forget(self) -> None:
         """Begin anew: the passes so far have led to a step, or are counted."""
-        self._left = []
+        self._left, self._passed, self._wasted = [], [], 0
 
-    def step_ended(self) -> None:
-        """Note that an optimizer has used the gradients."""
+    def batch_drawn(self) -> None:
+        """Note that a DataLoader has returned a batch for the training."""
+        self._is_drawn = True
+
+    def clipped(self) -> None:
+        """Note that gradients were clipped."""
+        self._is_clipped = True
+
+    def step_ended(self) -> int:
+        """Note that an optimizer has used the gradients.
+
+        Return the number of passes of other batches that led to none of them.
+        """
+        wasted, self._wasted = self._wasted, 0
+        is_as_left = wasted and all(each.is_as_left(is_clipped=self._is_clipped) for each in self._passed)
+        self._passed = []
         self.is_certain = self.is_certain or (bool(self._left) and not self._is_cleared_within)
         self.is_stepping = self._is_cleared_within = False
         self._left = []
+        return wasted if is_as_left else 0
 
     def _before_backward(self) -> None:
         if self.is_stepping or torch._C._current_graph_task_id() != -1:
@@ -85,6 +135,7 @@ class UnusedPasses:
     def _find_cleared(self) -> None:
         if self._left and all(self._is_gone(*left) for left in self._left):
             self._left, self._is_cleared_within = [], True
+            self._wasted += self._is_drawn and all(each.has_stayed() for each in self._passed)
             if self.is_certain:
                 self.found()
                 self._is_cleared_within = False
@@ -96,6 +147,8 @@ class UnusedPasses:
         self._left = [(one, gradient._version) for one in watched if (gradient := self._new_gradient(one)) is not None]
         if watched and not self._left:
             self._left = self._left_outside()
+        self._passed = [_Passed.of(parameter) for one, _ in self._left if (parameter := one()) is not None]
+        self._is_drawn = self._is_clipped = False
 
     def _new_gradient(self, reference: _Reference) -> torch.Tensor | None:
         """Return the gradient of a parameter, if the pass wrote to it."""
