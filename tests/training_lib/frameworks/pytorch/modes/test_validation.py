@@ -148,6 +148,50 @@ def test_evaluation_has_the_names_of_training(
     assert float(run["EVAL", 1][f"{name}_output_0"]) == pytest.approx(expected)
 
 
+IGNORED = torch.tensor([0, -100, 2, 1])
+
+
+@pytest.mark.parametrize(
+    ("trained", "evaluated", "factor"),
+    [
+        pytest.param("mean", lambda s: functional.cross_entropy(s, LABELS, reduction="sum"), 1 / 4, id="function"),
+        pytest.param("mean", lambda s: nn.CrossEntropyLoss(reduction="sum")(s, LABELS), 1 / 4, id="module"),
+        pytest.param("divided", lambda s: functional.cross_entropy(s, LABELS, reduction="sum"), 1 / 4, id="divided"),
+        pytest.param("mean", lambda s: functional.cross_entropy(s, IGNORED, reduction="sum"), 1 / 3, id="ignored"),
+        pytest.param(
+            "mean", lambda s: functional.nll_loss(s.log_softmax(1), LABELS, reduction="sum"), 1 / 4, id="likelihood"
+        ),
+        pytest.param(
+            "mean", lambda s: functional.cross_entropy(s, one_hot(LABELS), reduction="sum"), 1 / 4, id="soft-labels"
+        ),
+        pytest.param("mean", lambda s: functional.cross_entropy(s, LABELS), 1.0, id="mean"),
+        pytest.param("sum", lambda s: functional.cross_entropy(s, LABELS, reduction="sum"), 1.0, id="both-sums"),
+        pytest.param("other", lambda s: functional.cross_entropy(s, LABELS, reduction="sum"), 1.0, id="another-loss"),
+    ],
+)
+def test_a_sum_of_evaluation_is_recorded_as_the_mean_of_training(
+    trained: str, evaluated: Callable[[torch.Tensor], torch.Tensor], factor: float, capturing: Any, read_modes: Any
+) -> None:
+    losses: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+        "mean": lambda s: functional.cross_entropy(s, LABELS),
+        "divided": lambda s: functional.cross_entropy(s, LABELS, reduction="sum") / 4,
+        "sum": lambda s: functional.cross_entropy(s, LABELS, reduction="sum"),
+        "other": lambda s: functional.mse_loss(s, one_hot(LABELS)),
+    }
+    with capturing(losses=1) as store:
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            model.train()
+            losses[trained](model(VALUES)).backward()
+            optimizer.step()
+            model.eval()
+            with torch.no_grad():
+                expected = evaluated(model(VALUES)).item() * factor
+    (found,) = read_modes(store)["EVAL", 1].values()
+    assert float(found) == pytest.approx(expected)
+
+
 class Mapped(dict[str, Any]):
     """An output as Hugging Face gives it: a mapping with attributes."""
 
@@ -611,7 +655,7 @@ def test_a_bug_of_ours_leaves_training_and_its_losses(
 ) -> None:
     from trackside.frameworks.pytorch.modes import validation_losses
 
-    def broken(*_: Any) -> Any:
+    def broken(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("a bug")
 
     with capturing(losses=1) as store:

@@ -50,7 +50,7 @@ class PassesWithoutStep(Rule):
            alone. It fires where that was so in more than 90 % of the steps seen since it was first so, 30 at least. A
            method that changes weights in between, writes gradients of its own or stays with one batch is silent.
 
-        Points 1 to 3 recover with the next step. Gradients that are computed elsewhere, as for adversarial examples after the
+        Points 1 to 3 recover with the next step. Gradients computed elsewhere, as for adversarial examples after the
         training, are no training, and are not counted. Amazon's Debugger has no such rule; its clock is the step.
 
     Example:

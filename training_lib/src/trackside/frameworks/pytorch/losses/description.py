@@ -54,6 +54,8 @@ LOSS_OF_FUNCTION: Mapping[str, str] = {
     "triplet_margin_loss": UNNAMED,
     "triplet_margin_with_distance_loss": UNNAMED,
 }
+_OF_CLASSES = {"CrossEntropyLoss", "NLLLoss", "MultiMarginLoss"}
+_OF_NUMBERS = {"MSELoss", "L1Loss", "BCELoss", "BCEWithLogitsLoss", "HuberLoss", "SmoothL1Loss", "SoftMarginLoss"}
 NAMED_LOSSES = frozenset(LOSS_OF_FUNCTION.values()) - {UNNAMED}
 
 # What a script has registered with an explicit hook, and its name there.
@@ -354,6 +356,33 @@ def inputs_of_call(args: Any, kwargs: Any, *, ignored_label: Any = None) -> Loss
         return None
     ignored = kwargs.get("ignore_index", ignored_label)
     return LossInputs(tensors[0].detach(), tensors[1].detach(), _label_or_none(ignored))
+
+
+def term_count(loss_name: str, inputs: LossInputs) -> int:
+    """Return the number of terms that a loss takes the mean of; 1 if that is unknown. Labels on a device all count.
+
+    Args:
+        loss_name: The name of the loss in torch.nn.
+        inputs: Its inputs.
+    """
+    predictions, labels = inputs.predictions, inputs.labels
+    if loss_name in _OF_NUMBERS:
+        return max(1, predictions.numel())
+    if loss_name not in _OF_CLASSES:
+        return 1
+    if labels.is_floating_point():  # probabilities of the classes
+        return max(1, labels.numel() // labels.shape[-1 if labels.dim() == 1 else 1])
+    is_read = labels.is_cpu and inputs.ignored_label is not None
+    return max(1, int((labels != inputs.ignored_label).sum()) if is_read else labels.numel())
+
+
+def is_sum(loss: LossDescription) -> bool:
+    """Return True for a sum over the batch that nothing divides.
+
+    Args:
+        loss: The description of a loss.
+    """
+    return loss.part is Part.NONE and getattr(loss.node, "_saved_reduction", None) == _REDUCED_BY_SUM
 
 
 def _label_or_none(value: Any) -> int | None:

@@ -1,6 +1,9 @@
 """Losses of a validation step: results of loss modules, loss functions and the model while it was open.
 
 A validation in training mode shows at its end only that it was one. Until then the losses of its steps are held.
+
+A loss that the evaluation sums up over a batch (`reduction="sum"`, to divide by all rows at its end) is recorded as the
+mean where the training takes the mean: else the two could not be compared.
 """
 
 from __future__ import annotations
@@ -17,7 +20,13 @@ from trackside.capture.steps.step_engine import EVAL, TRAIN, StepEngine
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.script_objects import attribute_of
 from trackside.frameworks.pytorch.ground.structures import is_no_computation
-from trackside.frameworks.pytorch.losses.description import UNNAMED, inputs_of_call, name_of_loss_module
+from trackside.frameworks.pytorch.losses.description import (
+    NAMED_LOSSES,
+    UNNAMED,
+    inputs_of_call,
+    name_of_loss_module,
+    term_count,
+)
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
 from trackside.frameworks.pytorch.losses.parts import is_term_among_others
 from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
@@ -57,18 +66,23 @@ class ValidationLosses:
         self._beside: weakref.ref[torch.Tensor] | None = None
         self._is_beside_a_loss = True
         self._is_seen_in_training = self.needs_training_call = False
-        self._scopes: list[tuple[int, int]] = []  # (module, how many losses there were when it was called)
+        self._summed_in_training: set[str] = set()
+        # (module, how many losses there were when it was called, terms that its result is to be divided by)
+        self._scopes: list[tuple[int, int, int]] = []
         self.values: list[tuple[str, np.ndarray]] = []
         self.is_step_open = self._is_held_open = False
         self.held: list[list[tuple[str, np.ndarray]]] = []
         self.takes_functions: Callable[[], bool] = lambda: True
 
-    def trained_on(self, loss_name: str, loss: torch.Tensor | None = None) -> None:
+    def trained_on(self, loss_name: str, loss: torch.Tensor | None = None, *, is_sum: bool = False) -> None:
         """Note the name of a loss in training, and whether the scalar beside the model's output is it.
 
         It is not if it needs no gradient, or is a penalty by hand among other terms: what falls may be worse then.
+        `is_sum`: it is a sum over the batch that nothing divides.
         """
         self._names_in_training.add(loss_name)
+        if is_sum:
+            self._summed_in_training.add(loss_name)
         beside = self._beside() if self._beside is not None else None
         self._beside = None
         if beside is not None and loss is not None:
@@ -144,22 +158,30 @@ class ValidationLosses:
 
     def loss_called(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         """Note that a loss module is about to be called."""
-        if not self._is_held and self._loss_inputs.is_wanted and isinstance(module, torch.nn.modules.loss._Loss):
-            inputs = inputs_of_call(args, kwargs, ignored_label=attribute_of(module, "ignore_index"))
-            if inputs is not None:
-                self._loss_inputs.add(self._as_in_training(name_of_loss_module(module)), inputs, is_call=True)
-        self._scopes.append((id(module), len(self.values)))
+        name, terms = self._as_in_training(name_of_loss_module(module)), 1
+        if isinstance(module, torch.nn.modules.loss._Loss):
+            is_sum = self._is_to_be_mean(name, {"reduction": attribute_of(module, "reduction")})
+            is_wanted = not self._is_held and self._loss_inputs.is_wanted
+            inputs = (
+                inputs_of_call(args, kwargs, ignored_label=attribute_of(module, "ignore_index"))
+                if is_sum or is_wanted
+                else None
+            )
+            if inputs is not None and is_wanted:
+                self._loss_inputs.add(name, inputs, is_call=True)
+            terms = term_count(name, inputs) if inputs is not None and is_sum else 1
+        self._scopes.append((id(module), len(self.values), terms))
 
     def loss_returned(self, module: torch.nn.Module, output: Any) -> None:
         """Add the output of a loss module."""
-        start = 0
+        start, terms = 0, 1
         while self._scopes:  # what raised has left its scope behind
-            number, start = self._scopes.pop()
+            number, start, terms = self._scopes.pop()
             if number == id(module):
                 break
         self._in_training_mode.loss_taken(output)
         if self._takes:
-            self._settle(start, output, name=name_of_loss_module(module))
+            self._settle(start, output, name=name_of_loss_module(module), terms=terms)
 
     def function_called(self, name: str, args: Any, kwargs: Any, result: Any) -> None:
         """Add the result of a loss function of torch.nn."""
@@ -168,22 +190,29 @@ class ValidationLosses:
         self._in_training_mode.loss_taken(result)
         if not self._takes:
             return
-        if self.is_step_open and not self._scopes and self._loss_inputs.is_wanted:
-            inputs = inputs_of_call(args, kwargs, ignored_label=-100)
-            if inputs is not None:
-                self._loss_inputs.add(self._as_in_training(name), inputs, is_call=True)
-        value = self._value(result)
+        name = self._as_in_training(name)
+        is_wanted = self.is_step_open and not self._scopes and self._loss_inputs.is_wanted
+        is_sum = self._is_to_be_mean(name, kwargs)
+        inputs = inputs_of_call(args, kwargs, ignored_label=-100) if is_wanted or is_sum else None
+        if inputs is not None and is_wanted:
+            self._loss_inputs.add(name, inputs, is_call=True)
+        value = self._value(result, terms=term_count(name, inputs) if inputs is not None and is_sum else 1)
         if value is not None:
-            self.values.append((self._as_in_training(name), value))
+            self.values.append((name, value))
+
+    def _is_to_be_mean(self, name: str, options: Any) -> bool:
+        """Return True for a sum over a batch of a loss of which the training takes the mean."""
+        is_mean = name in NAMED_LOSSES and name in self._names_in_training and name not in self._summed_in_training
+        return is_mean and (options.get("reduction") == "sum" or options.get("size_average") is False)
 
     def _as_in_training(self, name: str) -> str:
         """Return the name that the loss has in training, where a graph shows cross entropy by its log-softmax."""
         is_cross_entropy = name == "NLLLoss" and self._names_in_training == {"CrossEntropyLoss"}
         return "CrossEntropyLoss" if is_cross_entropy else name
 
-    def _settle(self, start: int, output: Any, *, name: str = UNNAMED) -> None:
+    def _settle(self, start: int, output: Any, *, name: str = UNNAMED, terms: int = 1) -> None:
         """Replace the losses computed inside of a call by the loss that it returned, unless one of them is equal."""
-        value = self._value(output)
+        value = self._value(output, terms=terms)
         if value is None:
             return
         inside = self.values[start:]
@@ -192,12 +221,13 @@ class ValidationLosses:
             name = inside[0][0]  # so training's graph led from such a value to that loss alone: it is that, scaled
         self.values[start:] = same[-1:] or [(self._as_in_training(name), value)]
 
-    def _value(self, result: Any) -> np.ndarray | None:
+    def _value(self, result: Any, *, terms: int = 1) -> np.ndarray | None:
         if not isinstance(result, torch.Tensor) or not (self._engine.due.losses or self._reads_every_loss(result)):
             return None
         if result.numel() != 1 or not result.is_floating_point() or not has_memory(result):
             return None
-        return self._saver.copied("a loss of the evaluation", result)
+        value = self._saver.copied("a loss of the evaluation", result)
+        return value if value is None or terms <= 1 else np.asarray(value / terms, value.dtype)
 
 
 def _loss_in(output: Any) -> Any:

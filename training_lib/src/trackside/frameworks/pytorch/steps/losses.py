@@ -18,6 +18,7 @@ from trackside.capture.steps.schedule import NOTHING_DUE
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsSource
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.memory import has_memory
+from trackside.frameworks.pytorch.ground.script_objects import attribute_of
 from trackside.frameworks.pytorch.ground.structures import flatten
 from trackside.frameworks.pytorch.losses.description import (
     UNNAMED,
@@ -26,6 +27,7 @@ from trackside.frameworks.pytorch.losses.description import (
     constant_of,
     describe_loss,
     inputs_in_graph,
+    is_sum,
 )
 from trackside.frameworks.pytorch.losses.description import name_of_loss_module as name_of
 from trackside.frameworks.pytorch.losses.inputs import LossInputSource
@@ -76,7 +78,7 @@ class LossSource:
                 loss = describe_loss(tensor.grad_fn)
                 if self._facts.wants_loss(loss.name):
                     self._facts.loss_seen(tensor, loss)
-                self._validation.trained_on(loss.name, tensor)
+                self._validation.trained_on(loss.name, tensor, is_sum=is_sum(loss))
                 self._statistics.add_loss(loss.name, tensor, loss.scale, mode=engine.mode, part=loss.part)
                 if engine.step >= self.looks.due:
                     self.looks.backward_begins(tensor)
@@ -88,7 +90,7 @@ class LossSource:
     def module_returned(self, module: torch.nn.Module, output: Any) -> bool:
         """Add the output of a loss module. Return True if it held any loss."""
         name = name_of(module)
-        self._validation.trained_on(name)
+        self._validation.trained_on(name, is_sum=attribute_of(module, "reduction") == "sum")
         values = [self._saver.copied(name, tensor) for tensor in flatten(output)]
         found = [value for value in values if value is not None]
         for value in found:
