@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import trackside
 from tests.training_lib.rules.columns import along, falling
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
@@ -225,3 +228,35 @@ def test_a_factor_and_a_constant_change_nothing(evaluated: list[float], seed: in
 def test_what_only_falls_has_lost_nothing(evaluated: list[float]) -> None:
     validation = np.array(sorted(evaluated, reverse=True))
     assert lost_again(validation, validation, patience=3) is None or len(set(evaluated)) < len(evaluated)
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift", "fires"),
+    [
+        pytest.param(300.0, 1000.0, True, id="not-scaled"),
+        pytest.param(300.0, 0.0, True, id="not-divided"),
+        pytest.param(1.0, 0.0, False, id="alike"),
+        pytest.param(2.0, 0.5, False, id="of-another-place"),
+    ],
+)
+def test_labels_of_another_size(scale: float, shift: float, fires: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    inputs = torch.randn(96, 3)
+    targets = inputs.sum(1, keepdim=True)
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    with trackside.Hook(str(tmp_path / "run"), save={"losses": 1, "labels": 1}) as hook:
+        hook.watch(model)
+        for step in range(40):
+            model.train()
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(model(inputs[:64]), targets[:64]).backward()
+            optimizer.step()
+            if step % 8 == 7:
+                model.eval()
+                with torch.no_grad():
+                    torch.nn.functional.mse_loss(model(inputs[64:]), targets[64:] * scale + shift)
+    window = trackside.open_trial(str(tmp_path / "run")).window(39, now=0.0)
+    found = list(Overfit().check(window))
+    causes = [one.cause for one in Overfit().suspicions(found, window)] if found else []
+    assert causes[:1] == [Cause.WRONG_LABELS] * fires

@@ -11,7 +11,6 @@ from trackside.evidence.question import Answer, Known, question
 from trackside.evidence.questions import gradients, losses, weights
 from trackside.situation.constants import (
     ABOUT_EQUAL,
-    ENOUGH_TO_COMPARE,
     ERRORS,
     LABELS_OF_A_CLASS,
     MOST_READ,
@@ -22,7 +21,8 @@ from trackside.situation.constants import (
 )
 from trackside.situation.inputs import Neighbours, inputs_differ, neighbours_of
 from trackside.situation.labels import as_classes
-from trackside.situation.losses.guessing import difference_of_labels, labels_of
+from trackside.situation.losses import guessing
+from trackside.situation.losses.guessing import labels_of
 from trackside.situation.losses.losses import TRAINING_MODES, training_losses
 from trackside.trial.window import Column, Window
 
@@ -30,19 +30,9 @@ from trackside.trial.window import Column, Window
 @question(supports=(Cause.WRONG_LABELS,), explains=(Cause.OVERFITTING,), proves=(Cause.WRONG_LABELS,))
 def labels_differ(known: Known) -> Answer:
     """The labels of training and evaluation are of another size."""
-    window, answer = known.window, None
-    for column in training_losses(window):
-        trained, evaluated = (
-            [batch.reshape(-1) for batch in labels_of(window, column.tensor, column.worker, modes=modes)]
-            for modes in (TRAINING_MODES, ("EVAL",))
-        )
-        if min(sum(map(len, trained)), sum(map(len, evaluated))) < ENOUGH_TO_COMPARE:
-            continue
-        how = difference_of_labels(np.concatenate(trained), np.concatenate(evaluated))
-        if how:
-            return how
-        answer = False
-    return answer
+    found = [guessing.labels_differ(known.window, c.tensor, c.worker) for c in training_losses(known.window)]
+    some = [how for how in found if how is not None]
+    return next((how for how in some if how), False) if some else None
 
 
 @question(supports=(Cause.CLASS_IMBALANCE,), refutes=(Cause.CLASS_IMBALANCE,))

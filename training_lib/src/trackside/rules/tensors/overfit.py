@@ -34,7 +34,14 @@ from trackside.situation.constants import (
 from trackside.situation.losses.evaluations import Evaluations, by_evaluation, training_of
 from trackside.situation.losses.guessing import Guess, best_guess
 from trackside.situation.losses.losses import training_losses
-from trackside.situation.losses.overfitting import Lost, has_clearly_lost, is_near_guessing, lost_again, shared_of
+from trackside.situation.losses.overfitting import (
+    Lost,
+    has_clearly_lost,
+    is_near_guessing,
+    is_of_other_labels,
+    lost_again,
+    shared_of,
+)
 from trackside.situation.medians import median
 from trackside.situation.phases import newest_training, since
 from trackside.trial.window import Column, Window
@@ -102,8 +109,7 @@ class Overfit(Rule):
         5. In both cases the training loss must have gone on falling since b (by more than 2 % of G), and the rise be no
            noise: E_now - E_b is more than two of its standard errors where evaluations hold several batches (of the
            differences batch by batch, where these are as many and three at least), and more than three times what
-           neighbouring evaluations since b differ by (median, of the second differences): a validation set of a few
-           samples jumps about.
+           neighbouring evaluations since b differ by (median, of the second differences).
         6. It also fires where the validation data never shared what was learned: the training loss has lost most of its
            first value (70 %), and the validation loss less than `shared_gain` of what the training loss lost, and gains
            nothing more (or less than half of that).
@@ -116,15 +122,14 @@ class Overfit(Rule):
            what the training loss lost since then, if that is a tenth of all it lost: some losses stand higher on
            larger batches (contrastive ones, partial likelihoods), and what was learned shows in their fall alone.
         8. Or the run has ended, two evaluations and more were all above 1.5 times the loss of the best constant answer
-           to classes, and the training loss is below half of it: what was learned is worse than nothing for these data.
-           So it is with labels of another code, and with a few rows that are trained on again and again.
-        9. A training of another model in the same process (the next fold, trial or member) begins anew.
-        10. Training on to a loss of zero is no fault by itself: as long as the validation loss stays near its best, the
-           model is as good as it was.
+           to classes, and the training loss is below half of it, as with labels of another code.
+        9. Or two evaluations and more were all above ten times T_first, and their labels are of another size than those
+           of the training, as where only one of the two is scaled.
+        10. A training of another model in the same process (the next fold, trial or member) begins anew. To train on to
+           a loss of zero is no fault: as long as the validation loss stays near its best, the model is as good as ever.
 
-        A constant added to the losses, or a factor, changes nothing in r and u. Critical from r > 0.5 on, a warning
-        before. Two healthy cases look like a fault: a network that first memorises and understands much later
-        (grokking), and validation data so different on purpose that most of what is learned is of no use.
+        Two healthy cases look like a fault: a network that first memorises and understands much later (grokking), and
+        validation data so different on purpose that most of what is learned is of no use.
 
         Amazon's Overfit compares levels: (mean validation loss - mean training loss) / mean training loss > 0.1. A
         model with dropout, or one that fits its training data well and still gets better on others, exceeds that in
@@ -212,7 +217,7 @@ class Overfit(Rule):
             return None
         lost = lost_again(seen.means, seen.training, patience=self.patience_evaluations, batches=seen.batches)
         is_fault = lost is not None and self._is_fault(lost, seen)
-        # Reading labels takes time, and a validation loss of which much is gone is better than guessing.
+        # Reading labels takes time, and a validation loss of which much is gone is better than guessing
         is_level_needed = is_fault or (
             len(seen.means) >= MANY_EVALUATIONS and float(seen.means.min()) > MOST * float(seen.means[0])
         )
@@ -220,6 +225,9 @@ class Overfit(Rule):
         if is_fault or (lost is not None and guess is not None and self._is_worse_than(guess, lost)):
             return self._finding(window, seen, evaluated, guess=guess, lost=lost)
         shared = shared_of(seen, most=self.shared_gain, guess=guess)
+        if shared is None and is_of_other_labels(window, seen, trained):
+            guess = best_guess(window, trained.tensor, worker=trained.worker)
+            shared = min(0.0, seen.first - float(seen.means.min()))
         if shared is None and window.is_last and (guess := _ended_above_guessing(window, seen, trained)) is not None:
             shared = min(0.0, seen.first - float(seen.means.min()))
         return None if shared is None else self._finding(window, seen, evaluated, guess=guess, shared=shared)

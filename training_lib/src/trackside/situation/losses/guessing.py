@@ -17,6 +17,7 @@ from trackside.contracts.model_facts import LossFacts
 from trackside.contracts.observations import COMPARED_WITH, IGNORED_CLASS
 from trackside.situation.constants import (
     ENOUGH_FOR_A_SHARE,
+    ENOUGH_TO_COMPARE,
     ERRORS,
     FEWEST_OF_A_CLASS,
     MOST_READ,
@@ -139,6 +140,23 @@ def _huber(labels: NDArray[np.generic]) -> float:
 def _huber_of(errors: Rows) -> float:
     sizes = np.abs(errors)
     return float(np.where(sizes < 1, sizes**2 / 2, sizes - 0.5).mean())
+
+
+def labels_differ(window: Window, loss: str, worker: str) -> str | None:
+    """Return how the saved labels of a training differ from those of its evaluations; "" for none, None if unknown.
+
+    Args:
+        window: The run up to the judged step.
+        loss: The name of the loss.
+        worker: The worker.
+    """
+    trained, evaluated = (
+        [batch.reshape(-1) for batch in labels_of(window, loss, worker, modes=modes)]
+        for modes in (TRAINING_MODES, ("EVAL",))
+    )
+    if min(sum(map(len, trained)), sum(map(len, evaluated))) < ENOUGH_TO_COMPARE:
+        return None
+    return difference_of_labels(np.concatenate(trained), np.concatenate(evaluated))
 
 
 def difference_of_labels(trained: NDArray[np.generic], evaluated: NDArray[np.generic]) -> str:

@@ -19,12 +19,28 @@ from trackside.situation.constants import (
     LONG_SHARE,
     MANY_EVALUATIONS,
     NEWEST,
+    SEVERAL,
+    TENFOLD,
     THIRD_IS_LEFT,
     THREEFOLD,
 )
 from trackside.situation.losses.evaluations import Evaluations, Losses, error_of_rise, is_no_better, noise_of
-from trackside.situation.losses.guessing import Guess
+from trackside.situation.losses.guessing import Guess, labels_differ
 from trackside.situation.medians import median
+from trackside.trial.window import Column, Window
+
+
+def is_of_other_labels(window: Window, seen: Evaluations, trained: Column) -> bool:
+    """Return True if each evaluation stands far above the training at first, and has labels of another size.
+
+    Args:
+        window: The run up to the judged step.
+        seen: The evaluations, and the training beside them.
+        trained: The training loss.
+    """
+    if len(seen.means) < SEVERAL or not float(seen.means.min()) > TENFOLD * seen.first > 0:
+        return False
+    return bool(labels_differ(window, trained.tensor, trained.worker))
 
 
 def shared_of(seen: Evaluations, *, most: float, guess: Guess | None) -> float | None:
