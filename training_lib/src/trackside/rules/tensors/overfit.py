@@ -123,7 +123,7 @@ class Overfit(Rule):
            larger batches (contrastive ones, partial likelihoods), and what was learned shows in their fall alone.
         8. Or the run has ended, two evaluations and more were all above 1.5 times the loss of the best constant answer
            to classes, and the training loss is below half of it, as with labels of another code.
-        9. Or two evaluations and more were all above ten times T_first, with labels of another size than the training's.
+        9. Or two evaluations and more were all above ten times T_first, with labels of another size than in training.
         10. A training of another model in the same process (the next fold, trial or member) begins anew. To train on to
            a loss of zero is no fault: as long as the validation loss stays near its best, the model is as good as ever.
 
