@@ -74,8 +74,16 @@ PHASES = (
 )
 TEN_THEN_TWO = [*drawn(*[0.1] * 10, batches=5), *drawn(0.5, 0.5, batches=35)]
 RARE = drawn(0.98, 0.02)
+ONE_CLASS = [np.ones(64, np.int64)] * 20
+FROM_A_LAYER = ModelFacts(losses=(replace(PLAIN, input_from="linear"),))
 CASES = [
     case("one in fifty", RARE, fires=True),
+    case("one class alone", ONE_CLASS, facts=FROM_A_LAYER, fires=True),
+    case("yes alone", [batch.astype(np.float32) for batch in ONE_CLASS], facts=FROM_A_LAYER, fires=True),
+    case("the first of some candidates", ONE_CLASS, facts=ModelFacts(losses=(replace(PLAIN, input_from="other"),))),
+    case("one class alone in a few batches", ONE_CLASS[:9], facts=FROM_A_LAYER),
+    case("one class alone of two optimizers", ONE_CLASS, facts=replace(FROM_A_LAYER, optimizers=TWO.optimizers)),
+    case("one class at first", [*ONE_CLASS[:9], *drawn(0.5, 0.5)], facts=FROM_A_LAYER),
     case("one of three", drawn(0.495, 0.495, 0.01), fires=True),
     case("zeros and ones in floating point", [batch.astype(np.float32) for batch in RARE], fires=True),
     case("one-hot rows", [np.eye(2, dtype=np.float32)[batch] for batch in RARE], fires=True),

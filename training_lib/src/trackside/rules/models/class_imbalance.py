@@ -16,7 +16,7 @@ from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import FoldingRule, parameter
 from trackside.situation.aims import has_several_aims
-from trackside.situation.constants import ERRORS, TRACE, TWICE
+from trackside.situation.constants import ERRORS, NEARLY_ALL, TRACE, TWICE, VALUES_OF_A_LEVEL
 from trackside.situation.labels import SeenLabels, with_labels_of
 from trackside.trial.window import Window
 
@@ -24,10 +24,11 @@ _OF_SEQUENCES = frozenset({"embedding", "recurrent", "attention"})
 _OF_CLASSES = frozenset({"CrossEntropyLoss", "NLLLoss", "BCELoss", "BCEWithLogitsLoss"})
 
 
-UNEVEN, WEIGHTED, IGNORED = (
+UNEVEN, WEIGHTED, IGNORED, ALONE = (
     "commonest class over rarest",
     "commonest class over rarest as weighted",
     "share of the labels that the loss ignores",
+    "share of the labels that are of one class",
 )
 
 
@@ -64,7 +65,10 @@ class ClassImbalance(FoldingRule):
            model has layers for sequences.
         5. Where the number of samples of each class in the whole training set is at hand (XGBoost), it decides: the
            labels that are saved there are those of the evaluated set, which is not filled up when a small class is.
-        6. Labels that are no classes (numbers to regress, more than 20 different ones, letters or words of a text) are
+        6. It fires where all of them, in ten batches and more, are of one class, and the scores come straight from a
+           linear layer: its bias alone learns that. A class that stands for a place among candidates (a positive before
+           its negatives, the better of two) is no such label, and its scores are products or differences.
+        7. Labels that are no classes (numbers to regress, more than 20 different ones, letters or words of a text) are
            left out, and so are those of a model that answers with what it reads (as many classes as rows of a table for
            the inputs), those below zero (places that do not count) and programs with several optimizers.
 
@@ -94,14 +98,16 @@ class ClassImbalance(FoldingRule):
     needs = (CollectionRequest("labels", Schedule(10, end_step=401)),)
     since = "0.1"
     patience = 2
-    likely_causes = (Cause.CLASS_IMBALANCE, Cause.WRONG_LOSS)
+    likely_causes = (Cause.CLASS_IMBALANCE, Cause.WRONG_LOSS, Cause.WRONG_LABELS)
     suspects = (
         Suspect(Cause.WRONG_LOSS, "the weights of classes rise with their counts: {comparison}", (WEIGHTED,)),
         Suspect(Cause.WRONG_LOSS, "the loss ignores labels of a class that comes: {comparison}", (IGNORED,)),
+        Suspect(Cause.WRONG_LABELS, "all labels that were seen are of one class", (ALONE,)),
         Suspect(Cause.CLASS_IMBALANCE, only=(UNEVEN,)),
     )
     what_to_do = (
         "Weight the classes in the loss, or sample them evenly (WeightedRandomSampler).",
+        "Where all labels are of one class, add samples of the others: draw negatives, or read all folders.",
         "Judge the model class by class: recall of the rare ones, not accuracy.",
     )
 
@@ -122,6 +128,8 @@ class ClassImbalance(FoldingRule):
         counts = _training_set(window) or seen.counts
         names = window.tensors("labels")
         found = _as_counted(window, counts, limit=self.threshold_imbalance)
+        if found is None and len(seen.batches) >= VALUES_OF_A_LEVEL and _is_of_one_class(window, names, seen, counts):
+            found = ALONE, 1.0, NEARLY_ALL
         if found is None and seen.ignored_share > TRACE and not _is_of_sequences(window):
             found = IGNORED, seen.ignored_share, TRACE
         if seen.samples < self.samples or not names or found is None or _continues_its_inputs(window):
@@ -191,6 +199,13 @@ def _as_counted(window: Window, counts: Mapping[str, int], *, limit: float) -> t
     weights = {CLASS_WEIGHTS.of(loss) for loss in losses if loss.is_weighted}
     ratio = upside_down(counts, weights.pop()) if len(weights) == 1 else None
     return None if ratio is None else (WEIGHTED, ratio, imbalance(counts))
+
+
+def _is_of_one_class(window: Window, names: Sequence[str], seen: SeenLabels, counts: Mapping[str, int]) -> bool:
+    """Return True if all labels of a layer of scores are of one class."""
+    if len(counts) != 1 or seen.ignored or len(names) != 1 or window.facts is None:
+        return False
+    return any(loss.type_name in _OF_CLASSES and loss.input_from == "linear" for loss in window.facts.losses)
 
 
 def _training_set(window: Window) -> Mapping[str, int]:
