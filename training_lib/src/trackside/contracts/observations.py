@@ -233,6 +233,7 @@ SEQUENCE = Observation[tuple[int, ...]](
 OWN_TRAIN_UNUSED = Observation(
     "own_train_unused", False, "its class has a `train` of its own, which nothing has called with True", "modules"
 )
+GIVEN_LABELS = Observation("given_labels", False, "it was called with an argument `labels`", "modules")
 AUTOCAST = Observation(
     "autocast",
     "",
