@@ -289,6 +289,7 @@ REASONS: Mapping[str, tuple[str, str]] = {
     "unsuitable-objective": ("", OF_TREES),
     "weights-set-back": (OF_NETWORKS, ""),
     "held-out-inputs": (OF_NETWORKS, _OF_BATCHES),
+    "inverted-mask": (OF_NETWORKS, "masks are not read"),
     "wrong-axis": (OF_NETWORKS, "the graph of a loss is not read"),
 }
 EXCEPTIONS: Mapping[tuple[str, str], str] = {

@@ -90,6 +90,7 @@ class Cause(str, Enum):
     SPLITS_FORBIDDEN = "splits-forbidden"
     WRONG_AXIS = "wrong-axis"
     OWN_STATISTICS = "own-statistics"
+    INVERTED_MASK = "inverted-mask"
 
 
 @dataclass(frozen=True)
@@ -370,6 +371,10 @@ EXPLANATIONS = {
     Cause.WRONG_AXIS: Explanation(
         "a softmax runs over another axis than the one that its weights are summed over",
         "Take the softmax over the last axis before a product with the values: dim=-1.",
+    ),
+    Cause.INVERTED_MASK: Explanation(
+        "the mask of attention is upside down: it covers the tokens, and leaves the padding",
+        "Give key_padding_mask=(tokens == padding): in PyTorch, True is not read.",
     ),
     Cause.OWN_STATISTICS: Explanation(
         "held-out inputs are scaled by their own mean and deviation, and those of the training by theirs",

@@ -233,6 +233,13 @@ SEQUENCE = Observation[tuple[int, ...]](
 OWN_TRAIN_UNUSED = Observation(
     "own_train_unused", False, "its class has a `train` of its own, which nothing has called with True", "modules"
 )
+READS_PADDING = Observation(
+    "reads_padding",
+    0,
+    "number of calls of attention whose mask of keys left one token alone, the same in all rows, and covered all "
+    "others; of at most 3 calls of the model",
+    "modules",
+)
 GIVEN_LABELS = Observation("given_labels", False, "it was called with an argument `labels`", "modules")
 AUTOCAST = Observation(
     "autocast",
