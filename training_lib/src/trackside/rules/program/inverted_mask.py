@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.observations import READS_PADDING
-from trackside.contracts.rule_catalogue import LifeCycle
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
@@ -54,7 +53,6 @@ class InvertedMask(Rule):
     needs = ()
     paced = True
     since = "0.1"
-    life_cycle = LifeCycle.PREVIEW
     likely_causes = (Cause.INVERTED_MASK,)
     shows_its_cause = True
     what_to_do = (
