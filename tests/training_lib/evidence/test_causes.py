@@ -260,6 +260,24 @@ def test_growth_of_gradients(norms: Mapping[int, float], growth: float | None) -
     assert found is None if growth is None else found is not None and found > growth
 
 
+@pytest.mark.parametrize(
+    ("before", "count"),
+    [
+        pytest.param("", 1, id="in-none-so-far"),
+        pytest.param("SGD", 0, id="trained-in-an-earlier-phase"),
+    ],
+)
+def test_parameters_outside_of_optimizers(before: str, count: int) -> None:
+    drawn = {HAS_GRADIENT: True, LOOKS_UNTRAINED: True}
+    held = replace(PARAMETER, name="Old_fc.weight", optimizer="", observed=drawn)
+    phases = (
+        ModelFacts(parameters=(replace(held, optimizer=before), PARAMETER)),
+        ModelFacts(from_step=50, parameters=(held, PARAMETER)),
+    )
+    run = RuleCase("", recorded={LOSS: {"mean": STUCK}}, facts=phases).window
+    assert len(Evidence(run).outside_optimizers) == count
+
+
 def test_growth_is_that_of_the_ten_steps_before() -> None:
     grown = growth_before(window(WILD), step=60)
     assert grown is not None

@@ -314,7 +314,7 @@ EXPLANATIONS = {
         'Set mode="max" for an accuracy and "min" for a loss.',
     ),
     Cause.INCOMPLETE_CHECKPOINT: Explanation(
-        "what is saved is not the model that trains",
+        "what is saved or loaded is not the model that trains",
         "Save model.state_dict() as it is, load it into a new model, and compare.",
     ),
     Cause.REWARD_GAMED: Explanation(

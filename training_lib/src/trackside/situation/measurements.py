@@ -19,6 +19,7 @@ from trackside.situation.constants import ENOUGH_STEPS, NEARLY_ALL, RISEN, SHORT
 from trackside.situation.losses.losses import finite
 from trackside.situation.medians import median
 from trackside.situation.rates import collapsed_at, warms_up
+from trackside.situation.training_parts import History
 from trackside.trial.window import Column, Window
 
 _LOW_PRECISION = ("float16",)
@@ -191,12 +192,14 @@ class Evidence:
 
     @cached_property
     def outside_optimizers(self) -> tuple[ParameterFacts, ...]:
-        """Parameters that get a gradient, look untrained, and belong to no optimizer."""
+        """Parameters that get a gradient, look untrained, and belong to no optimizer, nor did in an earlier phase."""
         facts = self.window.facts
         held = facts.parameters if facts is not None else ()
-        return tuple(
-            [p for p in held if p.requires_grad and not p.optimizer and HAS_GRADIENT.of(p) and LOOKS_UNTRAINED.of(p)]
-        )
+        outside = [
+            p for p in held if p.requires_grad and not p.optimizer and HAS_GRADIENT.of(p) and LOOKS_UNTRAINED.of(p)
+        ]
+        history = History(self.window) if outside else None
+        return tuple([p for p in outside if history is not None and not history.is_over(p)])
 
     @cached_property
     def weight_decay(self) -> float:
