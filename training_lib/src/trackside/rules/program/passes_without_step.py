@@ -98,7 +98,7 @@ class PassesWithoutStep(Rule):
         ] + list(self._cleared(window))
 
     def _cleared(self, window: Window) -> Iterable[Finding]:
-        """Return one finding per worker whose steps use the last of several batches alone."""
+        """Return one finding per worker with steps that use the last of several batches alone."""
         steps = {column.worker: column.steps for column in window.statistic(BACKWARD_PASSES, "mean", mode=None)}
         for column in window.statistic(BATCHES_CLEARED, "mean", mode=None):
             since = int(column.steps[0])
