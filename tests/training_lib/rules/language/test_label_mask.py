@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.columns import steady
-from trackside.contracts.model_facts import ModelFacts, ModuleFacts
-from trackside.contracts.observations import GIVEN_LABELS
 from trackside.contracts.run.recorded_names import (
     DOUBLE_BEGINS,
     LABELLED_ENDS,
@@ -26,13 +24,10 @@ SHORT = {
 }
 
 
-def case(name: str, *fires: str, looks: int = 20, is_given: bool | None = None, **shares: float) -> RuleCase:
-    """A run with the same shares at each look, of a model that is given labels, or not; None: nothing is known."""
+def case(name: str, *fires: str, looks: int = 20, **shares: float) -> RuleCase:
+    """A run with the same shares at each look."""
     recorded = {SHORT[key]: {"mean": steady(share, looks)} for key, share in shares.items()}
-    model = ModuleFacts("Tiny", "TinyForCausalLM", "other", observed={GIVEN_LABELS: bool(is_given)})
-    return RuleCase(
-        name, recorded=recorded, fires=fires, facts=None if is_given is None else ModelFacts(modules=(model,))
-    )
+    return RuleCase(name, recorded=recorded, fires=fires)
 
 
 CASES = [
@@ -42,8 +37,6 @@ CASES = [
     case("no end, prompts masked", LABELLED_ENDS, tokens=0.5, ends=0.0),
     case("no end, rows padded", LABELLED_ENDS, tokens=1.0, padding=0.0, ends=0.0),
     case("one token ahead", LABELS_SHIFTED, tokens=0.9, padding=0.0, ends=1.0, shifted=1.0),
-    case("one token ahead, of a model", LABELS_SHIFTED, is_given=True, tokens=0.9, ends=1.0, shifted=1.0),
-    case("one token ahead, for a loss by hand", is_given=False, tokens=0.9, ends=1.0, shifted=1.0),
     case("two begins", DOUBLE_BEGINS, tokens=0.5, ends=1.0, begins=1.0),
     case("prompts masked", tokens=0.4, padding=0.0, ends=1.0, shifted=0.0, begins=0.0),
     case("the whole text on purpose", tokens=1.0, padding=0.0, ends=1.0),

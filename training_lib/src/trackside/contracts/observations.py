@@ -240,7 +240,6 @@ READS_PADDING = Observation(
     "others; of at most 3 calls of the model",
     "modules",
 )
-GIVEN_LABELS = Observation("given_labels", False, "it was called with an argument `labels`", "modules")
 AUTOCAST = Observation(
     "autocast",
     "",

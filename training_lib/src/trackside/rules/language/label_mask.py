@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.observations import GIVEN_LABELS
 from trackside.contracts.run.recorded_names import (
     DOUBLE_BEGINS,
     LABELLED_ENDS,
@@ -52,8 +51,7 @@ class LabelMask(Rule):
 
         1. no token has a label;
         2. more than half of the padding has a label;
-        3. each label is the token after the one that it stands at, and the model is called with these labels:
-           transformers' models shift them themselves. A loss that the script computes by itself may expect them so;
+        3. each label is the token after the one that it stands at: transformers' models shift labels themselves;
         4. in no look any row has a label on an end token, while rows are texts of their own: some tokens have no label,
            or rows are padded. Blocks cut from a stream of text need no end;
         5. nearly all rows begin with two begin tokens.
@@ -104,7 +102,7 @@ class LabelMask(Rule):
             labelled = 100 * float(np.median(padding))
             found.append(finding_of(window, LABELLED_PADDING, _PADDING, labelled, above=100 * MOST, series=()))
         shifted = self._looks(window, LABELS_SHIFTED)
-        if shifted is not None and np.mean(shifted) > NEARLY_ALL and _computes_its_loss(window):
+        if shifted is not None and np.mean(shifted) > NEARLY_ALL:
             found.append(finding_of(window, LABELS_SHIFTED, _SHIFTED, 100.0, above=100 * NEARLY_ALL, series=()))
         is_of_texts = share < ALL_BUT_A_FEW or padding is not None
         if ends is not None and ends.max() == 0 and is_of_texts and not found:
@@ -128,9 +126,3 @@ class LabelMask(Rule):
         columns = window.statistic(name, "mean", mode=None)
         values = columns[0].values if columns else np.zeros(0)
         return values if len(values) >= self.fewest else None
-
-
-def _computes_its_loss(window: Window) -> bool:
-    """Return True if the model is given labels, or nothing is known of its modules."""
-    modules = window.facts.modules if window.facts is not None else ()
-    return not modules or any(map(GIVEN_LABELS.of, modules))
